@@ -1,0 +1,39 @@
+package buckets_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+)
+
+func BenchmarkTake(b *testing.B) {
+	limits := [headgate.Levels]headgate.Limit{
+		headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9),
+	}
+	full := buckets.AppendPath(nil, limits, "acme", "mail", headgate.High)
+	limits[headgate.LevelPriority] = headgate.Limit{Tokens: 1, Per: headgate.MaxLimitPer, Burst: 1}
+	refusing := buckets.AppendPath(nil, limits, "acme", "mail", headgate.Low)
+
+	b.Run("levels=4/verdict=admitted", func(b *testing.B) {
+		var set buckets.Set
+		now := buckets.Instant(0)
+		b.ReportAllocs()
+		for b.Loop() {
+			now++
+			if set.Take(now, 0, full, 1).Decision != headgate.Admitted {
+				b.Fatal("refused")
+			}
+		}
+	})
+	b.Run("levels=4/verdict=refused", func(b *testing.B) {
+		var set buckets.Set
+		set.Take(0, 0, refusing, 1)
+		b.ReportAllocs()
+		for b.Loop() {
+			if set.Take(1, 0, refusing, 1).Decision != headgate.Refused {
+				b.Fatal("admitted")
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package buckets
+
+import (
+	"math"
+
+	"github.com/headgate/headgate"
+)
+
+// Bucket is the stored value of one scope. The zero Bucket is absent, which means full under any limit. It is a
+// plain value: copies are independent.
+type Bucket struct {
+	// Level is what the bucket held at Stamp, 0 to its burst.
+	Level Micro
+	// Stamp is the time up to which the refill is counted in Level.
+	Stamp Instant
+	// Fill is the time from Stamp until the bucket is full, by the rate and burst in force when it was written.
+	Fill Span
+	// Rate is the refill rate in force when the bucket was written, in tokens a second; zero only when absent.
+	Rate headgate.TokensPerSecond
+}
+
+// Absent reports whether the bucket is not stored.
+func (b Bucket) Absent() bool { return b.Rate == 0 }
+
+// newBucket returns what is stored for a level at a stamp under a limit.
+func newBucket(level Micro, stamp Instant, limit Limit) Bucket {
+	fill := Span(math.Ceil(float64(limit.Burst-level) / float64(limit.Rate)))
+	return Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
+}
+
+// Settle returns the level of a stored bucket at now under the limit in force, and the stamp that belongs to that
+// level, which is now or a little before it. changed is the time of the latest policy change; a time before the
+// stamp says that nothing changed since. The package documentation derives the six steps.
+func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
+	if stored.Absent() {
+		return limit.Burst, now
+	}
+	stamp := min(stored.Stamp, now)
+	elapsed := Span(now - stamp)
+	if elapsed >= stored.Fill && limit.Rate >= stored.Rate {
+		return limit.Burst, now
+	}
+	level := min(stored.Level, limit.Burst)
+	rate := float64(limit.Rate)
+	if limit.Rate == stored.Rate {
+		gained := math.Floor(float64(float64(elapsed) * rate))
+		if reaches(level, gained, limit.Burst) {
+			return limit.Burst, now
+		}
+		used := min(float64(elapsed), math.Ceil(gained/rate))
+		return level + Micro(gained), stamp + Instant(used)
+	}
+	slow := float64(min(limit.Rate, stored.Rate))
+	before := min(max(Span(changed-stamp), 0), elapsed)
+	after := elapsed - before
+	gained := math.Floor(float64(float64(before)*slow) + float64(float64(after)*rate))
+	if reaches(level, gained, limit.Burst) {
+		return limit.Burst, now
+	}
+	return level + Micro(gained), now
+}
+
+// reaches reports whether level and gained together fill the burst. gained may be far beyond what an integer
+// holds, so it is compared alone first.
+func reaches(level Micro, gained float64, burst Micro) bool {
+	return gained >= float64(burst) || level+Micro(gained) >= burst
+}
+
+// waitFor returns the time from now until a settled level reaches cost at the limit's rate, at least 1 µs. The
+// level is below cost and cost is within the burst.
+func waitFor(now Instant, level Micro, stamp Instant, cost Micro, rate headgate.TokensPerSecond) Span {
+	missing := float64(cost - level)
+	wait := max(Span(stamp-now)+Span(math.Ceil(missing/float64(rate))), 1)
+	if math.Floor(float64(float64(wait+Span(now-stamp))*float64(rate))) < missing {
+		wait++ // the quotient was rounded down to the microsecond before
+	}
+	return wait
+}

@@ -1,0 +1,91 @@
+package buckets
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestTakeNamesTheOutermostOfEqualWaits(t *testing.T) {
+	t.Parallel()
+	var set Set
+	limit := limitOf(10, 5)
+	path := []LevelLimit{{headgate.Global, limit}, {"acme", limit}, {"acme:mail", limit}}
+	if err := set.Take(0, 0, path[1:], 5).Err(); err != nil {
+		t.Fatal(err)
+	}
+	want := headgate.Verdict{
+		Decision: headgate.Refused, Reason: headgate.ReasonLimited,
+		Scope: "acme", TokensLeft: 1, Burst: 5, RetryAfter: 100 * time.Millisecond,
+	}
+	if got := set.Take(150_000, 0, path, 2); got.Scope != want.Scope || got.TokensLeft != 1 || got.RetryAfter != 50*time.Millisecond {
+		t.Errorf("Take = %+v, want the scope, the tokens and half the wait of %+v", got, want)
+	}
+	if set.Bucket(headgate.Global) != (Bucket{}) {
+		t.Error("a refusal by an inner scope charged the outermost")
+	}
+}
+
+func TestTakeRefusesForGoodBeforeItLooksAtLevels(t *testing.T) {
+	t.Parallel()
+	var set Set
+	path := []LevelLimit{{headgate.Global, limitOf(1, 10)}, {"acme", limitOf(1, 3)}, {"acme:mail", limitOf(1, 2)}}
+	if err := set.Take(0, 0, path[:1], 10).Err(); err != nil {
+		t.Fatal(err)
+	}
+	got := set.Take(0, 0, path, 4)
+	if want := (headgate.Verdict{Reason: headgate.ReasonTooCostly, Scope: "acme", Burst: 3}); got != want || !got.Permanent() {
+		t.Errorf("Take = %+v, want %+v", got, want)
+	}
+}
+
+func TestTakeBatchAdmitsInPart(t *testing.T) {
+	t.Parallel()
+	var set Set
+	path := []LevelLimit{{"acme", limitOf(1, 5)}}
+	verdicts := set.TakeBatch(0, 0, []Charge{{path, 3}, {path, 3}, {path, 9}, {path, 2}, {nil, 1}})
+	var got strings.Builder
+	for _, v := range verdicts {
+		fmt.Fprintf(&got, "%s/%s ", v.Decision, v.Reason)
+	}
+	if want := "admitted/ refused/limited refused/too_costly admitted/ admitted/ "; got.String() != want {
+		t.Errorf("TakeBatch = %s, want %s", got.String(), want)
+	}
+	if level := set.LevelAt(0, 0, path[0]); level != 0 {
+		t.Errorf("%d micro-tokens are left, want 0", level)
+	}
+}
+
+func TestSetHoldsOnlyBucketsThatWereCharged(t *testing.T) {
+	t.Parallel()
+	var set Set
+	step := LevelLimit{"acme", limitOf(1, 5)}
+	set.Put("other", Bucket{})
+	if set.LevelAt(0, 0, step) != MicroOf(5) || set.Len() != 0 {
+		t.Error("asking for a level stored a bucket")
+	}
+	set.Take(0, 0, []LevelLimit{step}, 1)
+	clone := set.Clone()
+	clone.Put("acme", Bucket{})
+	if set.Len() != 1 || clone.Len() != 0 {
+		t.Errorf("the set holds %d buckets and its changed clone %d, want 1 and 0", set.Len(), clone.Len())
+	}
+}
+
+func TestAppendPathLeavesOutDisabledLevels(t *testing.T) {
+	t.Parallel()
+	limits := [headgate.Levels]headgate.Limit{
+		headgate.LevelGlobal:   {Disabled: true},
+		headgate.LevelTenant:   headgate.PerSecond(200, 50),
+		headgate.LevelQueue:    {Disabled: true},
+		headgate.LevelPriority: {Tokens: 1, Per: time.Minute, Burst: 2},
+	}
+	got := AppendPath(nil, limits, "acme", "mail", headgate.High)
+	want := []LevelLimit{{"acme", limitOf(200, 50)}, {"acme:mail:high", limitOf(1.0/60, 2)}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("AppendPath = %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,40 @@
+package buckets
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Micro is an amount of millionths of a token. Amounts are 0 to 1e15, so that a double holds them exactly.
+type Micro int64
+
+// MicroPerToken is one token.
+const MicroPerToken Micro = 1_000_000
+
+// maxMicro is the largest burst and so the largest level.
+const maxMicro = Micro(headgate.MaxLimitTokens) * MicroPerToken
+
+// MicroOf returns whole tokens in micro-tokens. An amount below zero counts as zero, one above the largest burst
+// as one token more than that, so that no cost can wrap around to a small one.
+func MicroOf(tokens headgate.Tokens) Micro {
+	return Micro(min(max(tokens, 0), headgate.MaxLimitTokens+1)) * MicroPerToken
+}
+
+// Tokens returns the amount in whole tokens, rounded down.
+func (m Micro) Tokens() headgate.Tokens { return headgate.Tokens(m / MicroPerToken) }
+
+// Instant is a time by the clock of Redis in microseconds since the Unix epoch, 0 to 2⁵³.
+type Instant int64
+
+// InstantOf returns the microsecond in which t lies.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixMicro()) }
+
+// Time returns the instant in UTC.
+func (i Instant) Time() time.Time { return time.UnixMicro(int64(i)).UTC() }
+
+// Span is a length of time in microseconds, 0 to 2⁵³.
+type Span int64
+
+// Duration returns the span as a time.Duration. Waits and fills stay far below its 292 years.
+func (s Span) Duration() time.Duration { return time.Duration(s) * time.Microsecond }

@@ -1,0 +1,109 @@
+package buckets
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// Bounds of a stored bucket. The rates are those of the slowest and the fastest valid headgate.Limit.
+const (
+	maxExact = 1 << 53
+	minRate  = 1 / (31 * 24 * 60 * 60.0)
+	maxRate  = 1e12
+)
+
+// MarshalText returns the bucket as "level:stamp:fill:rate": three integers in micro-tokens, microseconds since
+// the Unix epoch and microseconds, and the rate in tokens a second as C's and Lua's "%.17g" print it. It reports
+// every field that is out of range; an absent bucket has no text.
+func (b Bucket) MarshalText() ([]byte, error) {
+	if err := b.validate(); err != nil {
+		return nil, err
+	}
+	text := make([]byte, 0, 64)
+	text = strconv.AppendInt(text, int64(b.Level), 10)
+	text = append(text, ':')
+	text = strconv.AppendInt(text, int64(b.Stamp), 10)
+	text = append(text, ':')
+	text = strconv.AppendInt(text, int64(b.Fill), 10)
+	text = append(text, ':')
+	return appendRate(text, b.Rate), nil
+}
+
+// appendRate appends what "%.17g" prints, which for the rates of valid limits is the same in Go, C and Lua.
+func appendRate(text []byte, rate headgate.TokensPerSecond) []byte {
+	return strconv.AppendFloat(text, float64(rate), 'g', 17, 64)
+}
+
+// Parse reads what MarshalText writes, and nothing else: another spelling of the same numbers is an error, so
+// that two stores never differ in bytes alone. It reports every bad field at once; each error matches
+// headgate.ErrInvalid.
+func Parse(text string) (Bucket, error) {
+	fields := strings.Split(text, ":")
+	if len(fields) != 4 || len(text) > maxText {
+		return Bucket{}, &headgate.FieldError{Field: "bucket", Value: quote(text), Allowed: "level:stamp:fill:rate"}
+	}
+	level, levelErr := parseInteger("bucket level", fields[0])
+	stamp, stampErr := parseInteger("bucket stamp", fields[1])
+	fill, fillErr := parseInteger("bucket fill", fields[2])
+	rate, rateErr := parseRate(fields[3])
+	if err := errors.Join(levelErr, stampErr, fillErr, rateErr); err != nil {
+		return Bucket{}, err
+	}
+	bucket := Bucket{Level: Micro(level), Stamp: Instant(stamp), Fill: Span(fill), Rate: rate}
+	if err := bucket.validate(); err != nil {
+		return Bucket{}, err
+	}
+	return bucket, nil
+}
+
+// maxText is longer than any text that MarshalText returns, in bytes.
+const maxText = 96
+
+func parseInteger(field, text string) (int64, error) {
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || strconv.FormatInt(value, 10) != text {
+		return 0, &headgate.FieldError{Field: field, Value: quote(text), Allowed: "an integer without sign, blanks or leading zeros"}
+	}
+	return value, nil
+}
+
+func parseRate(text string) (headgate.TokensPerSecond, error) {
+	value, err := strconv.ParseFloat(text, 64)
+	rate := headgate.TokensPerSecond(value)
+	if err != nil || string(appendRate(nil, rate)) != text {
+		return 0, &headgate.FieldError{Field: "bucket rate", Value: quote(text), Allowed: "a number as %.17g prints it"}
+	}
+	return rate, nil
+}
+
+// validate reports every field that is out of range.
+func (b Bucket) validate() error {
+	var bad []error
+	check := func(field string, value, high int64, unit string) {
+		if value < 0 || value > high {
+			allowed := fmt.Sprintf("0 to %d %s", high, unit)
+			bad = append(bad, &headgate.FieldError{Field: field, Value: strconv.FormatInt(value, 10), Allowed: allowed})
+		}
+	}
+	check("bucket level", int64(b.Level), int64(maxMicro), "micro-tokens")
+	check("bucket stamp", int64(b.Stamp), maxExact, "µs since the Unix epoch")
+	check("bucket fill", int64(b.Fill), maxExact, "µs")
+	if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
+		allowed := fmt.Sprintf("%.17g to %.17g tokens per second", minRate, maxRate)
+		bad = append(bad, &headgate.FieldError{Field: "bucket rate", Value: fmt.Sprintf("%.17g", rate), Allowed: allowed})
+	}
+	return errors.Join(bad...)
+}
+
+// quote shortens what is not worth printing whole.
+func quote(text string) string {
+	if len(text) > maxText {
+		return strconv.Quote(text[:maxText]) + "..."
+	}
+	return strconv.Quote(text)
+}

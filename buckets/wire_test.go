@@ -1,0 +1,106 @@
+package buckets
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"pgregory.net/rapid"
+)
+
+func TestBucketTextGoesThereAndBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bucket := drawBucket(t, "bucket", someInstant, drawLimit(t, "limit"))
+		if bucket.Absent() {
+			t.Skip("an absent bucket has no text")
+		}
+		text, err := bucket.MarshalText()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Parse(string(text)); err != nil || got != bucket {
+			t.Fatalf("Parse(%s) = %+v, %v, want %+v", text, got, err, bucket)
+		}
+	})
+}
+
+// The rates are as Lua 5.1 prints them with "%.17g".
+func TestBucketTextIsWhatLuaPrints(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate headgate.TokensPerSecond
+		want string
+	}{
+		{200, "1:2:3:200"},
+		{0.1, "1:2:3:0.10000000000000001"},
+		{1.0 / 86400, "1:2:3:1.1574074074074073e-05"},
+		{1.0 / 60, "1:2:3:0.016666666666666666"},
+		{1e12, "1:2:3:1000000000000"},
+		{123456789.125, "1:2:3:123456789.125"},
+	} {
+		text, err := Bucket{Level: 1, Stamp: 2, Fill: 3, Rate: c.rate}.MarshalText()
+		if string(text) != c.want || err != nil {
+			t.Errorf("MarshalText = %s, %v, want %s", text, err, c.want)
+		}
+	}
+}
+
+func TestParseQuotesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, want string }{
+		{"", `invalid bucket "": allowed is level:stamp:fill:rate`},
+		{"1:2:3", `invalid bucket "1:2:3": allowed is level:stamp:fill:rate`},
+		{"1:2:3:4:5", `invalid bucket "1:2:3:4:5": allowed is level:stamp:fill:rate`},
+		{"01:2:3:4", `invalid bucket level "01": allowed is an integer without sign, blanks or leading zeros`},
+		{"1:+2:3:4", `invalid bucket stamp "+2": allowed is an integer without sign, blanks or leading zeros`},
+		{"1:2:3.0:4", `invalid bucket fill "3.0": allowed is an integer without sign, blanks or leading zeros`},
+		{"1:2:3:4.0", `invalid bucket rate "4.0": allowed is a number as %.17g prints it`},
+		{"1:2:3:0x4p0", `invalid bucket rate "0x4p0": allowed is a number as %.17g prints it`},
+		{"1:2:3:nan", `invalid bucket rate "nan": allowed is a number as %.17g prints it`},
+		{"1:2:3:NaN", `invalid bucket rate NaN: allowed is 3.7335722819593789e-07 to 1000000000000 tokens per second`},
+		{"1:2:3:0", `invalid bucket rate 0: allowed is 3.7335722819593789e-07 to 1000000000000 tokens per second`},
+		{"a:b:3:1", "invalid bucket level \"a\": allowed is an integer without sign, blanks or leading zeros\n" +
+			`invalid bucket stamp "b": allowed is an integer without sign, blanks or leading zeros`},
+		{"1000000000000001:-2:9007199254740993:1", "invalid bucket level 1000000000000001: allowed is 0 to 1000000000000000 micro-tokens\n" +
+			"invalid bucket stamp -2: allowed is 0 to 9007199254740992 µs since the Unix epoch\n" +
+			"invalid bucket fill 9007199254740993: allowed is 0 to 9007199254740992 µs"},
+	} {
+		_, err := Parse(c.text)
+		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("Parse(%q) = %v, want %s", c.text, err, c.want)
+		}
+	}
+}
+
+func TestMarshalTextRefusesWhatParseWould(t *testing.T) {
+	t.Parallel()
+	for _, bucket := range []Bucket{{}, {Level: -1, Rate: 1}, {Rate: headgate.TokensPerSecond(math.NaN())}, {Rate: 2e12}, {Fill: -1, Rate: 1}} {
+		if text, err := bucket.MarshalText(); !errors.Is(err, headgate.ErrInvalid) || text != nil {
+			t.Errorf("MarshalText of %+v = %s, %v, want an error", bucket, text, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"0:0:0:1", "20000000:1763000000000000:3000000:10", "1:2:3:1.1574074074074073e-05", "1:2:3:0.10000000000000001",
+		"", ":::", "1:2:3:4:5", "-1:2:3:4", "1:2:3:inf", "1:2:3:1e999", "9999999999999999999:1:1:1", "1:2:3:1e+12",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		bucket, err := Parse(text)
+		if err != nil {
+			if !errors.Is(err, headgate.ErrInvalid) || bucket != (Bucket{}) {
+				t.Fatalf("Parse(%q) = %+v, %v", text, bucket, err)
+			}
+			return
+		}
+		again, err := bucket.MarshalText()
+		if err != nil || string(again) != text {
+			t.Fatalf("Parse(%q) marshals to %q, %v", text, again, err)
+		}
+	})
+}

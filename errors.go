@@ -1,0 +1,98 @@
+package headgate
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The kinds of error a caller branches on. Refusals match ErrRefused and the one of their reason.
+var (
+	// ErrRefused matches every refusal.
+	ErrRefused = errors.New("job refused")
+	// ErrLimited matches a refusal by a bucket that will refill.
+	ErrLimited = errors.New("rate limited")
+	// ErrTooCostly matches a refusal of a cost above a burst.
+	ErrTooCostly = errors.New("cost above burst")
+	// ErrDedupFull matches a refusal because the window of ended ids is full.
+	ErrDedupFull = errors.New("dedup window full")
+	// ErrBucketsFull matches a refusal because the tenant has too many buckets.
+	ErrBucketsFull = errors.New("too many buckets")
+	// ErrDeadlinePassed matches a refusal of a job that came after its deadline.
+	ErrDeadlinePassed = errors.New("deadline passed")
+	// ErrOutOfMemory matches a refusal because Redis is full.
+	ErrOutOfMemory = errors.New("redis out of memory")
+	// ErrOutcomeUnknown means that the job was sent and no answer came: it may have been admitted. Enqueue
+	// the same ID again within the dedup window to find out; later than that it could run twice.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrUnavailable means that Redis could not be reached and nothing was sent.
+	ErrUnavailable = errors.New("redis unavailable")
+	// ErrInvalid matches every FieldError.
+	ErrInvalid = errors.New("invalid")
+	// ErrLeaseLost means that the job is no longer this worker's: its lease ended.
+	ErrLeaseLost = errors.New("lease lost")
+)
+
+// FieldError is one bad input: which field, its value, and what is allowed.
+type FieldError struct {
+	Field   string
+	Value   string
+	Allowed string
+}
+
+// Error returns "invalid FIELD VALUE: allowed is ALLOWED".
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("invalid %s %s: allowed is %s", e.Field, e.Value, e.Allowed)
+}
+
+// Is makes every FieldError match ErrInvalid.
+func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// RefusedError carries the verdict of a refusal across the SDK's edge.
+type RefusedError struct {
+	Verdict Verdict
+}
+
+// Error says which scope refused, what it held, and when to retry.
+func (e *RefusedError) Error() string {
+	v := e.Verdict
+	switch v.Reason {
+	case ReasonLimited:
+		return fmt.Sprintf("job refused: scope %s holds %d tokens, retry after %s", v.Scope, v.TokensLeft, v.RetryAfter.Round(time.Microsecond))
+	case ReasonTooCostly:
+		return fmt.Sprintf("job refused for good: cost is above the burst of %d tokens of scope %s", v.Burst, v.Scope)
+	case ReasonDedup:
+		return "job refused: the window of ended job ids is full, retry after " + v.RetryAfter.String()
+	case ReasonBuckets:
+		return fmt.Sprintf("job refused: tenant has its largest number of buckets, scope %s would be one more", v.Scope)
+	case ReasonDeadline:
+		return "job refused for good: its deadline has passed"
+	case ReasonMemory:
+		return "job refused: redis is out of memory"
+	case ReasonNone:
+	}
+	return "job refused"
+}
+
+// Is makes a refusal match ErrRefused and the error of its reason.
+func (e *RefusedError) Is(target error) bool {
+	if target == ErrRefused {
+		return true
+	}
+	switch e.Verdict.Reason {
+	case ReasonLimited:
+		return target == ErrLimited
+	case ReasonTooCostly:
+		return target == ErrTooCostly
+	case ReasonDedup:
+		return target == ErrDedupFull
+	case ReasonBuckets:
+		return target == ErrBucketsFull
+	case ReasonDeadline:
+		return target == ErrDeadlinePassed
+	case ReasonMemory:
+		return target == ErrOutOfMemory
+	case ReasonNone:
+	}
+	return false
+}

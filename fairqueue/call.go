@@ -1,0 +1,187 @@
+package fairqueue
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Dispatch is one job that went from a lane into a pool's ready stream.
+type Dispatch struct {
+	Pool string
+	Job  *Job
+}
+
+// Call is one script call: any number of changes, then Fill. It counts moves and notes what became possible.
+type Call struct {
+	room *Room
+	now  int64
+	// MovesLeft is what remains of Moves.
+	MovesLeft int
+	// More means that work was left for a timer.
+	More bool
+	// Expired are the jobs whose deadline had passed when they came to the head.
+	Expired     []*Job
+	refill      map[string]bool // queues in which something became runnable
+	refillPools map[string]bool // pools with new room
+	passOn      map[string]bool // gates whose unit may go to another waiter
+	freed       map[string]bool // gates with a unit more
+}
+
+// Begin starts a call at a time in microseconds.
+func (r *Room) Begin(now int64) *Call {
+	return &Call{
+		room: r, now: now, MovesLeft: Moves, refill: map[string]bool{}, refillPools: map[string]bool{},
+		passOn: map[string]bool{}, freed: map[string]bool{},
+	}
+}
+
+// Place adds a job to its lane. It returns the number of jobs in the lane.
+func (c *Call) Place(j *Job) int {
+	q := c.room.queue(j.Queue)
+	q.used = true
+	cl := q.classes[j.Class]
+	t := cl.tenants[j.Tenant]
+	fresh := t == nil
+	if fresh {
+		t = &tenant{name: j.Tenant, lanes: map[string]*lane{}}
+		cl.tenants[j.Tenant] = t
+	}
+	l := t.lanes[j.LaneName()]
+	if l == nil {
+		l = &lane{name: j.LaneName()}
+		t.lanes[l.name] = l
+	}
+	if first := l.add(j); first && l.dated() {
+		c.room.Timers[deadlineTimer(cl, t, l)] = j.Score + 1
+	}
+	if fresh || t.mode == laneParked && !l.blocked {
+		c.enter(cl, t)
+	}
+	return len(l.jobs)
+}
+
+// Return puts a job back where it stood, or reports false when its deadline has passed.
+func (c *Call) Return(j *Job) bool {
+	if j.Dated && j.Score < c.now {
+		return false
+	}
+	c.Place(j)
+	return true
+}
+
+// Freed notes a gate that has a unit more, or none to give any longer.
+func (c *Call) Freed(gate string) { c.freed[gate] = true }
+
+// Refill notes a pool that has room.
+func (c *Call) Refill(pool string) { c.refillPools[pool] = true }
+
+// RefillQueue notes a queue in which something may run now.
+func (c *Call) RefillQueue(queue string) { c.refill[queue] = true }
+
+// Release gives the units of a job back that leaves a ready stream.
+func (c *Call) Release(j *Job) {
+	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
+		if g := c.room.Gates[name]; g != nil {
+			g.Held = max(0, g.Held-1)
+			c.freed[name] = true
+		}
+	}
+}
+
+// WakeFreed wakes the waiters of every gate that was freed.
+func (c *Call) WakeFreed() {
+	for _, name := range slices.Sorted(maps.Keys(c.freed)) {
+		c.wake(name)
+	}
+	clear(c.freed)
+}
+
+// ExpireLane ends the jobs of a lane whose deadlines have passed, as far as moves go, and arms its timer anew.
+func (c *Call) ExpireLane(timer string) (expired []*Job) {
+	class, rest, _ := strings.Cut(timer[1:], ":")
+	queueName, rest, _ := strings.Cut(rest, ":")
+	tenantName, downstream, _ := strings.Cut(rest, ":")
+	index, _ := splitLine(class + ":")
+	cl := c.room.queue(queueName).classes[index]
+	t := cl.tenants[tenantName]
+	if t == nil || t.lanes["d"+downstream] == nil {
+		return nil
+	}
+	l := t.lanes["d"+downstream]
+	for len(l.jobs) > 0 && l.jobs[0].Score < c.now && c.MovesLeft > 0 {
+		expired = append(expired, l.jobs[0])
+		l.jobs = l.jobs[1:]
+		c.MovesLeft--
+	}
+	if len(expired) > 0 {
+		c.shrunk(cl, t, l)
+	}
+	if len(l.jobs) > 0 {
+		c.room.Timers[timer] = l.jobs[0].Score + 1
+	}
+	return expired
+}
+
+func deadlineTimer(cl *class, t *tenant, l *lane) string {
+	return "d" + cl.line() + ":" + t.name + ":" + l.name[1:]
+}
+
+func (c *Call) enter(cl *class, t *tenant) {
+	t.tag = cl.v
+	if kept, ok := cl.idle[t.name]; ok {
+		t.tag = max(t.tag, kept)
+		delete(cl.idle, t.name)
+	}
+	t.mode, t.entry = runnable, c.room.NextSeq()
+	c.refill[cl.queue.name] = true
+}
+
+func (c *Call) movesOut(timer string) {
+	c.room.Timers[timer] = c.now + ContinueAfter
+	c.More = true
+}
+
+// vanished lets the unit that a lane might have used go to another waiter.
+func (c *Call) vanished(l *lane) {
+	if name := l.downstreamGate(); len(l.name) > 1 && c.room.Gates[name] != nil {
+		c.passOn[name] = true
+	}
+}
+
+// shrunk settles a lane from which jobs were taken other than by dispatch.
+func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
+	if len(l.jobs) > 0 {
+		return
+	}
+	if l.blocked {
+		c.room.forget(l.downstreamGate(), cl.line(), t.name+":"+l.name)
+	} else if t.mode == runnable {
+		c.vanished(l)
+	}
+	c.settle(cl, t, l)
+}
+
+// settle removes an empty lane, and takes the tenant out of the runnable set if no open lane is left.
+func (c *Call) settle(cl *class, t *tenant, l *lane) {
+	if len(l.jobs) == 0 {
+		delete(t.lanes, l.name)
+		if l.dated() {
+			delete(c.room.Timers, deadlineTimer(cl, t, l))
+		}
+	}
+	was := t.mode
+	if t.head() != nil {
+		return
+	}
+	if was == runnable {
+		cl.exit(t, laneParked)
+	}
+	if len(t.lanes) == 0 {
+		if was == tenantParked {
+			c.room.forget("t:"+t.name, cl.line(), t.name)
+			c.room.forget("u:"+t.name+":"+cl.queue.name, cl.line(), t.name)
+		}
+		delete(cl.tenants, t.name)
+	}
+}

@@ -1,0 +1,40 @@
+// Package fairqueue decides the order in which waiting jobs run: the specification, in plain Go, of what the
+// scripts of package lua do in Redis. It is pure: time is a parameter and nothing is shared.
+//
+// Three decisions follow each other for every free slot.
+//
+// The class. Each queue has classes with weights, by default high 3, medium 2, low 1. A Pattern walks them in
+// order: HHHMMLHHHMML… A class without runnable jobs forfeits the rest of its turn to the next, so that the
+// pattern is work-conserving; its phase is kept for ever, so that a class that flickers cannot starve another.
+//
+// The tenant. Inside a class the tenants share by start-time fair queuing (Goyal, Vin, Cheng, "Start-time Fair
+// Queuing", SIGCOMM 1996). Symbols, as the code uses them:
+//
+//	V     virtual time of the class: the start tag of the job dispatched last
+//	S     start tag of a runnable tenant, that of its next job
+//	w, c  the tenant's weight, a job's cost
+//
+//	enter      S := max(V, kept tag)         a tenant becomes runnable, for whatever reason
+//	dispatch   V := S;  S := S + c/w         of the tenant with the least S, ties by the order of entering
+//	exit       keep S if S > V               a tenant drains, or stands behind a gate
+//
+// Nothing else moves V or S, so S ∈ [V, V + c/w] at all times, and over any interval in which two tenants i, j are
+// runnable throughout, |Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ cᵢ/wᵢ + cⱼ/wⱼ (law L7). A tenant that was idle banks no credit: it enters
+// at V. Weights count at the moment of dispatch, so a new one acts on the backlog at once.
+//
+// The job. A tenant's jobs of a class stand in lanes, one a downstream, with and without a deadline apart. The lane
+// with the least head goes first; inside, the earliest deadline, ties by arrival. Jobs without a deadline are
+// ordered by arrival + horizon, so nobody starves.
+//
+// Gates stop some of this: each has a limit of units, 0 to shut it, and holds one for every job in a worker's hands
+// that passed under it. Closing a gate moves nothing; a tenant or lane that comes to the head and finds its gate
+// closed parks and costs nobody anything. While a gate has k free units the k waiters with the least tags of each
+// class of each queue are awake; one that finds its unit gone parks again, one that vanishes passes it on.
+//
+//	        enter                 dispatch
+//	(none) ───────▶ runnable (a) ──────────▶ ready stream
+//	   ▲             │   ▲   │
+//	   │ drained     │   │   │ gate closed at the head
+//	   └─────────────┘   │   ▼
+//	                wake └─ parked: t its own gate, b all its lanes
+package fairqueue

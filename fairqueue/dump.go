@@ -1,0 +1,93 @@
+package fairqueue
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Dump returns everything that decides the order, a line a thing, sorted: what the conformance tests compare with
+// Redis and what a failing test prints.
+func (r *Room) Dump() string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for _, q := range r.queues {
+		if !q.used {
+			continue
+		}
+		add("queue %s turn %d left %d", q.name, q.pattern.current, q.pattern.left)
+		for _, c := range q.classes {
+			c.dump(add)
+		}
+	}
+	for name, g := range r.Gates {
+		add("gate %s limit %d held %d", name, g.Limit, g.Held)
+	}
+	for gate, parked := range r.parked {
+		for line, members := range parked {
+			for member, tag := range members {
+				add("parked %s line %s %s tag %.17g", gate, line, member, float64(tag))
+			}
+		}
+	}
+	for id, p := range r.Pools {
+		add("pool %s slots %d turn %d left %d ready %d", id, p.Slots, p.pattern.current, p.pattern.left, len(p.Ready))
+		for i, e := range p.Ready {
+			add("ready %s %03d %s", id, i, e.Job.Key())
+		}
+	}
+	for name, at := range r.Timers {
+		add("timer %s at %d", name, at)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (c *class) dump(add func(string, ...any)) {
+	waiting := 0
+	for _, t := range c.tenants {
+		if t.mode == runnable {
+			add("class %s tenant %s runnable tag %.17g entry %d", c.line(), t.name, float64(t.tag), t.entry)
+		} else {
+			add("class %s tenant %s mode %c", c.line(), t.name, t.mode)
+		}
+		for _, name := range slices.Sorted(maps.Keys(t.lanes)) {
+			l := t.lanes[name]
+			waiting += len(l.jobs)
+			var jobs []string
+			for _, j := range l.jobs {
+				jobs = append(jobs, fmt.Sprintf("%s@%d#%d$%d", j.ID, j.Score, j.Seq, j.Cost))
+			}
+			add("class %s tenant %s lane %s blocked %t: %s", c.line(), t.name, name, l.blocked, strings.Join(jobs, " "))
+		}
+	}
+	for name, tag := range c.idle {
+		if tag > c.v {
+			add("class %s tenant %s keeps tag %.17g", c.line(), name, float64(tag))
+		}
+	}
+	add("class %s V %.17g waiting %d", c.line(), float64(c.v), waiting)
+}
+
+// Runnable returns the runnable tenants of each class, named with the order of their entering, so that one which left
+// and came back has another name.
+func (r *Room) Runnable() map[string][]string {
+	all := map[string][]string{}
+	for _, q := range r.queues {
+		for _, c := range q.classes {
+			for _, t := range c.tenants {
+				if t.mode == runnable {
+					all[c.line()] = append(all[c.line()], fmt.Sprintf("%s#%d", t.name, t.entry))
+				}
+			}
+			slices.Sort(all[c.line()])
+		}
+	}
+	return all
+}
+
+// Share returns a job's cost over its tenant's weight.
+func (r *Room) Share(j *Job) float64 {
+	return float64(j.Cost) / float64(r.Weight(r.queue(j.Queue).names[j.Class], j.Tenant))
+}

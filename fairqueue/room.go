@@ -1,0 +1,191 @@
+package fairqueue
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/headgate/headgate"
+)
+
+// Moves is the largest number of moves of one Call: a job dispatched, expired or returned, a lane or a tenant parked
+// or woken.
+const Moves = 64
+
+// ContinueAfter is how far ahead, in microseconds, the timer stands that continues a call out of moves.
+const ContinueAfter = 50_000
+
+// WeightFunc returns a tenant's weight in a class, 1-1000.
+type WeightFunc func(class headgate.Priority, tenant string) headgate.Weight
+
+// Entry is a job in a pool's ready stream.
+type Entry struct {
+	Job *Job
+	// Worker is who has read it, empty for nobody.
+	Worker string
+}
+
+// Pool is a set of workers that serve the same queues.
+type Pool struct {
+	ID     string
+	Strict bool
+	Queues []string
+	Slots  int
+	// Ready is the pool's stream, leased entries included, oldest first.
+	Ready   []*Entry
+	pattern *Pattern
+}
+
+// Gate stops what it guards while Held ≥ Limit.
+type Gate struct {
+	Limit, Held int
+}
+
+// Room is the waiting room of one partition: queues, pools, gates, and the timers that they need. Its methods are
+// not safe for several goroutines. Changes go through a Call.
+type Room struct {
+	// Timers are in microseconds by name, as package lua keeps them: d a lane's next deadline, g a gate whose
+	// waiters are not all awake, f a fill out of moves.
+	Timers map[string]int64
+	// Gates by name: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM. What has none is not limited.
+	Gates  map[string]*Gate
+	Pools  map[string]*Pool
+	Weight WeightFunc
+	queues map[string]*queue
+	seq    uint64
+	// parked keeps the waiters of gates that were removed until they are awake.
+	parked map[string]map[string]map[string]VirtualTime
+}
+
+// NewRoom returns an empty room in which every weight is 1.
+func NewRoom() *Room {
+	return &Room{
+		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
+		parked: map[string]map[string]map[string]VirtualTime{},
+		Weight: func(headgate.Priority, string) headgate.Weight { return 1 },
+	}
+}
+
+// AddQueue makes a queue with the given classes. A queue that is first named by a job has the default ones.
+func (r *Room) AddQueue(name string, classes []headgate.Class) {
+	q := &queue{name: name}
+	weights := make([]int, len(classes))
+	for i, c := range classes {
+		weights[i] = c.Weight
+		q.names = append(q.names, c.Name)
+		q.classes = append(q.classes, &class{queue: q, index: i, tenants: map[string]*tenant{}, idle: map[string]VirtualTime{}})
+	}
+	q.pattern = NewPattern(weights)
+	r.queues[name] = q
+}
+
+func (r *Room) queue(name string) *queue {
+	if r.queues[name] == nil {
+		r.AddQueue(name, headgate.DefaultClasses())
+	}
+	return r.queues[name]
+}
+
+// AddPool makes a pool without slots. weights are those of its queues, unused when strict.
+func (r *Room) AddPool(id string, strict bool, queues []string, weights []int) *Pool {
+	p := &Pool{ID: id, Strict: strict, Queues: queues, pattern: NewPattern(weights)}
+	r.Pools[id] = p
+	return p
+}
+
+// NextSeq returns the next number in the order of arrivals and entries.
+func (r *Room) NextSeq() uint64 {
+	r.seq++
+	return r.seq
+}
+
+func (r *Room) closed(gate string) bool {
+	g := r.Gates[gate]
+	return g != nil && g.Held >= g.Limit
+}
+
+// gateNames returns the gates that a job in a worker's hands counts against.
+func gateNames(queue, tenant, downstream string) []string {
+	names := []string{"q:" + queue, "t:" + tenant, "u:" + tenant + ":" + queue}
+	if downstream != "" {
+		names = append(names, "d:"+downstream)
+	}
+	return names
+}
+
+func lineName(class int, queue string) string { return strconv.Itoa(class) + ":" + queue }
+
+func (r *Room) park(gate, line, member string, tag VirtualTime) {
+	lines := r.parked[gate]
+	if lines == nil {
+		lines = map[string]map[string]VirtualTime{}
+		r.parked[gate] = lines
+	}
+	if lines[line] == nil {
+		lines[line] = map[string]VirtualTime{}
+	}
+	lines[line][member] = tag
+}
+
+func (r *Room) forget(gate, line, member string) {
+	delete(r.parked[gate][line], member)
+	r.tidy(gate, line)
+}
+
+func (r *Room) tidy(gate, line string) {
+	if len(r.parked[gate][line]) == 0 {
+		delete(r.parked[gate], line)
+	}
+	if len(r.parked[gate]) == 0 {
+		delete(r.parked, gate)
+	}
+}
+
+// popWaiter takes the waiter with the least tag, ties by name.
+func (r *Room) popWaiter(gate, line string) (member string, tag VirtualTime, ok bool) {
+	for _, name := range slices.Sorted(maps.Keys(r.parked[gate][line])) {
+		if t := r.parked[gate][line][name]; !ok || t < tag {
+			member, tag, ok = name, t, true
+		}
+	}
+	if ok {
+		r.forget(gate, line, member)
+	}
+	return member, tag, ok
+}
+
+// Waiting returns the number of jobs in lanes.
+func (r *Room) Waiting() int {
+	n := 0
+	for _, q := range r.queues {
+		for _, c := range q.classes {
+			for _, t := range c.tenants {
+				for _, l := range t.lanes {
+					n += len(l.jobs)
+				}
+			}
+		}
+	}
+	return n
+}
+
+// CouldRun returns a job of the queues that nothing stands against: every gate on its way has a unit free and its
+// deadline has not passed. With room in a pool that serves the queue, law W forbids it.
+func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
+	for _, name := range queues {
+		for _, c := range r.queue(name).classes {
+			for _, t := range c.tenants {
+				for _, l := range t.lanes {
+					j := l.jobs[0]
+					if j.Dated && j.Score < now {
+						continue
+					}
+					if !slices.ContainsFunc(gateNames(name, t.name, j.Downstream), r.closed) {
+						return j.Key(), true
+					}
+				}
+			}
+		}
+	}
+	return "", false
+}

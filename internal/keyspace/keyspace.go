@@ -1,0 +1,58 @@
+package keyspace
+
+import "strconv"
+
+// DefaultPrefix begins every key unless a deployment chooses another.
+const DefaultPrefix = "hg"
+
+// Partition names the keys of one partition. It is a value and may be used by several goroutines.
+type Partition struct {
+	base string
+}
+
+// New returns the keys of a partition under a prefix.
+func New(prefix string, partition int) Partition {
+	return Partition{base: prefix + "{" + strconv.Itoa(partition) + "}:"}
+}
+
+// State is a HASH: counters, settings and dynamics of queues and pools, the global bucket.
+func (p Partition) State() string { return p.base + "state" }
+
+// Jobs is a HASH of every job that lives, by tenant:id.
+func (p Partition) Jobs() string { return p.base + "jobs" }
+
+// Later is a ZSET of jobs that wait for a time, in microseconds.
+func (p Partition) Later() string { return p.base + "later" }
+
+// Dead is a ZSET of dead letters by the time of their death, in microseconds.
+func (p Partition) Dead() string { return p.base + "dead" }
+
+// Why is a HASH of the reasons of dead letters.
+func (p Partition) Why() string { return p.base + "why" }
+
+// Due is a ZSET of timers, in microseconds.
+func (p Partition) Due() string { return p.base + "due" }
+
+// Wake is a STREAM of one entry on which schedulers block.
+func (p Partition) Wake() string { return p.base + "wake" }
+
+// Workers is a HASH of registrations.
+func (p Partition) Workers() string { return p.base + "workers" }
+
+// Gates is a HASH of gates.
+func (p Partition) Gates() string { return p.base + "gates" }
+
+// Policy is a STRING: the policy in force, JSON.
+func (p Partition) Policy() string { return p.base + "policy" }
+
+// Ready is the STREAM from which a pool's workers read.
+func (p Partition) Ready(pool string) string { return p.base + "ready:" + pool }
+
+// Large is a STRING: the payload of a job that is too large for the jobs hash.
+func (p Partition) Large(key string) string { return p.base + "large:" + key }
+
+// Buckets is a HASH of a tenant's buckets by the rest of their scope.
+func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
+
+// Base is what all keys of the partition begin with.
+func (p Partition) Base() string { return p.base }

@@ -1,0 +1,100 @@
+package headgate
+
+import (
+	"time"
+)
+
+// Limits of a job's fields. They hold at the edge, before anything is written.
+const (
+	// MaxNameLength is the longest name of a tenant, queue, type, downstream, class or job, in bytes.
+	MaxNameLength = 128
+	// DefaultMaxPayload is the largest payload a producer takes unless its Config says otherwise, in bytes.
+	DefaultMaxPayload = 1 << 20
+	// MaxCost is the largest cost of one job, in whole tokens.
+	MaxCost Tokens = 1_000_000
+	// MaxAttemptsLimit is the largest value of Job.MaxAttempts.
+	MaxAttemptsLimit = 255
+	// DefaultMaxAttempts is the number of runs a job gets when Job.MaxAttempts is zero.
+	DefaultMaxAttempts = 5
+	// MaxHeaders is the largest number of headers of one job.
+	MaxHeaders = 32
+	// MaxHeaderBytes is the largest sum of the lengths of all header names and values of one job.
+	MaxHeaderBytes = 4096
+	// MaxTimeout is the longest time a single run of a handler may be given.
+	MaxTimeout = 24 * time.Hour
+)
+
+// Job is one unit of work as a producer describes it. NewJob fills what has a default; the other fields are
+// the caller's. A Job is a plain value: copies are independent but for Payload and Headers, which the SDK
+// reads and never changes.
+type Job struct {
+	// ID names the job within its tenant, 1-128 bytes of [A-Za-z0-9._:@/-]. Empty means that the producer
+	// gives it a UUIDv7. One (tenant, ID) enqueued many times is one job.
+	ID string
+	// Tenant is the customer on whose behalf the job runs. It may hold no ':' and may not be "global".
+	Tenant string
+	// Queue is the kind of traffic the job belongs to. It may hold no ':'.
+	Queue string
+	// Type routes the job to a handler.
+	Type string
+	// Priority is the class of urgency; empty means Medium. It must be one of the queue's classes.
+	Priority Priority
+	// Deadline is the latest time at which the job may start, by the clock of Redis; zero means none.
+	Deadline time.Time
+	// Cost is what the job takes from every bucket and from its tenant's share, 1 to MaxCost whole tokens.
+	Cost Tokens
+	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
+	Downstream string
+	// MaxAttempts is how many times a failing job runs in all, 1-255; zero means DefaultMaxAttempts.
+	MaxAttempts int
+	// Timeout ends the handler's context after this long, up to MaxTimeout; zero means the worker's default.
+	Timeout time.Duration
+	// Payload is what the handler is given.
+	Payload []byte
+	// Headers travel with the payload, for trace contexts and the like.
+	Headers map[string]string
+}
+
+// NewJob returns a job of the Medium class that costs one token. Its ID is left to the producer.
+func NewJob(tenant, queue, jobType string, payload []byte) Job {
+	return Job{Tenant: tenant, Queue: queue, Type: jobType, Priority: Medium, Cost: 1, Payload: payload}
+}
+
+// Key names a job in the whole deployment: ids are the tenant's own.
+type Key struct {
+	Tenant string
+	ID     string
+}
+
+// String returns "tenant:id". A tenant holds no ':', so the first one separates.
+func (k Key) String() string { return k.Tenant + ":" + k.ID }
+
+// Priority is the name of a class of urgency. Which classes a queue has, in which order and with which
+// weights, is the policy's; the names below are the presets.
+type Priority string
+
+// The preset classes.
+const (
+	Critical Priority = "critical"
+	High     Priority = "high"
+	Medium   Priority = "medium"
+	Low      Priority = "low"
+)
+
+// MaxClasses is the largest number of classes of one queue.
+const MaxClasses = 128
+
+// Class is one class of a queue: of Σ weights consecutive dispatches, Weight are this class's while all
+// classes have runnable jobs.
+type Class struct {
+	Name   Priority `json:"name"`
+	Weight int      `json:"weight"` // 1-100
+}
+
+// MaxClassWeight is the largest Weight of a Class.
+const MaxClassWeight = 100
+
+// DefaultClasses returns the classes of a queue that nobody configured: high 3, medium 2, low 1.
+func DefaultClasses() []Class {
+	return []Class{{High, 3}, {Medium, 2}, {Low, 1}}
+}

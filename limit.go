@@ -1,0 +1,95 @@
+package headgate
+
+import "time"
+
+// Tokens is an amount of work in whole tokens: the unit of limits and of a job's cost.
+type Tokens int64
+
+// TokensPerSecond is a refill rate. One token a second is also one micro-token a microsecond, the unit in
+// which buckets count.
+type TokensPerSecond float64
+
+// Weight is a tenant's share in a class, 1-1000. It is not a priority: twice the weight is twice the service
+// while both tenants have work.
+type Weight int64
+
+// MaxWeight is the largest Weight.
+const MaxWeight Weight = 1000
+
+// Limit is one token bucket's configuration: Tokens refill evenly over Per, up to Burst.
+type Limit struct {
+	// Tokens refill over Per: 1 to 1e9.
+	Tokens Tokens
+	// Per is 1 ms to 31 days.
+	Per time.Duration
+	// Burst is the bucket's capacity, 1 to 1e9. A job that costs more is refused for good.
+	Burst Tokens
+	// Disabled says that the scope has no bucket: nothing is checked or charged there.
+	Disabled bool
+}
+
+// Bounds of a Limit.
+const (
+	MaxLimitTokens Tokens = 1_000_000_000
+	MinLimitPer           = time.Millisecond
+	MaxLimitPer           = 31 * 24 * time.Hour
+	// MaxRefill is the longest time in which an empty bucket may fill.
+	MaxRefill = 366 * 24 * time.Hour
+)
+
+// PerSecond returns a limit of tokens a second with the given burst.
+func PerSecond(tokens, burst Tokens) Limit {
+	return Limit{Tokens: tokens, Per: time.Second, Burst: burst}
+}
+
+// Rate returns the refill rate.
+func (l Limit) Rate() TokensPerSecond {
+	return TokensPerSecond(float64(l.Tokens) * float64(time.Second) / float64(l.Per))
+}
+
+// Level is the depth of a scope in the hierarchy of buckets.
+type Level int
+
+// The levels, outermost first: the order in which a job passes them.
+const (
+	LevelGlobal Level = iota
+	LevelTenant
+	LevelQueue
+	LevelPriority
+	// Levels is their number.
+	Levels = 4
+)
+
+// String returns the level's name.
+func (l Level) String() string {
+	switch l {
+	case LevelGlobal:
+		return "global"
+	case LevelTenant:
+		return "tenant"
+	case LevelQueue:
+		return "queue"
+	case LevelPriority:
+		return "priority"
+	}
+	return "unknown"
+}
+
+// Scope is where a limit applies: "global", "tenant", "tenant:queue" or "tenant:queue:priority".
+type Scope string
+
+// Global is the outermost scope.
+const Global Scope = "global"
+
+// ScopeAt returns the scope at a level of the given tenant, queue and class.
+func ScopeAt(level Level, tenant, queue string, class Priority) Scope {
+	switch level {
+	case LevelTenant:
+		return Scope(tenant)
+	case LevelQueue:
+		return Scope(tenant + ":" + queue)
+	case LevelPriority:
+		return Scope(tenant + ":" + queue + ":" + string(class))
+	}
+	return Global
+}

@@ -1,0 +1,178 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Bounds of one admit call; one larger job may go alone.
+const (
+	// MaxBatchJobs is the largest number of jobs of one call.
+	MaxBatchJobs = 64
+	// MaxBatchBytes is the largest sum of payloads of one call.
+	MaxBatchBytes = 256 << 10
+)
+
+// Candidate is one job that asks to enter.
+type Candidate struct {
+	// Job is validated and has an ID.
+	Job *headgate.Job
+	// Class is the index of Job.Priority in the classes of its queue.
+	Class int
+	// Limits apply to the job, by level. The global one must be the same for all of a call.
+	Limits *[headgate.Levels]headgate.Limit
+}
+
+// ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
+var ErrStale = errors.New("policy is stale")
+
+// Admit decides on up to MaxBatchJobs jobs in one round trip and returns a verdict for each, in order. version
+// is that of the policy which the limits come from; where another is in force nothing is done and the error is
+// ErrStale. With an error InDoubt tells whether the jobs may have entered: sending the same ids again is safe
+// within the dedup window.
+func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]headgate.Verdict, error) {
+	reply, err := s.run(ctx, "admit", s.admitArgs(version, jobs)...)
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) > 0 && reply[0] == "stale" {
+		return nil, ErrStale
+	}
+	if len(reply) != len(jobs)+1 {
+		return nil, fmt.Errorf("admit %d jobs: reply has %d lines", len(jobs), len(reply)-1)
+	}
+	verdicts := make([]headgate.Verdict, len(jobs))
+	for i := range jobs {
+		v, err := parseVerdict(reply[i+1], jobs[i].Job)
+		if err != nil {
+			return nil, err
+		}
+		verdicts[i] = v
+	}
+	return verdicts, nil
+}
+
+type pathKey struct {
+	tenant, queue string
+	class         int
+}
+
+func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
+	args := make([]any, 0, 8+14*len(jobs))
+	global := &jobs[0].Limits[headgate.LevelGlobal]
+	args = append(args, s.now, version, s.config.EndedCap, s.config.BucketCap)
+	args = appendLimit(args, global)
+	paths := make([]pathKey, 0, 8)
+	index := func(c *Candidate) int {
+		key := pathKey{c.Job.Tenant, c.Job.Queue, c.Class}
+		for i := range paths {
+			if paths[i] == key {
+				return i + 1
+			}
+		}
+		return 0
+	}
+	args = append(args, 0)
+	countAt := len(args) - 1
+	for i := range jobs {
+		c := &jobs[i]
+		if index(c) > 0 {
+			continue
+		}
+		paths = append(paths, pathKey{c.Job.Tenant, c.Job.Queue, c.Class})
+		args = append(args, c.Job.Tenant, c.Job.Queue, c.Class, string(c.Job.Priority))
+		for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
+			args = appendLimit(args, &c.Limits[level])
+		}
+	}
+	args[countAt] = len(paths)
+	for i := range jobs {
+		c := &jobs[i]
+		record, large := encodeRecord(c.Job, c.Class)
+		args = append(args, index(c), encodeID(c.Job.ID), record)
+		if large != nil {
+			args = append(args, large)
+		}
+	}
+	return args
+}
+
+func appendLimit(args []any, l *headgate.Limit) []any {
+	if l.Disabled || l.Tokens == 0 {
+		return append(args, "", "")
+	}
+	return append(args, rate(*l), burst(*l))
+}
+
+func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
+	v := headgate.Verdict{ID: j.ID}
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "straight":
+		v.Decision = headgate.Admitted
+		return v, nil
+	case "duplicate":
+		v.Decision = headgate.Duplicate
+		return v, nil
+	case "dedup":
+		v.Reason, v.RetryAfter = headgate.ReasonDedup, dedupRetry
+		return v, nil
+	case "deadline":
+		v.Reason = headgate.ReasonDeadline
+		return v, nil
+	case "memory":
+		v.Reason, v.RetryAfter = headgate.ReasonMemory, memoryRetry
+		return v, nil
+	}
+	numbers, err := parseNumbers(rest)
+	if err != nil {
+		return v, fmt.Errorf("read verdict %q: %w", line, err)
+	}
+	scope := func() headgate.Scope {
+		return headgate.ScopeAt(headgate.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
+	}
+	switch {
+	case word == "admitted" && len(numbers) == 2:
+		v.Decision, v.Position = headgate.Admitted, int(numbers[0])
+		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
+	case word == "limited" && len(numbers) == 4:
+		v.Reason, v.Scope = headgate.ReasonLimited, scope()
+		v.TokensLeft = headgate.Tokens(numbers[1] / microsPerToken)
+		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
+		v.Burst = headgate.Tokens(numbers[3] / microsPerToken)
+	case word == "costly" && len(numbers) == 2:
+		v.Reason, v.Scope, v.Burst = headgate.ReasonTooCostly, scope(), headgate.Tokens(numbers[1]/microsPerToken)
+	case word == "buckets" && len(numbers) == 1:
+		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonBuckets, scope(), dedupRetry
+	default:
+		return v, fmt.Errorf("read verdict %q: %w", line, errUnknownReply)
+	}
+	return v, nil
+}
+
+var errUnknownReply = errors.New("unknown reply")
+
+// How long to wait where no bucket says so.
+const (
+	dedupRetry  = time.Second
+	memoryRetry = time.Second
+)
+
+func parseNumbers(text string) ([]int64, error) {
+	fields := strings.Fields(text)
+	numbers := make([]int64, len(fields))
+	for i, field := range fields {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		numbers[i] = n
+	}
+	return numbers, nil
+}

@@ -1,0 +1,264 @@
+-- admit decides on a batch of jobs, all or nothing for each, and dispatches what has room.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy that the caller's limits come from
+-- ARGV[3] ended_cap  largest number of ended ids kept
+-- ARGV[4] bucket_cap  largest number of buckets of a tenant
+-- ARGV[5] global_rate  tokens a second, "" for no bucket
+-- ARGV[6] global_burst  micro-tokens
+-- ARGV[7] paths  number of P
+-- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
+--   then of each job: path from 1, id, record, and its payload where the record's flag says so
+-- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
+--   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL",
+--   "deadline", "memory"; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+-- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
+local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
+local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
+local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
+local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
+-- @include call
+-- @include bucket
+local now = now_us(NOW)
+
+local filled_to -- the buckets' own time, which never goes back
+local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
+local paths, buckets, tenants = {}, {}, {}
+
+-- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
+local function path_read(i)
+  local at = PATHS_AT + (i - 1) * PATH_SIZE
+  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
+  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
+  for level = 1, 3 do
+    local rate = tonumber(ARGV[at + 2 + 2 * level])
+    if rate then
+      local scope = path.tenant .. ':' .. suffixes[level]
+      if not buckets[scope] then
+        local t = tenants[path.tenant] or { key = P .. 'b:' .. path.tenant, fields = { '!' }, scopes = {} }
+        tenants[path.tenant] = t
+        t.fields[#t.fields + 1] = suffixes[level]
+        t.scopes[#t.fields] = scope
+        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
+      end
+      path[level] = buckets[scope]
+    end
+  end
+  fields[#fields + 1] = 'q:' .. path.queue
+  fields[#fields + 1] = 'cfg:' .. path.queue
+  fields[#fields + 1] = 'pools:' .. path.queue
+  paths[i] = path
+end
+
+local function buckets_read()
+  local changed_at = state_num('pat')
+  for _, t in pairs(tenants) do
+    local values = redis.call('HMGET', t.key, unpack(t.fields))
+    t.expires = tonumber(values[1] or 0)
+    for i, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      b.absent = not values[i]
+      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
+      b.level, b.stamp = s.level, s.stamp
+    end
+  end
+  if GLOBAL_RATE then
+    local b = bucket_settle(state_get('gb'), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
+    b.all = true
+    for i = 1, PATHS do paths[i][0] = b end
+  end
+end
+
+-- room_for reports whether the tenant may have one more bucket; full ones make room.
+local function room_for(b)
+  local t = b.owner
+  if not t then return true end
+  t.count = t.count or redis.call('HLEN', t.key)
+  return t.count < BUCKET_CAP
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+local function decide(path, cost)
+  local worst, wait_most, burst
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.burst < cost then return format('costly %d %.0f', level, b.burst) end
+  end
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.level < cost then
+      local wait = bucket_wait(b, cost, filled_to)
+      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
+    elseif b and b.absent and not b.dirty and not room_for(b) then
+      return format('buckets %d', level)
+    end
+  end
+  if worst then return format('limited %d %.0f %.0f %.0f', worst, path[worst].level, wait_most, burst) end
+end
+
+local function charge(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b then
+      b.level = b.level - cost
+      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
+      b.dirty = true
+    end
+  end
+end
+
+-- buckets_sweep removes what is full again, at most 16 of a tenant with many.
+local function buckets_sweep(t)
+  local values, out = redis.call('HGETALL', t.key), {}
+  for i = 1, #values, 2 do
+    if values[i] ~= '!' and #out < 16 then
+      local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
+      if stamp + fill_us <= filled_to then out[#out + 1] = values[i] end
+    end
+  end
+  if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
+end
+
+-- buckets_write stores what was charged. A tenant's buckets go when the last of them is full.
+local TTL_SLACK = 60000000
+local function buckets_write()
+  for _, t in pairs(tenants) do
+    local args, full_at = {}, 0
+    for _, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      if b.dirty then
+        args[#args + 1] = b.field
+        args[#args + 1] = bucket_text(b)
+        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+      end
+    end
+    if #args > 0 then
+      local renew = full_at > t.expires
+      if renew then
+        args[#args + 1] = '!'
+        args[#args + 1] = format('%.0f', full_at + TTL_SLACK)
+      end
+      redis.call('HSET', t.key, unpack(args))
+      if renew then
+        redis.call('PEXPIREAT', t.key, format('%.0f', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000)))
+      end
+      if t.count and t.count >= 128 then buckets_sweep(t) end
+    end
+  end
+  local b = GLOBAL_RATE and paths[1][0]
+  if b and b.dirty then state_set('gb', bucket_text(b)) end
+end
+
+local function jobs_read()
+  local jobs, keys = {}, {}
+  local at = PATHS_AT + PATHS * PATH_SIZE
+  while at <= #ARGV do
+    local rec = ARGV[at + 2]
+    local flags = byte(rec, 2)
+    local job = { path = paths[tonumber(ARGV[at])], id = ARGV[at + 1], rec = rec, flags = flags,
+      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
+    job.key = job.path.tenant .. ':' .. job.id
+    at = at + 3
+    if flags >= 2 then
+      job.payload = ARGV[at]
+      at = at + 1
+    end
+    jobs[#jobs + 1], keys[#jobs + 1] = job, job.key
+  end
+  return jobs, keys
+end
+
+-- known marks the jobs that live or have ended within the window.
+local function known(jobs, keys)
+  local live = redis.call('HMGET', JOBS, unpack(keys))
+  local generation = state_num('gen')
+  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(keys))
+  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(keys))
+  for i, job in ipairs(jobs) do
+    job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
+  end
+end
+
+for i = 1, PATHS do path_read(i) end
+call_begin(now, fields)
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+filled_to = state_num('bt')
+buckets_read()
+local jobs, keys = jobs_read()
+known(jobs, keys)
+
+local seen, writes, admitted, lines = {}, {}, {}, {}
+local ended_count = state_num('en') + state_num('eo')
+for i, job in ipairs(jobs) do
+  local cost = job.cost * 1000000
+  if job.known or seen[job.key] then
+    lines[i] = 'duplicate'
+  elseif ended_count >= ENDED_CAP then
+    lines[i] = 'dedup'
+  elseif job.flags % 2 == 1 and job.deadline < now then
+    lines[i] = 'deadline'
+  else
+    lines[i] = decide(job.path, cost)
+    if not lines[i] then
+      charge(job.path, cost)
+      seen[job.key] = true
+      local q = queue_open(job.path.queue)
+      local seq = u64(state_add('seq', 1))
+      job.score = job.flags % 2 == 1 and job.deadline or now + q.horizon
+      writes[#writes + 1] = job.key
+      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, now)
+      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+      admitted[#admitted + 1] = i
+    end
+  end
+end
+if #admitted == 0 then return { 'decided', unpack(lines) } end
+
+local answer = redis.pcall('HSET', JOBS, unpack(writes))
+if type(answer) == 'table' and answer.err then
+  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
+  for _, i in ipairs(admitted) do lines[i] = 'memory' end
+  return { 'decided', unpack(lines) }
+end
+
+buckets_write()
+state_add('accepted', #admitted)
+for _, i in ipairs(admitted) do
+  local job = jobs[i]
+  local q = queue_open(job.path.queue)
+  if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
+  local cl = class_open(q, job.path.class)
+  job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
+  refill[q.name] = true
+end
+
+-- A guess of the wait: the smaller of the class's backlog and position × runnable tenants, over the class's
+-- part of the queue's rate of dispatch.
+local function wait_guess(job)
+  local q, c = queue_open(job.path.queue), job.path.class
+  if q.since == 0 or now <= q.since then return -1 end
+  local warm = 1 - math.exp(-(now - q.since) / RATE_SPAN)
+  local rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) / warm
+  if rate <= 0 then return -1 end
+  local busy = 0
+  for i = 1, q.n do
+    if q.waiting[i] > 0 then busy = busy + q.w[i] end
+  end
+  local cl = class_open(q, c)
+  cl.runnable = cl.runnable or redis.call('ZCARD', cl.act)
+  local ahead = math.min(q.waiting[c], job.position * math.max(1, cl.runnable))
+  return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
+end
+
+local continues = fill(now)
+local straight = {}
+for _, key in ipairs(dispatched) do straight[key] = true end
+for _, i in ipairs(admitted) do
+  local job = jobs[i]
+  if straight[job.key] then
+    lines[i] = 'straight'
+  else
+    lines[i] = format('admitted %.0f %.0f', job.position, wait_guess(job))
+  end
+end
+return { continues and 'more' or 'decided', unpack(lines) }

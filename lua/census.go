@@ -1,0 +1,129 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Census is where every accepted job is or how it left, as Redis holds it (law L4).
+type Census struct {
+	Accepted int64 `json:"accepted"`
+	// Waiting counts jobs in lanes, gated ones included; Later those that wait for a time; Ready those in ready
+	// streams, leased ones included; Dead the dead letters.
+	Waiting int64 `json:"waiting"`
+	Later   int64 `json:"later"`
+	Ready   int64 `json:"ready"`
+	Dead    int64 `json:"dead"`
+	// Live is the number of jobs in the jobs hash, counted on its own.
+	Live int64 `json:"live"`
+	// Left counts by reason of leaving.
+	Left map[string]int64 `json:"left"`
+	// Died counts dead letters by reason, over all time.
+	Died map[string]int64 `json:"died"`
+}
+
+// Conserved reports whether accepted = Σ places + Σ left, and the places agree with the jobs hash.
+func (c Census) Conserved() bool {
+	left := int64(0)
+	for _, n := range c.Left {
+		left += n
+	}
+	return c.Waiting+c.Later+c.Ready+c.Dead == c.Live && c.Accepted == c.Live+left
+}
+
+// Census counts everything in one transaction of reads. Its cost grows with the number of lanes: it is for tests,
+// reports and operators.
+func (s *Store) Census(ctx context.Context) (Census, error) {
+	lanes, ready, err := s.placeKeys(ctx)
+	if err != nil {
+		return Census{}, err
+	}
+	pipe := s.client.TxPipeline()
+	state := pipe.HGetAll(ctx, s.partition.State())
+	live := pipe.HLen(ctx, s.partition.Jobs())
+	later := pipe.ZCard(ctx, s.partition.Later())
+	dead := pipe.ZCard(ctx, s.partition.Dead())
+	var waiting, readyCounts []*redis.IntCmd
+	for _, key := range lanes {
+		waiting = append(waiting, pipe.ZCard(ctx, key))
+	}
+	for _, key := range ready {
+		readyCounts = append(readyCounts, pipe.XLen(ctx, key))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return Census{}, fmt.Errorf("count jobs: %w", classify(err))
+	}
+	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val(), Left: map[string]int64{}, Died: map[string]int64{}}
+	for _, n := range waiting {
+		c.Waiting += n.Val()
+	}
+	for _, n := range readyCounts {
+		c.Ready += n.Val()
+	}
+	for field, value := range state.Val() {
+		n, _ := strconv.ParseInt(value, 10, 64)
+		if field == "accepted" {
+			c.Accepted = n
+		} else if reason, ok := strings.CutPrefix(field, "left:"); ok {
+			c.Left[reason] = n
+		} else if reason, ok := strings.CutPrefix(field, "dead:"); ok {
+			c.Died[reason] = n
+		}
+	}
+	return c, nil
+}
+
+// placeKeys names the lanes, from the tenants of each class, and the ready streams. Both come from the state and
+// its structures, never from KEYS.
+func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error) {
+	state, err := s.client.HGetAll(ctx, s.partition.State()).Result()
+	if err != nil {
+		return nil, nil, fmt.Errorf("read state: %w", classify(err))
+	}
+	base := s.partition.Base()
+	for field, value := range state {
+		if pool, ok := strings.CutPrefix(field, "pool:"); ok {
+			ready = append(ready, s.partition.Ready(pool))
+		}
+		queue, ok := strings.CutPrefix(field, "q:")
+		if !ok {
+			continue
+		}
+		for class := range (strings.Count(value, "|") - 4) / 2 {
+			cq := strconv.Itoa(class) + ":" + queue
+			found, err := s.classLanes(ctx, base, cq)
+			if err != nil {
+				return nil, nil, err
+			}
+			lanes = append(lanes, found...)
+		}
+	}
+	return lanes, ready, nil
+}
+
+func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {
+	tenants, err := s.client.HGetAll(ctx, base+"ten:"+cq).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read tenants of %s: %w", cq, classify(err))
+	}
+	var lanes []string
+	for tenant, value := range tenants {
+		lane := value[9:]
+		if lane != "*" {
+			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)
+			continue
+		}
+		all, err := s.client.ZRange(ctx, base+"lanes:"+cq+":"+tenant, 0, -1).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read lanes of %s: %w", tenant, classify(err))
+		}
+		for _, lane := range all {
+			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)
+		}
+	}
+	return lanes, nil
+}

@@ -1,0 +1,21 @@
+// Package lua is the waist of the house: the scripts that hold all state of Headgate in Redis, and Go wrappers
+// that are the only ones to see their arguments and replies.
+//
+// A script is NAME.lua beside NAME.go. It is assembled from fragments by "-- @include" lines; testdata holds the
+// assembled texts as goldens. What each does:
+//
+//	admit      decides on a batch of jobs, all or nothing for each       producers
+//	finish     ends, retries or hands back jobs that a worker holds      workers
+//	register   makes a worker and its slots known                        workers
+//	heartbeat  extends a worker's lease                                  workers
+//	reclaim    takes back what a worker holds and ends its registration  workers, on drain
+//	promote    runs what is due                                          schedulers
+//	gate       sets a pause, a cap or the state of a breaker             operators, workers
+//	policy     stores a new version of the policy                        operators
+//
+// Every script that makes room in a ready stream or makes a job runnable ends with the fill fragment, so that no
+// job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the
+// scripts do; the conformance tests hold both equal, step by step, on a real Redis.
+//
+// The layout of keys is in package keyspace, that of a job's record in fragments/record.lua.
+package lua

@@ -1,0 +1,83 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Outcome is what a worker makes of a job that it holds.
+type Outcome string
+
+// The outcomes.
+const (
+	// Complete ends the job.
+	Complete Outcome = "complete"
+	// Retry burns an attempt; the job comes back after Delay, or is a dead letter out of attempts.
+	Retry Outcome = "retry"
+	// Kill makes the job a dead letter for Reason.
+	Kill Outcome = "dead"
+	// Release hands the job back unharmed, after Delay or at once.
+	Release Outcome = "release"
+	// Expire ends the job because its deadline passed before it started.
+	Expire Outcome = "expire"
+)
+
+// Finish says how one held job ends.
+type Finish struct {
+	Token   string
+	Key     headgate.Key
+	Outcome Outcome
+	// Large says that the record's payload stands under a key of its own.
+	Large bool
+	// Delay is for Retry and Release.
+	Delay time.Duration
+	// Reason and Text are for Kill; Text is also for Retry. At most 1 KiB of Text is kept.
+	Reason string
+	Text   string
+}
+
+// Ended is what became of a job after Finish.
+type Ended string
+
+// The ends.
+const (
+	EndedDone     Ended = "done"
+	EndedRetried  Ended = "retried"
+	EndedDead     Ended = "dead"
+	EndedExpired  Ended = "expired"
+	EndedReleased Ended = "released"
+	// EndedLost means that the lease was no longer the caller's: nothing was changed.
+	EndedLost Ended = "lost"
+)
+
+const maxErrorText = 1 << 10
+
+// Finish ends up to MaxBatchJobs held jobs of one pool in one round trip. more means that work is left for
+// Promote. Sent again after a lost reply it answers EndedLost for what the first call ended.
+func (s *Store) Finish(ctx context.Context, pool string, jobs []Finish) (ends []Ended, more bool, err error) {
+	args := make([]any, 0, 2+6*len(jobs))
+	args = append(args, s.now, pool)
+	for i := range jobs {
+		f := &jobs[i]
+		outcome := f.Outcome
+		if outcome == Complete && f.Large {
+			outcome = "complete_large"
+		}
+		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(f.Delay), f.Reason, f.Text[:min(len(f.Text), maxErrorText)])
+	}
+	reply, err := s.run(ctx, "finish", args...)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(reply) != len(jobs)+1 {
+		return nil, false, fmt.Errorf("finish %d jobs: reply has %d words", len(jobs), len(reply)-1)
+	}
+	ends = make([]Ended, len(jobs))
+	for i := range ends {
+		ends[i] = Ended(reply[i+1])
+	}
+	return ends, reply[0] == "more", nil
+}

@@ -1,0 +1,95 @@
+-- finish ends, retries or hands back jobs that a worker holds, and fills the room.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] pool  id
+-- ARGV[3] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text. Outcomes: complete
+--   and complete_large (a payload under a key of its own), retry (an attempt burnt; delay), dead (reason,
+--   text), release (none burnt; delay, 0 for at once), expire
+-- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, or lost
+-- Never believes a worker whose lease is gone: its entry left the stream with the lease.
+local STATE, NOW, POOL, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], 3, 6
+-- @include call
+-- @include entry
+local now = now_us(NOW)
+
+-- held marks the jobs whose entries were still the caller's, and removes those.
+local function held(pool_key, jobs)
+  local tokens = {}
+  for i, job in ipairs(jobs) do tokens[i] = job.token end
+  local all = redis.call('XACK', pool_key, GROUP, unpack(tokens)) == #tokens
+  for _, job in ipairs(jobs) do
+    job.held = all or #redis.call('XRANGE', pool_key, job.token, job.token) == 1
+  end
+  redis.call('XDEL', pool_key, unpack(tokens))
+end
+
+local function retry(job, q)
+  local r = record_read(job.rec)
+  if r.attempts + 1 >= r.max then
+    redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
+    dead_letter(job.key, 'max_attempts', job.text, now)
+    return 'dead'
+  end
+  redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
+  if r.flags % 2 == 1 and now + job.delay > r.score then
+    job_expire(q, job.key, now)
+    return 'expired'
+  end
+  due_add(LATER, now + job.delay, job.key)
+  return 'retried'
+end
+
+local function outcome(job)
+  if not job.held then return 'lost' end
+  if job.what == 'complete' or job.what == 'complete_large' then
+    leave(job.key, 'completed', job.what == 'complete_large')
+    return 'done'
+  end
+  local q = queue_open(record_read(job.rec).queue)
+  if job.what == 'retry' then return retry(job, q) end
+  if job.what == 'dead' then
+    dead_letter(job.key, job.reason, job.text, now)
+    return 'dead'
+  end
+  if job.what == 'expire' then
+    job_expire(q, job.key, now)
+    return 'expired'
+  end
+  if job.delay > 0 then
+    due_add(LATER, now + job.delay, job.key)
+  else
+    job_return(job.key, job.rec, now)
+  end
+  return 'released'
+end
+
+local jobs, keys, records_needed = {}, {}, false
+for at = JOBS_AT, #ARGV, JOB_SIZE do
+  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
+    reason = ARGV[at + 4], text = ARGV[at + 5] }
+  jobs[#jobs + 1], keys[#keys + 1] = job, job.key
+  if job.what ~= 'complete' and job.what ~= 'complete_large' then records_needed = true end
+end
+call_begin(now, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
+local pool = pool_open(POOL)
+if not pool then
+  local lost = {}
+  for i = 1, #jobs do lost[i] = 'lost' end
+  return { 'finished', unpack(lost) }
+end
+held(pool.key, jobs)
+if records_needed or gates_any() then
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i, job in ipairs(jobs) do
+    job.rec = records[i]
+    if job.held then entry_release(job.key, job.rec) end
+  end
+end
+ended_rotate()
+local words = {}
+for i, job in ipairs(jobs) do words[i] = outcome(job) end
+leave_write()
+freed_wake(now)
+refill_pools[POOL] = true
+local continues = fill(now)
+return { continues and 'more' or 'finished', unpack(words) }

@@ -1,0 +1,30 @@
+-- @include state
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or its waiters are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local CONTINUE_AFTER = 50000
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(tonumber(a or 9e15), tonumber(b or 9e15))
+  end
+  return earliest
+end
+
+local function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%.0f', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+  end
+end

@@ -1,0 +1,52 @@
+-- @include record
+-- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
+-- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
+-- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
+local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
+local DEAD_CAP, DEFAULT_WINDOW = 100000, 30000000
+local ended, ended_large = {}, {}
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%.0f', generation)
+end
+
+local function leave(key, counter, large)
+  state_add('left:' .. counter, 1)
+  ended[#ended + 1] = key
+  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
+end
+
+-- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
+local function dead_letter(key, reason, text, now)
+  redis.call('ZADD', DEAD, format('%.0f', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if state_add('nd', 1) > DEAD_CAP then
+    local oldest = redis.call('ZPOPMIN', DEAD)[1]
+    redis.call('HDEL', WHY, oldest)
+    state_add('nd', -1)
+    leave(oldest, 'purged', true)
+  end
+end
+
+-- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+local function leave_write()
+  if #ended == 0 then return end
+  redis.call('HDEL', JOBS, unpack(ended))
+  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
+  state_add('en', #ended)
+  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
+  ended, ended_large = {}, {}
+end
+
+-- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
+local function ended_rotate()
+  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
+  if state_num('dc') - state_num('rot') < window then return end
+  local generation = state_num('gen')
+  redis.call('UNLINK', ended_key(generation - 1))
+  state_set('gen', generation + 1)
+  state_set('eo', state_num('en'))
+  state_set('en', 0)
+  state_set('rot', state_num('dc'))
+end

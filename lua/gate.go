@@ -1,0 +1,54 @@
+package lua
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// GateName names what a gate guards.
+type GateName string
+
+// QueueGate names the gate of a queue.
+func QueueGate(queue string) GateName { return GateName("q:" + queue) }
+
+// TenantGate names the gate of a tenant.
+func TenantGate(tenant string) GateName { return GateName("t:" + tenant) }
+
+// TenantQueueGate names the gate of a tenant in a queue.
+func TenantQueueGate(tenant, queue string) GateName { return GateName("u:" + tenant + ":" + queue) }
+
+// DownstreamGate names the gate of a downstream.
+func DownstreamGate(downstream string) GateName { return GateName("d:" + downstream) }
+
+// Unlimited is the limit of no gate.
+const Unlimited = -1
+
+// Gate is a limit of jobs in workers' hands.
+type Gate struct {
+	Name GateName
+	// Limit is the number of jobs at a time: 0 is shut, Unlimited removes the gate.
+	Limit int
+	// For is how long the limit holds; zero means until it is changed. Then applies after that.
+	For  time.Duration
+	Then int
+	// Reason is kept beside the gate.
+	Reason string
+}
+
+// SetGate sets, changes or removes a gate and wakes who may pass. more means that work is left for Promote.
+func (s *Store) SetGate(ctx context.Context, g Gate) (held int, more bool, err error) {
+	reply, err := s.run(ctx, "gate", s.now, string(g.Name), limitText(g.Limit), micros(g.For), limitText(g.Then), g.Reason)
+	if err != nil {
+		return 0, false, err
+	}
+	held, err = strconv.Atoi(reply[1])
+	return held, reply[0] == "more", err
+}
+
+func limitText(limit int) string {
+	if limit < 0 {
+		return ""
+	}
+	return strconv.Itoa(limit)
+}

@@ -1,0 +1,57 @@
+-- gate sets, changes or removes a gate: pause, breaker or cap of a queue, tenant, tenant in a queue, or downstream.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] name  q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM
+-- ARGV[3] limit  units, 0 for shut, "" for no gate
+-- ARGV[4] duration  microseconds until `then` applies, 0 for ever
+-- ARGV[5] then  limit after that, "" for no gate
+-- ARGV[6] reason  text that is kept
+-- Reply {"set" | "more", units held}
+-- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
+local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- @include call
+-- @include entry
+local now = now_us(NOW)
+
+-- entries_count counts the entries of all ready streams that passed under the gate.
+local function entries_count()
+  local held = 0
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
+      local tenant = key_split(e[2][2])
+      local r = record_read(e[2][4])
+      for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+        if name == NAME then held = held + 1 end
+      end
+    end
+  end
+  return held
+end
+
+call_begin(now, { 'pools' })
+call_relieve()
+local g = gate(NAME)
+redis.call('ZREM', DUE, 'g' .. NAME)
+earliest = nil
+if LIMIT == '' then
+  if g then
+    redis.call('HDEL', GATES, NAME)
+    state_add('ng', -1)
+    gates[NAME], gates_dirty[NAME] = false, nil
+  end
+else
+  if not g then
+    g = { held = entries_count() }
+    gates[NAME] = g
+    state_add('ng', 1)
+  end
+  local until_us = DURATION > 0 and now + DURATION or 0
+  g.limit = tonumber(LIMIT)
+  g.rest = format('%.0f|%s|%s', until_us, THEN, REASON)
+  gates_dirty[NAME] = true
+  if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
+end
+freed[NAME] = true
+freed_wake(now)
+local continues = fill(now)
+return { continues and 'more' or 'set', g and format('%.0f', g.held) or '0' }

@@ -1,0 +1,20 @@
+-- heartbeat extends a worker's lease, and with it the lease of every job that it holds.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] worker  name
+-- ARGV[3] lease  microseconds
+-- Reply {"extended" | "promote"} or {"lost"}; promote means that no scheduler holds the timer lease
+-- Never brings back a lease that has been taken back.
+local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @include time
+-- @include due
+local now = now_us(NOW)
+
+state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
+redis.call('DEL', P .. 'relief')
+if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
+clock_advance(now)
+redis.call('ZADD', DUE, 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+state_write()
+local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
+return { until_us < now and 'promote' or 'extended' }

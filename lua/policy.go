@@ -1,0 +1,96 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+)
+
+// QueueSettings are what dispatch must know of a queue.
+type QueueSettings struct {
+	Queue   string
+	Classes []headgate.Class
+	// Horizon is the deadline, counted from arrival, by which jobs without one are ordered.
+	Horizon time.Duration
+	// DropExpired drops and counts jobs past their deadline; otherwise they become dead letters.
+	DropExpired bool
+}
+
+// TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
+type TenantWeight struct {
+	Class  headgate.Priority
+	Tenant string
+	Weight headgate.Weight
+}
+
+// PolicyUpdate is a new version of the policy.
+type PolicyUpdate struct {
+	Expected, Version int64
+	Text              []byte
+	Window            time.Duration
+	Queues            []QueueSettings
+	Weights           []TenantWeight
+}
+
+// The ways in which a new policy is refused.
+var (
+	// ErrConflict means that another version than the expected one is in force.
+	ErrConflict = errors.New("policy conflict")
+	// ErrClassInUse means that jobs wait in a class that the new policy does not have in that place.
+	ErrClassInUse = errors.New("class in use")
+)
+
+// PutPolicy stores a new version of the policy, if the expected one is in force.
+func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
+	args := make([]any, 0, 6+2*len(u.Queues)+2*len(u.Weights))
+	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues))
+	for _, q := range u.Queues {
+		args = append(args, q.Queue, settingsText(q))
+	}
+	for _, w := range u.Weights {
+		args = append(args, string(w.Class)+":"+w.Tenant, int64(w.Weight))
+	}
+	reply, err := s.run(ctx, "policy", args...)
+	if err != nil {
+		return err
+	}
+	switch reply[0] {
+	case "stored":
+		return nil
+	case "conflict":
+		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
+	default:
+		return fmt.Errorf("%w: queue %s", ErrClassInUse, reply[1])
+	}
+}
+
+func settingsText(q QueueSettings) string {
+	parts := make([]string, len(q.Classes))
+	for i, c := range q.Classes {
+		parts[i] = string(c.Name) + "=" + strconv.Itoa(c.Weight)
+	}
+	expired := "dead"
+	if q.DropExpired {
+		expired = "drop"
+	}
+	return strings.Join(parts, ",") + "|" + micros(q.Horizon) + "|" + expired
+}
+
+// Policy returns the text of the policy in force; nil when none was stored.
+func (s *Store) Policy(ctx context.Context) ([]byte, error) {
+	text, err := s.client.Get(ctx, s.partition.Policy()).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	return text, nil
+}

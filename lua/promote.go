@@ -1,0 +1,49 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Promotion is what one call of Promote did.
+type Promotion struct {
+	// Held means that another scheduler holds the timer lease, for Next.
+	Held bool
+	// More means that the call is to be made again at once.
+	More bool
+	// Next is the time until the next timer; negative when there is none.
+	Next time.Duration
+	// Moved is the number of jobs, lanes and tenants moved.
+	Moved int
+	// Stepped means that the clock of Redis had stepped: every registration was armed anew.
+	Stepped bool
+}
+
+// Promote runs what is due, up to 64 moves. One owner at a time holds the timer lease.
+func (s *Store) Promote(ctx context.Context, owner string, timerLease time.Duration) (Promotion, error) {
+	reply, err := s.run(ctx, "promote", s.now, owner, micros(timerLease))
+	if err != nil {
+		return Promotion{}, err
+	}
+	if len(reply) != 4 {
+		return Promotion{}, fmt.Errorf("promote: reply has %d words", len(reply))
+	}
+	numbers, err := parseNumbers(reply[1] + " " + reply[2] + " " + reply[3])
+	if err != nil {
+		return Promotion{}, fmt.Errorf("promote: %w", err)
+	}
+	return Promotion{
+		Held: reply[0] == "held", More: reply[0] == "more", Next: time.Duration(numbers[0]) * time.Microsecond,
+		Moved: int(numbers[1]), Stepped: numbers[2] == 1,
+	}, nil
+}
+
+// WaitWake blocks until a script lowers the earliest timer or wait is over. last is the position returned by the
+// call before, empty at first.
+func (s *Store) WaitWake(ctx context.Context, last string, wait time.Duration) (position string, err error) {
+	if last == "" {
+		last = "$"
+	}
+	return s.readOne(ctx, s.partition.Wake(), last, wait)
+}

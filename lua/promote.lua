@@ -1,0 +1,137 @@
+-- promote runs what is due: retries and delays, ended leases, passed deadlines, gates whose time is over, fills
+-- that go on. One of N schedulers holds the timer lease.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] owner  the scheduler's name
+-- ARGV[3] timer_lease  microseconds
+-- Reply {"promoted" | "more" | "held", microseconds until the next timer or until the other's lease ends, -1
+--   for none, jobs moved, clock steps seen}
+-- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
+local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- @include call
+-- @include entry
+local now = now_us(NOW)
+local AUDIT_EVERY = 15000000
+
+local function leases_rearm()
+  local all = redis.call('HGETALL', WORKERS)
+  for i = 1, #all, 2 do
+    local lease = match(all[i + 1], '(%d+)$')
+    redis.call('ZADD', DUE, format('%.0f', now + lease), 'w' .. all[i])
+  end
+  state_set('step', 0)
+  state_add('steps', 1)
+  earliest = nil
+end
+
+local function later_promote()
+  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%.0f', now), 'LIMIT', 0, moves)
+  if #keys == 0 then return end
+  moves = moves - #keys
+  redis.call('ZREM', LATER, unpack(keys))
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i, key in ipairs(keys) do job_return(key, records[i], now) end
+end
+
+-- lane_expire ends the jobs of a lane whose deadlines have passed, and arms the lane's timer anew.
+local function lane_expire(timer)
+  local class, queue, tenant, downstream = match(timer, '^d(%d+):([^:]*):([^:]*):(.*)$')
+  local lane = 'd' .. downstream
+  local q = queue_open(queue)
+  local cl = class_open(q, class + 1)
+  local key = lane_key(cl, tenant, lane)
+  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%.0f', now), 'LIMIT', 0, moves)
+  if #members > 0 then
+    moves = moves - #members
+    redis.call('ZREM', key, unpack(members))
+    q.waiting[cl.c] = q.waiting[cl.c] - #members
+    for _, member in ipairs(members) do job_expire(q, tenant .. ':' .. sub(member, 13), now) end
+    lane_shrunk(cl, tenant, lane)
+  end
+  local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if head[1] then due_add(DUE, head[2] + 1, timer) end
+end
+
+-- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
+local function gate_due(name)
+  local g = gate(name)
+  if g then
+    local until_us, after, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+    until_us = tonumber(until_us)
+    if until_us > 0 and until_us <= now then
+      if after == '' then
+        redis.call('HDEL', GATES, name)
+        state_add('ng', -1)
+        gates[name], gates_dirty[name] = false, nil
+      else
+        g.limit, g.rest = tonumber(after), '0||' .. reason
+        gates_dirty[name] = true
+      end
+    elseif until_us > now then
+      due_add(DUE, until_us, 'g' .. name)
+    end
+  end
+  freed[name] = true
+end
+
+-- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
+-- worker's lease ended makes the consumer anew.
+local function consumers_audit(id)
+  local pool = pool_open(id)
+  if not pool then return end
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
+    local name, pending
+    for i = 1, #info, 2 do
+      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
+    end
+    if redis.call('HEXISTS', WORKERS, name) == 0 then
+      if pending > 0 and not consumer_return(pool, name, now) then
+        return due_add(DUE, now, 'c' .. id)
+      end
+      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+    end
+  end
+  pool_close(pool)
+  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+end
+
+local function timer_run(timer)
+  local kind, name = sub(timer, 1, 1), sub(timer, 2)
+  if kind == 'd' then
+    lane_expire(timer)
+  elseif kind == 'g' then
+    gate_due(name)
+  elseif kind == 'f' then
+    refill_pools[name] = true
+  elseif kind == 'c' then
+    consumers_audit(name)
+  elseif not worker_reclaim(name, now) then
+    due_add(DUE, now, timer)
+  end
+end
+
+call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
+call_relieve()
+local until_us, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
+until_us = tonumber(until_us)
+if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then
+  return { 'held', format('%.0f', until_us - now + 1), '0', '0' }
+end
+state_set('promoter', format('%.0f|%s', now + TIMER_LEASE, OWNER))
+ended_rotate()
+local stepped = state_num('step') == 1
+if stepped then leases_rearm() end
+later_promote()
+local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%.0f', now), 'LIMIT', 0, MOVES)
+for _, timer in ipairs(timers) do
+  if moves == 0 then break end
+  redis.call('ZREM', DUE, timer)
+  timer_run(timer)
+end
+freed_wake(now)
+local continues = fill(now)
+earliest = nil
+local next_at = due_earliest()
+local word = (continues or next_at <= now) and 'more' or 'promoted'
+return { word, next_at < 9e15 and format('%.0f', math.max(0, next_at - now)) or '-1', format('%.0f', MOVES - moves),
+  stepped and '1' or '0' }

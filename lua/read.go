@@ -1,0 +1,100 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Lease is a job that a worker holds until its own lease ends.
+type Lease struct {
+	// Token fences the job: it is the entry's id in the ready stream.
+	Token string
+	Record
+}
+
+const group = "g"
+
+// Read takes up to count jobs for a worker from its pool's ready stream, waiting up to block for the first.
+// history reads again what the worker holds already and was perhaps never told: to be used after any failed
+// read. A gone group means that the pool was closed, and is ErrLeaseLost's cousin: register again.
+func (s *Store) Read(ctx context.Context, worker string, pool string, count int, block time.Duration, history bool) ([]Lease, error) {
+	from := ">"
+	if history {
+		from = "0"
+		block = -1
+	}
+	streams, err := s.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+		Group: group, Consumer: worker, Streams: []string{s.partition.Ready(pool), from}, Count: int64(count), Block: block,
+	}).Result()
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read ready stream: %w", classify(err))
+	}
+	var leases []Lease
+	for _, stream := range streams {
+		for _, m := range stream.Messages {
+			lease, ok, err := s.lease(ctx, m)
+			if err != nil {
+				return leases, err
+			}
+			if ok {
+				leases = append(leases, lease)
+			}
+		}
+	}
+	return leases, nil
+}
+
+// lease decodes an entry; ok is false for one that was removed while it was still listed as held.
+func (s *Store) lease(ctx context.Context, m redis.XMessage) (lease Lease, ok bool, err error) {
+	key, hasKey := m.Values["j"].(string)
+	raw, hasRecord := m.Values["r"].(string)
+	if !hasKey || !hasRecord {
+		return Lease{}, false, nil
+	}
+	rec, err := decodeRecord(key, raw)
+	if err != nil {
+		return Lease{}, false, err
+	}
+	if rec.Large {
+		rec.Job.Payload, err = s.client.Get(ctx, s.partition.Large(key)).Bytes()
+		if err != nil {
+			return Lease{}, false, fmt.Errorf("read payload of %q: %w", key, err)
+		}
+	}
+	return Lease{Token: m.ID, Record: rec}, true, nil
+}
+
+// IsPoolGone reports whether a read failed because the pool's stream or group is gone.
+func IsPoolGone(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply) && (redis.HasErrorPrefix(reply, "NOGROUP") || strings.Contains(reply.Error(), "UNBLOCKED"))
+}
+
+// readOne blocks on a stream for its next entry and returns the position after it.
+func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Duration) (string, error) {
+	streams, err := s.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 1, Block: wait}).Result()
+	if errors.Is(err, redis.Nil) {
+		return last, nil
+	}
+	if err != nil {
+		return last, fmt.Errorf("wait for wake: %w", classify(err))
+	}
+	return streams[0].Messages[0].ID, nil
+}
+
+// Time returns the clock of Redis.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	t, err := s.client.Time(ctx).Result()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read redis time: %w", classify(err))
+	}
+	return t, nil
+}

@@ -1,0 +1,17 @@
+-- reclaim takes back what a worker holds and ends its registration: the last step of a drain.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] worker  name
+-- Reply {"reclaimed"} or {"more"}: call again
+-- Never deletes a consumer that still holds entries.
+local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
+-- @include call
+-- @include entry
+local now = now_us(NOW)
+
+call_begin(now, {})
+call_relieve()
+local done = worker_reclaim(WORKER, now)
+freed_wake(now)
+local continues = fill(now)
+return { done and not continues and 'reclaimed' or 'more' }

@@ -1,0 +1,212 @@
+package lua
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate"
+)
+
+// The layout is drawn in fragments/record.lua; offsets here count from 0.
+const (
+	recordVersion  = 1
+	flagDeadline   = 1
+	flagLarge      = 2
+	atSeq          = 6
+	atScore        = 14
+	atArrival      = 22
+	atCost         = 30
+	atQueueLen     = 34
+	atDownLen      = 35
+	headerSize     = 36
+	largePayload   = 4 << 10
+	maxRecordClass = headgate.MaxClasses
+)
+
+// encodeID returns a UUID in canonical form as its 16 raw bytes and any other id as it is. The two cannot meet:
+// byte 8 of an RFC 9562 UUID is above 0x7f, which no name holds.
+func encodeID(id string) string {
+	if len(id) != 36 {
+		return id
+	}
+	u, err := uuid.Parse(id)
+	if err != nil || u.Variant() != uuid.RFC4122 || u.String() != id {
+		return id
+	}
+	return string(u[:])
+}
+
+func decodeID(raw string) string {
+	if len(raw) != 16 || raw[8] < 0x80 {
+		return raw
+	}
+	u, err := uuid.FromBytes([]byte(raw))
+	if err != nil {
+		return raw
+	}
+	return u.String()
+}
+
+// encodeKey is a job's field in the jobs hash.
+func encodeKey(k headgate.Key) string { return k.Tenant + ":" + encodeID(k.ID) }
+
+func decodeKey(raw string) (headgate.Key, error) {
+	tenant, id, ok := strings.Cut(raw, ":")
+	if !ok {
+		return headgate.Key{}, fmt.Errorf("job key %q holds no ':'", raw)
+	}
+	return headgate.Key{Tenant: tenant, ID: decodeID(id)}, nil
+}
+
+// encodeRecord returns a job's record as admit takes it, and its payload where that stands under its own key.
+func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
+	size := headerSize + len(j.Queue) + len(j.Downstream) + len(j.Type) + 4*binary.MaxVarintLen64
+	for name, value := range j.Headers {
+		size += len(name) + len(value) + 4
+	}
+	flags := byte(0)
+	if len(j.Payload) > largePayload {
+		flags |= flagLarge
+		large = j.Payload
+	} else {
+		size += len(j.Payload)
+	}
+	r := make([]byte, headerSize, size)
+	r[0], r[2] = recordVersion, byte(class)
+	r[4] = byte(headgate.DefaultMaxAttempts)
+	if j.MaxAttempts > 0 {
+		r[4] = byte(j.MaxAttempts)
+	}
+	if !j.Deadline.IsZero() {
+		flags |= flagDeadline
+		binary.BigEndian.PutUint64(r[atScore:], uint64(j.Deadline.UnixMicro()))
+	}
+	r[1] = flags
+	binary.BigEndian.PutUint32(r[atCost:], uint32(j.Cost))
+	r[atQueueLen], r[atDownLen] = byte(len(j.Queue)), byte(len(j.Downstream))
+	r = append(r, j.Queue...)
+	r = append(r, j.Downstream...)
+	r = appendString(r, j.Type)
+	r = binary.AppendUvarint(r, uint64(j.Timeout.Microseconds()))
+	r = binary.AppendUvarint(r, uint64(len(j.Headers)))
+	if len(j.Headers) > 0 {
+		sorted := make([]string, 0, len(j.Headers))
+		for name := range j.Headers {
+			sorted = append(sorted, name)
+		}
+		slices.Sort(sorted)
+		for _, name := range sorted {
+			r = appendString(r, name)
+			r = appendString(r, j.Headers[name])
+		}
+	}
+	if flags&flagLarge == 0 {
+		r = append(r, j.Payload...)
+	}
+	return r, large
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Record is a job as the store holds it.
+type Record struct {
+	Job headgate.Job
+	// Class is the index of the job's class in its queue.
+	Class int
+	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease.
+	Attempts, Lost int
+	// Seq orders jobs by arrival; Arrival is the time of admission by Redis.
+	Seq     uint64
+	Arrival time.Time
+	// Large means that the payload stands under a key of its own.
+	Large bool
+}
+
+var errShortRecord = errors.New("record too short")
+
+// decodeRecord reads what admit stored under key.
+func decodeRecord(key string, raw string) (Record, error) {
+	b := []byte(raw)
+	if len(b) < headerSize || b[0] != recordVersion {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
+	}
+	k, err := decodeKey(key)
+	if err != nil {
+		return Record{}, err
+	}
+	rec := Record{
+		Class: int(b[2]), Attempts: int(b[3]), Lost: int(b[5]), Seq: binary.BigEndian.Uint64(b[atSeq:]),
+		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[atArrival:]))), Large: b[1]&flagLarge != 0,
+	}
+	j := &rec.Job
+	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])
+	j.Cost = headgate.Tokens(binary.BigEndian.Uint32(b[atCost:]))
+	if b[1]&flagDeadline != 0 {
+		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[atScore:])))
+	}
+	rest := b[headerSize:]
+	queueLen, downLen := int(b[atQueueLen]), int(b[atDownLen])
+	if len(rest) < queueLen+downLen {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
+	}
+	j.Queue, j.Downstream = string(rest[:queueLen]), string(rest[queueLen:queueLen+downLen])
+	if err := decodeBody(j, rest[queueLen+downLen:]); err != nil {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, err)
+	}
+	return rec, nil
+}
+
+func decodeBody(j *headgate.Job, b []byte) error {
+	var ok bool
+	if j.Type, b, ok = cutString(b); !ok {
+		return errShortRecord
+	}
+	timeout, b, ok := cutUvarint(b)
+	if !ok {
+		return errShortRecord
+	}
+	j.Timeout = time.Duration(timeout) * time.Microsecond
+	count, b, ok := cutUvarint(b)
+	if !ok || count > headgate.MaxHeaders {
+		return errShortRecord
+	}
+	if count > 0 {
+		j.Headers = make(map[string]string, count)
+	}
+	for range count {
+		var name, value string
+		if name, b, ok = cutString(b); !ok {
+			return errShortRecord
+		}
+		if value, b, ok = cutString(b); !ok {
+			return errShortRecord
+		}
+		j.Headers[name] = value
+	}
+	j.Payload = b
+	return nil
+}
+
+func cutUvarint(b []byte) (value uint64, rest []byte, ok bool) {
+	value, n := binary.Uvarint(b)
+	if n <= 0 {
+		return 0, nil, false
+	}
+	return value, b[n:], true
+}
+
+func cutString(b []byte) (value string, rest []byte, ok bool) {
+	n, b, ok := cutUvarint(b)
+	if !ok || n > uint64(len(b)) {
+		return "", nil, false
+	}
+	return string(b[:n]), b[n:], true
+}

@@ -1,0 +1,40 @@
+-- register makes a worker known to its pool, with its slots and its lease, and fills the room that it brings.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] worker  name, new for each life of a process
+-- ARGV[3] pool  id, a hash of mode and queues
+-- ARGV[4] mode  w weighted, s strict
+-- ARGV[5] queues  queue=weight, by commas, in order
+-- ARGV[6] slots  jobs held at a time
+-- ARGV[7] lease  microseconds
+-- Reply {"registered" | "more"}
+-- Never counts a worker's slots twice: the same call again changes nothing but the lease.
+local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- @include call
+-- @include entry
+local now = now_us(NOW)
+
+call_begin(now, { 'pool:' .. POOL })
+call_relieve()
+local pool = pool_open(POOL)
+if not pool then
+  redis.call('XGROUP', 'CREATE', P .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
+  local first = match(QUEUES, '=(%d+)')
+  state_set('pool:' .. POOL, format('0|%s|1|%s|%s', MODE, first, QUEUES))
+  pools[POOL] = nil
+  pool = pool_open(POOL)
+  for _, queue in ipairs(pool.queues) do
+    local ids = state_get('pools:' .. queue)
+    state_set('pools:' .. queue, ids and ids .. ' ' .. POOL or POOL)
+  end
+  state_set('pools', (state_get('pools') and state_get('pools') .. ' ' or '') .. POOL)
+  due_add(DUE, now + LEASE, 'c' .. POOL)
+end
+local known = worker_read(WORKER)
+redis.call('HSET', WORKERS, WORKER, format('%s|%.0f|%.0f', POOL, SLOTS, LEASE))
+due_add(DUE, now + LEASE, 'w' .. WORKER)
+pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
+pool.touched = true
+refill_pools[POOL] = true
+return { fill(now) and 'more' or 'registered' }

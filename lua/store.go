@@ -1,0 +1,160 @@
+package lua
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by it; nothing secret depends on it.
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/keyspace"
+)
+
+// Config is what a Store needs beside a client. The zero value works.
+type Config struct {
+	// Prefix begins every key; empty means "hg". 1-32 bytes of [A-Za-z0-9._-].
+	Prefix string
+	// EndedCap is the largest number of ended ids kept for dedup; zero means 4 million (some 80 bytes each).
+	EndedCap int
+	// BucketCap is the largest number of buckets of one tenant; zero means 4096.
+	BucketCap int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = keyspace.DefaultPrefix
+	}
+	if c.EndedCap == 0 {
+		c.EndedCap = 4_000_000
+	}
+	if c.BucketCap == 0 {
+		c.BucketCap = 4096
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var bad []error
+	if err := headgate.ValidateName("prefix", c.Prefix, true); err != nil || len(c.Prefix) > 32 {
+		bad = append(bad, &headgate.FieldError{Field: "prefix", Value: strconv.Quote(c.Prefix), Allowed: "1-32 bytes of [A-Za-z0-9._@/-]"})
+	}
+	if c.EndedCap < 1 {
+		bad = append(bad, &headgate.FieldError{Field: "ended cap", Value: strconv.Itoa(c.EndedCap), Allowed: "1 or more ids"})
+	}
+	if c.BucketCap < 4 {
+		bad = append(bad, &headgate.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
+	}
+	return errors.Join(bad...)
+}
+
+// Store runs the scripts of one partition. It may be used by several goroutines. It never resends a command by
+// itself; clients must be made with MaxRetries -1, which Open checks where it can.
+type Store struct {
+	client    redis.UniversalClient
+	partition keyspace.Partition
+	config    Config
+	preamble  string // "#!lua ..." in tests on a cluster
+	scripts   map[string]script
+	// now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
+	now string
+}
+
+type script struct {
+	text string
+	sha  string
+}
+
+// names lists the scripts.
+var names = []string{"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy"}
+
+// Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new
+// enough, and does not evict live keys.
+func Open(ctx context.Context, client redis.UniversalClient, config Config) (*Store, error) {
+	s, err := newStore(client, config, "")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := s.check(ctx); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+func newStore(client redis.UniversalClient, config Config, preamble string) (*Store, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, config: config, preamble: preamble, scripts: map[string]script{}}
+	s.partition = keyspace.New(config.Prefix, 0)
+	for _, name := range names {
+		text, err := assemble(name)
+		if err != nil {
+			return nil, err
+		}
+		text = preamble + text
+		sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+		s.scripts[name] = script{text: text, sha: hex.EncodeToString(sum[:])}
+	}
+	return s, nil
+}
+
+// Keys returns the names of the partition's keys.
+func (s *Store) Keys() keyspace.Partition { return s.partition }
+
+// run calls a script, loads it where Redis does not know it, and returns its reply as strings.
+func (s *Store) run(ctx context.Context, name string, args ...any) ([]string, error) {
+	sc := s.scripts[name]
+	all := make([]any, 0, 4+len(args))
+	all = append(all, "evalsha", sc.sha, 1, s.partition.State())
+	all = append(all, args...)
+	cmd := redis.NewStringSliceCmd(ctx, all...)
+	err := s.client.Process(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		all[0], all[1] = "eval", sc.text
+		cmd = redis.NewStringSliceCmd(ctx, all...)
+		err = s.client.Process(ctx, cmd)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run script %s: %w", name, classify(err))
+	}
+	return cmd.Val(), nil
+}
+
+// classify adds ErrUnavailable where the command certainly never left: nothing was sent.
+func classify(err error) error {
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) {
+		return errors.Join(headgate.ErrUnavailable, err)
+	}
+	return err
+}
+
+// InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
+// Redis itself settles it, a lost connection or a time-out does not.
+func InDoubt(err error) bool {
+	if err == nil || errors.Is(err, headgate.ErrUnavailable) {
+		return false
+	}
+	var reply redis.Error
+	return !errors.As(err, &reply)
+}
+
+func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+
+func rate(l headgate.Limit) string {
+	return strconv.FormatFloat(float64(l.Rate()), 'g', 17, 64)
+}
+
+// microsPerToken is the number of micro-tokens in a token.
+const microsPerToken = 1_000_000
+
+func burst(l headgate.Limit) string {
+	return strconv.FormatInt(int64(l.Burst)*microsPerToken, 10)
+}

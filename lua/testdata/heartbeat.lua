@@ -1,0 +1,129 @@
+-- heartbeat extends a worker's lease, and with it the lease of every job that it holds.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] worker  name
+-- ARGV[3] lease  microseconds
+-- Reply {"extended" | "promote"} or {"lost"}; promote means that no scheduler holds the timer lease
+-- Never brings back a lease that has been taken back.
+local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+local P = string.sub(STATE, 1, -6)
+local floor, sub, byte, char, match, format =
+  math.floor, string.sub, string.byte, string.char, string.match, string.format
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_set('dc', state_num('dc') + passed) end
+  state_set('t', now)
+end
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or its waiters are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local CONTINUE_AFTER = 50000
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(tonumber(a or 9e15), tonumber(b or 9e15))
+  end
+  return earliest
+end
+
+local function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%.0f', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+  end
+end
+local now = now_us(NOW)
+
+state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
+redis.call('DEL', P .. 'relief')
+if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
+clock_advance(now)
+redis.call('ZADD', DUE, 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+state_write()
+local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
+return { until_us < now and 'promote' or 'extended' }

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"pgregory.net/rapid"
+)
+
+func TestNumbersSpreadOverClasses(t *testing.T) {
+	t.Parallel()
+	two := []headgate.Class{{Name: "urgent", Weight: 1}, {Name: "idle", Weight: 1}}
+	for _, c := range []struct {
+		name    string
+		classes []headgate.Class
+		want    string // of the numbers 0 to 10
+	}{
+		{"one class", two[:1], "u u u u u u u u u u u"},
+		{"two classes", two, "i i i i i u u u u u u"},
+		{"the preset of three", headgate.DefaultClasses(), "l l l l m m m h h h h"},
+		{"the preset of four", PresetCritical(), "l l l m m h h h c c c"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var got strings.Builder
+			for number := range MaxNumber + 1 {
+				class, err := ClassOfNumber(number, c.classes)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&got, " %.1s", class)
+			}
+			if got.String()[1:] != c.want {
+				t.Errorf("numbers 0 to 10 are%s, want %s", got.String(), c.want)
+			}
+		})
+	}
+}
+
+func TestMoreUrgentNumbersNeverFallBehind(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		classes := make([]headgate.Class, rapid.IntRange(1, headgate.MaxClasses).Draw(t, "classes"))
+		index := make(map[headgate.Priority]int)
+		for i := range classes {
+			classes[i].Name = headgate.Priority(fmt.Sprint("class", i))
+			index[classes[i].Name] = i
+		}
+		last, used := len(classes), make(map[headgate.Priority]int)
+		for number := range MaxNumber + 1 {
+			class, err := ClassOfNumber(number, classes)
+			if err != nil || index[class] > last {
+				t.Fatalf("number %d is class %d behind %d of %d, %v", number, index[class], last, len(classes), err)
+			}
+			last = index[class]
+			used[class]++
+		}
+		if last != 0 || len(used) != min(len(classes), MaxNumber+1) {
+			t.Fatalf("10 is class %d and %d of %d classes have a number", last, len(used), len(classes))
+		}
+		for class, numbers := range used {
+			if even := (MaxNumber + 1) / len(classes); numbers < even || numbers > even+2 {
+				t.Fatalf("%d of 11 numbers belong to %s of %d classes", numbers, class, len(classes))
+			}
+		}
+	})
+}
+
+func TestClassOfNumberRefusesOtherNumbers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		number  int
+		classes []headgate.Class
+		want    string
+	}{
+		{-1, headgate.DefaultClasses(), "invalid priority -1: allowed is 0 to 10, 10 the most urgent"},
+		{11, headgate.DefaultClasses(), "invalid priority 11: allowed is 0 to 10, 10 the most urgent"},
+		{5, nil, "invalid classes none: allowed is 1 to 128 classes"},
+	} {
+		_, err := ClassOfNumber(c.number, c.classes)
+		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("ClassOfNumber(%d) = %v, want %s", c.number, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package policy
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Limits are the limits on one job's way, by headgate.Level; Disabled where the scope has none.
+type Limits [headgate.Levels]headgate.Limit
+
+// Compiled is a valid policy prepared for lookups. It never changes, so any number of goroutines may use it.
+type Compiled struct {
+	version     int64
+	dedupWindow time.Duration
+	global      headgate.Limit
+	standard    tenantView
+	tenants     map[string]*tenantView
+	queues      map[string]Queue
+	// other is every queue that nobody configured.
+	other Queue
+	// ranked are the configured tenants' names in order.
+	ranked []string
+}
+
+// tenantView is all that applies to one tenant, its tier's part already merged in.
+type tenantView struct {
+	limit   headgate.Limit
+	weights Weights
+	queues  map[string]*queueView
+}
+
+// queueView holds the limits of one tenant in one queue.
+type queueView struct {
+	limit   headgate.Limit
+	classes map[headgate.Priority]headgate.Limit
+}
+
+// Prepare validates the policy and returns it in the form that answers without allocating. Later changes to the
+// policy's maps do not show in it.
+func (p Policy) Prepare() (*Compiled, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	p = p.withDefaults()
+	c := &Compiled{
+		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global,
+		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
+	}
+	c.standard = p.viewOf(Tenant{Tier: StandardTier})
+	for name, tenant := range p.Tenants {
+		view := p.viewOf(tenant)
+		c.tenants[name] = &view
+	}
+	for scope, limit := range p.QueueLimits {
+		tenant, queue, _ := strings.Cut(string(scope), ":")
+		c.queueViewOf(tenant, queue).limit = limit
+	}
+	for scope, limit := range p.PriorityLimits {
+		tenant, rest, _ := strings.Cut(string(scope), ":")
+		queue, class, _ := strings.Cut(rest, ":")
+		c.queueViewOf(tenant, queue).classes[headgate.Priority(class)] = limit
+	}
+	c.ranked = sortedKeys(c.tenants)
+	return c, nil
+}
+
+func (p Policy) viewOf(tenant Tenant) tenantView {
+	tier := p.Tiers[tenant.Tier]
+	view := tenantView{limit: tier.Limit, weights: make(Weights)}
+	if tenant.Limit != nil {
+		view.limit = *tenant.Limit
+	}
+	maps.Copy(view.weights, tier.Weights)
+	maps.Copy(view.weights, tenant.Weights)
+	return view
+}
+
+// queueViewOf returns the view to fill in, made when it is the first of its tenant and queue.
+func (c *Compiled) queueViewOf(tenant, queue string) *queueView {
+	view := c.tenants[tenant]
+	if view == nil {
+		view = new(c.standard)
+		c.tenants[tenant] = view
+	}
+	if view.queues == nil {
+		view.queues = make(map[string]*queueView)
+	}
+	if view.queues[queue] == nil {
+		view.queues[queue] = &queueView{limit: noLimit, classes: make(map[headgate.Priority]headgate.Limit)}
+	}
+	return view.queues[queue]
+}
+
+// Version returns the policy's version; 0 is the built-in policy.
+func (c *Compiled) Version() int64 { return c.version }
+
+// DedupWindow returns how long the id of an ended job is remembered.
+func (c *Compiled) DedupWindow() time.Duration { return c.dedupWindow }
+
+// LimitsFor returns the limits on the way of a job. It does not allocate.
+func (c *Compiled) LimitsFor(tenant, queue string, class headgate.Priority) Limits {
+	view := c.viewOf(tenant)
+	limits := Limits{c.global, view.limit, noLimit, noLimit}
+	if inQueue := view.queues[queue]; inQueue != nil {
+		limits[headgate.LevelQueue] = inQueue.limit
+		if limit, ok := inQueue.classes[class]; ok {
+			limits[headgate.LevelPriority] = limit
+		}
+	}
+	return limits
+}
+
+func (c *Compiled) viewOf(tenant string) *tenantView {
+	if view := c.tenants[tenant]; view != nil {
+		return view
+	}
+	return &c.standard
+}
+
+// WeightOf returns the tenant's share in a class: its own, else its tier's, else 1. It does not allocate.
+func (c *Compiled) WeightOf(tenant string, class headgate.Priority) headgate.Weight {
+	return cmp.Or(c.viewOf(tenant).weights[class], 1)
+}
+
+// QueueOf returns what applies to a queue, with every default filled in. The Classes are the caller's.
+func (c *Compiled) QueueOf(queue string) Queue {
+	q := c.queueOf(queue)
+	q.Classes = slices.Clone(q.Classes)
+	return q
+}
+
+// ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
+func (c *Compiled) ClassesOf(queue string) []headgate.Class { return c.QueueOf(queue).Classes }
+
+// ClassIndex returns the place of a class in its queue's order, 0 the most urgent, and whether the queue has it.
+// An empty class is none: the producer replaces it with headgate.Medium before it asks. It does not allocate.
+func (c *Compiled) ClassIndex(queue string, class headgate.Priority) (int, bool) {
+	for i, candidate := range c.queueOf(queue).Classes {
+		if candidate.Name == class {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+func (c *Compiled) queueOf(queue string) Queue {
+	if q, ok := c.queues[queue]; ok {
+		return q
+	}
+	return c.other
+}
+
+// Share names one tenant's weight in one class.
+type Share struct {
+	Tenant string
+	Class  headgate.Priority
+}
+
+// ConfiguredWeights yields each weight of a configured tenant that differs from what the standard tier gives in
+// that class, by tenant and then by class: what a store must be told that takes every other tenant for standard.
+// A weight that was yielded for an earlier policy and is not for this one has become the standard tier's.
+func (c *Compiled) ConfiguredWeights() iter.Seq2[Share, headgate.Weight] {
+	return func(yield func(Share, headgate.Weight) bool) {
+		for _, tenant := range c.ranked {
+			classes := maps.Clone(c.tenants[tenant].weights)
+			maps.Copy(classes, c.standard.weights)
+			for _, class := range sortedKeys(classes) {
+				weight := c.WeightOf(tenant, class)
+				if weight == cmp.Or(c.standard.weights[class], 1) {
+					continue
+				}
+				if !yield(Share{tenant, class}, weight) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,17 @@
+// Package policy says which limit and which weight applies to whom. It is pure: a Policy is a document that
+// operators write, Prepare turns it into a Compiled that answers without allocating, and nothing here knows a
+// store or a clock.
+//
+// What applies at each level of a job's way, the first that is configured:
+//
+//	global    Policy.Global
+//	tenant    the tenant's own limit, else its tier's
+//	queue     Policy.QueueLimits["tenant:queue"]
+//	priority  Policy.PriorityLimits["tenant:queue:priority"]
+//
+// A level without a limit is Disabled: nothing is checked or charged there. A weight is the tenant's own for the
+// class, else its tier's, else 1. A tenant that nobody configured is of the tier "standard". A queue that nobody
+// configured has headgate.DefaultClasses, a horizon of an hour, and dead-letters what expires.
+//
+// The zero Policy is Default: each zero field means the built-in value, as its comment says.
+package policy

@@ -1,0 +1,116 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"pgregory.net/rapid"
+)
+
+var (
+	someTenants = []string{"acme", "bolt", "cobra", "tiers", "limit"}
+	someQueues  = []string{"mail", "sms"}
+	someClasses = []headgate.Priority{headgate.High, headgate.Medium, headgate.Low}
+)
+
+func drawLimit(t *rapid.T) headgate.Limit {
+	return headgate.Limit{
+		Tokens:   headgate.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens")),
+		Per:      time.Duration(rapid.Int64Range(1, 5000).Draw(t, "per")) * time.Millisecond,
+		Burst:    headgate.Tokens(rapid.Int64Range(1, 1000).Draw(t, "burst")),
+		Disabled: rapid.IntRange(0, 4).Draw(t, "disabled") == 0,
+	}
+}
+
+func drawWeights(t *rapid.T) Weights {
+	weight := rapid.Custom(func(t *rapid.T) headgate.Weight {
+		return headgate.Weight(rapid.SampledFrom([]int64{1, 2, 3, 1000}).Draw(t, "weight"))
+	})
+	weights := rapid.MapOfN(rapid.SampledFrom(someClasses), weight, 0, 3).Draw(t, "weights")
+	if len(weights) == 0 {
+		return nil
+	}
+	return weights
+}
+
+// drawPolicy draws a valid policy with every default filled in and no empty maps.
+func drawPolicy(t *rapid.T) Policy {
+	p := Policy{
+		Version: rapid.Int64Range(0, 1000).Draw(t, "version"),
+		Global:  drawLimit(t),
+		Tiers:   map[string]Tier{StandardTier: {Limit: drawLimit(t), Weights: drawWeights(t)}},
+	}
+	for _, name := range []string{"premium", "basic"} {
+		if rapid.Bool().Draw(t, name) {
+			p.Tiers[name] = Tier{Limit: drawLimit(t), Weights: drawWeights(t)}
+		}
+	}
+	tenants, queueLimits, priorityLimits := map[string]Tenant{}, map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	for _, name := range someTenants {
+		if rapid.Bool().Draw(t, name) {
+			tenant := Tenant{Tier: rapid.SampledFrom(sortedKeys(p.Tiers)).Draw(t, "tier"), Weights: drawWeights(t)}
+			if rapid.Bool().Draw(t, "own limit") {
+				tenant.Limit = new(drawLimit(t))
+			}
+			tenants[name] = tenant
+		}
+		for _, queue := range someQueues {
+			if rapid.IntRange(0, 3).Draw(t, "queue limit") == 0 {
+				queueLimits[headgate.ScopeAt(headgate.LevelQueue, name, queue, "")] = drawLimit(t)
+			}
+			if rapid.IntRange(0, 3).Draw(t, "priority limit") == 0 {
+				class := rapid.SampledFrom(someClasses).Draw(t, "class")
+				priorityLimits[headgate.ScopeAt(headgate.LevelPriority, name, queue, class)] = drawLimit(t)
+			}
+		}
+	}
+	queues := map[string]Queue{}
+	if rapid.Bool().Draw(t, "own queue") {
+		queues["mail"] = Queue{
+			Classes:       PresetCritical(),
+			Horizon:       time.Duration(rapid.Int64Range(int64(MinHorizon), int64(MaxHorizon)).Draw(t, "horizon")),
+			ExpiredPolicy: Drop,
+		}
+	}
+	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
+	return p.withDefaults()
+}
+
+func orNil[K comparable, V any](m map[K]V) map[K]V {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+// naiveLimits is LimitsFor as the documentation says it, on the document itself.
+func naiveLimits(p Policy, tenant, queue string, class headgate.Priority) Limits {
+	limits := Limits{p.Global, p.Tiers[StandardTier].Limit, noLimit, noLimit}
+	if own, ok := p.Tenants[tenant]; ok {
+		limits[headgate.LevelTenant] = p.Tiers[own.Tier].Limit
+		if own.Limit != nil {
+			limits[headgate.LevelTenant] = *own.Limit
+		}
+	}
+	if limit, ok := p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, class)]; ok {
+		limits[headgate.LevelQueue] = limit
+	}
+	if limit, ok := p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class)]; ok {
+		limits[headgate.LevelPriority] = limit
+	}
+	return limits
+}
+
+func naiveWeight(p Policy, tenant string, class headgate.Priority) headgate.Weight {
+	tier := StandardTier
+	if own, ok := p.Tenants[tenant]; ok {
+		if weight, ok := own.Weights[class]; ok {
+			return weight
+		}
+		tier = own.Tier
+	}
+	if weight, ok := p.Tiers[tier].Weights[class]; ok {
+		return weight
+	}
+	return 1
+}

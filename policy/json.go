@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// MaxBytes is the largest JSON text of a policy, in bytes.
+const MaxBytes = 4 << 20
+
+// The JSON of a policy. Fields are named once, here; durations are text such as "30s".
+type (
+	policyJSON struct {
+		Version        int64                        `json:"version"`
+		Global         *limitJSON                   `json:"global,omitempty"`
+		Tiers          map[string]tierJSON          `json:"tiers,omitempty"`
+		Tenants        map[string]tenantJSON        `json:"tenants,omitempty"`
+		QueueLimits    map[headgate.Scope]limitJSON `json:"queue_limits,omitempty"`
+		PriorityLimits map[headgate.Scope]limitJSON `json:"priority_limits,omitempty"`
+		Queues         map[string]queueJSON         `json:"queues,omitempty"`
+		DedupWindow    string                       `json:"dedup_window,omitempty"`
+	}
+	tierJSON struct {
+		Limit   *limitJSON `json:"limit,omitempty"`
+		Weights Weights    `json:"priority_weights,omitempty"`
+	}
+	tenantJSON struct {
+		Tier    string     `json:"tier,omitempty"`
+		Limit   *limitJSON `json:"limit,omitempty"`
+		Weights Weights    `json:"priority_weights,omitempty"`
+	}
+	queueJSON struct {
+		Classes       []headgate.Class `json:"classes,omitzero"`
+		Horizon       string           `json:"horizon,omitempty"`
+		ExpiredPolicy ExpiredPolicy    `json:"expired_policy,omitempty"`
+	}
+)
+
+// Marshal returns the policy as JSON, every default filled in. Equal policies give equal bytes. It reports every
+// bad field of a policy that is not valid, so that Unmarshal reads whatever it returns.
+func Marshal(p Policy) ([]byte, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	text, err := json.Marshal(p.withDefaults().wire())
+	if err != nil {
+		return nil, fmt.Errorf("encode policy: %w", err)
+	}
+	if err := checkSize(text); err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// Unmarshal reads a policy in JSON, fills in every default and validates it. A limit is written as
+// {"tokens":200,"per":"1s","burst":50}, or {"rate_per_second":200,"burst_capacity":50}, with "enabled":false to
+// say that there is none; an absent "global" is none either. Unknown and repeated names, anything after the
+// policy and texts above MaxBytes are refused. Every error matches headgate.ErrInvalid.
+func Unmarshal(text []byte) (Policy, error) {
+	if err := checkSize(text); err != nil {
+		return Policy{}, err
+	}
+	if err := checkNames(text); err != nil {
+		return Policy{}, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	var wire *policyJSON
+	if err := decoder.Decode(&wire); err != nil {
+		return Policy{}, decodeError(err)
+	}
+	if wire == nil {
+		return Policy{}, decodeError(errors.New("null is no policy"))
+	}
+	var bad problems
+	p := wire.policy(&bad).withDefaults()
+	if err := errors.Join(bad...); err != nil {
+		return Policy{}, err
+	}
+	if err := p.Validate(); err != nil {
+		return Policy{}, err
+	}
+	return p, nil
+}
+
+// MarshalJSON is Marshal, for policies inside larger documents.
+func (p Policy) MarshalJSON() ([]byte, error) { return Marshal(p) }
+
+// UnmarshalJSON is Unmarshal, for policies inside larger documents.
+func (p *Policy) UnmarshalJSON(text []byte) error {
+	read, err := Unmarshal(text)
+	if err != nil {
+		return err
+	}
+	*p = read
+	return nil
+}
+
+func checkSize(text []byte) error {
+	if len(text) <= MaxBytes {
+		return nil
+	}
+	return &headgate.FieldError{
+		Field: "policy", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxBytes),
+	}
+}
+
+// decodeError returns err as an invalid policy, with the field and the kind of value where they are known.
+func decodeError(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = &headgate.FieldError{Field: cmp.Or(wrong.Field, "policy"), Value: "JSON " + wrong.Value, Allowed: kindName(wrong.Type.Kind())}
+		return fmt.Errorf("read policy: %w", err)
+	}
+	return fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)
+}
+
+func kindName(kind reflect.Kind) string {
+	switch kind {
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "an array"
+	default:
+		return "an object"
+	}
+}
+
+// wire returns the policy as it is written.
+func (p Policy) wire() policyJSON {
+	wire := policyJSON{Version: p.Version, DedupWindow: formatDuration(p.DedupWindow)}
+	if p.Global != noLimit {
+		wire.Global = newLimitJSON(p.Global)
+	}
+	wire.Tiers = convert(p.Tiers, func(_ string, tier Tier) tierJSON {
+		return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights}
+	})
+	wire.Tenants = convert(p.Tenants, func(_ string, tenant Tenant) tenantJSON {
+		written := tenantJSON{Tier: tenant.Tier, Weights: tenant.Weights}
+		if tenant.Limit != nil {
+			written.Limit = newLimitJSON(*tenant.Limit)
+		}
+		return written
+	})
+	limit := func(_ headgate.Scope, limit headgate.Limit) limitJSON { return *newLimitJSON(limit) }
+	wire.QueueLimits = convert(p.QueueLimits, limit)
+	wire.PriorityLimits = convert(p.PriorityLimits, limit)
+	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
+		return queueJSON{Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy}
+	})
+	return wire
+}
+
+// policy returns what was written, and adds what cannot be read to bad.
+func (w *policyJSON) policy(bad *problems) Policy {
+	p := Policy{Version: w.Version, DedupWindow: bad.parseDuration("dedup_window", w.DedupWindow)}
+	if w.Global != nil {
+		p.Global = w.Global.limit("global", bad)
+	}
+	p.Tiers = convert(w.Tiers, func(name string, tier tierJSON) Tier {
+		read := Tier{Weights: tier.Weights}
+		if tier.Limit != nil {
+			read.Limit = tier.Limit.limit("tiers."+name+".limit", bad)
+		}
+		return read
+	})
+	p.Tenants = convert(w.Tenants, func(name string, tenant tenantJSON) Tenant {
+		read := Tenant{Tier: tenant.Tier, Weights: tenant.Weights}
+		if tenant.Limit != nil {
+			read.Limit = new(tenant.Limit.limit("tenants."+name+".limit", bad))
+		}
+		return read
+	})
+	p.QueueLimits = convert(w.QueueLimits, func(scope headgate.Scope, limit limitJSON) headgate.Limit {
+		return limit.limit("queue_limits."+string(scope), bad)
+	})
+	p.PriorityLimits = convert(w.PriorityLimits, func(scope headgate.Scope, limit limitJSON) headgate.Limit {
+		return limit.limit("priority_limits."+string(scope), bad)
+	})
+	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
+		horizon := bad.parseDuration("queues."+name+".horizon", queue.Horizon)
+		return Queue{Classes: queue.Classes, Horizon: horizon, ExpiredPolicy: queue.ExpiredPolicy}
+	})
+	return p
+}
+
+// convert maps the values of a map in the order of its keys, so that errors come in that order; nil stays nil.
+func convert[K ~string, A, B any](from map[K]A, value func(K, A) B) map[K]B {
+	if from == nil {
+		return nil
+	}
+	to := make(map[K]B, len(from))
+	for _, key := range sortedKeys(from) {
+		to[key] = value(key, from[key])
+	}
+	return to
+}
+
+// parseDuration reads what formatDuration writes; empty is zero, which means the default.
+func (p *problems) parseDuration(name, text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	value, err := time.ParseDuration(text)
+	if err != nil || value == 0 {
+		p.field(name, fmt.Sprintf("%q", text), `a duration such as "500ms", "30s" or "24h"`)
+		return 0
+	}
+	return value
+}

@@ -1,0 +1,165 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"pgregory.net/rapid"
+)
+
+func TestJSONGoesThereAndBack(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := drawPolicy(t)
+		text, err := Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Unmarshal(text)
+		if err != nil {
+			t.Fatalf("Unmarshal of %s: %v", text, err)
+		}
+		if !reflect.DeepEqual(got, p) {
+			t.Fatalf("%s reads as %+v, want %+v", text, got, p)
+		}
+		again, err := Marshal(got)
+		if err != nil || string(again) != string(text) {
+			t.Fatalf("the second text is %s, %v, want %s", again, err, text)
+		}
+		var inside struct{ Policy Policy }
+		if err := json.Unmarshal([]byte(`{"Policy":`+string(text)+`}`), &inside); err != nil || !reflect.DeepEqual(inside.Policy, p) {
+			t.Fatalf("inside a document it reads as %+v, %v", inside.Policy, err)
+		}
+	})
+}
+
+func TestJSONIsWrittenForPeople(t *testing.T) {
+	t.Parallel()
+	p := Policy{
+		Version:        7,
+		Global:         headgate.PerSecond(1000, 200),
+		Tiers:          map[string]Tier{StandardTier: {Limit: headgate.PerSecond(200, 50), Weights: Weights{headgate.High: 2}}},
+		Tenants:        map[string]Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 3, Disabled: true}}},
+		QueueLimits:    map[headgate.Scope]headgate.Limit{"acme:mail": {Disabled: true}},
+		PriorityLimits: map[headgate.Scope]headgate.Limit{"acme:mail:high": {Tokens: 5, Per: time.Minute, Burst: 5}},
+		Queues:         map[string]Queue{"mail": {}},
+	}
+	want := `{"version":7,"global":{"tokens":1000,"per":"1s","burst":200},` +
+		`"tiers":{"standard":{"limit":{"tokens":200,"per":"1s","burst":50},"priority_weights":{"high":2}}},` +
+		`"tenants":{"acme":{"tier":"standard","limit":{"tokens":1,"per":"24h","burst":3,"enabled":false}}},` +
+		`"queue_limits":{"acme:mail":{"enabled":false}},` +
+		`"priority_limits":{"acme:mail:high":{"tokens":5,"per":"1m","burst":5}},` +
+		`"queues":{"mail":{"classes":[{"name":"high","weight":3},{"name":"medium","weight":2},{"name":"low","weight":1}],` +
+		`"horizon":"1h","expired_policy":"dead_letter"}},"dedup_window":"30s"}`
+	for name, marshal := range map[string]func(Policy) ([]byte, error){
+		"Marshal": Marshal, "json.Marshal": func(p Policy) ([]byte, error) { return json.Marshal(p) },
+	} {
+		if got, err := marshal(p); string(got) != want || err != nil {
+			t.Errorf("%s = %s, %v\nwant %s", name, got, err, want)
+		}
+	}
+}
+
+func TestUnmarshalReadsThePapersLimits(t *testing.T) {
+	t.Parallel()
+	got, err := Unmarshal([]byte(`{
+		"version": 3,
+		"global": {"rate_per_second": 1000, "burst_capacity": 200, "enabled": true},
+		"tenants": {"tenant-123": {"tier": "premium", "limit": {"rate_per_second": 500, "burst_capacity": 150},
+			"priority_weights": {"high": 4, "medium": 2, "low": 1}}},
+		"queue_limits": {"tenant-123:email-queue": {"tokens": 300, "per": "1s", "burst_capacity": 75}}
+	}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Default()
+	want.Version = 3
+	want.Global = headgate.PerSecond(1000, 200)
+	want.Tenants = map[string]Tenant{"tenant-123": {
+		Tier: "premium", Limit: new(headgate.PerSecond(500, 150)),
+		Weights: Weights{headgate.High: 4, headgate.Medium: 2, headgate.Low: 1},
+	}}
+	want.QueueLimits = map[headgate.Scope]headgate.Limit{"tenant-123:email-queue": headgate.PerSecond(300, 75)}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("Unmarshal = %+v\nwant %+v", got, want)
+	}
+}
+
+func TestAnEmptyDocumentIsTheDefault(t *testing.T) {
+	t.Parallel()
+	got, err := Unmarshal([]byte(" {} \n"))
+	if err != nil || !reflect.DeepEqual(got, Default()) {
+		t.Errorf("Unmarshal = %+v, %v, want Default", got, err)
+	}
+}
+
+func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ text, want string }{
+		{`{"limits":{}}`, `invalid policy: json: unknown field "limits"`},
+		{`{"tenants":{"acme":{"teir":"basic"}}}`, `invalid policy: json: unknown field "teir"`},
+		{`{"queues":{"mail":{"classes":[{"name":"a","weight":1,"color":"red"}]}}}`, `invalid policy: json: unknown field "color"`},
+		{`{"global":{"Tokens":1}}`, `invalid policy: policy.global holds the unknown field "Tokens"`},
+		{`{"tenants":{"acme":{},"acme":{}}}`, `invalid policy: policy.tenants holds "acme" twice`},
+		{`{"version":1} {"version":2}`, `invalid policy: something follows the policy`},
+		{`null`, `invalid policy: null is no policy`},
+		{``, `invalid policy: the text ends too soon`},
+		{`{"version":`, `invalid policy: the text ends too soon`},
+		{`{"version" 1}`, `invalid policy: invalid character '1' after object key`},
+		{`{"version":1.5}`, `read policy: invalid version JSON number 1.5: allowed is a whole number`},
+		{`{"tiers":{"basic":{"limit":{"per":5}}}}`, `read policy: invalid tiers.limit.per JSON number: allowed is text`},
+		{`[]`, `read policy: invalid policy JSON array: allowed is an object`},
+		{`{"queues":{"mail":{"classes":"high"}}}`, `read policy: invalid queues.classes JSON string: allowed is an array`},
+		{`{"global":{"enabled":"yes"}}`, `read policy: invalid global.enabled JSON string: allowed is true or false`},
+		{`{"global":{"rate_per_second":"9"}}`, `read policy: invalid global.rate_per_second JSON string: allowed is a number`},
+		{`{"dedup_window":"soon"}`, `invalid dedup_window "soon": allowed is a duration such as "500ms", "30s" or "24h"`},
+		{`{"global":{"tokens":1,"per":"0s","burst":1},"queues":{"mail":{"horizon":"1 h"}}}`, `invalid global.per "0s": allowed is a duration such as "500ms", "30s" or "24h"` + "\n" +
+			`invalid queues.mail.horizon "1 h": allowed is a duration such as "500ms", "30s" or "24h"`},
+		{`{"global":{"rate_per_second":0.5,"burst":1}}`, `invalid global.rate_per_second 0.5: allowed is 1 to 1000000000 whole tokens; for others use "tokens" and "per"`},
+		{`{"global":{"rate_per_second":1e300,"burst":1}}`, `invalid global.rate_per_second 1e+300: allowed is 1 to 1000000000 whole tokens; for others use "tokens" and "per"`},
+		{`{"global":{"rate_per_second":5,"per":"1m","burst":1,"burst_capacity":2}}`, `invalid global.rate_per_second 5: allowed is only without "tokens" and "per"` + "\n" +
+			`invalid global.burst_capacity 2: allowed is only without "burst"`},
+		{`{"tenants":{"acme":{"tier":"gold"}}}`, `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`},
+		{strings.Repeat("[", 1<<20), `invalid policy: policy` + strings.Repeat("[]", 17) + `... nests deeper than any policy`},
+		{strings.Repeat(" ", MaxBytes) + "{}", `invalid policy 4194306 bytes: allowed is JSON of up to 4194304 bytes`},
+	} {
+		p, err := Unmarshal([]byte(c.text))
+		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) || !reflect.DeepEqual(p, Policy{}) {
+			t.Errorf("Unmarshal(%.60s) = %v\nwant %s", c.text, err, c.want)
+		}
+	}
+}
+
+func FuzzUnmarshal(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `null`, `{"version":1,"global":{"rate_per_second":5,"burst_capacity":1}}`, `{"tenants":{"acme":{"tier":"basic"}}}`,
+		`{"queues":{"mail":{"classes":[{"name":"a","weight":1}],"horizon":"2h","expired_policy":"drop"}}}`, `{"tiers":{}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := Unmarshal(text)
+		if err != nil {
+			if !errors.Is(err, headgate.ErrInvalid) {
+				t.Fatalf("%v does not match ErrInvalid", err)
+			}
+			return
+		}
+		written, err := Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Unmarshal(written)
+		if err != nil {
+			t.Fatalf("Unmarshal of %s: %v", written, err)
+		}
+		if rewritten, err := Marshal(again); err != nil || string(rewritten) != string(written) {
+			t.Fatalf("%s is rewritten as %s, %v", written, rewritten, err)
+		}
+	})
+}

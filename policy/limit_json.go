@@ -1,0 +1,71 @@
+package policy
+
+import (
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// limitJSON is a limit as it is written: tokens, per and burst, or the paper's rate_per_second and
+// burst_capacity, which are read and never written. A nil field was not there.
+type limitJSON struct {
+	Tokens        *headgate.Tokens `json:"tokens,omitempty"`
+	Per           *string          `json:"per,omitempty"`
+	Burst         *headgate.Tokens `json:"burst,omitempty"`
+	RatePerSecond *float64         `json:"rate_per_second,omitempty"`
+	BurstCapacity *headgate.Tokens `json:"burst_capacity,omitempty"`
+	Enabled       *bool            `json:"enabled,omitempty"`
+}
+
+// newLimitJSON returns what is written for a limit. A disabled one keeps the figures it has, so that enabling it
+// again is one change.
+func newLimitJSON(limit headgate.Limit) *limitJSON {
+	var written limitJSON
+	if limit.Tokens != 0 {
+		written.Tokens = &limit.Tokens
+	}
+	if limit.Per != 0 {
+		written.Per = new(formatDuration(limit.Per))
+	}
+	if limit.Burst != 0 {
+		written.Burst = &limit.Burst
+	}
+	if limit.Disabled {
+		written.Enabled = new(false)
+	}
+	return &written
+}
+
+// limit returns what was written, and adds what cannot be read to bad. name is the path to it in the policy.
+func (w limitJSON) limit(name string, bad *problems) headgate.Limit {
+	var limit headgate.Limit
+	if w.Tokens != nil {
+		limit.Tokens = *w.Tokens
+	}
+	if w.Per != nil {
+		limit.Per = bad.parseDuration(name+".per", *w.Per)
+	}
+	if w.Burst != nil {
+		limit.Burst = *w.Burst
+	}
+	if w.RatePerSecond != nil {
+		limit.Tokens, limit.Per = headgate.Tokens(*w.RatePerSecond), time.Second
+		rate := strconv.FormatFloat(*w.RatePerSecond, 'g', -1, 64)
+		if w.Tokens != nil || w.Per != nil {
+			bad.field(name+".rate_per_second", rate, `only without "tokens" and "per"`)
+		}
+		if *w.RatePerSecond != math.Trunc(*w.RatePerSecond) || math.Abs(*w.RatePerSecond) > float64(headgate.MaxLimitTokens) {
+			bad.field(name+".rate_per_second", rate, `1 to 1000000000 whole tokens; for others use "tokens" and "per"`)
+		}
+	}
+	if w.BurstCapacity != nil {
+		limit.Burst = *w.BurstCapacity
+		if w.Burst != nil {
+			bad.field(name+".burst_capacity", strconv.FormatInt(int64(*w.BurstCapacity), 10), `only without "burst"`)
+		}
+	}
+	limit.Disabled = w.Enabled != nil && !*w.Enabled
+	return limit
+}

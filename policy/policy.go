@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// StandardTier is the tier of a tenant that nobody configured. Every policy has it.
+const StandardTier = "standard"
+
+// Policy is the whole configuration of a deployment at one version. It is a plain value whose maps and slices are
+// shared by its copies: write it in one goroutine, then hand out what Prepare returns.
+type Policy struct {
+	// Version grows by one with each change, so that stale copies are noticed; 0 is the built-in policy.
+	Version int64
+	// Global is the limit of the whole deployment; the zero Limit means none, like a Disabled one.
+	Global headgate.Limit
+	// Tiers are named defaults for tenants; nil means those of Default. StandardTier must be among them.
+	Tiers map[string]Tier
+	// Tenants are the tenants that have something of their own, by name.
+	Tenants map[string]Tenant
+	// QueueLimits are limits of one tenant's jobs in one queue, by "tenant:queue".
+	QueueLimits map[headgate.Scope]headgate.Limit
+	// PriorityLimits are limits of one class of one tenant's jobs in one queue, by "tenant:queue:priority".
+	PriorityLimits map[headgate.Scope]headgate.Limit
+	// Queues are the queues that have something of their own, by name.
+	Queues map[string]Queue
+	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
+	DedupWindow time.Duration
+}
+
+// Weights are a tenant's shares by class, each 1-1000. A class that is not named has the weight 1.
+type Weights map[headgate.Priority]headgate.Weight
+
+// Tier is a named default for tenants.
+type Tier struct {
+	// Limit is each tenant's own limit: tenants of a tier share the figures, not the tokens. A tier without a limit
+	// says so with Disabled.
+	Limit headgate.Limit
+	// Weights are its tenants' shares.
+	Weights Weights
+}
+
+// Tenant is what one tenant has of its own.
+type Tenant struct {
+	// Tier names the tenant's tier; empty means StandardTier.
+	Tier string
+	// Limit replaces its tier's when not nil; a Disabled one lifts it.
+	Limit *headgate.Limit
+	// Weights replace its tier's class by class.
+	Weights Weights
+}
+
+// Queue is what one queue has of its own.
+type Queue struct {
+	// Classes are the classes of urgency, the most urgent first; nil means headgate.DefaultClasses.
+	Classes []headgate.Class
+	// Horizon places jobs without a deadline among those with one, as if theirs were arrival + Horizon, 1 s to 30
+	// days; zero means DefaultHorizon.
+	Horizon time.Duration
+	// ExpiredPolicy says what becomes of a job whose deadline passed; empty means DeadLetter.
+	ExpiredPolicy ExpiredPolicy
+}
+
+// ExpiredPolicy is what becomes of a job whose deadline passed before it started.
+type ExpiredPolicy string
+
+// The expired policies. Either way the job is counted as expired.
+const (
+	// DeadLetter keeps the job among the dead letters.
+	DeadLetter ExpiredPolicy = "dead_letter"
+	// Drop forgets it.
+	Drop ExpiredPolicy = "drop"
+)
+
+// Defaults and bounds of a policy's durations.
+const (
+	DefaultHorizon     = time.Hour
+	MinHorizon         = time.Second
+	MaxHorizon         = 30 * 24 * time.Hour
+	DefaultDedupWindow = 30 * time.Second
+	MinDedupWindow     = time.Second
+	MaxDedupWindow     = 24 * time.Hour
+)
+
+// noLimit is the limit of a scope that has no bucket.
+var noLimit = headgate.Limit{Disabled: true}
+
+// Default returns the built-in policy: three tiers of tenants and no global limit.
+//
+//	tier      tokens a second  burst  weights high:medium:low
+//	premium   400              100    3:2:1
+//	standard  200              50     2:1:1
+//	basic     100              25     1:1:1
+func Default() Policy {
+	return Policy{}.withDefaults()
+}
+
+// Unlimited returns the built-in policy with every limit disabled: the same weights and classes, no buckets.
+func Unlimited() Policy {
+	p := Default()
+	for name, tier := range p.Tiers {
+		tier.Limit = noLimit
+		p.Tiers[name] = tier
+	}
+	return p
+}
+
+// PresetCritical returns four classes: critical 4, high 3, medium 2, low 1.
+func PresetCritical() []headgate.Class {
+	return []headgate.Class{
+		{Name: headgate.Critical, Weight: 4}, {Name: headgate.High, Weight: 3},
+		{Name: headgate.Medium, Weight: 2}, {Name: headgate.Low, Weight: 1},
+	}
+}
+
+func defaultTiers() map[string]Tier {
+	tier := func(tokens, burst headgate.Tokens, high, medium, low headgate.Weight) Tier {
+		weights := Weights{headgate.High: high, headgate.Medium: medium, headgate.Low: low}
+		return Tier{Limit: headgate.PerSecond(tokens, burst), Weights: weights}
+	}
+	return map[string]Tier{
+		"premium":    tier(400, 100, 3, 2, 1),
+		StandardTier: tier(200, 50, 2, 1, 1),
+		"basic":      tier(100, 25, 1, 1, 1),
+	}
+}
+
+// withDefaults returns the policy with every zero field filled in. The maps that it fills in are copies.
+func (p Policy) withDefaults() Policy {
+	if p.Global == (headgate.Limit{}) {
+		p.Global = noLimit
+	}
+	if p.Tiers == nil {
+		p.Tiers = defaultTiers()
+	}
+	p.DedupWindow = cmp.Or(p.DedupWindow, DefaultDedupWindow)
+	p.Tenants = maps.Clone(p.Tenants)
+	for name, tenant := range p.Tenants {
+		tenant.Tier = cmp.Or(tenant.Tier, StandardTier)
+		p.Tenants[name] = tenant
+	}
+	p.Queues = maps.Clone(p.Queues)
+	for name, queue := range p.Queues {
+		p.Queues[name] = queue.withDefaults()
+	}
+	return p
+}
+
+func (q Queue) withDefaults() Queue {
+	if q.Classes == nil {
+		q.Classes = headgate.DefaultClasses()
+	}
+	q.Classes = slices.Clone(q.Classes)
+	q.Horizon = cmp.Or(q.Horizon, DefaultHorizon)
+	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
+	return q
+}

@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// problems collects every bad field of a policy.
+type problems []error
+
+func (p *problems) add(err error) {
+	if err != nil {
+		*p = append(*p, err)
+	}
+}
+
+func (p *problems) field(name, value, allowed string) {
+	p.add(&headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+}
+
+func (p *problems) integer(name string, value, low, high int64) {
+	if value < low || value > high {
+		p.field(name, strconv.FormatInt(value, 10), fmt.Sprintf("%d to %d", low, high))
+	}
+}
+
+func (p *problems) duration(name string, value, low, high time.Duration) {
+	if value < low || value > high {
+		p.field(name, formatDuration(value), formatDuration(low)+" to "+formatDuration(high))
+	}
+}
+
+// Validate reports every bad field at once, in an order that does not change from call to call. Each error
+// matches headgate.ErrInvalid.
+func (p Policy) Validate() error {
+	p = p.withDefaults()
+	var bad problems
+	if p.Version < 0 {
+		bad.field("version", strconv.FormatInt(p.Version, 10), "0, the built-in policy, or more")
+	}
+	bad.add(p.Global.Validate(string(headgate.Global)))
+	bad.duration("dedup_window", p.DedupWindow, MinDedupWindow, MaxDedupWindow)
+	if _, ok := p.Tiers[StandardTier]; !ok {
+		bad.field("tiers", quoteNames(sortedKeys(p.Tiers)), `a set with "standard", the tier of a tenant nobody configured`)
+	}
+	for _, name := range sortedKeys(p.Tiers) {
+		bad.add(headgate.ValidateName("tier", name, true))
+		bad.add(p.Tiers[name].Limit.Validate("tier " + name))
+		bad.weights("tiers."+name, p.Tiers[name].Weights)
+	}
+	p.validateTenants(&bad)
+	p.validateScopes(&bad)
+	for _, name := range sortedKeys(p.Queues) {
+		bad.add(headgate.ValidateName("queue", name, true))
+		bad.queue("queues."+name, p.Queues[name])
+	}
+	return errors.Join(bad...)
+}
+
+func (p Policy) validateTenants(bad *problems) {
+	for _, name := range sortedKeys(p.Tenants) {
+		tenant := p.Tenants[name]
+		bad.add(headgate.ValidateTenant(name))
+		if _, ok := p.Tiers[tenant.Tier]; !ok {
+			bad.field("tenants."+name+".tier", strconv.Quote(tenant.Tier), "one of "+quoteNames(sortedKeys(p.Tiers)))
+		}
+		if tenant.Limit != nil {
+			bad.add(tenant.Limit.Validate("tenant " + name))
+		}
+		bad.weights("tenants."+name, tenant.Weights)
+	}
+}
+
+// validateScopes checks the limits of queues and priorities, with the scopes that name them.
+func (p Policy) validateScopes(bad *problems) {
+	for _, scope := range sortedKeys(p.QueueLimits) {
+		parts := strings.Split(string(scope), ":")
+		if len(parts) != 2 {
+			bad.field("queue_limits", strconv.Quote(string(scope)), `scopes "tenant:queue"`)
+			continue
+		}
+		bad.add(scopeError(scope, headgate.ValidateTenant(parts[0])))
+		bad.add(scopeError(scope, headgate.ValidateName("queue", parts[1], true)))
+		bad.add(p.QueueLimits[scope].Validate(string(scope)))
+	}
+	for _, scope := range sortedKeys(p.PriorityLimits) {
+		parts := strings.Split(string(scope), ":")
+		if len(parts) != 3 {
+			bad.field("priority_limits", strconv.Quote(string(scope)), `scopes "tenant:queue:priority"`)
+			continue
+		}
+		bad.add(scopeError(scope, headgate.ValidateTenant(parts[0])))
+		bad.add(scopeError(scope, headgate.ValidateName("queue", parts[1], true)))
+		queue := p.Queues[parts[1]].withDefaults()
+		if names := classNames(queue.Classes); !slices.Contains(names, parts[2]) {
+			bad.field("priority_limits", strconv.Quote(string(scope)), "for a class of queue "+parts[1]+": "+quoteNames(names))
+		}
+		bad.add(p.PriorityLimits[scope].Validate(string(scope)))
+	}
+}
+
+func scopeError(scope headgate.Scope, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("scope %s: %w", strconv.Quote(string(scope)), err)
+}
+
+func (p *problems) weights(owner string, weights Weights) {
+	for _, class := range sortedKeys(weights) {
+		p.add(headgate.ValidateName("class of "+owner, string(class), true))
+		p.integer(owner+".priority_weights."+string(class), int64(weights[class]), 1, int64(headgate.MaxWeight))
+	}
+}
+
+func (p *problems) queue(owner string, queue Queue) {
+	p.duration(owner+".horizon", queue.Horizon, MinHorizon, MaxHorizon)
+	if queue.ExpiredPolicy != DeadLetter && queue.ExpiredPolicy != Drop {
+		p.field(owner+".expired_policy", strconv.Quote(string(queue.ExpiredPolicy)), quoteNames([]string{string(DeadLetter), string(Drop)}))
+	}
+	if n := len(queue.Classes); n < 1 || n > headgate.MaxClasses {
+		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", headgate.MaxClasses))
+	}
+	seen := make(map[headgate.Priority]bool, len(queue.Classes))
+	for i, class := range queue.Classes {
+		at := fmt.Sprintf("%s.classes[%d]", owner, i)
+		p.add(headgate.ValidateName(at+".name", string(class.Name), true))
+		p.integer(at+".weight", int64(class.Weight), 1, headgate.MaxClassWeight)
+		if seen[class.Name] {
+			p.field(at+".name", strconv.Quote(string(class.Name)), "a name no other class of the queue has")
+		}
+		seen[class.Name] = true
+	}
+}
+
+// sortedKeys returns the names in a map in an order that never changes.
+func sortedKeys[K ~string, V any](named map[K]V) []K {
+	return slices.Sorted(maps.Keys(named))
+}
+
+func classNames(classes []headgate.Class) []string {
+	names := make([]string, len(classes))
+	for i, class := range classes {
+		names[i] = string(class.Name)
+	}
+	return names
+}
+
+func quoteNames(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(name)
+	}
+	if len(quoted) == 0 {
+		return "none"
+	}
+	return strings.Join(quoted, ", ")
+}
+
+// formatDuration returns what time.ParseDuration reads, without the zeros that Duration.String ends with.
+func formatDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func TestValidateQuotesEachBadField(t *testing.T) {
+	t.Parallel()
+	limits := func(scope headgate.Scope) map[headgate.Scope]headgate.Limit {
+		return map[headgate.Scope]headgate.Limit{scope: headgate.PerSecond(1, 1)}
+	}
+	queue := func(q Queue) Policy { return Policy{Queues: map[string]Queue{"mail": q}} }
+	tenant := func(name string, tenant Tenant) Policy { return Policy{Tenants: map[string]Tenant{name: tenant}} }
+	for _, c := range []struct {
+		name   string
+		policy Policy
+		want   string
+	}{
+		{"version", Policy{Version: -1}, `invalid version -1: allowed is 0, the built-in policy, or more`},
+		{"global limit", Policy{Global: headgate.PerSecond(0, 5)}, `invalid limit tokens of global 0: allowed is 1 to 1000000000 tokens`},
+		{"dedup window", Policy{DedupWindow: 48 * time.Hour}, `invalid dedup_window 48h: allowed is 1s to 24h`},
+		{"no standard tier", Policy{Tiers: map[string]Tier{"gold": {Limit: noLimit}}}, `invalid tiers "gold": allowed is a set with "standard", the tier of a tenant nobody configured`},
+		{"no tier at all", Policy{Tiers: map[string]Tier{}}, `invalid tiers none: allowed is a set with "standard", the tier of a tenant nobody configured`},
+		{"tier's limit", Policy{Tiers: map[string]Tier{StandardTier: {Limit: headgate.PerSecond(1, 0)}}}, `invalid limit burst of tier standard 0: allowed is 1 to 1000000000 tokens`},
+		{"tier's name", Policy{Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "a:b": {Limit: noLimit}}}, `invalid tier "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"unknown tier", tenant("acme", Tenant{Tier: "gold"}), `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`},
+		{"tenant's name", tenant("global", Tenant{}), `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
+		{"tenant's limit", tenant("acme", Tenant{Limit: &headgate.Limit{Tokens: 1, Per: time.Hour * 24 * 40, Burst: 1}}), `invalid limit duration of tenant acme 960h0m0s: allowed is 1ms to 744h0m0s`},
+		{"weight", tenant("acme", Tenant{Weights: Weights{headgate.High: 1001}}), `invalid tenants.acme.priority_weights.high 1001: allowed is 1 to 1000`},
+		{"zero weight", tenant("acme", Tenant{Weights: Weights{headgate.High: 0}}), `invalid tenants.acme.priority_weights.high 0: allowed is 1 to 1000`},
+		{"weight's class", tenant("acme", Tenant{Weights: Weights{"a b": 1}}), `invalid class of tenants.acme "a b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"queue scope", Policy{QueueLimits: limits("acme")}, `invalid queue_limits "acme": allowed is scopes "tenant:queue"`},
+		{"queue scope's tenant", Policy{QueueLimits: limits("global:mail")}, `scope "global:mail": invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
+		{"queue scope's queue", Policy{QueueLimits: limits("acme:")}, `scope "acme:": invalid queue "": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"queue limit", Policy{QueueLimits: map[headgate.Scope]headgate.Limit{"acme:mail": headgate.PerSecond(1, -2)}}, `invalid limit burst of acme:mail -2: allowed is 1 to 1000000000 tokens`},
+		{"priority scope", Policy{PriorityLimits: limits("acme:mail")}, `invalid priority_limits "acme:mail": allowed is scopes "tenant:queue:priority"`},
+		{"priority scope's class", Policy{PriorityLimits: limits("acme:mail:critical")}, `invalid priority_limits "acme:mail:critical": allowed is for a class of queue mail: "high", "medium", "low"`},
+		{"queue's name", Policy{Queues: map[string]Queue{"a:b": {}}}, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"horizon", queue(Queue{Horizon: time.Millisecond}), `invalid queues.mail.horizon 1ms: allowed is 1s to 720h`},
+		{"expired policy", queue(Queue{ExpiredPolicy: "keep"}), `invalid queues.mail.expired_policy "keep": allowed is "dead_letter", "drop"`},
+		{"no classes", queue(Queue{Classes: []headgate.Class{}}), `invalid queues.mail.classes 0 classes: allowed is 1 to 128 classes`},
+		{"class weight", queue(Queue{Classes: []headgate.Class{{Name: "only", Weight: 101}}}), `invalid queues.mail.classes[0].weight 101: allowed is 1 to 100`},
+		{"class name", queue(Queue{Classes: []headgate.Class{{Name: "a:b", Weight: 1}}}), `invalid queues.mail.classes[0].name "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"class twice", queue(Queue{Classes: []headgate.Class{{Name: "a", Weight: 1}, {Name: "a", Weight: 1}}}), `invalid queues.mail.classes[1].name "a": allowed is a name no other class of the queue has`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := c.policy.Validate()
+			if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+				t.Errorf("Validate = %v\nwant %s", err, c.want)
+			}
+			if compiled, err := c.policy.Prepare(); err == nil || compiled != nil {
+				t.Error("Prepare took an invalid policy")
+			}
+			if text, err := Marshal(c.policy); err == nil || text != nil {
+				t.Error("Marshal took an invalid policy")
+			}
+		})
+	}
+}
+
+func TestValidateReportsEveryBadFieldInOneOrder(t *testing.T) {
+	t.Parallel()
+	p := Policy{Version: -1, Tenants: map[string]Tenant{}, Queues: map[string]Queue{"mail": {Horizon: -1}}}
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprintf("t%02d", i)
+		p.Tenants[name] = Tenant{Tier: "none"}
+		want = append(want, fmt.Sprintf(`invalid tenants.%s.tier "none": allowed is one of "basic", "premium", "standard"`, name))
+	}
+	want = append([]string{"invalid version -1: allowed is 0, the built-in policy, or more"}, want...)
+	want = append(want, "invalid queues.mail.horizon -1ns: allowed is 1s to 720h")
+	if got := p.Validate().Error(); got != strings.Join(want, "\n") {
+		t.Errorf("Validate = %s\nwant %s", got, strings.Join(want, "\n"))
+	}
+}
+
+func TestADisabledLimitNeedsNoFigures(t *testing.T) {
+	t.Parallel()
+	p := Policy{Tenants: map[string]Tenant{"acme": {Limit: &headgate.Limit{Disabled: true}}}}
+	if err := p.Validate(); err != nil {
+		t.Error(err)
+	}
+	if err := (Policy{}).Validate(); err != nil {
+		t.Errorf("the zero policy is not valid: %v", err)
+	}
+}
+
+func TestFormatDurationIsShortAndExact(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		duration time.Duration
+		want     string
+	}{
+		{time.Second, "1s"}, {10 * time.Second, "10s"}, {time.Minute, "1m"}, {10 * time.Minute, "10m"}, {time.Hour, "1h"},
+		{20 * time.Hour, "20h"}, {time.Hour + time.Second, "1h0m1s"}, {90 * time.Minute, "1h30m"}, {1500 * time.Microsecond, "1.5ms"},
+	} {
+		got := formatDuration(c.duration)
+		if parsed, err := time.ParseDuration(got); got != c.want || parsed != c.duration || err != nil {
+			t.Errorf("formatDuration(%s) = %s, want %s", c.duration, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package headgate
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ValidateName returns a *FieldError unless name is 1-128 bytes of [A-Za-z0-9._:@/-]. Where separates is true
+// the name may hold no ':' either, which separates the parts of a scope.
+func ValidateName(field, name string, separates bool) error {
+	allowed := "1-128 bytes of [A-Za-z0-9._:@/-]"
+	if separates {
+		allowed = "1-128 bytes of [A-Za-z0-9._@/-]"
+	}
+	if len(name) == 0 || len(name) > MaxNameLength {
+		return &FieldError{field, quote(name), allowed}
+	}
+	for i := range len(name) {
+		c := name[i]
+		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			c == '.' || c == '_' || c == '@' || c == '/' || c == '-' || c == ':' && !separates
+		if !ok {
+			return &FieldError{field, quote(name), allowed}
+		}
+	}
+	return nil
+}
+
+// ValidateTenant returns a *FieldError unless name may name a tenant.
+func ValidateTenant(name string) error {
+	if name == string(Global) {
+		return &FieldError{"tenant", quote(name), `any name but "global", which is the outermost scope`}
+	}
+	return ValidateName("tenant", name, true)
+}
+
+// Validate reports every bad field of the job at once. maxPayload is in bytes. The class and the deadline are
+// checked where the queue's classes and the clock of Redis are known.
+func (j *Job) Validate(maxPayload int) error {
+	var bad []error
+	check := func(err error) {
+		if err != nil {
+			bad = append(bad, err)
+		}
+	}
+	check(ValidateTenant(j.Tenant))
+	check(ValidateName("queue", j.Queue, true))
+	check(ValidateName("type", j.Type, false))
+	if j.ID != "" {
+		check(ValidateName("id", j.ID, false))
+	}
+	if j.Downstream != "" {
+		check(ValidateName("downstream", j.Downstream, false))
+	}
+	if j.Cost < 1 || j.Cost > MaxCost {
+		check(intError("cost", int64(j.Cost), 1, int64(MaxCost), "tokens"))
+	}
+	if j.MaxAttempts < 0 || j.MaxAttempts > MaxAttemptsLimit {
+		check(intError("max attempts", int64(j.MaxAttempts), 1, MaxAttemptsLimit, "runs, or 0 for the default"))
+	}
+	if j.Timeout < 0 || j.Timeout > MaxTimeout {
+		check(&FieldError{"timeout", j.Timeout.String(), "0 to " + MaxTimeout.String()})
+	}
+	if len(j.Payload) > maxPayload {
+		check(&FieldError{"payload", strconv.Itoa(len(j.Payload)) + " bytes", "0 to " + strconv.Itoa(maxPayload) + " bytes"})
+	}
+	check(j.validateHeaders())
+	if !j.Deadline.IsZero() && (j.Deadline.Before(minDeadline) || j.Deadline.After(maxDeadline)) {
+		check(&FieldError{"deadline", j.Deadline.UTC().Format(time.RFC3339), "a time from 2001 to 2090"})
+	}
+	return errors.Join(bad...)
+}
+
+// Deadlines are scores of sorted sets in microseconds, with room above them for blocked lanes.
+var (
+	minDeadline = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	maxDeadline = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func (j *Job) validateHeaders() error {
+	if len(j.Headers) > MaxHeaders {
+		return intError("headers", int64(len(j.Headers)), 0, MaxHeaders, "entries")
+	}
+	size := 0
+	for name, value := range j.Headers {
+		if err := ValidateName("header name", name, false); err != nil {
+			return err
+		}
+		size += len(name) + len(value)
+	}
+	if size > MaxHeaderBytes {
+		return intError("headers", int64(size), 0, MaxHeaderBytes, "bytes in all")
+	}
+	return nil
+}
+
+// Validate reports every bad field of the limit at once; scope names it in the errors.
+func (l Limit) Validate(scope string) error {
+	if l.Disabled {
+		return nil
+	}
+	var bad []error
+	if l.Tokens < 1 || l.Tokens > MaxLimitTokens {
+		bad = append(bad, intError("limit tokens of "+scope, int64(l.Tokens), 1, int64(MaxLimitTokens), "tokens"))
+	}
+	if l.Burst < 1 || l.Burst > MaxLimitTokens {
+		bad = append(bad, intError("limit burst of "+scope, int64(l.Burst), 1, int64(MaxLimitTokens), "tokens"))
+	}
+	if l.Per < MinLimitPer || l.Per > MaxLimitPer {
+		bad = append(bad, &FieldError{"limit duration of " + scope, l.Per.String(), MinLimitPer.String() + " to " + MaxLimitPer.String()})
+	}
+	if len(bad) == 0 && float64(l.Burst)/float64(l.Rate()) > MaxRefill.Seconds() {
+		bad = append(bad, &FieldError{"limit of " + scope, fmt.Sprintf("burst %d at %d per %s", l.Burst, l.Tokens, l.Per), "an empty bucket fills within " + MaxRefill.String()})
+	}
+	return errors.Join(bad...)
+}
+
+func intError(field string, value, low, high int64, unit string) error {
+	return &FieldError{field, strconv.FormatInt(value, 10), fmt.Sprintf("%d to %d %s", low, high, unit)}
+}
+
+func quote(name string) string {
+	if len(name) > MaxNameLength {
+		return strconv.Quote(name[:32]) + "... (" + strconv.Itoa(len(name)) + " bytes)"
+	}
+	return strconv.Quote(strings.ToValidUTF8(name, "?"))
+}

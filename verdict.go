@@ -1,0 +1,88 @@
+package headgate
+
+import "time"
+
+// Decision is the outcome of an admission.
+type Decision int
+
+// The decisions.
+const (
+	// Refused means that the job did not enter and nothing was charged.
+	Refused Decision = iota
+	// Admitted means that the job entered, once, and will run or leave for a recorded reason.
+	Admitted
+	// Duplicate means that the same (tenant, id) had entered before: it lives, or ended within the window.
+	Duplicate
+)
+
+// String returns the decision's name.
+func (d Decision) String() string {
+	switch d {
+	case Admitted:
+		return "admitted"
+	case Duplicate:
+		return "duplicate"
+	case Refused:
+		return "refused"
+	}
+	return "unknown"
+}
+
+// Reason says why a job was refused.
+type Reason string
+
+// The reasons of a refusal.
+const (
+	// ReasonNone is the reason of what was not refused.
+	ReasonNone Reason = ""
+	// ReasonLimited means that a bucket held too few tokens: retry after RetryAfter.
+	ReasonLimited Reason = "limited"
+	// ReasonTooCostly means that the cost is above a bucket's burst: it will never pass.
+	ReasonTooCostly Reason = "too_costly"
+	// ReasonDedup means that the set of ended ids is full: admitting would forget one of them.
+	ReasonDedup Reason = "dedup"
+	// ReasonBuckets means that the tenant has its largest number of buckets.
+	ReasonBuckets Reason = "buckets"
+	// ReasonDeadline means that the deadline had passed on arrival.
+	ReasonDeadline Reason = "deadline"
+	// ReasonMemory means that Redis is out of memory.
+	ReasonMemory Reason = "memory"
+)
+
+// Verdict is the answer on one job. A refusal is a value here; it becomes an error at the SDK's edge.
+type Verdict struct {
+	// Decision is what happened.
+	Decision Decision
+	// Reason is set when the job was refused.
+	Reason Reason
+	// Scope is the refusing scope, when a limit refused.
+	Scope Scope
+	// TokensLeft is what that scope's bucket held, in whole tokens, rounded down.
+	TokensLeft Tokens
+	// Burst is that bucket's capacity.
+	Burst Tokens
+	// RetryAfter is how long to wait until every bucket on the way would hold enough, if nobody else took
+	// from it; zero when retrying is of no use.
+	RetryAfter time.Duration
+	// ID is the job's id, given by the producer when the caller left it empty.
+	ID string
+	// Position is how many jobs of its lane are ahead of or level with the admitted job, itself included; zero
+	// when it went straight to a worker's stream.
+	Position int
+	// EstimatedWait is a guess of the time until the job starts, from the queue's recent rate of dispatch;
+	// negative when nothing was dispatched lately.
+	EstimatedWait time.Duration
+}
+
+// Permanent reports whether the same job would be refused at any later time too.
+func (v Verdict) Permanent() bool {
+	return v.Decision == Refused && (v.Reason == ReasonTooCostly || v.Reason == ReasonDeadline)
+}
+
+// Err returns nil for an admitted or duplicate job and a *RefusedError otherwise.
+func (v Verdict) Err() error {
+	if v.Decision != Refused {
+		return nil
+	}
+	return &RefusedError{Verdict: v}
+}
