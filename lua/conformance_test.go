@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
@@ -47,6 +49,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string) {
 		for range conformanceSteps {
 			w.step()
 		}
+		w.assertConserved()
 	})
 }
 
@@ -67,6 +70,8 @@ type walk struct {
 	weights map[string]headgate.Weight
 	service *serviceLog
 	log     []string
+	// resend is the step's script call once more, word for word: what a client does whose reply was lost.
+	resend func()
 }
 
 var (
@@ -109,10 +114,10 @@ func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
 }
 
 func (w *walk) clean() {
-	keys, err := w.store.client.Keys(w.ctx, w.store.partition.Base()+"*").Result()
-	check(w.tb, err)
-	for _, key := range keys {
-		check(w.tb, w.store.client.Del(w.ctx, key).Err())
+	const erase = `for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', k) end`
+	err := w.store.client.Eval(w.ctx, w.store.preamble+erase, []string{w.store.partition.State()}, w.store.partition.Base()).Err()
+	if !errors.Is(err, redis.Nil) {
+		check(w.tb, err)
 	}
 }
 
@@ -130,6 +135,7 @@ func (w *walk) step() {
 		"reclaim", "promote", "promote", "gate", "gate", "policy", "orphan",
 	})
 	w.log = append(w.log, op)
+	w.resend = nil
 	switch op {
 	case "admit":
 		w.admit()
@@ -153,6 +159,10 @@ func (w *walk) step() {
 		w.orphan()
 	}
 	w.compare(op)
+	if w.resend != nil && w.number("resend", 0, 3) == 0 {
+		w.resend()
+		w.compare(op + " and its resend")
+	}
 	w.assertWakeUp(op)
 	if err := w.service.end(before); err != nil {
 		w.rt.Fatalf("after %s: %v", op, err)
@@ -210,6 +220,15 @@ func (w *walk) admit() {
 	words, dispatched := w.model.admit(w.now, jobs)
 	verdicts, err := w.store.Admit(w.ctx, w.version, jobs)
 	check(w.tb, err)
+	w.resend = func() {
+		again, err := w.store.Admit(w.ctx, w.version, jobs)
+		check(w.tb, err)
+		for i, v := range again {
+			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate {
+				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
+			}
+		}
+	}
 	for i, v := range verdicts {
 		got := verdictWord(v)
 		if got != words[i] {
@@ -302,6 +321,15 @@ func (w *walk) finish() {
 	want, dispatched := w.model.finish(w.now, pool, w.withTokens(pool, jobs))
 	ends, _, err := w.store.Finish(w.ctx, pool, jobs)
 	check(w.tb, err)
+	w.resend = func() {
+		again, _, err := w.store.Finish(w.ctx, pool, jobs)
+		check(w.tb, err)
+		for i, end := range again {
+			if end != EndedLost {
+				w.rt.Fatalf("finish %+v sent again: %s", jobs[i], end)
+			}
+		}
+	}
 	for i, end := range ends {
 		if string(end) != want[i] {
 			w.rt.Fatalf("finish %+v by %s: script says %s, model %s", jobs[i], worker, end, want[i])
@@ -331,8 +359,12 @@ func (w *walk) register() {
 	worker, pool := fmt.Sprintf("w%d", i), walkPools[i%len(walkPools)]
 	slots, lease := w.number("slots", 1, 6), time.Duration(w.number("lease", 1, 15))*time.Second
 	dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
-	_, err := w.store.Register(w.ctx, worker, pool, slots, lease)
-	check(w.tb, err)
+	send := func() {
+		_, err := w.store.Register(w.ctx, worker, pool, slots, lease)
+		check(w.tb, err)
+	}
+	send()
+	w.resend = send
 	w.service.dispatched(dispatched)
 }
 
@@ -357,6 +389,10 @@ func (w *walk) reclaim() {
 	want, dispatched := w.model.reclaim(w.now, worker)
 	more, err := w.store.Reclaim(w.ctx, worker)
 	check(w.tb, err)
+	w.resend = func() {
+		_, err := w.store.Reclaim(w.ctx, worker)
+		check(w.tb, err)
+	}
 	if more != (want == "more") {
 		w.rt.Fatalf("reclaim of %s: script says more=%t, model %s", worker, more, want)
 	}
@@ -391,8 +427,15 @@ func (w *walk) gate() {
 		For: time.Duration(w.number("for", 0, 3)) * time.Second, Reason: "test",
 	}
 	dispatched := w.model.setGate(w.now, g)
-	_, _, err := w.store.SetGate(w.ctx, g)
-	check(w.tb, err)
+	send := func() {
+		_, _, err := w.store.SetGate(w.ctx, g)
+		check(w.tb, err)
+	}
+	send()
+	w.resend = func() { // a second call may wake more waiters, who park again: harmless, and the model does the same
+		w.service.dispatched(w.model.setGate(w.now, g))
+		send()
+	}
 	w.service.dispatched(dispatched)
 }
 
@@ -412,7 +455,8 @@ func (w *walk) policy() {
 			u.Weights = append(u.Weights, TenantWeight{c.Name, tenant, weight})
 		}
 	}
-	check(w.tb, w.store.PutPolicy(w.ctx, u))
+	w.resend = func() { check(w.tb, w.store.PutPolicy(w.ctx, u)) }
+	w.resend()
 	w.version++
 	w.model.begin(w.now)
 	w.model.changed = buckets.Instant(w.model.filled)
@@ -456,9 +500,13 @@ func (w *walk) assertWakeUp(op string) {
 			w.rt.Fatalf("law W after %s: pool %s has room for %s\n%s", op, p.ID, key, room.Dump())
 		}
 	}
+}
+
+// assertConserved asserts law L4 by what Redis holds.
+func (w *walk) assertConserved() {
 	census, err := w.store.Census(w.ctx)
 	check(w.tb, err)
 	if !census.Conserved() {
-		w.rt.Fatalf("law L4 after %s: %+v", op, census)
+		w.rt.Fatalf("law L4: %+v", census)
 	}
 }

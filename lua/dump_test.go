@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate"
 )
 
@@ -18,26 +20,105 @@ type redisDump struct {
 	store *Store
 	lines []string
 	state map[string]string
-	vs    map[string]float64
+	keys  map[string]any // by name without the base: map[string]string, []redis.Z, []entry or []string
 }
+
+// entry is one entry of a ready stream.
+type entry struct{ token, key, record string }
+
+// snapshotScript reads every key of a test's own prefix in one round trip.
+const snapshotScript = `
+local read = {
+  hash = function(k) return redis.call('HGETALL', k) end,
+  zset = function(k) return redis.call('ZRANGE', k, 0, -1, 'WITHSCORES') end,
+  set = function(k) return redis.call('SMEMBERS', k) end,
+  stream = function(k) return redis.call('XRANGE', k, '-', '+') end,
+  string = function(k) return redis.call('GET', k) end,
+}
+local out = {}
+for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  local kind = redis.call('TYPE', k).ok
+  out[#out + 1] = { k, kind, read[kind](k) }
+end
+return out`
+
+func (d *redisDump) read(ctx context.Context) {
+	base := d.store.partition.Base()
+	rows, err := d.store.client.Eval(ctx, d.store.preamble+snapshotScript, []string{d.store.partition.State()}, base).Slice()
+	check(d.tb, err)
+	for _, row := range rows {
+		parts := row.([]any)
+		name := strings.TrimPrefix(parts[0].(string), base)
+		switch parts[1] {
+		case "hash":
+			d.keys[name] = pairs(parts[2].([]any))
+		case "zset":
+			d.keys[name] = scored(d.tb, parts[2].([]any))
+		case "set":
+			d.keys[name] = texts(parts[2].([]any))
+		case "stream":
+			d.keys[name] = entries(parts[2].([]any))
+		}
+	}
+}
+
+func pairs(flat []any) map[string]string {
+	m := make(map[string]string, len(flat)/2)
+	for i := 0; i < len(flat); i += 2 {
+		m[flat[i].(string)] = flat[i+1].(string)
+	}
+	return m
+}
+
+func scored(tb testing.TB, flat []any) []redis.Z {
+	zs := make([]redis.Z, 0, len(flat)/2)
+	for i := 0; i < len(flat); i += 2 {
+		score, err := strconv.ParseFloat(flat[i+1].(string), 64)
+		check(tb, err)
+		zs = append(zs, redis.Z{Member: flat[i], Score: score})
+	}
+	return zs
+}
+
+func texts(flat []any) []string {
+	out := make([]string, len(flat))
+	for i := range flat {
+		out[i] = flat[i].(string)
+	}
+	return out
+}
+
+func entries(rows []any) []entry {
+	out := make([]entry, len(rows))
+	for i, row := range rows {
+		fields := row.([]any)[1].([]any)
+		out[i].token = row.([]any)[0].(string)
+		if len(fields) == 4 {
+			out[i].key, out[i].record = fields[1].(string), fields[3].(string)
+		}
+	}
+	return out
+}
+
+func (d *redisDump) hash(name string) map[string]string {
+	m, _ := d.keys[name].(map[string]string)
+	return m
+}
+func (d *redisDump) zset(name string) []redis.Z { z, _ := d.keys[name].([]redis.Z); return z }
+func (d *redisDump) set(name string) []string   { m, _ := d.keys[name].([]string); return m }
+func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry); return e }
 
 func dumpRedis(ctx context.Context, tb testing.TB, s *Store) string {
-	d := &redisDump{tb: tb, store: s, vs: map[string]float64{}}
-	d.state = must(tb)(s.client.HGetAll(ctx, s.partition.State()).Result())
-	d.queues(ctx)
-	d.pools(ctx)
-	d.gates(ctx)
-	d.jobs(ctx)
-	d.buckets(ctx)
+	d := &redisDump{tb: tb, store: s, keys: map[string]any{}}
+	d.read(ctx)
+	d.state = d.hash("state")
+	d.queues()
+	d.pools()
+	d.gates()
+	d.jobs()
+	d.buckets()
 	slices.Sort(d.lines)
 	return strings.Join(d.lines, "\n")
-}
-
-func must(tb testing.TB) func(map[string]string, error) map[string]string {
-	return func(m map[string]string, err error) map[string]string {
-		check(tb, err)
-		return m
-	}
 }
 
 func check(tb testing.TB, err error) {
@@ -51,17 +132,13 @@ func (d *redisDump) add(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
 }
 
-func (d *redisDump) key(format string, args ...any) string {
-	return d.store.partition.Base() + fmt.Sprintf(format, args...)
-}
-
 func number(tb testing.TB, text string) int {
 	n, err := strconv.Atoi(text)
 	check(tb, err)
 	return n
 }
 
-func (d *redisDump) queues(ctx context.Context) {
+func (d *redisDump) queues() {
 	for field, value := range d.state {
 		queue, ok := strings.CutPrefix(field, "q:")
 		if !ok {
@@ -73,40 +150,39 @@ func (d *redisDump) queues(ctx context.Context) {
 			v, err := strconv.ParseFloat(parts[5+2*c], 64)
 			check(d.tb, err)
 			d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[6+2*c])
-			d.class(ctx, fmt.Sprintf("%d:%s", c, queue), v)
+			d.class(fmt.Sprintf("%d:%s", c, queue), v)
 		}
 	}
 }
 
-func (d *redisDump) class(ctx context.Context, cq string, v float64) {
-	client := d.store.client
-	for _, z := range client.ZRangeWithScores(ctx, d.key("act:%s", cq), 0, -1).Val() {
+func (d *redisDump) class(cq string, v float64) {
+	for _, z := range d.zset("act:" + cq) {
 		member := z.Member.(string)
 		entry := beUint64(member[:8])
 		d.add("class %s tenant %s runnable tag %.17g entry %d", cq, member[8:], z.Score, entry)
 	}
-	for _, z := range client.ZRangeWithScores(ctx, d.key("idle:%s", cq), 0, -1).Val() {
+	for _, z := range d.zset("idle:" + cq) {
 		if z.Score > v {
 			d.add("class %s tenant %s keeps tag %.17g", cq, z.Member, z.Score)
 		}
 	}
-	for tenant, value := range client.HGetAll(ctx, d.key("ten:%s", cq)).Val() {
+	for tenant, value := range d.hash("ten:" + cq) {
 		if value[0] != 'a' {
 			d.add("class %s tenant %s mode %c", cq, tenant, value[0])
 		}
 		lanes := map[string]bool{value[9:]: false}
 		if value[9:] == "*" {
 			lanes = map[string]bool{}
-			for _, z := range client.ZRangeWithScores(ctx, d.key("lanes:%s:%s", cq, tenant), 0, -1).Val() {
+			for _, z := range d.zset("lanes:" + cq + ":" + tenant) {
 				lanes[z.Member.(string)] = z.Score >= 4e15
-				head := client.ZRangeWithScores(ctx, d.key("lane:%s:%s:%s", cq, tenant, z.Member), 0, 0).Val()
+				head := d.zset("lane:" + cq + ":" + tenant + ":" + z.Member.(string))
 				if len(head) == 0 || head[0].Score != z.Score && head[0].Score+4e15 != z.Score {
 					d.add("BROKEN lanes:%s:%s %s score %f head %v", cq, tenant, z.Member, z.Score, head)
 				}
 			}
 		}
 		for lane, blocked := range lanes {
-			d.lane(ctx, cq, tenant, lane, blocked)
+			d.lane(cq, tenant, lane, blocked)
 		}
 	}
 }
@@ -118,9 +194,9 @@ func beUint64(s string) (n uint64) {
 	return n
 }
 
-func (d *redisDump) lane(ctx context.Context, cq, tenant, lane string, blocked bool) {
+func (d *redisDump) lane(cq, tenant, lane string, blocked bool) {
 	var jobs []string
-	for _, z := range d.store.client.ZRangeWithScores(ctx, d.key("lane:%s:%s:%s", cq, tenant, lane), 0, -1).Val() {
+	for _, z := range d.zset("lane:" + cq + ":" + tenant + ":" + lane) {
 		m := z.Member.(string)
 		cost := beUint64("\x00\x00\x00\x00" + m[8:12])
 		jobs = append(jobs, fmt.Sprintf("%s@%.0f#%d$%d", decodeID(m[12:]), z.Score, beUint64(m[:8]), cost))
@@ -128,50 +204,51 @@ func (d *redisDump) lane(ctx context.Context, cq, tenant, lane string, blocked b
 	d.add("class %s tenant %s lane %s blocked %t: %s", cq, tenant, lane, blocked, strings.Join(jobs, " "))
 }
 
-func (d *redisDump) pools(ctx context.Context) {
+func (d *redisDump) pools() {
 	for field, value := range d.state {
 		id, ok := strings.CutPrefix(field, "pool:")
 		if !ok {
 			continue
 		}
 		parts := strings.Split(value, "|")
-		entries := d.store.client.XRange(ctx, d.store.partition.Ready(id), "-", "+").Val()
-		d.add("pool %s slots %s turn %d left %s ready %d", id, parts[0], number(d.tb, parts[2])-1, parts[3], len(entries))
-		for i, e := range entries {
-			k, err := decodeKey(e.Values["j"].(string))
+		ready := d.stream("ready:" + id)
+		d.add("pool %s slots %s turn %d left %s ready %d", id, parts[0], number(d.tb, parts[2])-1, parts[3], len(ready))
+		for i, e := range ready {
+			k, err := decodeKey(e.key)
 			check(d.tb, err)
 			d.add("ready %s %03d %s", id, i, k)
 		}
 	}
-	for _, z := range d.store.client.ZRangeWithScores(ctx, d.store.partition.Due(), 0, -1).Val() {
+	for _, z := range d.zset("due") {
 		d.add("timer %s at %.0f", z.Member, z.Score)
 	}
 }
 
-func (d *redisDump) gates(ctx context.Context) {
-	client := d.store.client
-	for name, value := range client.HGetAll(ctx, d.store.partition.Gates()).Val() {
+func (d *redisDump) gates() {
+	for name, value := range d.hash("gates") {
 		parts := strings.Split(value, "|")
 		d.add("gate %s limit %s held %s", name, parts[0], parts[1])
 	}
-	for _, key := range client.Keys(ctx, d.key("gw:*")).Val() {
-		rest := strings.TrimPrefix(key, d.key("gw:"))
+	for key := range d.keys {
+		rest, ok := strings.CutPrefix(key, "gw:")
+		if !ok {
+			continue
+		}
 		gate, line, _ := strings.Cut(rest, "|")
-		for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+		for _, z := range d.zset(key) {
 			d.add("parked %s line %s %s tag %.17g", gate, line, z.Member, z.Score)
 		}
 	}
 }
 
-func (d *redisDump) jobs(ctx context.Context) {
-	client, keys := d.store.client, d.store.partition
-	for key, raw := range client.HGetAll(ctx, keys.Jobs()).Val() {
+func (d *redisDump) jobs() {
+	for key, raw := range d.hash("jobs") {
 		rec, err := decodeRecord(key, raw)
 		check(d.tb, err)
 		d.add("job %s:%s attempts %d lost %d", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost)
 	}
-	for name, zset := range map[string]string{"later": keys.Later(), "dead": keys.Dead()} {
-		for _, z := range client.ZRangeWithScores(ctx, zset, 0, -1).Val() {
+	for _, name := range []string{"later", "dead"} {
+		for _, z := range d.zset(name) {
 			k, err := decodeKey(z.Member.(string))
 			check(d.tb, err)
 			d.add("%s %s at %.0f", name, k, z.Score)
@@ -186,7 +263,7 @@ func (d *redisDump) jobs(ctx context.Context) {
 	}
 	generation := number(d.tb, "0"+d.state["gen"])
 	for age := range 2 {
-		for _, key := range client.SMembers(ctx, d.key("ended:%d", generation-age)).Val() {
+		for _, key := range d.set(fmt.Sprintf("ended:%d", generation-age)) {
 			k, err := decodeKey(key)
 			check(d.tb, err)
 			d.add("ended %d %s", age, k)
@@ -194,14 +271,16 @@ func (d *redisDump) jobs(ctx context.Context) {
 	}
 }
 
-func (d *redisDump) buckets(ctx context.Context) {
+func (d *redisDump) buckets() {
 	if text, ok := d.state["gb"]; ok {
 		d.add("bucket global %s", text)
 	}
-	client := d.store.client
-	for _, key := range client.Keys(ctx, d.key("b:*")).Val() {
-		tenant := strings.TrimPrefix(key, d.key("b:"))
-		for field, text := range client.HGetAll(ctx, key).Val() {
+	for key := range d.keys {
+		tenant, ok := strings.CutPrefix(key, "b:")
+		if !ok {
+			continue
+		}
+		for field, text := range d.hash(key) {
 			if field == "!" {
 				continue
 			}

@@ -16,6 +16,7 @@ local now = now_us(NOW)
 
 call_begin(now, { 'pv' })
 local current = state_get('pv') or '0'
+if current == VERSION and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
 if current ~= EXPECTED then return { 'conflict', current } end
 local settings = {}
 for i = 0, QUEUES - 1 do settings[ARGV[QUEUES_AT + 2 * i]] = ARGV[QUEUES_AT + 2 * i + 1] end

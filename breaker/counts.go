@@ -1,0 +1,61 @@
+package breaker
+
+// Counts is what a window holds. The doc of the package has the meaning of each in a rule: E is Ended, F Failures,
+// S Slow, L SlowEnds.
+type Counts struct {
+	// Successes and Failures are the calls that ended with that verdict in the window.
+	Successes, Failures uint64
+	// Slow is the calls that passed the slow threshold in the window, most of them while they were running.
+	Slow uint64
+	// SlowEnds is the part of Successes and Failures that had been counted as slow, in the window or before.
+	SlowEnds uint64
+}
+
+// Ended returns the number of verdicts in the window.
+func (c Counts) Ended() uint64 { return c.Successes + c.Failures }
+
+// Timed returns the number of calls that ended fast or became slow in the window.
+func (c Counts) Timed() uint64 { return c.Ended() - c.SlowEnds + c.Slow }
+
+// FailureRate returns the part of the verdicts that were failures, 0 if there are none.
+func (c Counts) FailureRate() Ratio { return ratio(c.Failures, c.Ended()) }
+
+// SlowCallRate returns the part of the timed calls that were slow, 0 if there are none.
+func (c Counts) SlowCallRate() Ratio { return ratio(c.Slow, c.Timed()) }
+
+func ratio(part, whole uint64) Ratio {
+	if whole == 0 {
+		return 0
+	}
+	return Ratio(float64(part) / float64(whole))
+}
+
+// Totals counts since the breaker was made, in every state, so that two of them differ by exactly what happened
+// between: what a worker reports to the fleet. Every end of a call is in one of the first four.
+type Totals struct {
+	// Successes and Failures are verdicts that counted.
+	Successes, Failures uint64
+	// Ignored is calls that ended without a verdict.
+	Ignored uint64
+	// Late is calls that ended, whatever their outcome, in another period than they began.
+	Late uint64
+	// Slow is calls that became slow, except late ones.
+	Slow uint64
+	// Refused is calls that were not let through.
+	Refused uint64
+}
+
+// judge says whether a closed breaker must open, and why: CauseNone if not. The streak is the number of
+// failures since the last success.
+func (c Config) judge(counts Counts, streak uint64) Cause {
+	enough := uint64(c.MinCalls)
+	switch {
+	case streak >= uint64(c.FailureThreshold):
+		return CauseFailureStreak
+	case counts.Ended() >= enough && counts.FailureRate() >= c.FailureRate:
+		return CauseFailureRate
+	case counts.Timed() >= enough && counts.SlowCallRate() >= c.SlowCallRate:
+		return CauseSlowCallRate
+	}
+	return CauseNone
+}

@@ -1,0 +1,118 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// BenchmarkScripts reports what the scripts cost: jobs a second of one client, and µs of Redis time a job.
+func BenchmarkScripts(b *testing.B) {
+	limits := &[headgate.Levels]headgate.Limit{}
+	for level := range limits {
+		limits[level] = headgate.PerSecond(100_000_000, 100_000_000)
+	}
+	for _, batch := range []int{1, 64} {
+		b.Run(fmt.Sprintf("admit/batch=%d", batch), func(b *testing.B) {
+			s := benchStore(b)
+			n := 0
+			stats := commandTime(b, s)
+			for b.Loop() {
+				benchAdmit(b, s, limits, batch, n)
+				n += batch
+			}
+			report(b, s, n, stats)
+		})
+		b.Run(fmt.Sprintf("drain/batch=%d", batch), func(b *testing.B) {
+			s := benchStore(b)
+			for n := 0; n < b.N*batch+64; n += 64 {
+				benchAdmit(b, s, limits, 64, n)
+			}
+			pool := Pool{Queues: []QueueWeight{{"q", 1}}}
+			_, err := s.Register(b.Context(), "w", pool, batch, time.Hour)
+			check(b, err)
+			stats := commandTime(b, s)
+			b.ResetTimer()
+			for range b.N {
+				benchDrain(b, s, pool, batch)
+			}
+			report(b, s, b.N*batch, stats)
+		})
+	}
+	b.Run("pass/batch=1", func(b *testing.B) {
+		s := benchStore(b)
+		pool := Pool{Queues: []QueueWeight{{"q", 1}}}
+		_, err := s.Register(b.Context(), "w", pool, 10, time.Hour)
+		check(b, err)
+		stats := commandTime(b, s)
+		n := 0
+		for b.Loop() {
+			benchAdmit(b, s, limits, 1, n)
+			n++
+			benchDrain(b, s, pool, 1)
+		}
+		report(b, s, n, stats)
+	})
+}
+
+func benchStore(b *testing.B) *Store {
+	server := redistest.Start(b, redistest.Options{})
+	s, err := newStore(server.Client(b), Config{}, "")
+	check(b, err)
+	return s
+}
+
+func benchAdmit(b *testing.B, s *Store, limits *[headgate.Levels]headgate.Limit, batch, n int) {
+	classes := headgate.DefaultClasses()
+	jobs := make([]Candidate, batch)
+	for i := range jobs {
+		k := n + i
+		j := headgate.NewJob(fmt.Sprintf("tenant-%d", k%1000), "q", "t", benchPayload)
+		class := k / 1000 % 3
+		j.ID, j.Priority = fmt.Sprintf("job-%d", k), classes[class].Name
+		jobs[i] = Candidate{Job: &j, Class: class, Limits: limits}
+	}
+	verdicts, err := s.Admit(b.Context(), 0, jobs)
+	check(b, err)
+	for _, v := range verdicts {
+		check(b, v.Err())
+	}
+}
+
+var benchPayload = []byte(strings.Repeat("x", 256))
+
+func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
+	leases, err := s.Read(b.Context(), "w", pool.ID(), batch, time.Second, false)
+	check(b, err)
+	ends := make([]Finish, len(leases))
+	for i, l := range leases {
+		ends[i] = Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete}
+	}
+	_, _, err = s.Finish(b.Context(), pool.ID(), ends)
+	check(b, err)
+}
+
+// commandTime returns the µs that Redis has spent in scripts and reads.
+func commandTime(b *testing.B, s *Store) (us float64) {
+	info, err := s.client.Info(context.Background(), "commandstats").Result()
+	check(b, err)
+	for line := range strings.Lines(info) {
+		for _, name := range []string{"eval", "evalsha", "xreadgroup"} {
+			var calls, used float64
+			if n, _ := fmt.Sscanf(line, "cmdstat_"+name+":calls=%f,usec=%f", &calls, &used); n == 2 {
+				us += used
+			}
+		}
+	}
+	return us
+}
+
+func report(b *testing.B, s *Store, jobs int, before float64) {
+	b.ReportMetric(float64(jobs)/b.Elapsed().Seconds(), "jobs/s")
+	b.ReportMetric((commandTime(b, s)-before)/float64(jobs), "redis-µs/job")
+}
