@@ -1,0 +1,116 @@
+# `make` prints what there is. Each target is one verb; what needs a tool says which, and installs it if it can.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+GO ?= go
+# Time for the tests of one package.
+TIMEOUT ?= 10m
+# Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'
+TESTFLAGS ?=
+# Packages for test, race, short, bench and fuzz.
+PACKAGES ?= ./...
+# Flags for `make bench`, as in: make bench BENCH=Fill BENCHFLAGS='-count 5'
+BENCH ?= .
+BENCHFLAGS ?=
+# Time for each fuzz target.
+FUZZTIME ?= 10s
+
+LINT_VERSION := v2.15.0
+LINT := $(CURDIR)/bin/$(LINT_VERSION)/golangci-lint
+
+.PHONY: help
+help: ## Print this list.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Run the demo; it brings its own store.
+	$(GO) run ./cmd/headgate demo
+
+.PHONY: test
+test: deps ## Run all tests with the race detector. Installs redis-server if it is missing and you are root.
+	$(GO) test -race -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: short
+short: ## Run the tests that need no Redis.
+	$(GO) test -short -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: bench
+bench: deps ## Run the benchmarks.
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCHFLAGS) $(PACKAGES)
+
+.PHONY: bench-once
+bench-once: ## Run each benchmark once, to see that it runs.
+	$(MAKE) bench BENCHFLAGS='-benchtime 1x'
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.
+	@found=0; for package in $$($(GO) list $(PACKAGES)); do \
+		for target in $$($(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+			found=1; echo "$$package $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+		done; \
+	done; [ $$found = 1 ] || echo "There is no fuzz target."
+
+.PHONY: lint
+lint: $(LINT) ## Run the linters and the modernizers. Builds golangci-lint at the first time, two minutes or so.
+	$(LINT) run ./...
+	$(GO) fix -diff ./...
+
+.PHONY: fmt
+fmt: $(LINT) ## Format the Go files and apply the modernizers.
+	$(LINT) fmt ./...
+	$(GO) fix ./...
+
+.PHONY: goldens
+goldens: ## Rewrite the assembled scripts in lua/testdata. Read the diff.
+	$(GO) test ./lua -run Golden -count 1 -update
+
+# The sandbox of Redis has fewer globals than Lua 5.1; the scripts also run on miniredis, which has fewer still.
+LUA_GLOBALS := redis cjson KEYS ARGV
+LUA_MISSING := os io print require module package debug dofile loadfile loadstring newproxy setfenv getfenv collectgarbage
+
+.PHONY: lua-check
+lua-check: ## Check the assembled scripts in lua/testdata. Needs luacheck (Debian: lua-check).
+	@command -v luacheck >/dev/null || { echo "luacheck is missing: apt-get install lua-check, or luarocks install luacheck"; exit 1; }
+	luacheck lua/testdata/*.lua --std lua51 --read-globals $(LUA_GLOBALS) --not-globals $(LUA_MISSING) \
+		--max-line-length 140 --no-color --quiet
+
+.PHONY: tidy-check
+tidy-check: ## Fail if go.mod or go.sum is not tidy.
+	$(GO) mod tidy -diff
+	$(GO) mod verify
+
+.PHONY: vuln
+vuln: ## Look the dependencies up in Go's vulnerability database. Needs the network.
+	$(GO) run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
+.PHONY: clean
+clean: ## Remove what was built.
+	rm -rf bin
+
+# redis-server for the tests (redistest starts it, on ports of its own; no service is needed), a C compiler for the
+# race detector. RUNLEVEL=1 keeps Debian from starting the service it installs.
+.PHONY: deps
+deps: ## Install what the tests need besides Go, if it is missing and you are root.
+	@missing=(); \
+	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing+=(redis-server); \
+	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
+	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis."; \
+		echo "Without them, 'make short' runs the tests that need no Redis."; \
+		exit 1; \
+	fi; \
+	echo "Installing $${missing[*]}"; \
+	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
+	options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3); \
+	apt-get "$${options[@]}" update </dev/null >/dev/null || echo "apt-get update failed; trying with the lists there are"; \
+	apt-get "$${options[@]}" install -y --no-install-recommends "$${missing[@]}" </dev/null >/dev/null; \
+	command -v redis-server >/dev/null || command -v valkey-server >/dev/null
+
+# A directory a version: another version is built anew. At nice 19, because it takes all the cores.
+$(LINT):
+	mkdir -p $(@D)
+	GOBIN=$(@D) GOFLAGS= nice -n 19 $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)

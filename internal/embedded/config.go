@@ -1,0 +1,108 @@
+package embedded
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Config says which store to open. Its zero value opens a private one.
+type Config struct {
+	// Addr is redis://user:password@host:port/db, rediss:// for TLS, or host:port. Empty means a private store.
+	Addr string
+	// Username and Password win over those of Addr. They mean nothing to a private store.
+	Username string
+	Password string
+	// PoolSize is the largest number of connections of a client; 0 means DefaultPoolSize.
+	PoolSize int
+	// Log takes the one line that says that a private store is in use; nil means standard error.
+	Log io.Writer
+}
+
+// AddressError is an address that cannot be understood. It never holds the address: there may be a password in it,
+// and in a malformed one nobody knows where.
+type AddressError struct {
+	// Problem says what is wrong, without quoting.
+	Problem string
+}
+
+// Error says what is wrong and how an address is written.
+func (e *AddressError) Error() string {
+	return "redis address " + e.Problem + "; write redis://user:password@host:port/db (rediss:// for TLS; " +
+		"percent-encode special characters of the password) or host:port"
+}
+
+func (c Config) withDefaults() Config {
+	if c.Log == nil {
+		c.Log = os.Stderr
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if c.PoolSize < 0 {
+		return fmt.Errorf("invalid PoolSize %d: allowed is 0 or more", c.PoolSize)
+	}
+	return nil
+}
+
+// options returns the client options for the address. Errors quote nothing of it.
+func (c Config) options() (*redis.Options, error) {
+	options, err := parseAddress(c.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if c.Username != "" {
+		options.Username = c.Username
+	}
+	if c.Password != "" {
+		options.Password = c.Password
+	}
+	if c.PoolSize != 0 {
+		options.PoolSize = c.PoolSize
+	}
+	ClientSettings(options)
+	return options, nil
+}
+
+func parseAddress(addr string) (*redis.Options, error) {
+	if !strings.Contains(addr, "://") {
+		return parseHostPort(addr)
+	}
+	parsed, err := url.Parse(addr)
+	if err != nil {
+		return nil, &AddressError{Problem: "is not a URL"}
+	}
+	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {
+		return nil, &AddressError{Problem: "has an unknown scheme"}
+	}
+	// A slash, a question mark or a hash in a password that is not encoded ends the host early and leaves the rest
+	// of the password, with the '@', in the path, the query or the fragment.
+	if strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@") {
+		return nil, &AddressError{Problem: "has an '@' after its host"}
+	}
+	if parsed.Hostname() == "" {
+		return nil, &AddressError{Problem: "names no host"}
+	}
+	options, err := redis.ParseURL(addr)
+	if err != nil {
+		return nil, &AddressError{Problem: "has a database or a parameter that is unknown or out of range"}
+	}
+	return options, nil
+}
+
+func parseHostPort(addr string) (*redis.Options, error) {
+	if strings.Contains(addr, "@") {
+		return nil, &AddressError{Problem: "has credentials but no scheme"}
+	}
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil || host == "" || port == "" {
+		return nil, &AddressError{Problem: "is neither a URL nor host:port"}
+	}
+	return &redis.Options{Addr: addr}, nil
+}

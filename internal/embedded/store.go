@@ -1,0 +1,134 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/embedded/child"
+)
+
+// Kind is the kind of store that was opened.
+type Kind string
+
+// The kinds.
+const (
+	// KindAddress is a Redis somebody else runs.
+	KindAddress Kind = "address"
+	// KindRedis is a private redis-server.
+	KindRedis Kind = "redis-server"
+	// KindValkey is a private valkey-server.
+	KindValkey Kind = "valkey-server"
+	// KindMiniredis is a store inside this process.
+	KindMiniredis Kind = "miniredis"
+)
+
+// errChild is what an open without an address says when a server was found and did not start.
+var errChild = errors.New("the private redis did not start; give the address of a running one instead")
+
+// openTimeout bounds the first answer of a Redis.
+const openTimeout = 2 * time.Second
+
+// Store is an open store. Its methods may be called from several goroutines at once.
+type Store struct {
+	kind    Kind
+	options *redis.Options // never changed after Open
+	client  *redis.Client
+	close   func() error // ends what Open started besides the client
+	closing sync.Once
+	closed  error // what Close returned, guarded by closing
+}
+
+// Open opens the store that the package comment promises and checks that it answers, within 2 s. The ctx bounds
+// the opening alone.
+func Open(ctx context.Context, config Config) (*Store, error) {
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	config = config.withDefaults()
+	if config.Addr != "" {
+		return openAddress(ctx, config)
+	}
+	binary, err := child.Find()
+	if errors.Is(err, child.ErrNotFound) {
+		return openMiniredis(ctx, config)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return openChild(ctx, config, binary)
+}
+
+func openAddress(ctx context.Context, config Config) (*Store, error) {
+	options, err := config.options()
+	if err != nil {
+		return nil, err
+	}
+	return connect(ctx, KindAddress, options, func() error { return nil })
+}
+
+func openChild(ctx context.Context, config Config, binary string) (*Store, error) {
+	dir, err := os.MkdirTemp("", "headgate-redis-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the private redis: %w", err)
+	}
+	server, err := child.Start(ctx, child.Config{Binary: binary, Dir: dir})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", errChild, err), os.RemoveAll(dir))
+	}
+	kind := KindRedis
+	if filepath.Base(binary) == string(KindValkey) {
+		kind = KindValkey
+	}
+	closeServer := func() error {
+		server.Close()
+		return os.RemoveAll(dir)
+	}
+	fmt.Fprintf(config.Log, "headgate: private %s at %s; nothing in it survives this process\n", kind, server.Addr())
+	return connect(ctx, kind, privateOptions(config, server.Addr()), closeServer)
+}
+
+// privateOptions returns the client options for a store this process runs itself.
+func privateOptions(config Config, addr string) *redis.Options {
+	options := &redis.Options{Addr: addr, PoolSize: config.PoolSize}
+	ClientSettings(options)
+	return options
+}
+
+// connect makes the Store and asks for a first answer. Without one, all that was started is ended.
+func connect(ctx context.Context, kind Kind, options *redis.Options, closeServer func() error) (*Store, error) {
+	store := &Store{kind: kind, options: options, client: redis.NewClient(options), close: closeServer}
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := store.client.Ping(ctx).Err(); err != nil {
+		return nil, errors.Join(unreachable(options, err), store.Close())
+	}
+	return store, nil
+}
+
+// Kind says what was opened.
+func (s *Store) Kind() Kind { return s.kind }
+
+// Client returns the client that the Store owns. Close closes it.
+func (s *Store) Client() *redis.Client { return s.client }
+
+// Options returns a copy of the client's options, for those who need a client of their own. It holds the password.
+func (s *Store) Options() *redis.Options {
+	options := *s.options
+	return &options
+}
+
+// String names the store without its credentials.
+func (s *Store) String() string { return fmt.Sprintf("%s at %s", s.kind, s.options.Addr) }
+
+// Close closes the client and ends a private store, with all that is in it. Further calls do nothing.
+func (s *Store) Close() error {
+	s.closing.Do(func() { s.closed = errors.Join(s.client.Close(), s.close()) })
+	return s.closed
+}

@@ -1,0 +1,76 @@
+package embedded
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// unreachable says what to do about a Redis that gave no good first answer. What go-redis and Redis say themselves
+// holds no credentials.
+func unreachable(options *redis.Options, err error) error {
+	return fmt.Errorf("redis at %s: %w: %s", options.Addr, err, advice(options, err))
+}
+
+func advice(options *redis.Options, err error) string {
+	if advice, ok := adviceOnReply(err); ok {
+		return advice
+	}
+	encrypted := options.TLSConfig != nil
+	switch {
+	case isA[*net.DNSError](err):
+		return "check the host's name"
+	case isA[tls.RecordHeaderError](err):
+		return "it does not speak TLS: write redis:// instead of rediss://"
+	case isA[*tls.CertificateVerificationError](err):
+		return "its certificate is not trusted: install the authority's on this machine"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "nobody listens there: start Redis, or give no address for a private store"
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+		if encrypted {
+			return "it closed the connection: does it speak TLS?"
+		}
+		return "it closed the connection: if it speaks TLS, write rediss:// instead of redis://"
+	case isTimeout(err) && encrypted:
+		return "it does not answer: check the address, the firewall and that it speaks TLS (if not, write redis://)"
+	case isTimeout(err):
+		return "it does not answer: check the address, the firewall and that Redis is not stuck"
+	}
+	return "check that the address is that of a Redis"
+}
+
+// adviceOnReply knows the errors that Redis itself answers.
+func adviceOnReply(err error) (string, bool) {
+	for _, known := range []struct{ part, advice string }{
+		{"NOAUTH", "it wants a password: redis://user:password@host:port"},
+		{"WRONGPASS", "it does not know this user and password"},
+		{"without any password configured", "it has no password: leave it out"},
+		{"NOPERM", "this user may not run commands: see ACL SETUSER"},
+		{"LOADING", "it still loads its data: try again"},
+		{"DENIED", "it is in protected mode: give it a password or bind it to this network"},
+		{"MASTERDOWN", "it is a replica without a master: give the master's address"},
+		{"DB index is out of range", "it has no such database"},
+	} {
+		if strings.Contains(err.Error(), known.part) {
+			return known.advice, true
+		}
+	}
+	return "", false
+}
+
+func isTimeout(err error) bool {
+	netErr, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && netErr.Timeout()
+}
+
+func isA[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}

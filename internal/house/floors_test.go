@@ -1,0 +1,102 @@
+package house
+
+import "strings"
+
+// module is the path of the house.
+const module = "github.com/headgate/headgate"
+
+// pureFloor is the highest on which there is nothing but the standard library.
+const pureFloor = 1
+
+// room is a tree of packages that stands on one floor.
+type room struct {
+	path  string // below the module, "" for its root
+	floor int
+	leaf  bool // imports nobody of the house but what mayAlso says
+}
+
+// rooms is the house. Every package must be in one of these trees.
+var rooms = []room{
+	{path: "", floor: 0},
+	{path: "buckets", floor: pureFloor},
+	{path: "fairqueue", floor: pureFloor},
+	{path: "breaker", floor: pureFloor},
+	{path: "policy", floor: pureFloor},
+	{path: "internal/keyspace", floor: 2},
+	{path: "lua", floor: 3},
+	{path: "internal/telemetry", floor: 3},
+	{path: "producer", floor: 4},
+	{path: "scheduler", floor: 4},
+	{path: "worker", floor: 4},
+	{path: "admin", floor: 4},
+	{path: "asynqbridge", floor: 5},
+	{path: "loadtest", floor: 6},
+	{path: "cmd", floor: 6},
+	{path: "internal/embedded", floor: 0, leaf: true},
+	{path: "internal/redistest", floor: 0, leaf: true},
+	{path: "internal/house", floor: 0, leaf: true},
+}
+
+// edge is an import that the floors forbid and the house wants.
+type edge struct{ from, to string }
+
+var mayAlso = []edge{
+	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
+	{"internal/redistest", "internal/embedded"}, // Tests use the client settings of the house, and its care for a child.
+}
+
+// library is a module from outside that only some rooms may import.
+type library struct {
+	path  string
+	rooms []string
+	why   string
+}
+
+var libraries = []library{
+	{
+		path:  "github.com/redis/go-redis",
+		rooms: []string{"lua", "cmd", "loadtest", "internal/redistest", "internal/embedded"},
+		why:   "Redis is reached through lua alone",
+	},
+	{
+		path:  "github.com/rs/zerolog",
+		rooms: []string{"internal/telemetry", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		why:   "only services and those above log; return the error",
+	},
+}
+
+// reserved are rooms of which only some may import anything. Tests may.
+var reserved = map[string][]string{
+	"internal/redistest": nil,
+	"internal/house":     nil,
+	"internal/embedded":  {"internal/redistest", "loadtest", "cmd"},
+}
+
+// emptyNames say nothing about what is inside.
+var emptyNames = map[string]bool{
+	"util": true, "utils": true, "common": true, "base": true, "helper": true, "helpers": true, "types": true, "models": true,
+}
+
+// within returns the path below the module; ok is false for a package of another module.
+func within(importPath string) (path string, ok bool) {
+	if importPath == module {
+		return "", true
+	}
+	return strings.CutPrefix(importPath, module+"/")
+}
+
+// roomOf returns the room of a path below the module.
+func roomOf(path string) (room, bool) {
+	for _, r := range rooms {
+		if path == r.path || r.path != "" && strings.HasPrefix(path, r.path+"/") {
+			return r, true
+		}
+	}
+	return room{}, false
+}
+
+// standard says whether an import path is the standard library's: its first element has no dot.
+func standard(importPath string) bool {
+	first, _, _ := strings.Cut(importPath, "/")
+	return !strings.Contains(first, ".")
+}
