@@ -19,7 +19,14 @@ local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include call
 -- @include bucket
+-- @include header
+-- @include place
 local now = now_us(NOW)
+
+-- record_stamp returns what a producer sent with seq, score and arrival filled in.
+local function record_stamp(rec, seq, score, arrival)
+  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
+end
 
 local filled_to -- the buckets' own time, which never goes back
 local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }

@@ -17,5 +17,5 @@
 // job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the
 // scripts do; the conformance tests hold both equal, step by step, on a real Redis.
 //
-// The layout of keys is in package keyspace, that of a job's record in fragments/record.lua.
+// The layout of keys is in package keyspace, that of a job's record in fragments/header.lua.
 package lua

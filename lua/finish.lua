@@ -10,6 +10,10 @@
 local STATE, NOW, POOL, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], 3, 6
 -- @include call
 -- @include entry
+-- @include group
+-- @include recount
+-- @include return
+-- @include rotate
 local now = now_us(NOW)
 
 -- held marks the jobs whose entries were still the caller's, and removes those.

@@ -10,7 +10,9 @@
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 -- @include call
--- @include entry
+-- @include freed
+-- @include record
+-- @include relief
 local now = now_us(NOW)
 
 -- entries_count counts the entries of all ready streams that passed under the gate.
@@ -29,7 +31,6 @@ local function entries_count()
 end
 
 call_begin(now, { 'pools' })
-call_relieve()
 local g = gate(NAME)
 redis.call('ZREM', DUE, 'g' .. NAME)
 earliest = nil

@@ -7,14 +7,13 @@
 -- Never brings back a lease that has been taken back.
 local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include time
--- @include due
 local now = now_us(NOW)
 
 state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
 redis.call('DEL', P .. 'relief')
 if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
 clock_advance(now)
-redis.call('ZADD', DUE, 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+redis.call('ZADD', P .. 'due', 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
 state_write()
 local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
 return { until_us < now and 'promote' or 'extended' }

@@ -11,10 +11,12 @@
 -- Never moves a job: a new weight counts from a tenant's next dispatch.
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
--- @include call
+-- @include time
+-- @include queue
 local now = now_us(NOW)
 
-call_begin(now, { 'pv' })
+state_load({ 't', 'bt', 'dc', 'step', 'pv' })
+clock_advance(now)
 local current = state_get('pv') or '0'
 if current == VERSION and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
 if current ~= EXPECTED then return { 'conflict', current } end
@@ -34,7 +36,7 @@ for i = 1, #old, 2 do
   name = match(old[i], '^cfg:(.*)$')
   if name then configured[#configured + 1] = 'cfg:' .. name end
 end
-call_relieve()
+redis.call('DEL', P .. 'relief')
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
 for name, setting in pairs(settings) do redis.call('HSET', STATE, 'cfg:' .. name, setting) end

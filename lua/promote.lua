@@ -9,7 +9,10 @@
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
 local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include call
--- @include entry
+-- @include reclaim
+-- @include rotate
+-- @include shrink
+-- @include relief
 local now = now_us(NOW)
 local AUDIT_EVERY = 15000000
 
@@ -49,7 +52,7 @@ local function lane_expire(timer)
     lane_shrunk(cl, tenant, lane)
   end
   local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  if head[1] then due_add(DUE, head[2] + 1, timer) end
+  if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
 end
 
 -- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
@@ -111,7 +114,6 @@ local function timer_run(timer)
 end
 
 call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
-call_relieve()
 local until_us, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
 until_us = tonumber(until_us)
 if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then

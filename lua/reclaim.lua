@@ -6,11 +6,11 @@
 -- Never deletes a consumer that still holds entries.
 local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
 -- @include call
--- @include entry
+-- @include reclaim
+-- @include relief
 local now = now_us(NOW)
 
 call_begin(now, {})
-call_relieve()
 local done = worker_reclaim(WORKER, now)
 freed_wake(now)
 local continues = fill(now)

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// The layout is drawn in fragments/record.lua; offsets here count from 0.
+// The layout is drawn in fragments/header.lua; offsets here count from 0.
 const (
 	recordVersion  = 1
 	flagDeadline   = 1

@@ -12,11 +12,12 @@
 local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
 -- @include call
--- @include entry
+-- @include group
+-- @include worker
+-- @include relief
 local now = now_us(NOW)
 
 call_begin(now, { 'pool:' .. POOL })
-call_relieve()
 local pool = pool_open(POOL)
 if not pool then
   redis.call('XGROUP', 'CREATE', P .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')

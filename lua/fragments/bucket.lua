@@ -1,14 +1,14 @@
--- @include state
+-- @include bytes
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
 -- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
 local function bucket_settle(stored, rate, burst, changed_at, now)
   local b = { level = burst, stamp = now, rate = rate, burst = burst }
   if not stored then return b end
-  local level, stamp, fill, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, fill, old = tonumber(level), tonumber(stamp), tonumber(fill), tonumber(old)
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= fill and rate >= old then return b end
+  if now - stamp >= span and rate >= old then return b end
   if level > burst then level = burst end
   local gained
   if rate == old then

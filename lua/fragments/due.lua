@@ -1,4 +1,5 @@
 -- @include state
+-- @include score
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
@@ -15,7 +16,7 @@ local function due_earliest()
   if not earliest then
     local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
     local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
-    earliest = math.min(tonumber(a or 9e15), tonumber(b or 9e15))
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
   end
   return earliest
 end

@@ -1,4 +1,6 @@
 -- @include wake
+-- @include pattern
+-- @include tally
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
@@ -52,7 +54,7 @@ local function plan_more(cl, p)
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
     x.name, x.member = names[i], r[2 * i - 1]
-    x.tag, x.number = tonumber(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
   end
@@ -176,7 +178,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', head[2] + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'
@@ -200,7 +202,7 @@ local function lane_popped(cl, x, lane)
     else
       redis.call('ZREM', lanes, lane)
       local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif tonumber(first[2]) >= BLOCKED then mode = 'b' end
+      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
     end
     if head[1] then key = nil end
   end
@@ -225,7 +227,7 @@ local function serve(pool, cl, x, now)
   local key = x.name .. ':' .. sub(member, 13)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
-  if byte(lane) == 100 and tonumber(popped[2]) < now then
+  if byte(lane) == 100 and score_of(popped[2]) < now then
     job_expire(q, key, now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)

@@ -57,7 +57,3 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
-
-local function gate_forget(name, class, queue, member)
-  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
-end

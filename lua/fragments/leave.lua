@@ -1,9 +1,9 @@
--- @include record
+-- @include state
 -- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
 -- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
 -- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
 local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
-local DEAD_CAP, DEFAULT_WINDOW = 100000, 30000000
+local DEAD_CAP = 100000
 local ended, ended_large = {}, {}
 
 local function ended_key(generation)
@@ -37,16 +37,4 @@ local function leave_write()
   state_add('en', #ended)
   if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
   ended, ended_large = {}, {}
-end
-
--- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
-local function ended_rotate()
-  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
-  if state_num('dc') - state_num('rot') < window then return end
-  local generation = state_num('gen')
-  redis.call('UNLINK', ended_key(generation - 1))
-  state_set('gen', generation + 1)
-  state_set('eo', state_num('en'))
-  state_set('en', 0)
-  state_set('rot', state_num('dc'))
 end

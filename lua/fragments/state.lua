@@ -1,8 +1,7 @@
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
 local P = string.sub(STATE, 1, -6)
-local floor, sub, byte, char, match, format =
-  math.floor, string.sub, string.byte, string.char, string.match, string.format
+local format, match = string.format, string.match
 local st, dirty = {}, {}
 
 local function state_load(fields)

@@ -24,6 +24,6 @@ local function clock_advance(now)
   state_set('bt', bucket_time(now))
   if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
   if passed > STEP then passed = STEP end
-  if passed > 0 then state_set('dc', state_num('dc') + passed) end
+  if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end

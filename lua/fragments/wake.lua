@@ -58,7 +58,7 @@ local function gate_wake(name, now)
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
       moves, woken = moves - 1, woken + 1
-      if byte(name) == 100 then waiter_wake_lane(cl, w[1]) else waiter_wake_tenant(cl, w[1], tonumber(w[2])) end
+      if byte(name) == 100 then waiter_wake_lane(cl, w[1]) else waiter_wake_tenant(cl, w[1], score_of(w[2])) end
     end
     if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
   end

@@ -20,8 +20,7 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
 local P = string.sub(STATE, 1, -6)
-local floor, sub, byte, char, match, format =
-  math.floor, string.sub, string.byte, string.char, string.match, string.format
+local format, match = string.format, string.match
 local st, dirty = {}, {}
 
 local function state_load(fields)
@@ -129,10 +128,6 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
-
-local function gate_forget(name, class, queue, member)
-  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
-end
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
@@ -140,7 +135,6 @@ end
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
-local RATE_SPAN = 10000000
 local queues = {}
 
 local function queue_config(q, text)
@@ -164,7 +158,7 @@ local function queue_open(name)
     for x in string.gmatch(v, '[^|]+') do
       i = i + 1
       if i > 5 then
-        local c = floor((i - 4) / 2)
+        local c = math.floor((i - 4) / 2)
         if i % 2 == 0 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
       elseif i == 1 then q.cur = tonumber(x)
       elseif i == 2 then q.left = tonumber(x)
@@ -183,56 +177,9 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 
--- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
-local function queue_tally(q, now)
-  if q.dispatched == 0 then return end
-  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
-    q.rate, q.since, q.stamp = 0, now, now
-  end
-  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
-  q.stamp, q.dispatched = now, 0
-end
-
-local function queue_write(now)
-  for name, q in pairs(queues) do
-    if q.touched then
-      queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
-      for c = 1, q.n do
-        parts[#parts + 1] = format('%.17g', q.V[c])
-        parts[#parts + 1] = format('%.0f', q.waiting[c])
-      end
-      state_set('q:' .. name, table.concat(parts, '|'))
-      q.touched = false
-    end
-  end
-end
-
--- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
--- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
-local function pattern_next(p, can_run)
-  if p.left > 0 and can_run(p, p.cur) then return p.cur end
-  for k = 1, p.n do
-    local i = (p.cur + k - 1) % p.n + 1
-    if can_run(p, i) then return i end
-  end
-end
-
-local function pattern_commit(p, i)
-  if i == p.cur and p.left > 0 then
-    p.left = p.left - 1
-  else
-    p.cur, p.left = i, p.w[i] - 1
-  end
-end
--- record: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
--- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
 local function u64(n)
   local high = floor(n / 4294967296)
   local low = n - high * 4294967296
@@ -249,38 +196,9 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
-
--- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
-  local _, flags = byte(rec, 1, 2)
-  local queue_length, downstream_length = byte(rec, 35, 36)
-  local at = QUEUE_AT + queue_length
-  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
-end
-
-local function record_read(rec)
-  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
-  return {
-    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
-    score = number_at(rec, 15),
-    queue = sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1),
-    lane = record_lane(rec),
-    order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
-  }
-end
-
--- record_stamp returns what a producer sent with seq, score and arrival filled in.
-local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
-end
-
--- record_recount returns rec with other attempts and deliveries lost.
-local function record_recount(rec, attempts, lost)
-  return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
-end
-
-local function key_split(key)
-  return match(key, '^([^:]*):(.*)$')
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
 end
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
@@ -298,7 +216,7 @@ local function due_earliest()
   if not earliest then
     local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
     local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
-    earliest = math.min(tonumber(a or 9e15), tonumber(b or 9e15))
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
   end
   return earliest
 end
@@ -315,7 +233,7 @@ end
 -- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
 -- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
 local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
-local DEAD_CAP, DEFAULT_WINDOW = 100000, 30000000
+local DEAD_CAP = 100000
 local ended, ended_large = {}, {}
 
 local function ended_key(generation)
@@ -349,18 +267,6 @@ local function leave_write()
   state_add('en', #ended)
   if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
   ended, ended_large = {}, {}
-end
-
--- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
-local function ended_rotate()
-  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
-  if state_num('dc') - state_num('rot') < window then return end
-  local generation = state_num('gen')
-  redis.call('UNLINK', ended_key(generation - 1))
-  state_set('gen', generation + 1)
-  state_set('eo', state_num('en'))
-  state_set('en', 0)
-  state_set('rot', state_num('dc'))
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -416,7 +322,7 @@ local function tenant_enter(cl, tenant, x)
   local tag = cl.q.V[cl.c]
   local kept = redis.call('ZSCORE', cl.idle, tenant)
   if kept then
-    tag = math.max(tag, tonumber(kept))
+    tag = math.max(tag, score_of(kept))
     redis.call('ZREM', cl.idle, tenant)
   end
   x.mode, x.entry = 'a', u64(state_add('seq', 1))
@@ -424,18 +330,6 @@ local function tenant_enter(cl, tenant, x)
   redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
   cl.q.touched = true
   refill[cl.q.name] = true
-end
-
--- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
-local function tenant_exit(cl, tenant, x)
-  local member = x.entry .. tenant
-  local tag = tonumber(redis.call('ZSCORE', cl.act, member))
-  redis.call('ZREM', cl.act, member)
-  if redis.call('EXISTS', cl.act) == 0 then
-    redis.call('UNLINK', cl.idle)
-  elseif tag > cl.q.V[cl.c] then
-    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
-  end
 end
 
 local function downstream_gate(lane)
@@ -452,84 +346,11 @@ end
 -- lane_blocked_all reports whether every lane of a tenant with * stands behind a gate.
 local function lane_blocked_all(cl, tenant)
   local head = redis.call('ZRANGE', lanes_key(cl, tenant), 0, 0, 'WITHSCORES')
-  return head[1] and tonumber(head[2]) >= BLOCKED
+  return head[1] and score_of(head[2]) >= BLOCKED
 end
 
 local function deadline_timer(cl, tenant, lane)
   return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
-end
-
--- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
--- returns the number of jobs in the lane.
-local function lane_place(cl, tenant, lane, score, member)
-  local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%.0f', score), member)
-  local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
-  cl.q.touched = true
-  local first = size == 1 or redis.call('ZRANK', key, member) == 0
-  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  local x = tenant_open(cl, tenant)
-  if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and tonumber(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
-    x.lane = '*'
-    tenant_write(cl, tenant, x)
-  end
-  return size
-end
-
-local function tenant_drained(cl, tenant, x)
-  if x.mode == 'a' then
-    tenant_exit(cl, tenant, x)
-  elseif x.mode == 't' then
-    gate_forget('t:' .. tenant, cl.c - 1, cl.q.name, tenant)
-    gate_forget('u:' .. tenant .. ':' .. cl.q.name, cl.c - 1, cl.q.name, tenant)
-  end
-  redis.call('HDEL', cl.ten, tenant)
-  cl.tenants[tenant] = false
-end
-
--- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
-local function lane_shrunk(cl, tenant, lane)
-  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
-  local x = tenant_open(cl, tenant)
-  cl.q.touched = true
-  if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
-  if x.lane ~= '*' then
-    if not head[1] then
-      if x.mode == 'a' then lane_vanished(lane) end
-      tenant_drained(cl, tenant, x)
-    end
-    return
-  end
-  local lanes = lanes_key(cl, tenant)
-  local blocked = tonumber(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
-  if head[1] then
-    redis.call('ZADD', lanes, format('%.0f', blocked and head[2] + BLOCKED or head[2]), lane)
-    return
-  end
-  redis.call('ZREM', lanes, lane)
-  if blocked then
-    gate_forget(downstream_gate(lane), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
-  elseif x.mode == 'a' then
-    lane_vanished(lane)
-  end
-  if redis.call('EXISTS', lanes) == 0 then
-    tenant_drained(cl, tenant, x)
-  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
-    tenant_exit(cl, tenant, x)
-    x.mode = 'b'
-    tenant_write(cl, tenant, x)
-  end
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
@@ -538,18 +359,6 @@ local function job_expire(q, key, now)
     leave(key, 'expired', true)
   else
     dead_letter(key, 'expired', '', now)
-  end
-end
-
--- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
-local function job_return(key, rec, now)
-  local tenant, id = key_split(key)
-  local r = record_read(rec)
-  local q = queue_open(r.queue)
-  if byte(r.lane) == 100 and r.score < now then
-    job_expire(q, key, now)
-  else
-    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
@@ -611,9 +420,53 @@ local function gate_wake(name, now)
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
       moves, woken = moves - 1, woken + 1
-      if byte(name) == 100 then waiter_wake_lane(cl, w[1]) else waiter_wake_tenant(cl, w[1], tonumber(w[2])) end
+      if byte(name) == 100 then waiter_wake_lane(cl, w[1]) else waiter_wake_tenant(cl, w[1], score_of(w[2])) end
     end
     if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
+  end
+end
+-- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
+-- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+local function pattern_next(p, can_run)
+  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  for k = 1, p.n do
+    local i = (p.cur + k - 1) % p.n + 1
+    if can_run(p, i) then return i end
+  end
+end
+
+local function pattern_commit(p, i)
+  if i == p.cur and p.left > 0 then
+    p.left = p.left - 1
+  else
+    p.cur, p.left = i, p.w[i] - 1
+  end
+end
+-- tally: what queues did in this call is written once.
+local RATE_SPAN = 10000000
+
+-- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
+local function queue_tally(q, now)
+  if q.dispatched == 0 then return end
+  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
+    q.rate, q.since, q.stamp = 0, now, now
+  end
+  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
+  q.stamp, q.dispatched = now, 0
+end
+
+local function queue_write(now)
+  for name, q in pairs(queues) do
+    if q.touched then
+      queue_tally(q, now)
+      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
+      for c = 1, q.n do
+        parts[#parts + 1] = format('%.17g', q.V[c])
+        parts[#parts + 1] = format('%.0f', q.waiting[c])
+      end
+      state_set('q:' .. name, table.concat(parts, '|'))
+      q.touched = false
+    end
   end
 end
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
@@ -669,7 +522,7 @@ local function plan_more(cl, p)
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
     x.name, x.member = names[i], r[2 * i - 1]
-    x.tag, x.number = tonumber(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
   end
@@ -793,7 +646,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', head[2] + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'
@@ -817,7 +670,7 @@ local function lane_popped(cl, x, lane)
     else
       redis.call('ZREM', lanes, lane)
       local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif tonumber(first[2]) >= BLOCKED then mode = 'b' end
+      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
     end
     if head[1] then key = nil end
   end
@@ -842,7 +695,7 @@ local function serve(pool, cl, x, now)
   local key = x.name .. ':' .. sub(member, 13)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
-  if byte(lane) == 100 and tonumber(popped[2]) < now then
+  if byte(lane) == 100 and score_of(popped[2]) < now then
     job_expire(q, key, now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
@@ -967,11 +820,10 @@ local function clock_advance(now)
   state_set('bt', bucket_time(now))
   if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
   if passed > STEP then passed = STEP end
-  if passed > 0 then state_set('dc', state_num('dc') + passed) end
+  if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end
--- call: what every script begins with. The first write of a script is one that a full Redis allows, which
--- frees the rest of the script from the check: only admit, which adds data, begins with one that it refuses.
+-- call: what every script begins with.
 local function call_begin(now, fields)
   for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
     fields[#fields + 1] = field
@@ -979,20 +831,16 @@ local function call_begin(now, fields)
   state_load(fields)
   clock_advance(now)
 end
-
-local function call_relieve()
-  redis.call('DEL', P .. 'relief')
-end
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
 -- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
 local function bucket_settle(stored, rate, burst, changed_at, now)
   local b = { level = burst, stamp = now, rate = rate, burst = burst }
   if not stored then return b end
-  local level, stamp, fill, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, fill, old = tonumber(level), tonumber(stamp), tonumber(fill), tonumber(old)
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= fill and rate >= old then return b end
+  if now - stamp >= span and rate >= old then return b end
   if level > burst then level = burst end
   local gained
   if rate == old then
@@ -1028,7 +876,54 @@ end
 local function bucket_text(b)
   return format('%.0f:%.0f:%.0f:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
+--   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
+--   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
+--   opaque here
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%.0f', score), member)
+  local size = redis.call('ZCARD', key)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  cl.q.touched = true
+  local first = size == 1 or redis.call('ZRANK', key, member) == 0
+  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  local x = tenant_open(cl, tenant)
+  if not x then
+    tenant_enter(cl, tenant, { lane = lane })
+  elseif x.lane == '*' then
+    if not first then return size end
+    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
+    local blocked = at and score_of(at) >= BLOCKED
+    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
+    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
+  elseif x.lane ~= lane then
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
+    x.lane = '*'
+    tenant_write(cl, tenant, x)
+  end
+  return size
+end
 local now = now_us(NOW)
+
+-- record_stamp returns what a producer sent with seq, score and arrival filled in.
+local function record_stamp(rec, seq, score, arrival)
+  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
+end
 
 local filled_to -- the buckets' own time, which never goes back
 local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }

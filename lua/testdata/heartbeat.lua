@@ -9,8 +9,7 @@ local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
 local P = string.sub(STATE, 1, -6)
-local floor, sub, byte, char, match, format =
-  math.floor, string.sub, string.byte, string.char, string.match, string.format
+local format, match = string.format, string.match
 local st, dirty = {}, {}
 
 local function state_load(fields)
@@ -85,37 +84,8 @@ local function clock_advance(now)
   state_set('bt', bucket_time(now))
   if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
   if passed > STEP then passed = STEP end
-  if passed > 0 then state_set('dc', state_num('dc') + passed) end
+  if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
-end
--- due: timers, one ZSET by time. Members by their first byte:
---   w worker            its lease ends
---   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
---   g gate              a gate's time is over, or its waiters are not all awake yet
---   f pool              a fill that ran out of moves goes on
---   c pool              consumers are compared with registrations
--- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
--- schedulers block.
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local CONTINUE_AFTER = 50000
-local earliest
-
-local function due_earliest()
-  if not earliest then
-    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
-    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
-    earliest = math.min(tonumber(a or 9e15), tonumber(b or 9e15))
-  end
-  return earliest
-end
-
-local function due_add(zset, at, member)
-  local before = due_earliest()
-  redis.call('ZADD', zset, format('%.0f', at), member)
-  if at < before then
-    earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
-  end
 end
 local now = now_us(NOW)
 
@@ -123,7 +93,7 @@ state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
 redis.call('DEL', P .. 'relief')
 if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
 clock_advance(now)
-redis.call('ZADD', DUE, 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+redis.call('ZADD', P .. 'due', 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
 state_write()
 local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
 return { until_us < now and 'promote' or 'extended' }

@@ -1,0 +1,2 @@
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'

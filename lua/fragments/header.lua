@@ -1,0 +1,16 @@
+-- @include bytes
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
+--   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
+--   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
+--   opaque here
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end

@@ -1,0 +1,28 @@
+-- @include lane
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%.0f', score), member)
+  local size = redis.call('ZCARD', key)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  cl.q.touched = true
+  local first = size == 1 or redis.call('ZRANK', key, member) == 0
+  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  local x = tenant_open(cl, tenant)
+  if not x then
+    tenant_enter(cl, tenant, { lane = lane })
+  elseif x.lane == '*' then
+    if not first then return size end
+    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
+    local blocked = at and score_of(at) >= BLOCKED
+    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
+    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
+  elseif x.lane ~= lane then
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
+    x.lane = '*'
+    tenant_write(cl, tenant, x)
+  end
+  return size
+end

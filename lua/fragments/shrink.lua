@@ -1,0 +1,62 @@
+-- @include lane
+-- shrink: jobs leave a lane other than by dispatch.
+local function gate_forget(name, class, queue, member)
+  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
+end
+
+-- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
+local function tenant_exit(cl, tenant, x)
+  local member = x.entry .. tenant
+  local tag = score_of(redis.call('ZSCORE', cl.act, member))
+  redis.call('ZREM', cl.act, member)
+  if redis.call('EXISTS', cl.act) == 0 then
+    redis.call('UNLINK', cl.idle)
+  elseif tag > cl.q.V[cl.c] then
+    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
+  end
+end
+
+local function tenant_drained(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+  elseif x.mode == 't' then
+    gate_forget('t:' .. tenant, cl.c - 1, cl.q.name, tenant)
+    gate_forget('u:' .. tenant .. ':' .. cl.q.name, cl.c - 1, cl.q.name, tenant)
+  end
+  redis.call('HDEL', cl.ten, tenant)
+  cl.tenants[tenant] = false
+end
+
+-- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
+local function lane_shrunk(cl, tenant, lane)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  local x = tenant_open(cl, tenant)
+  cl.q.touched = true
+  if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
+  if x.lane ~= '*' then
+    if not head[1] then
+      if x.mode == 'a' then lane_vanished(lane) end
+      tenant_drained(cl, tenant, x)
+    end
+    return
+  end
+  local lanes = lanes_key(cl, tenant)
+  local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+  if head[1] then
+    redis.call('ZADD', lanes, format('%.0f', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
+    return
+  end
+  redis.call('ZREM', lanes, lane)
+  if blocked then
+    gate_forget(downstream_gate(lane), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+  elseif x.mode == 'a' then
+    lane_vanished(lane)
+  end
+  if redis.call('EXISTS', lanes) == 0 then
+    tenant_drained(cl, tenant, x)
+  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
+    tenant_write(cl, tenant, x)
+  end
+end

@@ -1,0 +1,11 @@
+-- @include fill
+-- worker: registrations.
+--   workers HASH worker → pool|slots|lease
+local WORKERS = P .. 'workers'
+
+local function worker_read(worker)
+  local v = redis.call('HGET', WORKERS, worker)
+  if not v then return nil end
+  local pool, slots, lease = match(v, '^([^|]*)|(%d+)|(%d+)$')
+  return { pool = pool, slots = tonumber(slots), lease = tonumber(lease) }
+end

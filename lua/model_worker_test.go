@@ -1,0 +1,304 @@
+package lua
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/fairqueue"
+)
+
+func (m *model) register(now int64, worker string, pool Pool, slots int, lease int64) []fairqueue.Dispatch {
+	c := m.begin(now)
+	id := pool.ID()
+	p := m.room.Pools[id]
+	if p == nil {
+		var queues []string
+		var weights []int
+		for _, q := range pool.Queues {
+			queues, weights = append(queues, q.Queue), append(weights, q.Weight)
+		}
+		p = m.room.AddPool(id, pool.Strict, queues, weights)
+		m.timers["c"+id] = now + lease
+	}
+	p.Slots += slots - m.workers[worker].slots
+	m.workers[worker] = modelWorker{id, slots, lease}
+	m.timers["w"+worker] = now + lease
+	c.Refill(id)
+	return m.fill(c, now)
+}
+
+func (m *model) heartbeat(now int64, worker string, lease int64) string {
+	if _, ok := m.workers[worker]; !ok {
+		return "lost"
+	}
+	m.begin(now)
+	m.timers["w"+worker] = now + lease
+	if m.promoterUntil < now {
+		return "promote"
+	}
+	return "extended"
+}
+
+func (m *model) reclaim(now int64, worker string) (string, []fairqueue.Dispatch) {
+	c := m.begin(now)
+	done := m.workerReclaim(c, worker, now)
+	c.WakeFreed()
+	out := m.fill(c, now)
+	if done && !c.More {
+		return "reclaimed", out
+	}
+	return "more", out
+}
+
+func (m *model) workerReclaim(c *fairqueue.Call, worker string, now int64) bool {
+	w, ok := m.workers[worker]
+	if !ok {
+		return true
+	}
+	p := m.room.Pools[w.pool]
+	if !m.consumerReturn(c, p, worker, now) {
+		return false
+	}
+	delete(m.workers, worker)
+	delete(m.timers, "w"+worker)
+	p.Slots -= w.slots
+	m.surplusReturn(c, p, now)
+	m.poolClose(p)
+	return true
+}
+
+func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker string, now int64) bool {
+	if c.MovesLeft == 0 {
+		return false
+	}
+	var back []*fairqueue.Entry
+	for _, e := range p.Ready {
+		if e.Worker == worker && len(back) < c.MovesLeft {
+			back = append(back, e)
+		}
+	}
+	done := len(back) < c.MovesLeft
+	c.MovesLeft -= len(back)
+	m.entriesReturn(c, p, back, true, now)
+	return done
+}
+
+func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fairqueue.Entry, lost bool, now int64) {
+	if len(back) == 0 {
+		return
+	}
+	p.Ready = slices.DeleteFunc(p.Ready, func(e *fairqueue.Entry) bool { return slices.Contains(back, e) })
+	for _, e := range back {
+		c.Release(e.Job)
+		j := m.live[e.Job.Key()]
+		if lost {
+			j.lost++
+		}
+		m.putBack(c, j, now)
+	}
+	c.Refill(p.ID)
+}
+
+func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
+	surplus := len(p.Ready) - p.Slots
+	if surplus <= 0 || c.MovesLeft == 0 {
+		return
+	}
+	var back []*fairqueue.Entry
+	for _, e := range slices.Backward(p.Ready) {
+		if e.Worker == "" && len(back) < min(surplus, c.MovesLeft) {
+			back = append(back, e)
+		}
+	}
+	c.MovesLeft -= len(back)
+	m.entriesReturn(c, p, back, false, now)
+	if len(back) > 0 && surplus > len(back) && c.MovesLeft == 0 {
+		m.room.Timers["f"+p.ID] = now + fairqueue.ContinueAfter
+		c.More = true
+	}
+}
+
+func (m *model) poolClose(p *fairqueue.Pool) {
+	if p.Slots > 0 || len(p.Ready) > 0 {
+		return
+	}
+	delete(m.room.Pools, p.ID)
+	delete(m.timers, "c"+p.ID)
+}
+
+func (m *model) setGate(now int64, g Gate) []fairqueue.Dispatch {
+	c := m.begin(now)
+	name := string(g.Name)
+	delete(m.room.Timers, "g"+name)
+	if g.Limit < 0 {
+		delete(m.room.Gates, name)
+	} else {
+		gate := m.room.Gates[name]
+		if gate == nil {
+			gate = &fairqueue.Gate{Held: m.heldUnder(name)}
+			m.room.Gates[name] = gate
+		}
+		gate.Limit = g.Limit
+	}
+	m.gateTimes(name, g, now)
+	c.Freed(name)
+	c.WakeFreed()
+	return m.fill(c, now)
+}
+
+// heldUnder counts the entries that passed under a gate. Surplus entries of pools that lost all workers count too.
+func (m *model) heldUnder(name string) int {
+	held := 0
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			if slices.Contains([]string{"q:" + e.Job.Queue, "t:" + e.Job.Tenant, "u:" + e.Job.Tenant + ":" + e.Job.Queue}, name) ||
+				e.Job.Downstream != "" && name == "d:"+e.Job.Downstream {
+				held++
+			}
+		}
+	}
+	return held
+}
+
+type gateEnd struct {
+	at   int64
+	then int
+}
+
+func (m *model) gateTimes(name string, g Gate, now int64) {
+	delete(m.gateEnds, name)
+	if g.For > 0 && g.Limit >= 0 {
+		at := now + g.For.Microseconds()
+		m.gateEnds[name] = gateEnd{at, g.Then}
+		m.room.Timers["g"+name] = at
+	}
+}
+
+func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
+	end, ok := m.gateEnds[name]
+	switch {
+	case ok && end.at > now:
+		m.room.Timers["g"+name] = end.at
+	case ok && end.then < 0:
+		delete(m.room.Gates, name)
+	case ok:
+		m.room.Gates[name].Limit = end.then
+	}
+	if ok && end.at <= now {
+		delete(m.gateEnds, name)
+	}
+	c.Freed(name)
+}
+
+// due lists every timer as the script keeps it.
+func (m *model) due() map[string]int64 {
+	all := maps.Clone(m.room.Timers)
+	maps.Copy(all, m.timers)
+	return all
+}
+
+func sortedByTime(timers map[string]int64, now int64, limit int) []string {
+	var names []string
+	for name, at := range timers {
+		if at <= now {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if timers[a] != timers[b] {
+			return int(timers[a] - timers[b])
+		}
+		return strings.Compare(a, b)
+	})
+	return names[:min(limit, len(names))]
+}
+
+func (m *model) promote(now int64, owner string, lease int64) (word string, next int64, dispatched []fairqueue.Dispatch) {
+	if owner != m.promoter && m.promoterUntil >= now && m.promoterUntil <= now+lease {
+		return "held", m.promoterUntil - now + 1, nil
+	}
+	c := m.begin(now)
+	m.promoter, m.promoterUntil = owner, now+lease
+	m.rotate()
+	if m.stepped {
+		m.stepped = false
+		for name, w := range m.workers {
+			m.timers["w"+name] = now + w.lease
+		}
+	}
+	for _, key := range sortedByTime(m.later, now, c.MovesLeft) {
+		c.MovesLeft--
+		delete(m.later, key)
+		m.putBack(c, m.live[key], now)
+	}
+	for _, timer := range sortedByTime(m.due(), now, modelMaxDue) {
+		if c.MovesLeft == 0 {
+			break
+		}
+		delete(m.room.Timers, timer)
+		delete(m.timers, timer)
+		m.runTimer(c, timer, now)
+	}
+	c.WakeFreed()
+	dispatched = m.fill(c, now)
+	next = modelNoTimers
+	for _, at := range m.due() {
+		next = min(next, at)
+	}
+	for _, at := range m.later {
+		next = min(next, at)
+	}
+	word = "promoted"
+	if c.More || next <= now {
+		word = "more"
+	}
+	if next == modelNoTimers {
+		return word, -1, dispatched
+	}
+	return word, max(0, next-now), dispatched
+}
+
+func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
+	name := timer[1:]
+	switch timer[0] {
+	case 'd':
+		for _, j := range c.ExpireLane(timer) {
+			m.expire(j, now)
+		}
+	case 'g':
+		m.gateDue(c, name, now)
+	case 'f':
+		c.Refill(name)
+	case 'c':
+		m.audit(c, name, now)
+	case 'w':
+		if !m.workerReclaim(c, name, now) {
+			m.timers[timer] = now
+		}
+	}
+}
+
+// audit takes back what consumers hold that are not registered.
+func (m *model) audit(c *fairqueue.Call, id string, now int64) {
+	p := m.room.Pools[id]
+	if p == nil {
+		return
+	}
+	orphans := map[string]bool{}
+	for _, e := range p.Ready {
+		if _, ok := m.workers[e.Worker]; e.Worker != "" && !ok {
+			orphans[e.Worker] = true
+		}
+	}
+	for _, worker := range slices.Sorted(maps.Keys(orphans)) {
+		if !m.consumerReturn(c, p, worker, now) {
+			m.timers["c"+id] = now
+			return
+		}
+	}
+	m.poolClose(p)
+	if m.room.Pools[id] != nil {
+		m.timers["c"+id] = now + modelAudit
+	}
+}

@@ -1,0 +1,275 @@
+package lua
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+)
+
+func (w *walk) admit() {
+	n := w.number("jobs", 1, 8)
+	jobs := make([]Candidate, n)
+	for i := range jobs {
+		tenant := w.number("tenant", 0, len(walkTenants)-1)
+		class := w.number("class", 0, 2)
+		j := headgate.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", nil)
+		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
+		j.Priority = headgate.DefaultClasses()[class].Name
+		j.Downstream = pick(w, "downstream", walkDownstreams)
+		j.Cost = headgate.Tokens(w.number("cost", 1, 5))
+		j.MaxAttempts = w.number("attempts", 0, 3)
+		if w.number("dated", 0, 2) == 0 {
+			j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", -100_000, 3_000_000)))
+		}
+		jobs[i] = Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+	}
+	words, dispatched := w.model.admit(w.now, jobs)
+	verdicts, err := w.store.Admit(w.ctx, w.version, jobs)
+	check(w.tb, err)
+	w.resend = func() {
+		again, err := w.store.Admit(w.ctx, w.version, jobs)
+		check(w.tb, err)
+		for i, v := range again {
+			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate {
+				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
+			}
+		}
+	}
+	for i, v := range verdicts {
+		got := verdictWord(v)
+		if got != words[i] {
+			w.rt.Fatalf("admit job %d of %d (%+v): script says %q, model %q", i, n, *jobs[i].Job, got, words[i])
+		}
+	}
+	w.service.dispatched(dispatched)
+}
+
+func verdictWord(v headgate.Verdict) string {
+	switch {
+	case v.Decision == headgate.Duplicate:
+		return "duplicate"
+	case v.Decision == headgate.Admitted && v.Position == 0:
+		return "straight"
+	case v.Decision == headgate.Admitted:
+		return fmt.Sprintf("admitted %d", v.Position)
+	case v.Reason == headgate.ReasonDeadline:
+		return "deadline"
+	}
+	return verdictText(v)
+}
+
+func (w *walk) workerNames() []string {
+	return slices.Sorted(maps.Keys(w.model.workers))
+}
+
+func (w *walk) read() {
+	if len(w.model.workers) == 0 {
+		return
+	}
+	w.readAs(pick(w, "reader", w.workerNames()), w.number("count", 1, 6))
+}
+
+func (w *walk) readAs(worker string, count int) {
+	pool := w.model.workers[worker].pool
+	if p, ok := strings.CutPrefix(worker, "orphan-"); ok {
+		pool = p
+	}
+	leases, err := w.store.Read(w.ctx, worker, pool, count, -1, false)
+	check(w.tb, err)
+	var want []string
+	for _, e := range w.model.room.Pools[pool].Ready {
+		if e.Worker == "" && len(want) < count {
+			e.Worker = worker
+			want = append(want, e.Job.Key())
+		}
+	}
+	var got []string
+	for _, l := range leases {
+		k := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+		got = append(got, k.String())
+		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k})
+	}
+	if !slices.Equal(got, want) {
+		w.rt.Fatalf("read: script gives %v, model %v", got, want)
+	}
+}
+
+func (w *walk) finish() {
+	holders := slices.Sorted(maps.Keys(w.held))
+	if len(holders) == 0 {
+		return
+	}
+	worker := pick(w, "finisher", holders)
+	pool := strings.TrimPrefix(worker[strings.Index(worker, "-")+1:], "w")
+	if wk, ok := w.model.workers[worker]; ok {
+		pool = wk.pool
+	} else if !strings.HasPrefix(worker, "orphan-") {
+		pool = walkPools[int(worker[1]-'0')%len(walkPools)].ID()
+	}
+	n := w.number("finishes", 1, 6)
+	held := w.held[worker]
+	n = min(n, len(held))
+	jobs := slices.Clone(held[:n])
+	w.held[worker] = held[n:]
+	if len(w.held[worker]) == 0 {
+		delete(w.held, worker)
+	}
+	for i := range jobs {
+		jobs[i].Outcome = pick(w, "outcome", []Outcome{Complete, Complete, Complete, Retry, Kill, Release, Expire})
+		if jobs[i].Outcome == Kill {
+			jobs[i].Reason = "discarded"
+		}
+		if jobs[i].Outcome == Retry || jobs[i].Outcome == Release {
+			jobs[i].Delay = time.Duration(w.number("delay", 0, 2000)) * time.Millisecond
+		}
+	}
+	w.stale = append(w.stale, jobs...)
+	want, dispatched := w.model.finish(w.now, pool, w.withTokens(pool, jobs))
+	ends, _, err := w.store.Finish(w.ctx, pool, jobs)
+	check(w.tb, err)
+	w.resend = func() {
+		again, _, err := w.store.Finish(w.ctx, pool, jobs)
+		check(w.tb, err)
+		for i, end := range again {
+			if end != EndedLost {
+				w.rt.Fatalf("finish %+v sent again: %s", jobs[i], end)
+			}
+		}
+	}
+	for i, end := range ends {
+		if string(end) != want[i] {
+			w.rt.Fatalf("finish %+v by %s: script says %s, model %s", jobs[i], worker, end, want[i])
+		}
+	}
+	w.service.dispatched(dispatched)
+}
+
+// withTokens leaves out, for the model, the jobs whose token is not that of the entry in the stream: the model knows
+// jobs, not tokens.
+func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
+	current := map[string]bool{}
+	for _, e := range w.store.client.XRange(w.ctx, w.store.partition.Ready(pool), "-", "+").Val() {
+		current[e.ID] = true
+	}
+	out := slices.Clone(jobs)
+	for i := range out {
+		if !current[out[i].Token] {
+			out[i].Key = headgate.Key{Tenant: "gone", ID: "gone"}
+		}
+	}
+	return out
+}
+
+func (w *walk) register() {
+	i := w.number("worker", 0, 4)
+	worker, pool := fmt.Sprintf("w%d", i), walkPools[i%len(walkPools)]
+	slots, lease := w.number("slots", 1, 6), time.Duration(w.number("lease", 1, 15))*time.Second
+	dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
+	send := func() {
+		_, err := w.store.Register(w.ctx, worker, pool, slots, lease)
+		check(w.tb, err)
+	}
+	send()
+	w.resend = send
+	w.service.dispatched(dispatched)
+}
+
+func (w *walk) heartbeat() {
+	worker := fmt.Sprintf("w%d", w.number("worker", 0, 4))
+	want := w.model.heartbeat(w.now, worker, 5_000_000)
+	promote, err := w.store.Heartbeat(w.ctx, worker, 5*time.Second)
+	got := "extended"
+	if promote {
+		got = "promote"
+	}
+	if err != nil {
+		got = "lost"
+	}
+	if got != want {
+		w.rt.Fatalf("heartbeat of %s: script says %s (%v), model %s", worker, got, err, want)
+	}
+}
+
+func (w *walk) reclaim() {
+	worker := fmt.Sprintf("w%d", w.number("worker", 0, 4))
+	want, dispatched := w.model.reclaim(w.now, worker)
+	more, err := w.store.Reclaim(w.ctx, worker)
+	check(w.tb, err)
+	w.resend = func() {
+		_, err := w.store.Reclaim(w.ctx, worker)
+		check(w.tb, err)
+	}
+	if more != (want == "more") {
+		w.rt.Fatalf("reclaim of %s: script says more=%t, model %s", worker, more, want)
+	}
+	w.service.dispatched(dispatched)
+}
+
+// orphan lets a consumer that is not registered take entries: a read that was on its way when a lease ended.
+func (w *walk) orphan() {
+	if len(w.model.room.Pools) == 0 {
+		return
+	}
+	pool := pick(w, "pool", slices.Sorted(maps.Keys(w.model.room.Pools)))
+	w.readAs("orphan-"+pool, w.number("count", 1, 3))
+}
+
+func (w *walk) promote() {
+	owner := pick(w, "owner", []string{"s1", "s1", "s2"})
+	word, next, dispatched := w.model.promote(w.now, owner, 1_000_000)
+	got, err := w.store.Promote(w.ctx, owner, time.Second)
+	check(w.tb, err)
+	if got.Held != (word == "held") || got.More != (word == "more") || got.Next.Microseconds() != next {
+		w.rt.Fatalf("promote: script says %+v, model %s next %d", got, word, next)
+	}
+	w.service.dispatched(dispatched)
+}
+
+func (w *walk) gate() {
+	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	g := Gate{
+		Name:  pick(w, "gate", []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue), DownstreamGate("api"), DownstreamGate("db")}),
+		Limit: pick(w, "limit", []int{0, 0, 1, 2, Unlimited, Unlimited}), Then: pick(w, "then", []int{Unlimited, 1}),
+		For: time.Duration(w.number("for", 0, 3)) * time.Second, Reason: "test",
+	}
+	dispatched := w.model.setGate(w.now, g)
+	send := func() {
+		_, _, err := w.store.SetGate(w.ctx, g)
+		check(w.tb, err)
+	}
+	send()
+	w.resend = func() { // a second call may wake more waiters, who park again: harmless, and the model does the same
+		w.service.dispatched(w.model.setGate(w.now, g))
+		send()
+	}
+	w.service.dispatched(dispatched)
+}
+
+func (w *walk) policy() {
+	w.drawLimits()
+	w.weights = map[string]headgate.Weight{}
+	u := PolicyUpdate{Expected: w.version, Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second}
+	for _, q := range walkQueues {
+		drop := w.number("drop", 0, 1) == 1
+		w.model.dropExpired[q] = drop
+		u.Queues = append(u.Queues, QueueSettings{Queue: q, Classes: headgate.DefaultClasses(), Horizon: time.Hour, DropExpired: drop})
+	}
+	for _, c := range headgate.DefaultClasses() {
+		for _, tenant := range []string{"", "ann", "bob"} {
+			weight := headgate.Weight(w.number("weight", 1, 1000))
+			w.weights[string(c.Name)+":"+tenant] = weight
+			u.Weights = append(u.Weights, TenantWeight{c.Name, tenant, weight})
+		}
+	}
+	w.resend = func() { check(w.tb, w.store.PutPolicy(w.ctx, u)) }
+	w.resend()
+	w.version++
+	w.model.begin(w.now)
+	w.model.changed = buckets.Instant(w.model.filled)
+	w.service.weightsChanged()
+}
