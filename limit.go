@@ -84,6 +84,8 @@ const Global Scope = "global"
 // ScopeAt returns the scope at a level of the given tenant, queue and class.
 func ScopeAt(level Level, tenant, queue string, class Priority) Scope {
 	switch level {
+	case LevelGlobal:
+		return Global
 	case LevelTenant:
 		return Scope(tenant)
 	case LevelQueue:

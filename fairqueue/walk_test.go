@@ -30,6 +30,7 @@ import (
 func TestWalks(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/walks", func(t *testing.T, path string) {
+		t.Helper()
 		w := &roomWalk{}
 		datadriven.RunTest(t, path, w.run)
 	})
@@ -43,6 +44,7 @@ type roomWalk struct {
 }
 
 func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
+	t.Helper()
 	call := func(change func(*Call)) string {
 		c := w.room.Begin(w.now)
 		change(c)
@@ -96,6 +98,7 @@ func (w *roomWalk) reset() {
 }
 
 func parseClasses(t *testing.T, text string) []headgate.Class {
+	t.Helper()
 	var classes []headgate.Class
 	for part := range strings.SplitSeq(text, "+") {
 		name, weight, _ := strings.Cut(part, ":")
@@ -109,6 +112,7 @@ func parseClasses(t *testing.T, text string) []headgate.Class {
 }
 
 func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Call) {
+	t.Helper()
 	class, cost, n, deadline, tenant, to := "high", 1, 1, 0, "", ""
 	d.ScanArgs(t, "tenant", &tenant)
 	d.MaybeScanArgs(t, "class", &class)
@@ -137,6 +141,7 @@ func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Call) {
 }
 
 func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Call, back bool) {
+	t.Helper()
 	n := 1
 	d.MaybeScanArgs(t, "n", &n)
 	p := w.room.Pools["main"]
@@ -152,6 +157,7 @@ func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Call, back bool
 }
 
 func (w *roomWalk) gate(t *testing.T, d *datadriven.TestData, c *Call) {
+	t.Helper()
 	var name, limit string
 	d.ScanArgs(t, "name", &name)
 	d.ScanArgs(t, "limit", &limit)

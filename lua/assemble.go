@@ -3,6 +3,7 @@ package lua
 import (
 	"embed"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,10 +24,8 @@ func assemble(name string) (string, error) {
 }
 
 func inline(text *strings.Builder, path string, done map[string]bool, within []string) error {
-	for _, outer := range within {
-		if outer == path {
-			return fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), path)
-		}
+	if slices.Contains(within, path) {
+		return fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), path)
 	}
 	source, err := sources.ReadFile(path)
 	if err != nil {

@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -61,6 +60,7 @@ func BenchmarkScripts(b *testing.B) {
 }
 
 func benchStore(b *testing.B) *Store {
+	b.Helper()
 	server := redistest.Start(b, redistest.Options{})
 	s, err := newStore(server.Client(b), Config{}, "")
 	check(b, err)
@@ -68,6 +68,7 @@ func benchStore(b *testing.B) *Store {
 }
 
 func benchAdmit(b *testing.B, s *Store, limits *[headgate.Levels]headgate.Limit, batch, n int) {
+	b.Helper()
 	classes := headgate.DefaultClasses()
 	jobs := make([]Candidate, batch)
 	for i := range jobs {
@@ -87,6 +88,7 @@ func benchAdmit(b *testing.B, s *Store, limits *[headgate.Levels]headgate.Limit,
 var benchPayload = []byte(strings.Repeat("x", 256))
 
 func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
+	b.Helper()
 	leases, err := s.Read(b.Context(), "w", pool.ID(), batch, time.Second, false)
 	check(b, err)
 	ends := make([]Finish, len(leases))
@@ -99,7 +101,8 @@ func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
 
 // commandTime returns the µs that Redis has spent in scripts and reads.
 func commandTime(b *testing.B, s *Store) (us float64) {
-	info, err := s.client.Info(context.Background(), "commandstats").Result()
+	b.Helper()
+	info, err := s.client.Info(b.Context(), "commandstats").Result()
 	check(b, err)
 	for line := range strings.Lines(info) {
 		for _, name := range []string{"eval", "evalsha", "xreadgroup"} {
@@ -113,6 +116,7 @@ func commandTime(b *testing.B, s *Store) (us float64) {
 }
 
 func report(b *testing.B, s *Store, jobs int, before float64) {
+	b.Helper()
 	b.ReportMetric(float64(jobs)/b.Elapsed().Seconds(), "jobs/s")
 	b.ReportMetric((commandTime(b, s)-before)/float64(jobs), "redis-µs/job")
 }

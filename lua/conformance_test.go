@@ -37,6 +37,7 @@ func TestScriptsStayInTheirSlot(t *testing.T) {
 }
 
 func conform(t *testing.T, server *redistest.Server, preamble string, steps int) {
+	t.Helper()
 	client := server.Client(t)
 	run := 0
 	prefix := redistest.Prefix(t)
@@ -57,7 +58,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int)
 type walk struct {
 	tb     testing.TB
 	rt     *rapid.T
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the test's own, for every step
 	store  *Store
 	model  *model
 	now    int64
@@ -86,8 +87,9 @@ var (
 )
 
 func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
+	tb.Helper()
 	w := &walk{
-		tb: tb, rt: rt, ctx: context.Background(), store: s, model: newModel(), scopes: map[headgate.Scope]bool{headgate.Global: true},
+		tb: tb, rt: rt, ctx: tb.Context(), store: s, model: newModel(), scopes: map[headgate.Scope]bool{headgate.Global: true},
 		now: time.Now().Add(24 * time.Hour).UnixMicro(), held: map[string][]Finish{}, weights: map[string]headgate.Weight{},
 	}
 	w.service = newServiceLog(w.model.room)

@@ -71,6 +71,7 @@ func pairs(flat []any) map[string]string {
 }
 
 func scored(tb testing.TB, flat []any) []redis.Z {
+	tb.Helper()
 	zs := make([]redis.Z, 0, len(flat)/2)
 	for i := 0; i < len(flat); i += 2 {
 		score, err := strconv.ParseFloat(flat[i+1].(string), 64)
@@ -109,6 +110,7 @@ func (d *redisDump) set(name string) []string   { m, _ := d.keys[name].([]string
 func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry); return e }
 
 func dumpRedis(ctx context.Context, tb testing.TB, s *Store) string {
+	tb.Helper()
 	d := &redisDump{tb: tb, store: s, keys: map[string]any{}}
 	d.read(ctx)
 	d.state = d.hash("state")
@@ -133,6 +135,7 @@ func (d *redisDump) add(format string, args ...any) {
 }
 
 func number(tb testing.TB, text string) int {
+	tb.Helper()
 	n, err := strconv.Atoi(text)
 	check(tb, err)
 	return n

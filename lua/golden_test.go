@@ -45,12 +45,13 @@ func TestHeads(t *testing.T) {
 		source, err := sources.ReadFile(name + ".lua")
 		check(t, err)
 		head, body, _ := strings.Cut(string(source), "\n-- @include ")
-		comment := ""
+		var lines strings.Builder
 		for line := range strings.Lines(head) {
 			if strings.HasPrefix(line, "--") {
-				comment += line
+				lines.WriteString(line)
 			}
 		}
+		comment := lines.String()
 		code := strings.TrimPrefix(head, comment)
 		for _, word := range []string{"-- " + name + " ", "\n-- Reply ", "\n-- Never "} {
 			if !strings.Contains("\n"+comment, word) {

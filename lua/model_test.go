@@ -235,6 +235,7 @@ func (m *model) outcome(c *fairqueue.Call, j *modelJob, f Finish, now int64) str
 		}
 		m.later[key] = now + delay
 		return "retried"
+	case Release:
 	}
 	if delay > 0 {
 		m.later[key] = now + delay

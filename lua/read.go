@@ -22,7 +22,7 @@ const group = "g"
 // Read takes up to count jobs for a worker from its pool's ready stream, waiting up to block for the first.
 // history reads again what the worker holds already and was perhaps never told: to be used after any failed
 // read. A gone group means that the pool was closed, and is ErrLeaseLost's cousin: register again.
-func (s *Store) Read(ctx context.Context, worker string, pool string, count int, block time.Duration, history bool) ([]Lease, error) {
+func (s *Store) Read(ctx context.Context, worker, pool string, count int, block time.Duration, history bool) ([]Lease, error) {
 	from := ">"
 	if history {
 		from = "0"

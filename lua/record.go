@@ -133,7 +133,7 @@ type Record struct {
 var errShortRecord = errors.New("record too short")
 
 // decodeRecord reads what admit stored under key.
-func decodeRecord(key string, raw string) (Record, error) {
+func decodeRecord(key, raw string) (Record, error) {
 	b := []byte(raw)
 	if len(b) < headerSize || b[0] != recordVersion {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
