@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 func TestNumbersSpreadOverClasses(t *testing.T) {
@@ -83,6 +84,35 @@ func TestClassOfNumberRefusesOtherNumbers(t *testing.T) {
 		_, err := ClassOfNumber(c.number, c.classes)
 		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
 			t.Errorf("ClassOfNumber(%d) = %v, want %s", c.number, err, c.want)
+		}
+	}
+}
+
+func TestNumbersStandForClasses(t *testing.T) {
+	t.Parallel()
+	policy := Policy{Queues: map[string]Queue{"ranked": {Classes: []headgate.Class{{Name: "9", Weight: 1}, {Name: "x", Weight: 1}}}}}
+	compiled, err := policy.Prepare()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		queue    string
+		priority headgate.Priority
+		want     headgate.Priority
+		ok       bool
+	}{
+		{"mail", "low", "low", true},
+		{"mail", "0", "low", true},
+		{"mail", "5", "medium", true},
+		{"mail", "10", "high", true},
+		{"mail", "11", "", false},
+		{"mail", "-1", "", false},
+		{"mail", "urgent", "", false},
+		{"ranked", "9", "9", true},
+		{"ranked", "1", "x", true},
+	} {
+		if got, ok := compiled.ClassNamed(c.queue, c.priority); got != c.want || ok != c.ok {
+			t.Errorf("%s of %s is %q, %t; want %q, %t", c.priority, c.queue, got, ok, c.want, c.ok)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -147,6 +148,20 @@ func (c *Compiled) ClassIndex(queue string, class headgate.Priority) (int, bool)
 		}
 	}
 	return 0, false
+}
+
+// ClassNamed returns the class that a job's priority stands for: a class of the queue by its name, or, for "0" to
+// "10", the one that ClassOfNumber gives.
+func (c *Compiled) ClassNamed(queue string, priority headgate.Priority) (headgate.Priority, bool) {
+	if _, ok := c.ClassIndex(queue, priority); ok {
+		return priority, true
+	}
+	number, err := strconv.Atoi(string(priority))
+	if err != nil {
+		return "", false
+	}
+	class, err := ClassOfNumber(number, c.queueOf(queue).Classes)
+	return class, err == nil
 }
 
 func (c *Compiled) queueOf(queue string) Queue {

@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 func prepare(t testing.TB, p Policy) *Compiled {

@@ -3,8 +3,9 @@ package policy
 import (
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 var (

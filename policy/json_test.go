@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 func TestJSONGoesThereAndBack(t *testing.T) {

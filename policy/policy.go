@@ -113,8 +113,10 @@ func Unlimited() Policy {
 // PresetCritical returns four classes: critical 4, high 3, medium 2, low 1.
 func PresetCritical() []headgate.Class {
 	return []headgate.Class{
-		{Name: headgate.Critical, Weight: 4}, {Name: headgate.High, Weight: 3},
-		{Name: headgate.Medium, Weight: 2}, {Name: headgate.Low, Weight: 1},
+		{Name: headgate.Critical, Weight: 4},
+		{Name: headgate.High, Weight: 3},
+		{Name: headgate.Medium, Weight: 2},
+		{Name: headgate.Low, Weight: 1},
 	}
 }
 

@@ -98,8 +98,15 @@ func TestFormatDurationIsShortAndExact(t *testing.T) {
 		duration time.Duration
 		want     string
 	}{
-		{time.Second, "1s"}, {10 * time.Second, "10s"}, {time.Minute, "1m"}, {10 * time.Minute, "10m"}, {time.Hour, "1h"},
-		{20 * time.Hour, "20h"}, {time.Hour + time.Second, "1h0m1s"}, {90 * time.Minute, "1h30m"}, {1500 * time.Microsecond, "1.5ms"},
+		{time.Second, "1s"},
+		{10 * time.Second, "10s"},
+		{time.Minute, "1m"},
+		{10 * time.Minute, "10m"},
+		{time.Hour, "1h"},
+		{20 * time.Hour, "20h"},
+		{time.Hour + time.Second, "1h0m1s"},
+		{90 * time.Minute, "1h30m"},
+		{1500 * time.Microsecond, "1.5ms"},
 	} {
 		got := formatDuration(c.duration)
 		if parsed, err := time.ParseDuration(got); got != c.want || parsed != c.duration || err != nil {

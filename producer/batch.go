@@ -1,0 +1,98 @@
+package producer
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// Result is what became of one job of a batch: exactly what Enqueue would have returned for it.
+type Result struct {
+	Verdict headgate.Verdict
+	Err     error
+}
+
+// EnqueueBatch asks for many jobs to enter and returns one Result for each, in their order. The error is nil if and
+// only if every job was admitted or is a duplicate. Jobs are decided on one by one: a refused one does not
+// keep the others out. They travel in the order given, up to lua.MaxBatchJobs and lua.MaxBatchBytes a call; once
+// a call gets no answer, nothing further is sent.
+func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Result, error) {
+	results := make([]Result, len(jobs))
+	part := make([]entry, 0, min(len(jobs), lua.MaxBatchJobs))
+	at := make([]int, 0, cap(part)) // the place of each entry of part among the jobs
+	bytes := 0
+	var ended error
+	send := func() {
+		ended = p.sendPart(ctx, part, at, results, ended)
+		part, at, bytes = part[:0], at[:0], 0
+	}
+	for i, job := range jobs {
+		if err := p.prepare(&job); err != nil {
+			results[i] = Result{headgate.Verdict{ID: job.ID}, err}
+			continue
+		}
+		if len(part) == lua.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > lua.MaxBatchBytes {
+			send()
+		}
+		part, at, bytes = append(part, entry{job: job}), append(at, i), bytes+len(job.Payload)
+	}
+	if len(part) > 0 {
+		send()
+	}
+	return results, summary(results)
+}
+
+// sendPart sends the entries of one call, unless an earlier one got no answer, and returns the reason to end.
+func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results []Result, ended error) error {
+	if ended != nil {
+		for i := range part {
+			err := fmt.Errorf("%w: nothing was sent: the batch ended at an earlier job", headgate.ErrUnavailable)
+			results[at[i]] = Result{headgate.Verdict{ID: part[i].job.ID}, err}
+		}
+		return ended
+	}
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	err := p.limits.check(ctx, part)
+	if err == nil {
+		// A flight may outlive the caller, so it gets entries that nobody uses again.
+		good, places := make([]entry, 0, len(part)), make([]int, 0, len(part))
+		for i := range part {
+			if part[i].err != nil {
+				results[at[i]].Verdict, results[at[i]].Err = part[i].result()
+				continue
+			}
+			good, places = append(good, part[i]), append(places, at[i])
+		}
+		if part, at = good, places; len(part) == 0 {
+			return nil
+		}
+		err = p.travel(ctx, newTicket(part))
+	}
+	for i := range part {
+		e := &part[i]
+		if err != nil {
+			results[at[i]] = Result{headgate.Verdict{ID: e.job.ID}, fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
+			continue
+		}
+		results[at[i]].Verdict, results[at[i]].Err = e.result()
+	}
+	return err
+}
+
+// summary counts the jobs that did not enter.
+func summary(results []Result) error {
+	bad, first := 0, 0
+	for i := len(results) - 1; i >= 0; i-- {
+		if results[i].Err != nil {
+			bad++
+			first = i
+		}
+	}
+	if bad == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d jobs did not enter, the first of them jobs[%d]: %w", bad, len(results), first, results[first].Err)
+}

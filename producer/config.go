@@ -1,0 +1,69 @@
+package producer
+
+import (
+	"cmp"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/policy"
+)
+
+// Config is what a Producer needs beside a store. The zero value works.
+type Config struct {
+	// Logger says when Redis is away and when the policy changes. Its zero value is silent.
+	Logger zerolog.Logger
+	// Policy fixes the limits; later changes to it do not show. Its Version must be that of the policy that the
+	// store holds (0 where none was stored), and so must its classes. Nil means the policy that the store holds,
+	// read at the first call and again whenever the store says that it has changed.
+	Policy *policy.Policy
+	// MaxPayload is the largest payload of a job in bytes, 1 B to 64 MiB; zero means headgate.DefaultMaxPayload.
+	MaxPayload int
+	// Timeout bounds a call as a whole, waiting in line and resending included: Enqueue, each 64 jobs of
+	// EnqueueBatch, each try of EnqueueWait. 1 ms to 1 min; zero means 2 s.
+	Timeout time.Duration
+	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
+	// means the policy's, which is right unless somebody else set the store's to less.
+	DedupWindow time.Duration
+	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 2. While one is decided the
+	// other travels; more of them carry fewer jobs each. BenchmarkEnqueue on two cores shared with Redis: 33,200
+	// jobs/s with one, 36,500 with two, 36,800 with four, from 64 callers.
+	InFlight int
+}
+
+// Bounds and defaults of a Config.
+const (
+	maxMaxPayload   = 64 << 20
+	defaultTimeout  = 2 * time.Second
+	maxTimeout      = time.Minute
+	defaultInFlight = 2
+	maxInFlight     = 16
+)
+
+func (c Config) withDefaults() Config {
+	c.MaxPayload = cmp.Or(c.MaxPayload, headgate.DefaultMaxPayload)
+	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
+	return c
+}
+
+// validate reports every bad field at once.
+func (c Config) validate() error {
+	var bad []error
+	field := func(ok bool, name, value, allowed string) {
+		if !ok {
+			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+		}
+	}
+	field(c.MaxPayload >= 1 && c.MaxPayload <= maxMaxPayload, "MaxPayload", strconv.Itoa(c.MaxPayload), "1 to 67108864 bytes")
+	field(c.Timeout >= time.Millisecond && c.Timeout <= maxTimeout, "Timeout", c.Timeout.String(), "1ms to 1m")
+	field(c.DedupWindow >= 0 && c.DedupWindow <= policy.MaxDedupWindow, "DedupWindow", c.DedupWindow.String(), "0 to 24h")
+	field(c.InFlight >= 1 && c.InFlight <= maxInFlight, "InFlight", strconv.Itoa(c.InFlight), "1 to 16")
+	if c.Policy != nil {
+		bad = append(bad, c.Policy.Validate())
+	}
+	return errors.Join(bad...)
+}

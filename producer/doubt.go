@@ -1,0 +1,68 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// unknownError is headgate.ErrOutcomeUnknown with what led to it. It hides an headgate.ErrUnavailable of its last
+// attempt: that would say that nothing was sent, and something was.
+type unknownError struct {
+	cause error
+}
+
+// Error says that the outcome is unknown and why.
+func (e *unknownError) Error() string {
+	return headgate.ErrOutcomeUnknown.Error() + ": " + e.cause.Error()
+}
+
+// Is matches headgate.ErrOutcomeUnknown and whatever the cause matches, headgate.ErrUnavailable excepted.
+func (e *unknownError) Is(target error) bool {
+	return target == headgate.ErrOutcomeUnknown || target != headgate.ErrUnavailable && errors.Is(e.cause, target)
+}
+
+// As finds what the cause holds.
+func (e *unknownError) As(target any) bool { return errors.As(e.cause, target) }
+
+func unknown(cause error) error { return &unknownError{cause: cause} }
+
+// notSent is the error of a caller whose time was over before its jobs were sent. If that was by the producer's
+// time-out, Redis did not answer those before it.
+func notSent(ctx context.Context) error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errTimeout) {
+		return fmt.Errorf("%w: nothing was sent: %w", headgate.ErrUnavailable, cause)
+	}
+	return fmt.Errorf("nothing was sent: %w", cause)
+}
+
+// outcome returns what err of the last attempt means for the flight's jobs, all attempts considered.
+func (f *flight) outcome(err error) error {
+	if err != nil && f.doubted {
+		return unknown(err)
+	}
+	return err
+}
+
+// mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final. What was not sent
+// may be sent; what is in doubt may be sent again while the store certainly remembers its ids (law L3).
+func (p *Producer) mayRepeat(f *flight, err error) bool {
+	if errors.Is(err, lua.ErrStale) || errors.Is(err, errPolicy) {
+		return false
+	}
+	doubt := lua.InDoubt(err)
+	if !doubt && !errors.Is(err, headgate.ErrUnavailable) {
+		return false
+	}
+	f.doubted = f.doubted || doubt
+	f.failures++
+	if f.failures == 1 {
+		p.config.Logger.Warn().Err(err).Bool("in_doubt", doubt).Msg("admit call got no answer")
+	}
+	return !f.doubted || time.Since(f.sentFirst)+p.config.Timeout < p.limits.window()
+}

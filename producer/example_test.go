@@ -1,0 +1,60 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+// A producer enqueues jobs and learns at once what became of each.
+func Example() {
+	ctx := context.Background()
+	redis, err := embedded.Open(ctx, embedded.Config{Log: discard{}}) // or your own redis.NewClient
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer redis.Close()
+	store, err := lua.Open(ctx, redis.Client(), lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	two := policy.Tier{Limit: headgate.Limit{Tokens: 2, Per: time.Hour, Burst: 2}}
+	p, err := producer.New(store, producer.Config{
+		Policy: &policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: two}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, id := range []string{"order-1", "order-1", "order-2", "order-3"} {
+		job := headgate.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))
+		job.ID, job.Priority = id, headgate.High
+		verdict, err := p.Enqueue(ctx, job)
+		switch {
+		case errors.Is(err, headgate.ErrLimited):
+			fmt.Printf("%s: refused by scope %s, %d tokens left\n", id, verdict.Scope, verdict.TokensLeft)
+		case err != nil:
+			log.Fatal(err)
+		default:
+			fmt.Printf("%s: %s\n", id, verdict.Decision)
+		}
+	}
+	// Output:
+	// order-1: admitted
+	// order-1: duplicate
+	// order-2: admitted
+	// order-3: refused by scope acme, 0 tokens left
+}
+
+// discard takes the line by which a private store announces itself.
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }

@@ -1,0 +1,171 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// limits holds the policy by which jobs are sent: a fixed one, or the store's as it was last read. An admit call
+// takes its limits from one snapshot.
+type limits struct {
+	store  *lua.Store
+	config Config
+	// snapshot is nil until it was first read.
+	snapshot atomic.Pointer[policy.Compiled]
+}
+
+// errPolicy matches a stored policy that cannot be used. Sending again does not help.
+var errPolicy = errors.New("stored policy is of no use")
+
+func newLimits(store *lua.Store, config Config) (*limits, error) {
+	l := &limits{store: store, config: config}
+	if config.Policy == nil {
+		return l, nil
+	}
+	snapshot, err := config.Policy.Prepare()
+	l.snapshot.Store(snapshot)
+	return l, err
+}
+
+// current returns the snapshot and reads it where there is none.
+func (l *limits) current(ctx context.Context) (*policy.Compiled, error) {
+	if snapshot := l.snapshot.Load(); snapshot != nil {
+		return snapshot, nil
+	}
+	if err := l.reload(ctx, nil); err != nil {
+		return nil, err
+	}
+	return l.snapshot.Load(), nil
+}
+
+// window returns the dedup window.
+func (l *limits) window() time.Duration {
+	if l.config.DedupWindow > 0 {
+		return l.config.DedupWindow
+	}
+	if snapshot := l.snapshot.Load(); snapshot != nil {
+		return snapshot.DedupWindow()
+	}
+	return policy.DefaultDedupWindow
+}
+
+// reload replaces a snapshot that is out of date by what the store holds. Nothing is done if somebody else has.
+func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
+	if l.config.Policy != nil {
+		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), lua.ErrStale)
+	}
+	if l.snapshot.Load() != stale {
+		return nil
+	}
+	text, err := l.store.Policy(ctx)
+	if err != nil {
+		return readError(err)
+	}
+	stored := policy.Default()
+	if text != nil {
+		if stored, err = policy.Unmarshal(text); err != nil {
+			return fmt.Errorf("%w: %w", errPolicy, err)
+		}
+	}
+	fresh, err := stored.Prepare()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errPolicy, err)
+	}
+	if l.snapshot.CompareAndSwap(stale, fresh) {
+		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")
+	}
+	return nil
+}
+
+// readError is the error of a lost read: nothing was changed by it, so nothing is in doubt.
+func readError(err error) error {
+	if lua.InDoubt(err) {
+		return fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
+	}
+	return err
+}
+
+// check gives each entry whose class is not one of its queue a *headgate.FieldError. A class that is not known is
+// looked up in a fresh policy first: it may be new.
+func (l *limits) check(ctx context.Context, entries []entry) error {
+	snapshot, err := l.current(ctx)
+	if err != nil {
+		return fmt.Errorf("read classes: %w", err)
+	}
+	if checkClasses(snapshot, entries) || l.config.Policy != nil {
+		return nil
+	}
+	if err := l.reload(ctx, snapshot); err != nil {
+		return fmt.Errorf("read classes: %w", err)
+	}
+	checkClasses(l.snapshot.Load(), entries)
+	return nil
+}
+
+// checkClasses reports whether all entries are good.
+func checkClasses(snapshot *policy.Compiled, entries []entry) bool {
+	good := true
+	for i := range entries {
+		e := &entries[i]
+		e.err = checkClass(snapshot, &e.job)
+		good = good && e.err == nil
+	}
+	return good
+}
+
+// checkClass puts the name of the class in the place of a number from 0 to 10.
+func checkClass(snapshot *policy.Compiled, job *headgate.Job) error {
+	if class, ok := snapshot.ClassNamed(job.Queue, job.Priority); ok {
+		job.Priority = class
+		return nil
+	}
+	classes := snapshot.ClassesOf(job.Queue)
+	names := make([]string, len(classes))
+	for i, class := range classes {
+		names[i] = string(class.Name)
+	}
+	value := string(job.Priority)
+	if len(value) > headgate.MaxNameLength {
+		value = value[:headgate.MaxNameLength]
+	}
+	return &headgate.FieldError{
+		Field: "priority", Value: strconv.Quote(value),
+		Allowed: "a class of queue " + job.Queue + ": " + strings.Join(names, ", ") + ", or 0 to 10",
+	}
+}
+
+// candidates returns the flight's jobs as the store takes them, with the limits of one snapshot. An entry that
+// the snapshot does not allow gets its error instead.
+func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []lua.Candidate) {
+	n := 0
+	for _, t := range f.tickets {
+		n += len(t.entries)
+	}
+	entries, candidates := make([]*entry, 0, n), make([]lua.Candidate, 0, n)
+	all := make([][headgate.Levels]headgate.Limit, n)
+	for _, t := range f.tickets {
+		for i := range t.entries {
+			e := &t.entries[i]
+			class, ok := snapshot.ClassIndex(e.job.Queue, e.job.Priority)
+			if !ok {
+				e.err = f.outcome(checkClass(snapshot, &e.job))
+				continue
+			}
+			own := &all[len(candidates)]
+			*own = snapshot.LimitsFor(e.job.Tenant, e.job.Queue, e.job.Priority)
+			e.err = nil
+			entries = append(entries, e)
+			candidates = append(candidates, lua.Candidate{Job: &e.job, Class: class, Limits: own})
+		}
+	}
+	return entries, candidates
+}

@@ -1,0 +1,123 @@
+package producer_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// open returns a store of the test's own behind a client.
+func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
+	tb.Helper()
+	return openAs(tb, client, redistest.Prefix(tb))
+}
+
+func openAs(tb testing.TB, client redis.UniversalClient, prefix string) *lua.Store {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: prefix})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return store
+}
+
+func newProducer(tb testing.TB, store *lua.Store, config producer.Config) *producer.Producer {
+	tb.Helper()
+	p, err := producer.New(store, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}
+
+// unlimited is a policy without buckets.
+func unlimited() *policy.Policy { return new(policy.Unlimited()) }
+
+// limited is a policy in which every tenant has the given limit and nothing else has any.
+func limited(limit headgate.Limit) *policy.Policy {
+	return &policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
+}
+
+func job(tenant string) headgate.Job {
+	return headgate.NewJob(tenant, "mail", "send", []byte(`{"to":"ada"}`))
+}
+
+// put stores a policy as an operator would.
+func put(tb testing.TB, store *lua.Store, p policy.Policy) {
+	tb.Helper()
+	text, err := policy.Marshal(p)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	update := lua.PolicyUpdate{Expected: p.Version - 1, Version: p.Version, Text: text, Window: 30 * time.Second}
+	for name, q := range p.Queues {
+		update.Queues = append(update.Queues, lua.QueueSettings{Queue: name, Classes: q.Classes, Horizon: time.Hour})
+	}
+	if err := store.PutPolicy(tb.Context(), update); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// census waits for nothing: the store counts in one transaction.
+func census(tb testing.TB, store *lua.Store) lua.Census {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	c, err := store.Census(ctx)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return c
+}
+
+// gateway holds admit calls back until it is opened, and counts them.
+type gateway struct {
+	proxy   *redistest.Proxy
+	mu      sync.Mutex
+	calls   int
+	arrived chan int // the number of each admit call as it arrives, never blocking
+}
+
+func isScript(c redistest.Command) bool { return strings.HasPrefix(c.Name, "EVAL") }
+
+func newGateway(tb testing.TB, server *redistest.Server) *gateway {
+	tb.Helper()
+	g := &gateway{proxy: redistest.NewProxy(tb, server.Addr()), arrived: make(chan int, 10000)}
+	g.delay(0)
+	return g
+}
+
+// delay makes every script call take so much longer from now on.
+func (g *gateway) delay(d time.Duration) {
+	g.proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !isScript(c) {
+			return redistest.Action{}
+		}
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.calls++
+		g.arrived <- g.calls
+		return redistest.Action{Delay: d}
+	})
+}
+
+func (g *gateway) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.calls
+}
+
+func id(prefix string, n int) string { return fmt.Sprintf("%s-%06d", prefix, n) }

@@ -1,0 +1,228 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+// perTenant is the burst of each tenant of the test below: the largest that one token a day may fill.
+const perTenant = 366
+
+// TestEveryIDEntersOnceWhateverIsLost is law L3: connections end before commands and before their replies, the
+// producer resends by itself, and in the end each id is one job that was charged once.
+func TestEveryIDEntersOnceWhateverIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy := redistest.NewProxy(t, server.Addr())
+	prefix := redistest.Prefix(t)
+	store, direct := openAs(t, proxy.Client(t), prefix), openAs(t, server.Client(t), prefix)
+	const tenants, each = 40, 250
+	limits := limited(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: perTenant})
+	// The burst of all jobs can only be had with 60 tokens a day: 0.01 tokens while the test runs.
+	limits.Global = headgate.Limit{Tokens: 60, Per: 24 * time.Hour, Burst: 20_000}
+	config := producer.Config{Policy: limits, Timeout: 14 * time.Second}
+	if _, err := newProducer(t, direct, config).Enqueue(t.Context(), job("warm")); err != nil {
+		t.Fatal(err)
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 0))
+	before, after := 0, 0
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		switch dice.IntN(5) {
+		case 0:
+			before++
+			return redistest.Action{Cut: redistest.CutBefore}
+		case 1:
+			after++
+			return redistest.Action{Cut: redistest.CutAfter}
+		}
+		return redistest.Action{}
+	})
+	p := newProducer(t, store, config)
+	var duplicates atomic.Int64
+	entered := func(verdict headgate.Verdict, err error) {
+		switch {
+		case err != nil:
+			t.Error(err)
+		case verdict.Decision == headgate.Duplicate:
+			duplicates.Add(1)
+		}
+	}
+	var running sync.WaitGroup
+	for n := range tenants {
+		tenant := id("tenant", n)
+		running.Go(func() {
+			if n%2 == 0 { // one by one, sharing calls with the other tenants
+				for i := range each {
+					j := job(tenant)
+					j.ID = id("job", i)
+					entered(p.Enqueue(t.Context(), j))
+				}
+				return
+			}
+			for from := 0; from < each; from += 50 {
+				jobs := make([]headgate.Job, 50)
+				for i := range jobs {
+					jobs[i] = job(tenant)
+					jobs[i].ID = id("job", from+i)
+				}
+				results, err := p.EnqueueBatch(t.Context(), jobs)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, r := range results {
+					entered(r.Verdict, r.Err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	proxy.Decide(nil)
+	t.Logf("%d cuts before commands, %d before replies, %d verdicts of duplicates", before, after, duplicates.Load())
+	if before < 20 || after < 20 || duplicates.Load() == 0 {
+		t.Errorf("too little was lost for a test")
+	}
+	if c := census(t, direct); c.Accepted != tenants*each+1 || !c.Conserved() {
+		t.Errorf("got %+v, want %d accepted", c, tenants*each+1)
+	}
+	assertLevels(t, newProducer(t, direct, config), tenants, each)
+}
+
+// assertLevels reads levels off the refusals of jobs that cost more than is left.
+func assertLevels(t *testing.T, p *producer.Producer, tenants, charged int) {
+	t.Helper()
+	probe := func(scope headgate.Scope, tenant string, want headgate.Tokens) {
+		j := job(tenant)
+		j.Cost = want + 1
+		verdict, err := p.Enqueue(t.Context(), j)
+		if !errors.Is(err, headgate.ErrLimited) || verdict.Scope != scope || verdict.TokensLeft != want {
+			t.Errorf("scope %s holds %d tokens (%v), want %d exactly", verdict.Scope, verdict.TokensLeft, err, want)
+		}
+	}
+	for n := range tenants {
+		probe(headgate.Scope(id("tenant", n)), id("tenant", n), headgate.Tokens(perTenant-charged))
+	}
+}
+
+func TestAnOutageIsAnErrorWithinTheTimeOut(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	store := open(t, server.Client(t))
+	p := newProducer(t, store, producer.Config{Timeout: time.Second})
+	first, err := p.Enqueue(t.Context(), job("acme"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Kill(t)
+	var running sync.WaitGroup
+	for range 8 {
+		running.Go(func() {
+			began := time.Now()
+			verdict, err := p.Enqueue(t.Context(), job("acme"))
+			if took := time.Since(began); took > 1500*time.Millisecond {
+				t.Errorf("an answer took %s", took)
+			}
+			// A connection that ends as a call goes out leaves that call in doubt: one of the two, never both.
+			if errors.Is(err, headgate.ErrUnavailable) == errors.Is(err, headgate.ErrOutcomeUnknown) || verdict.ID == "" {
+				t.Errorf("got %+v, %v", verdict, err)
+			}
+		})
+	}
+	running.Wait()
+	jobs := make([]headgate.Job, 300)
+	for i := range jobs {
+		jobs[i] = job("acme")
+	}
+	began := time.Now()
+	results, err := p.EnqueueBatch(t.Context(), jobs)
+	if err == nil || time.Since(began) > 1500*time.Millisecond {
+		t.Errorf("batch: got %v after %s", err, time.Since(began))
+	}
+	for i, r := range results {
+		sent := i < lua.MaxBatchJobs
+		if r.Err == nil || r.Verdict.ID == "" || !sent && !errors.Is(r.Err, headgate.ErrUnavailable) {
+			t.Fatalf("batch: jobs[%d] got %+v, %v", i, r.Verdict, r.Err)
+		}
+	}
+	server.Restart(t)
+	again := job("acme")
+	again.ID = first.ID
+	recovered := newProducer(t, store, producer.Config{Timeout: 10 * time.Second})
+	if _, err := recovered.Enqueue(t.Context(), again); err != nil {
+		t.Errorf("after the restart: %v", err)
+	}
+}
+
+func TestARedisThatHangsLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	store := open(t, server.Client(t))
+	p := newProducer(t, store, producer.Config{Timeout: 500 * time.Millisecond})
+	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
+		t.Fatal(err)
+	}
+	server.Pause(t)
+	began := time.Now()
+	j := job("acme")
+	j.ID = "doubtful"
+	verdict, err := p.Enqueue(t.Context(), j)
+	if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || verdict.ID != j.ID {
+		t.Errorf("got %+v, %v", verdict, err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("the answer took %s", took)
+	}
+	server.Resume(t)
+	verdict, err = newProducer(t, store, producer.Config{}).Enqueue(t.Context(), j)
+	if err != nil || verdict.Decision != headgate.Duplicate {
+		t.Errorf("the same id after the pause: got %+v, %v; want duplicate", verdict, err)
+	}
+	if c := census(t, store); c.Accepted != 2 {
+		t.Errorf("accepted %d, want 2", c.Accepted)
+	}
+}
+
+func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	store := open(t, proxy.Client(t))
+	fixed := policy.Unlimited()
+	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: time.Second, DedupWindow: 1100 * time.Millisecond})
+	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var sent []time.Time
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		mu.Lock()
+		defer mu.Unlock()
+		sent = append(sent, time.Now())
+		return redistest.Action{Cut: redistest.CutAfter}
+	})
+	j := job("acme")
+	j.ID = "doubtful"
+	_, err := p.Enqueue(t.Context(), j)
+	if !errors.Is(err, headgate.ErrOutcomeUnknown) {
+		t.Fatalf("got %v", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 200*time.Millisecond {
+		t.Errorf("sent %d times over %s; a resend after 100 ms could arrive after the window", len(sent), last)
+	}
+	if lua.InDoubt(err) && errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("%v says that nothing was sent", err)
+	}
+}

@@ -1,0 +1,103 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. It has no goroutines
+// of its own and needs no closing.
+type Producer struct {
+	store  *lua.Store
+	config Config
+	limits *limits
+	line   line
+	// overtime is the cause of a ctx that Config.Timeout ended.
+	overtime error
+}
+
+// errTimeout matches the cause of a ctx that Config.Timeout ended.
+var errTimeout = errors.New("no answer in time")
+
+// New returns a Producer on a store. It sends nothing: the policy is read by the first call.
+func New(store *lua.Store, config Config) (*Producer, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("configure producer: %w", err)
+	}
+	limits, err := newLimits(store, config)
+	if err != nil {
+		return nil, fmt.Errorf("configure producer: %w", err)
+	}
+	return &Producer{
+		store: store, config: config, limits: limits, line: line{places: config.InFlight},
+		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),
+	}, nil
+}
+
+// Enqueue asks for one job to enter and returns the verdict. The error is nil if it was admitted or is a duplicate,
+// a *headgate.RefusedError if it was refused, a *headgate.FieldError for each bad field if it is not valid; it
+// matches headgate.ErrUnavailable if nothing was sent for want of a Redis, and headgate.ErrOutcomeUnknown if the
+// job may have entered all the same. The verdict names the job's ID in every case.
+func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+	if err := p.prepare(&job); err != nil {
+		return headgate.Verdict{ID: job.ID}, err
+	}
+	return p.enqueue(ctx, job)
+}
+
+// enqueue sends a job that is prepared.
+func (p *Producer) enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	t := newTicket([]entry{{job: job}})
+	e := &t.entries[0]
+	if err := p.limits.check(ctx, t.entries); err != nil {
+		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
+	}
+	if e.err != nil {
+		return headgate.Verdict{ID: job.ID}, e.err
+	}
+	if err := p.travel(ctx, t); err != nil {
+		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
+	}
+	return e.result()
+}
+
+// result returns what a settled entry came to.
+func (e *entry) result() (headgate.Verdict, error) {
+	if e.err != nil {
+		return headgate.Verdict{ID: e.job.ID}, e.err
+	}
+	return e.verdict, e.verdict.Err()
+}
+
+// prepare fills in what the caller left to the producer and checks all that needs no policy.
+func (p *Producer) prepare(job *headgate.Job) error {
+	if job.Priority == "" {
+		job.Priority = headgate.Medium
+	}
+	if err := job.Validate(p.config.MaxPayload); err != nil {
+		return err
+	}
+	if job.ID != "" {
+		return nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return fmt.Errorf("make job id: %w", err)
+	}
+	job.ID = id.String()
+	return nil
+}
+
+// bound gives ctx the time-out of a whole call.
+func (p *Producer) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, p.config.Timeout, p.overtime)
+}

@@ -1,0 +1,49 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Bounds of the waits of EnqueueWait.
+const (
+	// shortestWait keeps many waiters of one small bucket from asking in a row without a pause.
+	shortestWait = time.Millisecond
+	// longestWait is when to ask again where the answer was to wait for days: the limit may have been raised.
+	longestWait = time.Minute
+	// waitJitter is the largest part of a wait that is added to it at random.
+	waitJitter = 0.1
+)
+
+// EnqueueWait asks for one job to enter as often as it is refused for a reason that passes, each time after the
+// refusal's RetryAfter and up to a tenth more, until it enters or ctx ends. A refusal that is permanent, and any other
+// error, comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
+// refusal, whose verdict is returned: the job did not enter.
+func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+	if err := p.prepare(&job); err != nil {
+		return headgate.Verdict{ID: job.ID}, err
+	}
+	for {
+		verdict, err := p.enqueue(ctx, job)
+		if !errors.Is(err, headgate.ErrRefused) || verdict.Permanent() {
+			return verdict, err
+		}
+		timer := time.NewTimer(waitFor(verdict.RetryAfter))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return verdict, fmt.Errorf("wait for job %s to enter: %w: %w", job.ID, context.Cause(ctx), err)
+		}
+	}
+}
+
+func waitFor(retryAfter time.Duration) time.Duration {
+	wait := min(max(retryAfter, shortestWait), longestWait)
+	return wait + time.Duration(rand.Float64()*waitJitter*float64(wait))
+}
