@@ -18,6 +18,8 @@ var (
 	ErrDedupFull = errors.New("dedup window full")
 	// ErrBucketsFull matches a refusal because the tenant has too many buckets.
 	ErrBucketsFull = errors.New("too many buckets")
+	// ErrQueuesFull matches a refusal because the deployment has too many queues.
+	ErrQueuesFull = errors.New("too many queues")
 	// ErrDeadlinePassed matches a refusal of a job that came after its deadline.
 	ErrDeadlinePassed = errors.New("deadline passed")
 	// ErrOutOfMemory matches a refusal because Redis is full.
@@ -65,6 +67,8 @@ func (e *RefusedError) Error() string {
 		return "job refused: the window of ended job ids is full, retry after " + v.RetryAfter.String()
 	case ReasonBuckets:
 		return fmt.Sprintf("job refused: tenant has its largest number of buckets, scope %s would be one more", v.Scope)
+	case ReasonQueues:
+		return "job refused: there are as many queues as the store keeps, and this one would be new"
 	case ReasonDeadline:
 		return "job refused for good: its deadline has passed"
 	case ReasonMemory:
@@ -88,6 +92,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrDedupFull
 	case ReasonBuckets:
 		return target == ErrBucketsFull
+	case ReasonQueues:
+		return target == ErrQueuesFull
 	case ReasonDeadline:
 		return target == ErrDeadlinePassed
 	case ReasonMemory:

@@ -123,6 +123,9 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case "dedup":
 		v.Reason, v.RetryAfter = headgate.ReasonDedup, dedupRetry
 		return v, nil
+	case "queues":
+		v.Reason, v.RetryAfter = headgate.ReasonQueues, dedupRetry
+		return v, nil
 	case "deadline":
 		v.Reason = headgate.ReasonDeadline
 		return v, nil

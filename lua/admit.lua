@@ -10,7 +10,7 @@
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
 --   then of each job: path from 1, id, record, and its payload where the record's flag says so
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL",
+--   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL", "queues",
 --   "deadline", "memory"; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -31,6 +31,12 @@ end
 local filled_to -- the buckets' own time, which never goes back
 local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
 local paths, buckets, tenants = {}, {}, {}
+
+-- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
+local QUEUE_CAP = 4096
+local function queue_refused(name)
+  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
+end
 
 -- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
 local function path_read(i)
@@ -204,6 +210,8 @@ for i, job in ipairs(jobs) do
     lines[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < now then
     lines[i] = 'deadline'
+  elseif queue_refused(job.path.queue) then
+    lines[i] = 'queues'
   else
     lines[i] = decide(job.path, cost)
     if not lines[i] then

@@ -15,6 +15,10 @@ end
 local function queue_write(now)
   for name, q in pairs(queues) do
     if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
       queue_tally(q, now)
       local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
       for c = 1, q.n do

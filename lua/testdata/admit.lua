@@ -10,7 +10,7 @@
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
 --   then of each job: path from 1, id, record, and its payload where the record's flag says so
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL",
+--   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL", "queues",
 --   "deadline", "memory"; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -132,6 +132,7 @@ end
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
 --                each class the virtual time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
@@ -168,7 +169,7 @@ local function queue_open(name)
     end
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
-    q.cur, q.left, q.rate, q.stamp, q.since = 1, q.w[1], 0, 0, 0
+    q.cur, q.left, q.rate, q.stamp, q.since, q.fresh = 1, q.w[1], 0, 0, 0, true
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -458,6 +459,10 @@ end
 local function queue_write(now)
   for name, q in pairs(queues) do
     if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
       queue_tally(q, now)
       local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
       for c = 1, q.n do
@@ -929,6 +934,12 @@ local filled_to -- the buckets' own time, which never goes back
 local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
 local paths, buckets, tenants = {}, {}, {}
 
+-- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
+local QUEUE_CAP = 4096
+local function queue_refused(name)
+  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
+end
+
 -- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
 local function path_read(i)
   local at = PATHS_AT + (i - 1) * PATH_SIZE
@@ -1101,6 +1112,8 @@ for i, job in ipairs(jobs) do
     lines[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < now then
     lines[i] = 'deadline'
+  elseif queue_refused(job.path.queue) then
+    lines[i] = 'queues'
   else
     lines[i] = decide(job.path, cost)
     if not lines[i] then

@@ -124,6 +124,7 @@ end
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
 --                each class the virtual time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
@@ -160,7 +161,7 @@ local function queue_open(name)
     end
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
-    q.cur, q.left, q.rate, q.stamp, q.since = 1, q.w[1], 0, 0, 0
+    q.cur, q.left, q.rate, q.stamp, q.since, q.fresh = 1, q.w[1], 0, 0, 0, true
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -450,6 +451,10 @@ end
 local function queue_write(now)
   for name, q in pairs(queues) do
     if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
       queue_tally(q, now)
       local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
       for c = 1, q.n do
