@@ -20,8 +20,10 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include call
 -- @include bucket
 -- @include header
--- @include place
-local now = now_us(NOW)
+-- @include jobs
+-- @include pattern
+-- @include tally
+local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with seq, score and arrival filled in.
 local function record_stamp(rec, seq, score, arrival)
@@ -29,7 +31,7 @@ local function record_stamp(rec, seq, score, arrival)
 end
 
 local filled_to -- the buckets' own time, which never goes back
-local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
 local paths, buckets, tenants = {}, {}, {}
 
 -- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
@@ -57,9 +59,9 @@ local function path_read(i)
       path[level] = buckets[scope]
     end
   end
-  fields[#fields + 1] = 'q:' .. path.queue
-  fields[#fields + 1] = 'cfg:' .. path.queue
-  fields[#fields + 1] = 'pools:' .. path.queue
+  state_fields[#state_fields + 1] = 'q:' .. path.queue
+  state_fields[#state_fields + 1] = 'cfg:' .. path.queue
+  state_fields[#state_fields + 1] = 'pools:' .. path.queue
   paths[i] = path
 end
 
@@ -95,7 +97,7 @@ local function decide(path, cost)
   local worst, wait_most, burst
   for level = 0, 3 do
     local b = path[level]
-    if b and b.burst < cost then return format('costly %d %.0f', level, b.burst) end
+    if b and b.burst < cost then return format('costly %d %d', level, b.burst) end
   end
   for level = 0, 3 do
     local b = path[level]
@@ -106,7 +108,7 @@ local function decide(path, cost)
       return format('buckets %d', level)
     end
   end
-  if worst then return format('limited %d %.0f %.0f %.0f', worst, path[worst].level, wait_most, burst) end
+  if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
 end
 
 local function charge(path, cost)
@@ -149,11 +151,11 @@ local function buckets_write()
       local renew = full_at > t.expires
       if renew then
         args[#args + 1] = '!'
-        args[#args + 1] = format('%.0f', full_at + TTL_SLACK)
+        args[#args + 1] = format('%d', full_at + TTL_SLACK)
       end
       redis.call('HSET', t.key, unpack(args))
       if renew then
-        redis.call('PEXPIREAT', t.key, format('%.0f', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000)))
+        redis.call('PEXPIREAT', t.key, format('%d', math.ceil((full_at - filled_to + time_us + TTL_SLACK) / 1000)))
       end
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
@@ -163,7 +165,7 @@ local function buckets_write()
 end
 
 local function jobs_read()
-  local jobs, keys = {}, {}
+  local jobs, job_keys = {}, {}
   local at = PATHS_AT + PATHS * PATH_SIZE
   while at <= #ARGV do
     local rec = ARGV[at + 2]
@@ -176,104 +178,147 @@ local function jobs_read()
       job.payload = ARGV[at]
       at = at + 1
     end
-    jobs[#jobs + 1], keys[#jobs + 1] = job, job.key
+    jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
   end
-  return jobs, keys
+  return jobs, job_keys
 end
 
 -- known marks the jobs that live or have ended within the window.
-local function known(jobs, keys)
-  local live = redis.call('HMGET', JOBS, unpack(keys))
+local function known(jobs, job_keys)
+  local live = redis.call('HMGET', JOBS, unpack(job_keys))
   local generation = state_num('gen')
-  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(keys))
-  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(keys))
+  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(job_keys))
+  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
   for i, job in ipairs(jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
   end
 end
 
 for i = 1, PATHS do path_read(i) end
-call_begin(now, fields)
+call_begin(time_us, state_fields)
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 filled_to = state_num('bt')
 buckets_read()
-local jobs, keys = jobs_read()
-known(jobs, keys)
+local jobs, job_keys = jobs_read()
+known(jobs, job_keys)
 
-local seen, writes, admitted, lines = {}, {}, {}, {}
+local seen, writes, admitted, answers = {}, {}, {}, {}
 local ended_count = state_num('en') + state_num('eo')
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
   if job.known or seen[job.key] then
-    lines[i] = 'duplicate'
+    answers[i] = 'duplicate'
   elseif ended_count >= ENDED_CAP then
-    lines[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < now then
-    lines[i] = 'deadline'
+    answers[i] = 'dedup'
+  elseif job.flags % 2 == 1 and job.deadline < time_us then
+    answers[i] = 'deadline'
   elseif queue_refused(job.path.queue) then
-    lines[i] = 'queues'
+    answers[i] = 'queues'
   else
-    lines[i] = decide(job.path, cost)
-    if not lines[i] then
+    answers[i] = decide(job.path, cost)
+    if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
       local q = queue_open(job.path.queue)
       local seq = u64(state_add('seq', 1))
-      job.score = job.flags % 2 == 1 and job.deadline or now + q.horizon
+      job.score = job.flags % 2 == 1 and job.deadline or time_us + q.horizon
       writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, now)
+      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, time_us)
       job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
       admitted[#admitted + 1] = i
     end
   end
 end
-if #admitted == 0 then return { 'decided', unpack(lines) } end
+if #admitted == 0 then return { 'decided', unpack(answers) } end
 
 local answer = redis.pcall('HSET', JOBS, unpack(writes))
 if type(answer) == 'table' and answer.err then
   if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
-  for _, i in ipairs(admitted) do lines[i] = 'memory' end
-  return { 'decided', unpack(lines) }
+  for _, i in ipairs(admitted) do answers[i] = 'memory' end
+  return { 'decided', unpack(answers) }
 end
 
 buckets_write()
 state_add('accepted', #admitted)
-for _, i in ipairs(admitted) do
-  local job = jobs[i]
-  local q = queue_open(job.path.queue)
-  if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
-  local cl = class_open(q, job.path.class)
-  job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
-  refill[q.name] = true
-end
 
--- A guess of the wait: the smaller of the class's backlog and position × runnable tenants, over the class's
--- part of the queue's rate of dispatch.
-local function wait_guess(job)
+-- wait_guess guesses the wait of a job: the smaller of the class's backlog and position × runnable tenants, over the
+-- class's part of the queue's rate of dispatch.
+local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
-  if q.since == 0 or now <= q.since then return -1 end
-  local warm = 1 - math.exp(-(now - q.since) / RATE_SPAN)
-  local rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) / warm
+  if q.since == 0 or time_us <= q.since then return -1 end
+  local warm = 1 - math.exp(-(time_us - q.since) / RATE_SPAN)
+  local rate = q.rate * math.exp(-(time_us - q.stamp) / RATE_SPAN) / warm
   if rate <= 0 then return -1 end
   local busy = 0
   for i = 1, q.n do
     if q.waiting[i] > 0 then busy = busy + q.w[i] end
   end
-  local cl = class_open(q, c)
-  cl.runnable = cl.runnable or redis.call('ZCARD', cl.act)
-  local ahead = math.min(q.waiting[c], job.position * math.max(1, cl.runnable))
+  local runnable = redis.call('ZCARD', P .. 'act:' .. (c - 1) .. ':' .. q.name)
+  local ahead = math.min(q.waiting[c], position * math.max(1, runnable))
   return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
 end
 
-local continues = fill(now)
-local straight = {}
-for _, key in ipairs(dispatched) do straight[key] = true end
-for _, i in ipairs(admitted) do
-  local job = jobs[i]
-  if straight[job.key] then
-    lines[i] = 'straight'
-  else
-    lines[i] = format('admitted %.0f %.0f', job.position, wait_guess(job))
-  end
+local function admitted_line(job, position)
+  return format('admitted %d %d', position, wait_guess(job, position))
 end
-return { continues and 'more' or 'decided', unpack(lines) }
+
+-- place_alone serves the two commonest cases of a lone job: nobody waits in the queue and its one pool has room, so
+-- that the job goes straight to the workers; or no pool has room and the job joins its tenant's only lane. It
+-- returns nil in any other case, and has then changed nothing.
+local function place_alone()
+  local i = admitted[1]
+  local job = jobs[i]
+  if #admitted > 1 or job.flags > 0 or state_num('ng') > 0 then return nil end
+  local q, c = queue_open(job.path.queue), job.path.class
+  local id = state_get('pools:' .. q.name) or ''
+  local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
+  if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
+  local ready = P .. 'ready:' .. id
+  if slots and redis.call('XLEN', ready) < tonumber(slots) then
+    for k = 1, q.n do
+      if q.waiting[k] > 0 then return nil end
+    end
+    state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
+    pattern_commit(q, c)
+    q.dispatched, q.touched = 1, true
+    redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    answers[i] = 'straight'
+  else
+    local lane = record_lane(job.rec)
+    local line = (c - 1) .. ':' .. q.name
+    local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+    if not x or sub(x, 10) ~= lane then return nil end
+    local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
+    redis.call('ZADD', lane_key, format('%d', job.score), job.member)
+    q.waiting[c], q.touched = q.waiting[c] + 1, true
+    answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
+  end
+  queue_write(time_us)
+  state_write()
+  return { 'decided', unpack(answers) }
+end
+
+-- place_and_fill serves every case. Its functions are made only by the calls that need them: making them costs more
+-- than a lone admission.
+local function place_and_fill()
+-- @include fill
+-- @include place
+  for _, i in ipairs(admitted) do
+    local job = jobs[i]
+    local q = queue_open(job.path.queue)
+    if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
+    local cl = class_open(q, job.path.class)
+    job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
+    refill[q.name] = true
+  end
+  local continues = fill(time_us)
+  local straight = {}
+  for _, key in ipairs(dispatched) do straight[key] = true end
+  for _, i in ipairs(admitted) do
+    local job = jobs[i]
+    answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+  end
+  return { continues and 'more' or 'decided', unpack(answers) }
+end
+
+return place_alone() or place_and_fill()

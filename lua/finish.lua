@@ -9,15 +9,14 @@
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
 local STATE, NOW, POOL, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], 3, 6
 -- @include call
--- @include entry
 -- @include group
--- @include recount
--- @include return
+-- @include queue
 -- @include rotate
-local now = now_us(NOW)
+local time_us = now_us(NOW)
+local READY = P .. 'ready:' .. POOL
 
 -- held marks the jobs whose entries were still the caller's, and removes those.
-local function held(pool_key, jobs)
+local function take_held(pool_key, jobs)
   local tokens = {}
   for i, job in ipairs(jobs) do tokens[i] = job.token end
   local all = redis.call('XACK', pool_key, GROUP, unpack(tokens)) == #tokens
@@ -27,73 +26,103 @@ local function held(pool_key, jobs)
   redis.call('XDEL', pool_key, unpack(tokens))
 end
 
-local function retry(job, q)
-  local r = record_read(job.rec)
-  if r.attempts + 1 >= r.max then
-    redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
-    dead_letter(job.key, 'max_attempts', job.text, now)
-    return 'dead'
-  end
-  redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
-  if r.flags % 2 == 1 and now + job.delay > r.score then
-    job_expire(q, job.key, now)
-    return 'expired'
-  end
-  due_add(LATER, now + job.delay, job.key)
-  return 'retried'
-end
-
-local function outcome(job)
-  if not job.held then return 'lost' end
-  if job.what == 'complete' or job.what == 'complete_large' then
-    leave(job.key, 'completed', job.what == 'complete_large')
-    return 'done'
-  end
-  local q = queue_open(record_read(job.rec).queue)
-  if job.what == 'retry' then return retry(job, q) end
-  if job.what == 'dead' then
-    dead_letter(job.key, job.reason, job.text, now)
-    return 'dead'
-  end
-  if job.what == 'expire' then
-    job_expire(q, job.key, now)
-    return 'expired'
-  end
-  if job.delay > 0 then
-    due_add(LATER, now + job.delay, job.key)
-  else
-    job_return(job.key, job.rec, now)
-  end
-  return 'released'
-end
-
-local jobs, keys, records_needed = {}, {}, false
+local jobs, job_keys, records_needed = {}, {}, false
 for at = JOBS_AT, #ARGV, JOB_SIZE do
   local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
     reason = ARGV[at + 4], text = ARGV[at + 5] }
-  jobs[#jobs + 1], keys[#keys + 1] = job, job.key
+  jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
   if job.what ~= 'complete' and job.what ~= 'complete_large' then records_needed = true end
 end
-call_begin(now, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
-local pool = pool_open(POOL)
-if not pool then
+call_begin(time_us, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
+if not state_get('pool:' .. POOL) then
   local lost = {}
   for i = 1, #jobs do lost[i] = 'lost' end
   return { 'finished', unpack(lost) }
 end
-held(pool.key, jobs)
-if records_needed or gates_any() then
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i, job in ipairs(jobs) do
-    job.rec = records[i]
-    if job.held then entry_release(job.key, job.rec) end
+take_held(READY, jobs)
+
+-- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
+-- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
+local function complete_all()
+  if records_needed or state_num('ng') > 0 then return nil end
+  local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
+  if not name or not state_get('q:' .. name) then return nil end
+  local q = queue_open(name)
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then return nil end
   end
+  ended_rotate()
+  local words = {}
+  for i, job in ipairs(jobs) do
+    words[i] = job.held and 'done' or 'lost'
+    if job.held then leave(job.key, 'completed', job.what == 'complete_large') end
+  end
+  leave_write()
+  state_write()
+  return { 'finished', unpack(words) }
 end
-ended_rotate()
-local words = {}
-for i, job in ipairs(jobs) do words[i] = outcome(job) end
-leave_write()
-freed_wake(now)
-refill_pools[POOL] = true
-local continues = fill(now)
-return { continues and 'more' or 'finished', unpack(words) }
+
+-- finish_and_fill serves every case. Its functions are made only by the calls that need them.
+local function finish_and_fill()
+-- @include fill
+-- @include entry
+-- @include recount
+-- @include return
+  local function retry(job, q)
+    local r = record_read(job.rec)
+    if r.attempts + 1 >= r.max then
+      redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
+      dead_letter(job.key, 'max_attempts', job.text, time_us)
+      return 'dead'
+    end
+    redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
+    if r.flags % 2 == 1 and time_us + job.delay > r.score then
+      job_expire(q, job.key, time_us)
+      return 'expired'
+    end
+    due_add(LATER, time_us + job.delay, job.key)
+    return 'retried'
+  end
+
+  local function outcome(job)
+    if not job.held then return 'lost' end
+    if job.what == 'complete' or job.what == 'complete_large' then
+      leave(job.key, 'completed', job.what == 'complete_large')
+      return 'done'
+    end
+    local q = queue_open(record_read(job.rec).queue)
+    if job.what == 'retry' then return retry(job, q) end
+    if job.what == 'dead' then
+      dead_letter(job.key, job.reason, job.text, time_us)
+      return 'dead'
+    end
+    if job.what == 'expire' then
+      job_expire(q, job.key, time_us)
+      return 'expired'
+    end
+    if job.delay > 0 then
+      due_add(LATER, time_us + job.delay, job.key)
+    else
+      job_return(job.key, job.rec, time_us)
+    end
+    return 'released'
+  end
+
+  if records_needed or gates_any() then
+    local records = redis.call('HMGET', JOBS, unpack(job_keys))
+    for i, job in ipairs(jobs) do
+      job.rec = records[i]
+      if job.held then entry_release(job.key, job.rec) end
+    end
+  end
+  ended_rotate()
+  local words = {}
+  for i, job in ipairs(jobs) do words[i] = outcome(job) end
+  leave_write()
+  freed_wake(time_us)
+  refill_pools[POOL] = true
+  local continues = fill(time_us)
+  return { continues and 'more' or 'finished', unpack(words) }
+end
+
+return complete_all() or finish_and_fill()

@@ -48,11 +48,11 @@ else
   end
   local until_us = DURATION > 0 and now + DURATION or 0
   g.limit = tonumber(LIMIT)
-  g.rest = format('%.0f|%s|%s', until_us, THEN, REASON)
+  g.rest = format('%d|%s|%s', until_us, THEN, REASON)
   gates_dirty[NAME] = true
   if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
 end
 freed[NAME] = true
 freed_wake(now)
 local continues = fill(now)
-return { continues and 'more' or 'set', g and format('%.0f', g.held) or '0' }
+return { continues and 'more' or 'set', g and format('%d', g.held) or '0' }

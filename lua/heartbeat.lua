@@ -13,7 +13,7 @@ state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
 redis.call('DEL', P .. 'relief')
 if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
 clock_advance(now)
-redis.call('ZADD', P .. 'due', 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+redis.call('ZADD', P .. 'due', 'XX', format('%d', now + LEASE), 'w' .. WORKER)
 state_write()
 local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
 return { until_us < now and 'promote' or 'extended' }

@@ -20,7 +20,7 @@ local function leases_rearm()
   local all = redis.call('HGETALL', WORKERS)
   for i = 1, #all, 2 do
     local lease = match(all[i + 1], '(%d+)$')
-    redis.call('ZADD', DUE, format('%.0f', now + lease), 'w' .. all[i])
+    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
   end
   state_set('step', 0)
   state_add('steps', 1)
@@ -28,7 +28,7 @@ local function leases_rearm()
 end
 
 local function later_promote()
-  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%.0f', now), 'LIMIT', 0, moves)
+  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
   if #keys == 0 then return end
   moves = moves - #keys
   redis.call('ZREM', LATER, unpack(keys))
@@ -43,7 +43,7 @@ local function lane_expire(timer)
   local q = queue_open(queue)
   local cl = class_open(q, class + 1)
   local key = lane_key(cl, tenant, lane)
-  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%.0f', now), 'LIMIT', 0, moves)
+  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
   if #members > 0 then
     moves = moves - #members
     redis.call('ZREM', key, unpack(members))
@@ -117,14 +117,14 @@ call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
 local until_us, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
 until_us = tonumber(until_us)
 if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then
-  return { 'held', format('%.0f', until_us - now + 1), '0', '0' }
+  return { 'held', format('%d', until_us - now + 1), '0', '0' }
 end
-state_set('promoter', format('%.0f|%s', now + TIMER_LEASE, OWNER))
+state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
 local stepped = state_num('step') == 1
 if stepped then leases_rearm() end
 later_promote()
-local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%.0f', now), 'LIMIT', 0, MOVES)
+local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now), 'LIMIT', 0, MOVES)
 for _, timer in ipairs(timers) do
   if moves == 0 then break end
   redis.call('ZREM', DUE, timer)
@@ -135,5 +135,5 @@ local continues = fill(now)
 earliest = nil
 local next_at = due_earliest()
 local word = (continues or next_at <= now) and 'more' or 'promoted'
-return { word, next_at < 9e15 and format('%.0f', math.max(0, next_at - now)) or '-1', format('%.0f', MOVES - moves),
+return { word, next_at < 9e15 and format('%d', math.max(0, next_at - now)) or '-1', format('%d', MOVES - moves),
   stepped and '1' or '0' }

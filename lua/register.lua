@@ -33,7 +33,7 @@ if not pool then
   due_add(DUE, now + LEASE, 'c' .. POOL)
 end
 local known = worker_read(WORKER)
-redis.call('HSET', WORKERS, WORKER, format('%s|%.0f|%.0f', POOL, SLOTS, LEASE))
+redis.call('HSET', WORKERS, WORKER, format('%s|%d|%d', POOL, SLOTS, LEASE))
 due_add(DUE, now + LEASE, 'w' .. WORKER)
 pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
 pool.touched = true

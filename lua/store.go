@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisclient"
 )
 
 // Config is what a Store needs beside a client. The zero value works.
@@ -53,7 +54,7 @@ func (c Config) validate() error {
 }
 
 // Store runs the scripts of one partition. It may be used by several goroutines. It never resends a command by
-// itself; clients must be made with MaxRetries -1, which Open checks where it can.
+// itself.
 type Store struct {
 	client    redis.UniversalClient
 	partition keyspace.Partition
@@ -72,9 +73,34 @@ type script struct {
 // names lists the scripts.
 var names = []string{"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy"}
 
+// Connect returns the store at a URL, redis://, rediss:// or unix://, with the client settings of the house, after
+// the checks of Open. Close ends its connections.
+func Connect(ctx context.Context, url string, config Config) (*Store, error) {
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return nil, &headgate.FieldError{Field: "redis URL", Value: "(not shown, it may hold a password)", Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, or unix://path"}
+	}
+	redisclient.Settings(options)
+	client := redis.NewClient(options)
+	s, err := Open(ctx, client, config)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// Close ends the connections of the store's client.
+func (s *Store) Close() error { return s.client.Close() }
+
 // Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new
 // enough, and does not evict live keys.
 func Open(ctx context.Context, client redis.UniversalClient, config Config) (*Store, error) {
+	if c, ok := client.(*redis.Client); ok && c.Options().MaxRetries > 0 {
+		return nil, &headgate.FieldError{
+			Field: "MaxRetries of the redis client", Value: strconv.Itoa(c.Options().MaxRetries),
+			Allowed: "-1: what is in doubt is resent by the layer that knows for how long ids are remembered (or use Connect)",
+		}
+	}
 	s, err := newStore(client, config, "")
 	if err != nil {
 		return nil, err

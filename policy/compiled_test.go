@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate"
 )
 
-func prepare(t testing.TB, p Policy) *Compiled {
-	t.Helper()
+func prepare(tb testing.TB, p Policy) *Compiled {
+	tb.Helper()
 	c, err := p.Prepare()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return c
 }

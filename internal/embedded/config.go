@@ -18,7 +18,7 @@ type Config struct {
 	// Username and Password win over those of Addr. They mean nothing to a private store.
 	Username string
 	Password string
-	// PoolSize is the largest number of connections of a client; 0 means DefaultPoolSize.
+	// PoolSize is the largest number of connections of a client; 0 means redisclient.DefaultPoolSize.
 	PoolSize int
 	// Log takes the one line that says that a private store is in use; nil means standard error.
 	Log io.Writer

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -275,7 +276,7 @@ func TestSettings(t *testing.T) {
 		t.Parallel()
 		store, _ := open(t, embedded.Config{Addr: "redis://" + redistest.Shared(t).Addr() + "?read_timeout=7s&pool_size=3"})
 		options := store.Options()
-		if options.ReadTimeout != 7*time.Second || options.PoolSize != 3 || options.DialTimeout != embedded.DefaultDialTimeout {
+		if options.ReadTimeout != 7*time.Second || options.PoolSize != 3 || options.DialTimeout != redisclient.DefaultDialTimeout {
 			t.Errorf("read %s, pool %d, dial %s", options.ReadTimeout, options.PoolSize, options.DialTimeout)
 		}
 	})
@@ -284,7 +285,7 @@ func TestSettings(t *testing.T) {
 		store, _ := open(t, embedded.Config{Addr: redistest.Shared(t).Addr()})
 		begin := time.Now()
 		err := store.Client().BLPop(t.Context(), time.Second, redistest.Prefix(t)).Err()
-		if !errors.Is(err, redis.Nil) || time.Since(begin) < embedded.DefaultTimeout {
+		if !errors.Is(err, redis.Nil) || time.Since(begin) < redisclient.DefaultTimeout {
 			t.Errorf("the read ended with %v after %s", err, time.Since(begin))
 		}
 	})

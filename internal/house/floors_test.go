@@ -32,6 +32,7 @@ var rooms = []room{
 	{path: "asynqbridge", floor: 5},
 	{path: "loadtest", floor: 6},
 	{path: "cmd", floor: 6},
+	{path: "internal/redisclient", floor: 0, leaf: true},
 	{path: "internal/embedded", floor: 0, leaf: true},
 	{path: "internal/redistest", floor: 0, leaf: true},
 	{path: "internal/house", floor: 0, leaf: true},
@@ -43,7 +44,9 @@ type edge struct{ from, to string }
 
 var mayAlso = []edge{
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
-	{"internal/redistest", "internal/embedded"}, // Tests use the client settings of the house, and its care for a child.
+	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
+	{"internal/redistest", "internal/redisclient"},
+	{"internal/embedded", "internal/redisclient"},
 }
 
 // library is a module from outside that only some rooms may import.
@@ -56,7 +59,7 @@ type library struct {
 var libraries = []library{
 	{
 		path:  "github.com/redis/go-redis",
-		rooms: []string{"lua", "cmd", "loadtest", "internal/redistest", "internal/embedded"},
+		rooms: []string{"lua", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
 		why:   "Redis is reached through lua alone",
 	},
 	{

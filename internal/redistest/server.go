@@ -9,7 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/embedded/child"
 )
 
@@ -149,7 +149,7 @@ const clientReadTimeout = 3 * time.Second
 
 func clientOptions(addr string) *redis.Options {
 	options := &redis.Options{Addr: addr, ReadTimeout: clientReadTimeout, WriteTimeout: clientReadTimeout, PoolTimeout: clientReadTimeout}
-	embedded.ClientSettings(options)
+	redisclient.Settings(options)
 	return options
 }
 

@@ -42,5 +42,5 @@ local function bucket_fill(b)
 end
 
 local function bucket_text(b)
-  return format('%.0f:%.0f:%.0f:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end

@@ -1,4 +1,3 @@
--- @include fill
 -- @include time
 -- call: what every script begins with.
 local function call_begin(now, fields)

@@ -23,9 +23,9 @@ end
 
 local function due_add(zset, at, member)
   local before = due_earliest()
-  redis.call('ZADD', zset, format('%.0f', at), member)
+  redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end

@@ -31,7 +31,7 @@ local function pool_open(id)
 end
 
 local function pool_write(p)
-  state_set('pool:' .. p.id, format('%.0f|%s|%.0f|%.0f|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 
 local function plan_more(cl, p)
@@ -165,7 +165,7 @@ local function park_tenant(cl, x)
       if x.lane ~= '*' then
         lane_vanished(x.lane)
       else
-        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%.0f', BLOCKED))
+        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
         for _, lane in ipairs(open) do lane_vanished(lane) end
       end
       return true
@@ -178,7 +178,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'

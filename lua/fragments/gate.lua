@@ -47,7 +47,7 @@ end
 local function gates_write()
   for name in pairs(gates_dirty) do
     local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%.0f|%.0f|', g.limit, g.held) .. g.rest) end
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
   end
   gates_dirty = {}
 end

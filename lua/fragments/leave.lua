@@ -1,14 +1,9 @@
--- @include state
+-- @include jobs
 -- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
--- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
-local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
+-- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
+local DEAD, WHY = P .. 'dead', P .. 'why'
 local DEAD_CAP = 100000
 local ended, ended_large = {}, {}
-
-local function ended_key(generation)
-  return P .. 'ended:' .. format('%.0f', generation)
-end
 
 local function leave(key, counter, large)
   state_add('left:' .. counter, 1)
@@ -18,7 +13,7 @@ end
 
 -- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
 local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%.0f', now), key)
+  redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if state_add('nd', 1) > DEAD_CAP then

@@ -3,7 +3,7 @@
 -- returns the number of jobs in the lane.
 local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%.0f', score), member)
+  redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
@@ -16,11 +16,11 @@ local function lane_place(cl, tenant, lane, score, member)
     if not first then return size end
     local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
     local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
     if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
   elseif x.lane ~= lane then
     local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
     x.lane = '*'
     tenant_write(cl, tenant, x)
   end

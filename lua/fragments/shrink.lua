@@ -43,7 +43,7 @@ local function lane_shrunk(cl, tenant, lane)
   local lanes = lanes_key(cl, tenant)
   local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
   if head[1] then
-    redis.call('ZADD', lanes, format('%.0f', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
+    redis.call('ZADD', lanes, format('%d', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
     return
   end
   redis.call('ZREM', lanes, lane)

@@ -20,10 +20,10 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
+      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
       for c = 1, q.n do
-        parts[#parts + 1] = format('%.17g', q.V[c])
-        parts[#parts + 1] = format('%.0f', q.waiting[c])
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
       end
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false

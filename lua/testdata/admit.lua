@@ -18,7 +18,7 @@ local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
@@ -63,70 +63,152 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
     end
   end
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
--- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
--- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
--- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
--- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
-local GATES = P .. 'gates'
-local gates, gates_dirty = {}, {}
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
 
--- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
-local function gates_any()
-  return state_num('ng') > 0
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
 end
 
-local function gate(name)
-  local g = gates[name]
-  if g == nil then
-    local v = redis.call('HGET', GATES, name)
-    g = false
-    if v then
-      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
-      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
-    end
-    gates[name] = g
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+    fields[#fields + 1] = field
   end
-  return g
+  state_load(fields)
+  clock_advance(now)
+end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
 end
 
-local function gate_closed(name)
-  local g = gate(name)
-  return g and g.held >= g.limit
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
 end
 
-local function gate_hold(name, units)
-  local g = gate(name)
-  if g then
-    g.held = math.max(0, g.held + units)
-    gates_dirty[name] = true
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+-- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
+-- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
+-- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
+local function bucket_settle(stored, rate, burst, changed_at, now)
+  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+  if not stored then return b end
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  if stamp > now then stamp = now end
+  if now - stamp >= span and rate >= old then return b end
+  if level > burst then level = burst end
+  local gained
+  if rate == old then
+    gained = (now - stamp) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+  else
+    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
+    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = now
+  end
+  if level + gained >= burst then return b end
+  b.level, b.stamp = level + gained, stamp
+  return b
+end
+
+-- bucket_wait returns the microseconds until b holds cost.
+local function bucket_wait(b, cost, now)
+  local need = cost - b.level
+  local wait = b.stamp + math.ceil(need / b.rate) - now
+  if wait < 1 then wait = 1 end
+  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
+  return wait
+end
+
+local function bucket_fill(b)
+  return math.ceil((b.burst - b.level) / b.rate)
+end
+
+local function bucket_text(b)
+  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
+--   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
+--   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
+--   opaque here
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
+-- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+local function pattern_next(p, can_run)
+  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  for k = 1, p.n do
+    local i = (p.cur + k - 1) % p.n + 1
+    if can_run(p, i) then return i end
   end
 end
 
--- gate_names returns the gates that an entry of a ready stream counts against.
-local function gate_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
-    downstream ~= '' and 'd:' .. downstream or nil }
-end
-
-local function gates_write()
-  for name in pairs(gates_dirty) do
-    local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%.0f|%.0f|', g.limit, g.held) .. g.rest) end
+local function pattern_commit(p, i)
+  if i == p.cur and p.left > 0 then
+    p.left = p.left - 1
+  else
+    p.cur, p.left = i, p.w[i] - 1
   end
-  gates_dirty = {}
-end
-
-local function gate_park(name, class, queue, tag, member)
-  local line = class .. ':' .. queue
-  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
-  redis.call('SADD', P .. 'gq:' .. name, line)
 end
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
@@ -178,24 +260,372 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
--- bytes: integers as big-endian bytes.
-local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+-- tally: what queues did in this call is written once.
+local RATE_SPAN = 10000000
 
-local function u64(n)
-  local high = floor(n / 4294967296)
-  local low = n - high * 4294967296
-  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+-- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
+local function queue_tally(q, now)
+  if q.dispatched == 0 then return end
+  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
+    q.rate, q.since, q.stamp = 0, now, now
+  end
+  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
+  q.stamp, q.dispatched = now, 0
 end
 
-local function number_at(s, at)
-  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
-  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+local function queue_write(now)
+  for name, q in pairs(queues) do
+    if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
+      queue_tally(q, now)
+      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
+      for c = 1, q.n do
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
+      end
+      state_set('q:' .. name, table.concat(parts, '|'))
+      q.touched = false
+    end
+  end
+end
+local time_us = now_us(NOW)
+
+-- record_stamp returns what a producer sent with seq, score and arrival filled in.
+local function record_stamp(rec, seq, score, arrival)
+  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
 end
 
-local function cost_at(s, at)
-  local a, b, c, d = byte(s, at, at + 3)
-  return ((a * 256 + b) * 256 + c) * 256 + d
+local filled_to -- the buckets' own time, which never goes back
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
+local paths, buckets, tenants = {}, {}, {}
+
+-- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
+local QUEUE_CAP = 4096
+local function queue_refused(name)
+  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
+end
+
+-- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
+local function path_read(i)
+  local at = PATHS_AT + (i - 1) * PATH_SIZE
+  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
+  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
+  for level = 1, 3 do
+    local rate = tonumber(ARGV[at + 2 + 2 * level])
+    if rate then
+      local scope = path.tenant .. ':' .. suffixes[level]
+      if not buckets[scope] then
+        local t = tenants[path.tenant] or { key = P .. 'b:' .. path.tenant, fields = { '!' }, scopes = {} }
+        tenants[path.tenant] = t
+        t.fields[#t.fields + 1] = suffixes[level]
+        t.scopes[#t.fields] = scope
+        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
+      end
+      path[level] = buckets[scope]
+    end
+  end
+  state_fields[#state_fields + 1] = 'q:' .. path.queue
+  state_fields[#state_fields + 1] = 'cfg:' .. path.queue
+  state_fields[#state_fields + 1] = 'pools:' .. path.queue
+  paths[i] = path
+end
+
+local function buckets_read()
+  local changed_at = state_num('pat')
+  for _, t in pairs(tenants) do
+    local values = redis.call('HMGET', t.key, unpack(t.fields))
+    t.expires = tonumber(values[1] or 0)
+    for i, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      b.absent = not values[i]
+      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
+      b.level, b.stamp = s.level, s.stamp
+    end
+  end
+  if GLOBAL_RATE then
+    local b = bucket_settle(state_get('gb'), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
+    b.all = true
+    for i = 1, PATHS do paths[i][0] = b end
+  end
+end
+
+-- room_for reports whether the tenant may have one more bucket; full ones make room.
+local function room_for(b)
+  local t = b.owner
+  if not t then return true end
+  t.count = t.count or redis.call('HLEN', t.key)
+  return t.count < BUCKET_CAP
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+local function decide(path, cost)
+  local worst, wait_most, burst
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.burst < cost then return format('costly %d %d', level, b.burst) end
+  end
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.level < cost then
+      local wait = bucket_wait(b, cost, filled_to)
+      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
+    elseif b and b.absent and not b.dirty and not room_for(b) then
+      return format('buckets %d', level)
+    end
+  end
+  if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+local function charge(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b then
+      b.level = b.level - cost
+      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
+      b.dirty = true
+    end
+  end
+end
+
+-- buckets_sweep removes what is full again, at most 16 of a tenant with many.
+local function buckets_sweep(t)
+  local values, out = redis.call('HGETALL', t.key), {}
+  for i = 1, #values, 2 do
+    if values[i] ~= '!' and #out < 16 then
+      local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
+      if stamp + fill_us <= filled_to then out[#out + 1] = values[i] end
+    end
+  end
+  if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
+end
+
+-- buckets_write stores what was charged. A tenant's buckets go when the last of them is full.
+local TTL_SLACK = 1000000
+local function buckets_write()
+  for _, t in pairs(tenants) do
+    local args, full_at = {}, 0
+    for _, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      if b.dirty then
+        args[#args + 1] = b.field
+        args[#args + 1] = bucket_text(b)
+        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+      end
+    end
+    if #args > 0 then
+      local renew = full_at > t.expires
+      if renew then
+        args[#args + 1] = '!'
+        args[#args + 1] = format('%d', full_at + TTL_SLACK)
+      end
+      redis.call('HSET', t.key, unpack(args))
+      if renew then
+        redis.call('PEXPIREAT', t.key, format('%d', math.ceil((full_at - filled_to + time_us + TTL_SLACK) / 1000)))
+      end
+      if t.count and t.count >= 128 then buckets_sweep(t) end
+    end
+  end
+  local b = GLOBAL_RATE and paths[1][0]
+  if b and b.dirty then state_set('gb', bucket_text(b)) end
+end
+
+local function jobs_read()
+  local jobs, job_keys = {}, {}
+  local at = PATHS_AT + PATHS * PATH_SIZE
+  while at <= #ARGV do
+    local rec = ARGV[at + 2]
+    local flags = byte(rec, 2)
+    local job = { path = paths[tonumber(ARGV[at])], id = ARGV[at + 1], rec = rec, flags = flags,
+      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
+    job.key = job.path.tenant .. ':' .. job.id
+    at = at + 3
+    if flags >= 2 then
+      job.payload = ARGV[at]
+      at = at + 1
+    end
+    jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
+  end
+  return jobs, job_keys
+end
+
+-- known marks the jobs that live or have ended within the window.
+local function known(jobs, job_keys)
+  local live = redis.call('HMGET', JOBS, unpack(job_keys))
+  local generation = state_num('gen')
+  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(job_keys))
+  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
+  for i, job in ipairs(jobs) do
+    job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
+  end
+end
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, state_fields)
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+filled_to = state_num('bt')
+buckets_read()
+local jobs, job_keys = jobs_read()
+known(jobs, job_keys)
+
+local seen, writes, admitted, answers = {}, {}, {}, {}
+local ended_count = state_num('en') + state_num('eo')
+for i, job in ipairs(jobs) do
+  local cost = job.cost * 1000000
+  if job.known or seen[job.key] then
+    answers[i] = 'duplicate'
+  elseif ended_count >= ENDED_CAP then
+    answers[i] = 'dedup'
+  elseif job.flags % 2 == 1 and job.deadline < time_us then
+    answers[i] = 'deadline'
+  elseif queue_refused(job.path.queue) then
+    answers[i] = 'queues'
+  else
+    answers[i] = decide(job.path, cost)
+    if not answers[i] then
+      charge(job.path, cost)
+      seen[job.key] = true
+      local q = queue_open(job.path.queue)
+      local seq = u64(state_add('seq', 1))
+      job.score = job.flags % 2 == 1 and job.deadline or time_us + q.horizon
+      writes[#writes + 1] = job.key
+      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, time_us)
+      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+      admitted[#admitted + 1] = i
+    end
+  end
+end
+if #admitted == 0 then return { 'decided', unpack(answers) } end
+
+local answer = redis.pcall('HSET', JOBS, unpack(writes))
+if type(answer) == 'table' and answer.err then
+  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
+  for _, i in ipairs(admitted) do answers[i] = 'memory' end
+  return { 'decided', unpack(answers) }
+end
+
+buckets_write()
+state_add('accepted', #admitted)
+
+-- wait_guess guesses the wait of a job: the smaller of the class's backlog and position × runnable tenants, over the
+-- class's part of the queue's rate of dispatch.
+local function wait_guess(job, position)
+  local q, c = queue_open(job.path.queue), job.path.class
+  if q.since == 0 or time_us <= q.since then return -1 end
+  local warm = 1 - math.exp(-(time_us - q.since) / RATE_SPAN)
+  local rate = q.rate * math.exp(-(time_us - q.stamp) / RATE_SPAN) / warm
+  if rate <= 0 then return -1 end
+  local busy = 0
+  for i = 1, q.n do
+    if q.waiting[i] > 0 then busy = busy + q.w[i] end
+  end
+  local runnable = redis.call('ZCARD', P .. 'act:' .. (c - 1) .. ':' .. q.name)
+  local ahead = math.min(q.waiting[c], position * math.max(1, runnable))
+  return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
+end
+
+local function admitted_line(job, position)
+  return format('admitted %d %d', position, wait_guess(job, position))
+end
+
+-- place_alone serves the two commonest cases of a lone job: nobody waits in the queue and its one pool has room, so
+-- that the job goes straight to the workers; or no pool has room and the job joins its tenant's only lane. It
+-- returns nil in any other case, and has then changed nothing.
+local function place_alone()
+  local i = admitted[1]
+  local job = jobs[i]
+  if #admitted > 1 or job.flags > 0 or state_num('ng') > 0 then return nil end
+  local q, c = queue_open(job.path.queue), job.path.class
+  local id = state_get('pools:' .. q.name) or ''
+  local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
+  if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
+  local ready = P .. 'ready:' .. id
+  if slots and redis.call('XLEN', ready) < tonumber(slots) then
+    for k = 1, q.n do
+      if q.waiting[k] > 0 then return nil end
+    end
+    state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
+    pattern_commit(q, c)
+    q.dispatched, q.touched = 1, true
+    redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    answers[i] = 'straight'
+  else
+    local lane = record_lane(job.rec)
+    local line = (c - 1) .. ':' .. q.name
+    local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+    if not x or sub(x, 10) ~= lane then return nil end
+    local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
+    redis.call('ZADD', lane_key, format('%d', job.score), job.member)
+    q.waiting[c], q.touched = q.waiting[c] + 1, true
+    answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
+  end
+  queue_write(time_us)
+  state_write()
+  return { 'decided', unpack(answers) }
+end
+
+-- place_and_fill serves every case. Its functions are made only by the calls that need them: making them costs more
+-- than a lone admission.
+local function place_and_fill()
+-- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
+-- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
+-- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
+-- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
+local GATES = P .. 'gates'
+local gates, gates_dirty = {}, {}
+
+-- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+local function gates_any()
+  return state_num('ng') > 0
+end
+
+local function gate(name)
+  local g = gates[name]
+  if g == nil then
+    local v = redis.call('HGET', GATES, name)
+    g = false
+    if v then
+      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
+      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
+    end
+    gates[name] = g
+  end
+  return g
+end
+
+local function gate_closed(name)
+  local g = gate(name)
+  return g and g.held >= g.limit
+end
+
+local function gate_hold(name, units)
+  local g = gate(name)
+  if g then
+    g.held = math.max(0, g.held + units)
+    gates_dirty[name] = true
+  end
+end
+
+-- gate_names returns the gates that an entry of a ready stream counts against.
+local function gate_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
+    downstream ~= '' and 'd:' .. downstream or nil }
+end
+
+local function gates_write()
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+  end
+  gates_dirty = {}
+end
+
+local function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
 end
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)
@@ -224,22 +654,17 @@ end
 
 local function due_add(zset, at, member)
   local before = due_earliest()
-  redis.call('ZADD', zset, format('%.0f', at), member)
+  redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end
 -- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
--- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
-local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
+-- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
+local DEAD, WHY = P .. 'dead', P .. 'why'
 local DEAD_CAP = 100000
 local ended, ended_large = {}, {}
-
-local function ended_key(generation)
-  return P .. 'ended:' .. format('%.0f', generation)
-end
 
 local function leave(key, counter, large)
   state_add('left:' .. counter, 1)
@@ -249,7 +674,7 @@ end
 
 -- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
 local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%.0f', now), key)
+  redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if state_add('nd', 1) > DEAD_CAP then
@@ -426,54 +851,6 @@ local function gate_wake(name, now)
     if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
   end
 end
--- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
--- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
-local function pattern_next(p, can_run)
-  if p.left > 0 and can_run(p, p.cur) then return p.cur end
-  for k = 1, p.n do
-    local i = (p.cur + k - 1) % p.n + 1
-    if can_run(p, i) then return i end
-  end
-end
-
-local function pattern_commit(p, i)
-  if i == p.cur and p.left > 0 then
-    p.left = p.left - 1
-  else
-    p.cur, p.left = i, p.w[i] - 1
-  end
-end
--- tally: what queues did in this call is written once.
-local RATE_SPAN = 10000000
-
--- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
-local function queue_tally(q, now)
-  if q.dispatched == 0 then return end
-  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
-    q.rate, q.since, q.stamp = 0, now, now
-  end
-  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
-  q.stamp, q.dispatched = now, 0
-end
-
-local function queue_write(now)
-  for name, q in pairs(queues) do
-    if q.touched then
-      if q.fresh then
-        state_add('nq', 1)
-        q.fresh = false
-      end
-      queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
-      for c = 1, q.n do
-        parts[#parts + 1] = format('%.17g', q.V[c])
-        parts[#parts + 1] = format('%.0f', q.waiting[c])
-      end
-      state_set('q:' .. name, table.concat(parts, '|'))
-      q.touched = false
-    end
-  end
-end
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
@@ -504,7 +881,7 @@ local function pool_open(id)
 end
 
 local function pool_write(p)
-  state_set('pool:' .. p.id, format('%.0f|%s|%.0f|%.0f|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 
 local function plan_more(cl, p)
@@ -638,7 +1015,7 @@ local function park_tenant(cl, x)
       if x.lane ~= '*' then
         lane_vanished(x.lane)
       else
-        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%.0f', BLOCKED))
+        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
         for _, lane in ipairs(open) do lane_vanished(lane) end
       end
       return true
@@ -651,7 +1028,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'
@@ -800,107 +1177,11 @@ local function fill(now)
   state_write()
   return more
 end
--- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
--- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
--- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
-local STEP = 5000000
-
-local function now_us(given)
-  if given ~= '' then return tonumber(given) end
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-
--- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
-local function bucket_time(now)
-  local last = state_num('t')
-  if last == 0 then return now end
-  return state_num('bt') + math.max(0, now - last)
-end
-
--- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
-  local last = state_num('t')
-  local passed = now - last
-  state_set('bt', bucket_time(now))
-  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
-  if passed > STEP then passed = STEP end
-  if passed > 0 then state_add('dc', passed) end
-  state_set('t', now)
-end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
-    fields[#fields + 1] = field
-  end
-  state_load(fields)
-  clock_advance(now)
-end
--- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
--- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
-  if not stored then return b end
-  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
-  if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
-  if level > burst then level = burst end
-  local gained
-  if rate == old then
-    gained = (now - stamp) * rate
-    if gained >= burst then return b end
-    gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
-  else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
-    if gained >= burst then return b end
-    gained = floor(gained)
-    stamp = now
-  end
-  if level + gained >= burst then return b end
-  b.level, b.stamp = level + gained, stamp
-  return b
-end
-
--- bucket_wait returns the microseconds until b holds cost.
-local function bucket_wait(b, cost, now)
-  local need = cost - b.level
-  local wait = b.stamp + math.ceil(need / b.rate) - now
-  if wait < 1 then wait = 1 end
-  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
-  return wait
-end
-
-local function bucket_fill(b)
-  return math.ceil((b.burst - b.level) / b.rate)
-end
-
-local function bucket_text(b)
-  return format('%.0f:%.0f:%.0f:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
-end
--- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
--- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
-
--- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
-  local _, flags = byte(rec, 1, 2)
-  local queue_length, downstream_length = byte(rec, 35, 36)
-  local at = QUEUE_AT + queue_length
-  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
-end
 -- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
 -- returns the number of jobs in the lane.
 local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%.0f', score), member)
+  redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
@@ -913,269 +1194,32 @@ local function lane_place(cl, tenant, lane, score, member)
     if not first then return size end
     local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
     local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
     if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
   elseif x.lane ~= lane then
     local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
     x.lane = '*'
     tenant_write(cl, tenant, x)
   end
   return size
 end
-local now = now_us(NOW)
-
--- record_stamp returns what a producer sent with seq, score and arrival filled in.
-local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
-end
-
-local filled_to -- the buckets' own time, which never goes back
-local fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
-local paths, buckets, tenants = {}, {}, {}
-
--- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
-local QUEUE_CAP = 4096
-local function queue_refused(name)
-  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
-end
-
--- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
-local function path_read(i)
-  local at = PATHS_AT + (i - 1) * PATH_SIZE
-  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
-  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
-  for level = 1, 3 do
-    local rate = tonumber(ARGV[at + 2 + 2 * level])
-    if rate then
-      local scope = path.tenant .. ':' .. suffixes[level]
-      if not buckets[scope] then
-        local t = tenants[path.tenant] or { key = P .. 'b:' .. path.tenant, fields = { '!' }, scopes = {} }
-        tenants[path.tenant] = t
-        t.fields[#t.fields + 1] = suffixes[level]
-        t.scopes[#t.fields] = scope
-        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
-      end
-      path[level] = buckets[scope]
-    end
+  for _, i in ipairs(admitted) do
+    local job = jobs[i]
+    local q = queue_open(job.path.queue)
+    if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
+    local cl = class_open(q, job.path.class)
+    job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
+    refill[q.name] = true
   end
-  fields[#fields + 1] = 'q:' .. path.queue
-  fields[#fields + 1] = 'cfg:' .. path.queue
-  fields[#fields + 1] = 'pools:' .. path.queue
-  paths[i] = path
-end
-
-local function buckets_read()
-  local changed_at = state_num('pat')
-  for _, t in pairs(tenants) do
-    local values = redis.call('HMGET', t.key, unpack(t.fields))
-    t.expires = tonumber(values[1] or 0)
-    for i, scope in pairs(t.scopes) do
-      local b = buckets[scope]
-      b.absent = not values[i]
-      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
-      b.level, b.stamp = s.level, s.stamp
-    end
+  local continues = fill(time_us)
+  local straight = {}
+  for _, key in ipairs(dispatched) do straight[key] = true end
+  for _, i in ipairs(admitted) do
+    local job = jobs[i]
+    answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
   end
-  if GLOBAL_RATE then
-    local b = bucket_settle(state_get('gb'), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
-    b.all = true
-    for i = 1, PATHS do paths[i][0] = b end
-  end
+  return { continues and 'more' or 'decided', unpack(answers) }
 end
 
--- room_for reports whether the tenant may have one more bucket; full ones make room.
-local function room_for(b)
-  local t = b.owner
-  if not t then return true end
-  t.count = t.count or redis.call('HLEN', t.key)
-  return t.count < BUCKET_CAP
-end
-
--- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
-local function decide(path, cost)
-  local worst, wait_most, burst
-  for level = 0, 3 do
-    local b = path[level]
-    if b and b.burst < cost then return format('costly %d %.0f', level, b.burst) end
-  end
-  for level = 0, 3 do
-    local b = path[level]
-    if b and b.level < cost then
-      local wait = bucket_wait(b, cost, filled_to)
-      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
-    elseif b and b.absent and not b.dirty and not room_for(b) then
-      return format('buckets %d', level)
-    end
-  end
-  if worst then return format('limited %d %.0f %.0f %.0f', worst, path[worst].level, wait_most, burst) end
-end
-
-local function charge(path, cost)
-  for level = 0, 3 do
-    local b = path[level]
-    if b then
-      b.level = b.level - cost
-      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
-      b.dirty = true
-    end
-  end
-end
-
--- buckets_sweep removes what is full again, at most 16 of a tenant with many.
-local function buckets_sweep(t)
-  local values, out = redis.call('HGETALL', t.key), {}
-  for i = 1, #values, 2 do
-    if values[i] ~= '!' and #out < 16 then
-      local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
-      if stamp + fill_us <= filled_to then out[#out + 1] = values[i] end
-    end
-  end
-  if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
-end
-
--- buckets_write stores what was charged. A tenant's buckets go when the last of them is full.
-local TTL_SLACK = 1000000
-local function buckets_write()
-  for _, t in pairs(tenants) do
-    local args, full_at = {}, 0
-    for _, scope in pairs(t.scopes) do
-      local b = buckets[scope]
-      if b.dirty then
-        args[#args + 1] = b.field
-        args[#args + 1] = bucket_text(b)
-        full_at = math.max(full_at, b.stamp + bucket_fill(b))
-      end
-    end
-    if #args > 0 then
-      local renew = full_at > t.expires
-      if renew then
-        args[#args + 1] = '!'
-        args[#args + 1] = format('%.0f', full_at + TTL_SLACK)
-      end
-      redis.call('HSET', t.key, unpack(args))
-      if renew then
-        redis.call('PEXPIREAT', t.key, format('%.0f', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000)))
-      end
-      if t.count and t.count >= 128 then buckets_sweep(t) end
-    end
-  end
-  local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set('gb', bucket_text(b)) end
-end
-
-local function jobs_read()
-  local jobs, keys = {}, {}
-  local at = PATHS_AT + PATHS * PATH_SIZE
-  while at <= #ARGV do
-    local rec = ARGV[at + 2]
-    local flags = byte(rec, 2)
-    local job = { path = paths[tonumber(ARGV[at])], id = ARGV[at + 1], rec = rec, flags = flags,
-      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
-    job.key = job.path.tenant .. ':' .. job.id
-    at = at + 3
-    if flags >= 2 then
-      job.payload = ARGV[at]
-      at = at + 1
-    end
-    jobs[#jobs + 1], keys[#jobs + 1] = job, job.key
-  end
-  return jobs, keys
-end
-
--- known marks the jobs that live or have ended within the window.
-local function known(jobs, keys)
-  local live = redis.call('HMGET', JOBS, unpack(keys))
-  local generation = state_num('gen')
-  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(keys))
-  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(keys))
-  for i, job in ipairs(jobs) do
-    job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
-  end
-end
-
-for i = 1, PATHS do path_read(i) end
-call_begin(now, fields)
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-filled_to = state_num('bt')
-buckets_read()
-local jobs, keys = jobs_read()
-known(jobs, keys)
-
-local seen, writes, admitted, lines = {}, {}, {}, {}
-local ended_count = state_num('en') + state_num('eo')
-for i, job in ipairs(jobs) do
-  local cost = job.cost * 1000000
-  if job.known or seen[job.key] then
-    lines[i] = 'duplicate'
-  elseif ended_count >= ENDED_CAP then
-    lines[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < now then
-    lines[i] = 'deadline'
-  elseif queue_refused(job.path.queue) then
-    lines[i] = 'queues'
-  else
-    lines[i] = decide(job.path, cost)
-    if not lines[i] then
-      charge(job.path, cost)
-      seen[job.key] = true
-      local q = queue_open(job.path.queue)
-      local seq = u64(state_add('seq', 1))
-      job.score = job.flags % 2 == 1 and job.deadline or now + q.horizon
-      writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, now)
-      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
-      admitted[#admitted + 1] = i
-    end
-  end
-end
-if #admitted == 0 then return { 'decided', unpack(lines) } end
-
-local answer = redis.pcall('HSET', JOBS, unpack(writes))
-if type(answer) == 'table' and answer.err then
-  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
-  for _, i in ipairs(admitted) do lines[i] = 'memory' end
-  return { 'decided', unpack(lines) }
-end
-
-buckets_write()
-state_add('accepted', #admitted)
-for _, i in ipairs(admitted) do
-  local job = jobs[i]
-  local q = queue_open(job.path.queue)
-  if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
-  local cl = class_open(q, job.path.class)
-  job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
-  refill[q.name] = true
-end
-
--- A guess of the wait: the smaller of the class's backlog and position × runnable tenants, over the class's
--- part of the queue's rate of dispatch.
-local function wait_guess(job)
-  local q, c = queue_open(job.path.queue), job.path.class
-  if q.since == 0 or now <= q.since then return -1 end
-  local warm = 1 - math.exp(-(now - q.since) / RATE_SPAN)
-  local rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) / warm
-  if rate <= 0 then return -1 end
-  local busy = 0
-  for i = 1, q.n do
-    if q.waiting[i] > 0 then busy = busy + q.w[i] end
-  end
-  local cl = class_open(q, c)
-  cl.runnable = cl.runnable or redis.call('ZCARD', cl.act)
-  local ahead = math.min(q.waiting[c], job.position * math.max(1, cl.runnable))
-  return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
-end
-
-local continues = fill(now)
-local straight = {}
-for _, key in ipairs(dispatched) do straight[key] = true end
-for _, i in ipairs(admitted) do
-  local job = jobs[i]
-  if straight[job.key] then
-    lines[i] = 'straight'
-  else
-    lines[i] = format('admitted %.0f %.0f', job.position, wait_guess(job))
-  end
-end
-return { continues and 'more' or 'decided', unpack(lines) }
+return place_alone() or place_and_fill()

@@ -9,7 +9,7 @@
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
 local STATE, NOW, POOL, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], 3, 6
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
@@ -54,71 +54,52 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
     end
   end
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
--- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
--- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
--- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
--- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
-local GATES = P .. 'gates'
-local gates, gates_dirty = {}, {}
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
 
--- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
-local function gates_any()
-  return state_num('ng') > 0
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
 end
 
-local function gate(name)
-  local g = gates[name]
-  if g == nil then
-    local v = redis.call('HGET', GATES, name)
-    g = false
-    if v then
-      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
-      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
-    end
-    gates[name] = g
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+    fields[#fields + 1] = field
   end
-  return g
+  state_load(fields)
+  clock_advance(now)
 end
-
-local function gate_closed(name)
-  local g = gate(name)
-  return g and g.held >= g.limit
-end
-
-local function gate_hold(name, units)
-  local g = gate(name)
-  if g then
-    g.held = math.max(0, g.held + units)
-    gates_dirty[name] = true
-  end
-end
-
--- gate_names returns the gates that an entry of a ready stream counts against.
-local function gate_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
-    downstream ~= '' and 'd:' .. downstream or nil }
-end
-
-local function gates_write()
-  for name in pairs(gates_dirty) do
-    local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%.0f|%.0f|', g.limit, g.held) .. g.rest) end
-  end
-  gates_dirty = {}
-end
-
-local function gate_park(name, class, queue, tag, member)
-  local line = class .. ':' .. queue
-  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
-  redis.call('SADD', P .. 'gq:' .. name, line)
-end
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
@@ -169,6 +150,171 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
+-- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
+local DEAD, WHY = P .. 'dead', P .. 'why'
+local DEAD_CAP = 100000
+local ended, ended_large = {}, {}
+
+local function leave(key, counter, large)
+  state_add('left:' .. counter, 1)
+  ended[#ended + 1] = key
+  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
+end
+
+-- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
+local function dead_letter(key, reason, text, now)
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if state_add('nd', 1) > DEAD_CAP then
+    local oldest = redis.call('ZPOPMIN', DEAD)[1]
+    redis.call('HDEL', WHY, oldest)
+    state_add('nd', -1)
+    leave(oldest, 'purged', true)
+  end
+end
+
+-- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+local function leave_write()
+  if #ended == 0 then return end
+  redis.call('HDEL', JOBS, unpack(ended))
+  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
+  state_add('en', #ended)
+  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
+  ended, ended_large = {}, {}
+end
+-- rotate: the older generation of ended ids goes when it is a window old.
+local DEFAULT_WINDOW = 30000000
+
+-- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
+local function ended_rotate()
+  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
+  if state_num('dc') - state_num('rot') < window then return end
+  local generation = state_num('gen')
+  redis.call('UNLINK', ended_key(generation - 1))
+  state_set('gen', generation + 1)
+  state_set('eo', state_num('en'))
+  state_set('en', 0)
+  state_set('rot', state_num('dc'))
+end
+local time_us = now_us(NOW)
+local READY = P .. 'ready:' .. POOL
+
+-- held marks the jobs whose entries were still the caller's, and removes those.
+local function take_held(pool_key, jobs)
+  local tokens = {}
+  for i, job in ipairs(jobs) do tokens[i] = job.token end
+  local all = redis.call('XACK', pool_key, GROUP, unpack(tokens)) == #tokens
+  for _, job in ipairs(jobs) do
+    job.held = all or #redis.call('XRANGE', pool_key, job.token, job.token) == 1
+  end
+  redis.call('XDEL', pool_key, unpack(tokens))
+end
+
+local jobs, job_keys, records_needed = {}, {}, false
+for at = JOBS_AT, #ARGV, JOB_SIZE do
+  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
+    reason = ARGV[at + 4], text = ARGV[at + 5] }
+  jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
+  if job.what ~= 'complete' and job.what ~= 'complete_large' then records_needed = true end
+end
+call_begin(time_us, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
+if not state_get('pool:' .. POOL) then
+  local lost = {}
+  for i = 1, #jobs do lost[i] = 'lost' end
+  return { 'finished', unpack(lost) }
+end
+take_held(READY, jobs)
+
+-- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
+-- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
+local function complete_all()
+  if records_needed or state_num('ng') > 0 then return nil end
+  local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
+  if not name or not state_get('q:' .. name) then return nil end
+  local q = queue_open(name)
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then return nil end
+  end
+  ended_rotate()
+  local words = {}
+  for i, job in ipairs(jobs) do
+    words[i] = job.held and 'done' or 'lost'
+    if job.held then leave(job.key, 'completed', job.what == 'complete_large') end
+  end
+  leave_write()
+  state_write()
+  return { 'finished', unpack(words) }
+end
+
+-- finish_and_fill serves every case. Its functions are made only by the calls that need them.
+local function finish_and_fill()
+-- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
+-- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
+-- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
+-- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
+local GATES = P .. 'gates'
+local gates, gates_dirty = {}, {}
+
+-- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+local function gates_any()
+  return state_num('ng') > 0
+end
+
+local function gate(name)
+  local g = gates[name]
+  if g == nil then
+    local v = redis.call('HGET', GATES, name)
+    g = false
+    if v then
+      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
+      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
+    end
+    gates[name] = g
+  end
+  return g
+end
+
+local function gate_closed(name)
+  local g = gate(name)
+  return g and g.held >= g.limit
+end
+
+local function gate_hold(name, units)
+  local g = gate(name)
+  if g then
+    g.held = math.max(0, g.held + units)
+    gates_dirty[name] = true
+  end
+end
+
+-- gate_names returns the gates that an entry of a ready stream counts against.
+local function gate_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
+    downstream ~= '' and 'd:' .. downstream or nil }
+end
+
+local function gates_write()
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+  end
+  gates_dirty = {}
+end
+
+local function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
+end
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 
@@ -215,50 +361,11 @@ end
 
 local function due_add(zset, at, member)
   local before = due_earliest()
-  redis.call('ZADD', zset, format('%.0f', at), member)
+  redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
-end
--- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
--- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
-local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
-local DEAD_CAP = 100000
-local ended, ended_large = {}, {}
-
-local function ended_key(generation)
-  return P .. 'ended:' .. format('%.0f', generation)
-end
-
-local function leave(key, counter, large)
-  state_add('left:' .. counter, 1)
-  ended[#ended + 1] = key
-  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
-end
-
--- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
-local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%.0f', now), key)
-  redis.call('HSET', WHY, key, reason .. '|' .. text)
-  state_add('dead:' .. reason, 1)
-  if state_add('nd', 1) > DEAD_CAP then
-    local oldest = redis.call('ZPOPMIN', DEAD)[1]
-    redis.call('HDEL', WHY, oldest)
-    state_add('nd', -1)
-    leave(oldest, 'purged', true)
-  end
-end
-
--- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
-local function leave_write()
-  if #ended == 0 then return end
-  redis.call('HDEL', JOBS, unpack(ended))
-  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
-  state_add('en', #ended)
-  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
-  ended, ended_large = {}, {}
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -455,10 +562,10 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
+      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
       for c = 1, q.n do
-        parts[#parts + 1] = format('%.17g', q.V[c])
-        parts[#parts + 1] = format('%.0f', q.waiting[c])
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
       end
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false
@@ -495,7 +602,7 @@ local function pool_open(id)
 end
 
 local function pool_write(p)
-  state_set('pool:' .. p.id, format('%.0f|%s|%.0f|%.0f|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 
 local function plan_more(cl, p)
@@ -629,7 +736,7 @@ local function park_tenant(cl, x)
       if x.lane ~= '*' then
         lane_vanished(x.lane)
       else
-        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%.0f', BLOCKED))
+        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
         for _, lane in ipairs(open) do lane_vanished(lane) end
       end
       return true
@@ -642,7 +749,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'
@@ -791,42 +898,6 @@ local function fill(now)
   state_write()
   return more
 end
--- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
--- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
--- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
-local STEP = 5000000
-
-local function now_us(given)
-  if given ~= '' then return tonumber(given) end
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-
--- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
-local function bucket_time(now)
-  local last = state_num('t')
-  if last == 0 then return now end
-  return state_num('bt') + math.max(0, now - last)
-end
-
--- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
-  local last = state_num('t')
-  local passed = now - last
-  state_set('bt', bucket_time(now))
-  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
-  if passed > STEP then passed = STEP end
-  if passed > 0 then state_add('dc', passed) end
-  state_set('t', now)
-end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
-    fields[#fields + 1] = field
-  end
-  state_load(fields)
-  clock_advance(now)
-end
 -- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
 local freed = {}
 
@@ -881,8 +952,6 @@ local function entry_release(key, rec)
     end
   end
 end
--- group: the consumer group of every ready stream.
-local GROUP = 'g'
 -- record_recount returns rec with other attempts and deliveries lost.
 local function record_recount(rec, attempts, lost)
   return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
@@ -891,7 +960,7 @@ end
 -- returns the number of jobs in the lane.
 local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%.0f', score), member)
+  redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
@@ -904,11 +973,11 @@ local function lane_place(cl, tenant, lane, score, member)
     if not first then return size end
     local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
     local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%.0f', blocked and score + BLOCKED or score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
     if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
   elseif x.lane ~= lane then
     local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%.0f', score), lane)
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
     x.lane = '*'
     tenant_write(cl, tenant, x)
   end
@@ -925,100 +994,61 @@ local function job_return(key, rec, now)
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
--- rotate: the older generation of ended ids goes when it is a window old.
-local DEFAULT_WINDOW = 30000000
-
--- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
-local function ended_rotate()
-  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
-  if state_num('dc') - state_num('rot') < window then return end
-  local generation = state_num('gen')
-  redis.call('UNLINK', ended_key(generation - 1))
-  state_set('gen', generation + 1)
-  state_set('eo', state_num('en'))
-  state_set('en', 0)
-  state_set('rot', state_num('dc'))
-end
-local now = now_us(NOW)
-
--- held marks the jobs whose entries were still the caller's, and removes those.
-local function held(pool_key, jobs)
-  local tokens = {}
-  for i, job in ipairs(jobs) do tokens[i] = job.token end
-  local all = redis.call('XACK', pool_key, GROUP, unpack(tokens)) == #tokens
-  for _, job in ipairs(jobs) do
-    job.held = all or #redis.call('XRANGE', pool_key, job.token, job.token) == 1
-  end
-  redis.call('XDEL', pool_key, unpack(tokens))
-end
-
-local function retry(job, q)
-  local r = record_read(job.rec)
-  if r.attempts + 1 >= r.max then
+  local function retry(job, q)
+    local r = record_read(job.rec)
+    if r.attempts + 1 >= r.max then
+      redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
+      dead_letter(job.key, 'max_attempts', job.text, time_us)
+      return 'dead'
+    end
     redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
-    dead_letter(job.key, 'max_attempts', job.text, now)
-    return 'dead'
+    if r.flags % 2 == 1 and time_us + job.delay > r.score then
+      job_expire(q, job.key, time_us)
+      return 'expired'
+    end
+    due_add(LATER, time_us + job.delay, job.key)
+    return 'retried'
   end
-  redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
-  if r.flags % 2 == 1 and now + job.delay > r.score then
-    job_expire(q, job.key, now)
-    return 'expired'
+
+  local function outcome(job)
+    if not job.held then return 'lost' end
+    if job.what == 'complete' or job.what == 'complete_large' then
+      leave(job.key, 'completed', job.what == 'complete_large')
+      return 'done'
+    end
+    local q = queue_open(record_read(job.rec).queue)
+    if job.what == 'retry' then return retry(job, q) end
+    if job.what == 'dead' then
+      dead_letter(job.key, job.reason, job.text, time_us)
+      return 'dead'
+    end
+    if job.what == 'expire' then
+      job_expire(q, job.key, time_us)
+      return 'expired'
+    end
+    if job.delay > 0 then
+      due_add(LATER, time_us + job.delay, job.key)
+    else
+      job_return(job.key, job.rec, time_us)
+    end
+    return 'released'
   end
-  due_add(LATER, now + job.delay, job.key)
-  return 'retried'
+
+  if records_needed or gates_any() then
+    local records = redis.call('HMGET', JOBS, unpack(job_keys))
+    for i, job in ipairs(jobs) do
+      job.rec = records[i]
+      if job.held then entry_release(job.key, job.rec) end
+    end
+  end
+  ended_rotate()
+  local words = {}
+  for i, job in ipairs(jobs) do words[i] = outcome(job) end
+  leave_write()
+  freed_wake(time_us)
+  refill_pools[POOL] = true
+  local continues = fill(time_us)
+  return { continues and 'more' or 'finished', unpack(words) }
 end
 
-local function outcome(job)
-  if not job.held then return 'lost' end
-  if job.what == 'complete' or job.what == 'complete_large' then
-    leave(job.key, 'completed', job.what == 'complete_large')
-    return 'done'
-  end
-  local q = queue_open(record_read(job.rec).queue)
-  if job.what == 'retry' then return retry(job, q) end
-  if job.what == 'dead' then
-    dead_letter(job.key, job.reason, job.text, now)
-    return 'dead'
-  end
-  if job.what == 'expire' then
-    job_expire(q, job.key, now)
-    return 'expired'
-  end
-  if job.delay > 0 then
-    due_add(LATER, now + job.delay, job.key)
-  else
-    job_return(job.key, job.rec, now)
-  end
-  return 'released'
-end
-
-local jobs, keys, records_needed = {}, {}, false
-for at = JOBS_AT, #ARGV, JOB_SIZE do
-  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
-    reason = ARGV[at + 4], text = ARGV[at + 5] }
-  jobs[#jobs + 1], keys[#keys + 1] = job, job.key
-  if job.what ~= 'complete' and job.what ~= 'complete_large' then records_needed = true end
-end
-call_begin(now, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
-local pool = pool_open(POOL)
-if not pool then
-  local lost = {}
-  for i = 1, #jobs do lost[i] = 'lost' end
-  return { 'finished', unpack(lost) }
-end
-held(pool.key, jobs)
-if records_needed or gates_any() then
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i, job in ipairs(jobs) do
-    job.rec = records[i]
-    if job.held then entry_release(job.key, job.rec) end
-  end
-end
-ended_rotate()
-local words = {}
-for i, job in ipairs(jobs) do words[i] = outcome(job) end
-leave_write()
-freed_wake(now)
-refill_pools[POOL] = true
-local continues = fill(now)
-return { continues and 'more' or 'finished', unpack(words) }
+return complete_all() or finish_and_fill()

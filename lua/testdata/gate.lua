@@ -10,7 +10,7 @@
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
@@ -55,12 +55,49 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
     end
   end
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+    fields[#fields + 1] = field
+  end
+  state_load(fields)
+  clock_advance(now)
 end
 -- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
 -- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
@@ -110,7 +147,7 @@ end
 local function gates_write()
   for name in pairs(gates_dirty) do
     local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%.0f|%.0f|', g.limit, g.held) .. g.rest) end
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
   end
   gates_dirty = {}
 end
@@ -216,22 +253,24 @@ end
 
 local function due_add(zset, at, member)
   local before = due_earliest()
-  redis.call('ZADD', zset, format('%.0f', at), member)
+  redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%.0f', at))
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end
--- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason. Ended
--- ids stand in two generations, `en` and `eo` their sizes; the older goes when it is a window old.
-local JOBS, DEAD, WHY = P .. 'jobs', P .. 'dead', P .. 'why'
-local DEAD_CAP = 100000
-local ended, ended_large = {}, {}
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
 
 local function ended_key(generation)
-  return P .. 'ended:' .. format('%.0f', generation)
+  return P .. 'ended:' .. format('%d', generation)
 end
+-- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
+-- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
+local DEAD, WHY = P .. 'dead', P .. 'why'
+local DEAD_CAP = 100000
+local ended, ended_large = {}, {}
 
 local function leave(key, counter, large)
   state_add('left:' .. counter, 1)
@@ -241,7 +280,7 @@ end
 
 -- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
 local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%.0f', now), key)
+  redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if state_add('nd', 1) > DEAD_CAP then
@@ -456,10 +495,10 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%.0f', q.stamp), format('%.0f', q.since) }
+      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
       for c = 1, q.n do
-        parts[#parts + 1] = format('%.17g', q.V[c])
-        parts[#parts + 1] = format('%.0f', q.waiting[c])
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
       end
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false
@@ -496,7 +535,7 @@ local function pool_open(id)
 end
 
 local function pool_write(p)
-  state_set('pool:' .. p.id, format('%.0f|%s|%.0f|%.0f|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 
 local function plan_more(cl, p)
@@ -630,7 +669,7 @@ local function park_tenant(cl, x)
       if x.lane ~= '*' then
         lane_vanished(x.lane)
       else
-        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%.0f', BLOCKED))
+        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
         for _, lane in ipairs(open) do lane_vanished(lane) end
       end
       return true
@@ -643,7 +682,7 @@ local function park_lane(cl, x, lane)
   local lanes = lanes_key(cl, x.name)
   if not gate_closed(downstream_gate(lane)) then return false end
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%.0f', score_of(head[2]) + BLOCKED), lane)
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   if x.lane ~= '*' then
     x.lane = '*'
@@ -792,42 +831,6 @@ local function fill(now)
   state_write()
   return more
 end
--- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
--- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
--- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
-local STEP = 5000000
-
-local function now_us(given)
-  if given ~= '' then return tonumber(given) end
-  local t = redis.call('TIME')
-  return t[1] * 1000000 + t[2]
-end
-
--- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
-local function bucket_time(now)
-  local last = state_num('t')
-  if last == 0 then return now end
-  return state_num('bt') + math.max(0, now - last)
-end
-
--- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
-  local last = state_num('t')
-  local passed = now - last
-  state_set('bt', bucket_time(now))
-  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
-  if passed > STEP then passed = STEP end
-  if passed > 0 then state_add('dc', passed) end
-  state_set('t', now)
-end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
-    fields[#fields + 1] = field
-  end
-  state_load(fields)
-  clock_advance(now)
-end
 -- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
 local freed = {}
 
@@ -906,11 +909,11 @@ else
   end
   local until_us = DURATION > 0 and now + DURATION or 0
   g.limit = tonumber(LIMIT)
-  g.rest = format('%.0f|%s|%s', until_us, THEN, REASON)
+  g.rest = format('%d|%s|%s', until_us, THEN, REASON)
   gates_dirty[NAME] = true
   if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
 end
 freed[NAME] = true
 freed_wake(now)
 local continues = fill(now)
-return { continues and 'more' or 'set', g and format('%.0f', g.held) or '0' }
+return { continues and 'more' or 'set', g and format('%d', g.held) or '0' }

@@ -7,7 +7,7 @@
 -- Never brings back a lease that has been taken back.
 local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
@@ -52,7 +52,8 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
     end
   end
   dirty = {}
@@ -93,7 +94,7 @@ state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
 redis.call('DEL', P .. 'relief')
 if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
 clock_advance(now)
-redis.call('ZADD', P .. 'due', 'XX', format('%.0f', now + LEASE), 'w' .. WORKER)
+redis.call('ZADD', P .. 'due', 'XX', format('%d', now + LEASE), 'w' .. WORKER)
 state_write()
 local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
 return { until_us < now and 'promote' or 'extended' }

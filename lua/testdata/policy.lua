@@ -12,7 +12,7 @@
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %.17g, which prints every integer below 2^53 and every double exactly.
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
@@ -57,7 +57,8 @@ local function state_write()
       gone[#gone + 1] = field
     else
       args[#args + 1] = field
-      args[#args + 1] = type(v) == 'number' and format('%.17g', v) or v
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
     end
   end
   dirty = {}

@@ -1,0 +1,70 @@
+package peers
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func newClient(tb testing.TB, options *redis.Options) *redis.Client {
+	tb.Helper()
+	client := redis.NewClient(options)
+	tb.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// asynqQueue is asynq as its README sets it up: one queue. The tenant and the number travel in the payload.
+type asynqQueue struct {
+	redis  asynq.RedisClientOpt
+	client *asynq.Client
+}
+
+func newAsynq(tb testing.TB) queue {
+	tb.Helper()
+	server := redistest.Start(tb, redistest.Options{})
+	options := asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 100}
+	client := asynq.NewClient(options)
+	tb.Cleanup(func() { _ = client.Close() })
+	return &asynqQueue{redis: options, client: client}
+}
+
+func (q *asynqQueue) enqueue(tb testing.TB, tenant string, number int) {
+	tb.Helper()
+	body := append([]byte(fmt.Sprintf("%s %d ", tenant, number)), payload...)
+	_, err := q.client.EnqueueContext(tb.Context(), asynq.NewTask("bench", body))
+	check(tb, err)
+}
+
+// enqueueMany uses 64 goroutines: asynq has no batches.
+func (q *asynqQueue) enqueueMany(tb testing.TB, tenant func(int) string, first, last int) {
+	tb.Helper()
+	const producers = 64
+	var wg sync.WaitGroup
+	for k := range producers {
+		wg.Go(func() {
+			for n := first + k; n < last; n += producers {
+				q.enqueue(tb, tenant(n), n)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (q *asynqQueue) work(tb testing.TB, slots int, run handle) func() {
+	tb.Helper()
+	server := asynq.NewServer(q.redis, asynq.Config{Concurrency: slots, LogLevel: asynq.FatalLevel})
+	check(tb, server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		var tenant string
+		var n int
+		_, _ = fmt.Sscan(string(task.Payload()), &tenant, &n)
+		run(tenant, n)
+		return nil
+	})))
+	return server.Shutdown
+}

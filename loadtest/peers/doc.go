@@ -1,0 +1,12 @@
+// Package peers measures Headgate beside other job queues, in one run on one machine, each on a Redis of its own:
+//
+//	go test ./loadtest/peers -run '^$' -bench . -benchtime 1x
+//
+// It holds benchmarks only; `make bench` runs them with all others. The README prints what they gave last, losses
+// included. What is compared, and the peer's setting:
+//
+//	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue
+//	EnqueueToHandler  from the call to Enqueue until the handler starts, 200 and 2,000 jobs a second, else idle; asynq
+//	Enqueue           jobs a second; asynq, which admits everything
+//	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants
+package peers

@@ -1,0 +1,61 @@
+package lua
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestConnect(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	s, err := Connect(t.Context(), "redis://"+server.Addr(), Config{Prefix: redistest.Prefix(t)})
+	check(t, err)
+	_, err = s.Time(t.Context())
+	check(t, errors.Join(err, s.Close()))
+
+	for name, c := range map[string]struct {
+		open func() error
+		want string
+	}{
+		"a URL that is none, which may hold a password": {
+			func() error { _, err := Connect(t.Context(), "http://user:hunter2@host", Config{}); return err },
+			"invalid redis URL (not shown, it may hold a password): allowed is redis://[user:password@]host:port[/db], rediss:// for TLS, or unix://path",
+		},
+		"a prefix that would move the hash tag": {
+			func() error { _, err := Open(t.Context(), server.Client(t), Config{Prefix: "a{b}"}); return err },
+			`invalid prefix "a{b}": allowed is 1-32 bytes of [A-Za-z0-9._@/-]`,
+		},
+		"a client that resends by itself": {
+			func() error {
+				client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+				defer func() { _ = client.Close() }()
+				_, err := Open(t.Context(), client, Config{})
+				return err
+			},
+			"invalid MaxRetries of the redis client 3: allowed is -1: what is in doubt is resent by the layer that knows for how long ids are remembered (or use Connect)",
+		},
+	} {
+		if err := c.open(); !errors.Is(err, headgate.ErrInvalid) || err.Error() != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestConnectFailsFast(t *testing.T) {
+	t.Parallel()
+	begin := time.Now()
+	_, err := Connect(t.Context(), "redis://127.0.0.1:1", Config{})
+	if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
+		t.Errorf("%v", err)
+	}
+	if passed := time.Since(begin); passed > checkTimeout+time.Second {
+		t.Errorf("it took %s", passed)
+	}
+}
