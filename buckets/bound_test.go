@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 // event is one thing that happened at one scope. Of its fields the kinds that do not apply are zero.

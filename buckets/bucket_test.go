@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 func tokens(n int64) headgate.Tokens { return headgate.Tokens(n) }
@@ -121,8 +122,13 @@ func TestMicroOfNeverWraps(t *testing.T) {
 		tokens headgate.Tokens
 		want   Micro
 	}{
-		{0, 0}, {1, 1e6}, {1e9, 1e15}, {1e9 + 1, 1e15 + 1e6},
-		{-5, 0}, {math.MaxInt64, 1e15 + 1e6}, {math.MinInt64, 0},
+		{0, 0},
+		{1, 1e6},
+		{1e9, 1e15},
+		{1e9 + 1, 1e15 + 1e6},
+		{-5, 0},
+		{math.MaxInt64, 1e15 + 1e6},
+		{math.MinInt64, 0},
 	} {
 		if got := MicroOf(c.tokens); got != c.want {
 			t.Errorf("MicroOf(%d) = %d, want %d", c.tokens, got, c.want)

@@ -3,8 +3,9 @@ package buckets
 import (
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 // someInstant is a typical Redis time to start from.

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 // drawState draws a set as a store may hold it, and the path of one job through it.

@@ -5,8 +5,9 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate"
 )
 
 func TestBucketTextGoesThereAndBack(t *testing.T) {

@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
@@ -85,8 +86,8 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 // summary counts the jobs that did not enter.
 func summary(results []Result) error {
 	bad, first := 0, 0
-	for i := len(results) - 1; i >= 0; i-- {
-		if results[i].Err != nil {
+	for i, result := range slices.Backward(results) {
+		if result.Err != nil {
 			bad++
 			first = i
 		}

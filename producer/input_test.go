@@ -134,7 +134,7 @@ func assertError(t *testing.T, err, kind error, text string) {
 // oldRedis answers every command as a Redis 6.2 would answer INFO: its version is all that is looked at.
 func oldRedis(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func oldRedis(t *testing.T) string {
 		in := bufio.NewScanner(conn)
 		for in.Scan() { // *N, then N times a length and a word
 			var words int
-			fmt.Sscanf(in.Text(), "*%d", &words)
+			_, _ = fmt.Sscanf(in.Text(), "*%d", &words)
 			name := ""
 			for i := range 2 * words {
 				if in.Scan(); i == 1 {

@@ -3,6 +3,7 @@ package producer_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -227,7 +228,7 @@ func TestEnqueueBatch(t *testing.T) {
 		large.Payload = make([]byte, 300<<10) // does not fit beside the 2, alone
 		half := job("a")
 		half.Payload = make([]byte, 200<<10) // alone, as the next does not fit beside it
-		jobs = append(jobs, large, half, half, job("a"))
+		jobs = slices.Concat(jobs, []headgate.Job{large, half, half, job("a")})
 		results, err := p.EnqueueBatch(t.Context(), jobs)
 		if err != nil {
 			t.Fatal(err)
