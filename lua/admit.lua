@@ -241,21 +241,23 @@ end
 buckets_write()
 state_add('accepted', #admitted)
 
--- wait_guess guesses the wait of a job: the smaller of the class's backlog and position × runnable tenants, over the
--- class's part of the queue's rate of dispatch.
+-- wait_guess guesses the wait of a job from who goes before it, at the queue's pace. In its class that is at least
+-- every tenant with a lower tag and at most all, as newcomers enter: the mean of both; then a round of all for each
+-- job of its own before it, at most the backlog. In each other class it is what the pattern serves meanwhile, from
+-- half a turn on, at most what waits there.
 local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
-  if q.since == 0 or time_us <= q.since then return -1 end
-  local warm = 1 - math.exp(-(time_us - q.since) / RATE_SPAN)
-  local rate = q.rate * math.exp(-(time_us - q.stamp) / RATE_SPAN) / warm
-  if rate <= 0 then return -1 end
-  local busy = 0
+  if q.pace == 0 then return -1 end
+  local line = (c - 1) .. ':' .. q.name
+  local tenants = redis.call('ZCARD', P .. 'act:' .. line)
+  local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or tenants
+  local ahead = math.min(q.waiting[c], (rank + 1 + tenants) / 2 + (position - 1) * tenants)
+  local all = ahead
   for i = 1, q.n do
-    if q.waiting[i] > 0 then busy = busy + q.w[i] end
+    if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end
   end
-  local runnable = redis.call('ZCARD', P .. 'act:' .. (c - 1) .. ':' .. q.name)
-  local ahead = math.min(q.waiting[c], position * math.max(1, runnable))
-  return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
+  return math.floor(all * q.pace)
 end
 
 local function admitted_line(job, position)

@@ -93,7 +93,7 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error
 		if !ok {
 			continue
 		}
-		for class := range (strings.Count(value, "|") - 4) / 2 {
+		for class := range (strings.Count(value, "|") - 3) / 2 {
 			cq := strconv.Itoa(class) + ":" + queue
 			found, err := s.classLanes(ctx, base, cq)
 			if err != nil {

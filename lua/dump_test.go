@@ -149,10 +149,10 @@ func (d *redisDump) queues() {
 		}
 		parts := strings.Split(value, "|")
 		d.add("queue %s turn %d left %s", queue, number(d.tb, parts[0])-1, parts[1])
-		for c := range (len(parts) - 5) / 2 {
-			v, err := strconv.ParseFloat(parts[5+2*c], 64)
+		for c := range (len(parts) - 4) / 2 {
+			v, err := strconv.ParseFloat(parts[4+2*c], 64)
 			check(d.tb, err)
-			d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[6+2*c])
+			d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[5+2*c])
 			d.class(fmt.Sprintf("%d:%s", c, queue), v)
 		}
 	}

@@ -1,8 +1,9 @@
 -- @include state
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
---   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
---                each class the virtual time and the number of waiting jobs
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none wait); of each class the virtual
+--                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -29,18 +30,17 @@ local function queue_open(name)
     local i = 0
     for x in string.gmatch(v, '[^|]+') do
       i = i + 1
-      if i > 5 then
-        local c = math.floor((i - 4) / 2)
-        if i % 2 == 0 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
       elseif i == 1 then q.cur = tonumber(x)
       elseif i == 2 then q.left = tonumber(x)
-      elseif i == 3 then q.rate = tonumber(x)
-      elseif i == 4 then q.stamp = tonumber(x)
-      else q.since = tonumber(x) end
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
     end
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
-    q.cur, q.left, q.rate, q.stamp, q.since, q.fresh = 1, q.w[1], 0, 0, 0, true
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0

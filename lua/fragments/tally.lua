@@ -1,15 +1,23 @@
 -- @include queue
 -- tally: what queues did in this call is written once.
-local RATE_SPAN = 10000000
+local PACE_SPAN = 32
 
--- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
 local function queue_tally(q, now)
-  if q.dispatched == 0 then return end
-  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
-    q.rate, q.since, q.stamp = 0, now, now
+  local waiting = 0
+  for c = 1, q.n do waiting = waiting + q.waiting[c] end
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    q.pace = q.pace * old + pace * (1 - old)
   end
-  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
-  q.stamp, q.dispatched = now, 0
+  if waiting == 0 then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
 end
 
 local function queue_write(now)
@@ -20,7 +28,7 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
       for c = 1, q.n do
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])

@@ -212,8 +212,9 @@ local function pattern_commit(p, i)
 end
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
---   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
---                each class the virtual time and the number of waiting jobs
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none wait); of each class the virtual
+--                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -240,18 +241,17 @@ local function queue_open(name)
     local i = 0
     for x in string.gmatch(v, '[^|]+') do
       i = i + 1
-      if i > 5 then
-        local c = math.floor((i - 4) / 2)
-        if i % 2 == 0 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
       elseif i == 1 then q.cur = tonumber(x)
       elseif i == 2 then q.left = tonumber(x)
-      elseif i == 3 then q.rate = tonumber(x)
-      elseif i == 4 then q.stamp = tonumber(x)
-      else q.since = tonumber(x) end
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
     end
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
-    q.cur, q.left, q.rate, q.stamp, q.since, q.fresh = 1, q.w[1], 0, 0, 0, true
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -261,16 +261,24 @@ local function queue_open(name)
   return q
 end
 -- tally: what queues did in this call is written once.
-local RATE_SPAN = 10000000
+local PACE_SPAN = 32
 
--- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
 local function queue_tally(q, now)
-  if q.dispatched == 0 then return end
-  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
-    q.rate, q.since, q.stamp = 0, now, now
+  local waiting = 0
+  for c = 1, q.n do waiting = waiting + q.waiting[c] end
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    q.pace = q.pace * old + pace * (1 - old)
   end
-  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
-  q.stamp, q.dispatched = now, 0
+  if waiting == 0 then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
 end
 
 local function queue_write(now)
@@ -281,7 +289,7 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
       for c = 1, q.n do
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])
@@ -509,21 +517,23 @@ end
 buckets_write()
 state_add('accepted', #admitted)
 
--- wait_guess guesses the wait of a job: the smaller of the class's backlog and position × runnable tenants, over the
--- class's part of the queue's rate of dispatch.
+-- wait_guess guesses the wait of a job from who goes before it, at the queue's pace. In its class that is at least
+-- every tenant with a lower tag and at most all, as newcomers enter: the mean of both; then a round of all for each
+-- job of its own before it, at most the backlog. In each other class it is what the pattern serves meanwhile, from
+-- half a turn on, at most what waits there.
 local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
-  if q.since == 0 or time_us <= q.since then return -1 end
-  local warm = 1 - math.exp(-(time_us - q.since) / RATE_SPAN)
-  local rate = q.rate * math.exp(-(time_us - q.stamp) / RATE_SPAN) / warm
-  if rate <= 0 then return -1 end
-  local busy = 0
+  if q.pace == 0 then return -1 end
+  local line = (c - 1) .. ':' .. q.name
+  local tenants = redis.call('ZCARD', P .. 'act:' .. line)
+  local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or tenants
+  local ahead = math.min(q.waiting[c], (rank + 1 + tenants) / 2 + (position - 1) * tenants)
+  local all = ahead
   for i = 1, q.n do
-    if q.waiting[i] > 0 then busy = busy + q.w[i] end
+    if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end
   end
-  local runnable = redis.call('ZCARD', P .. 'act:' .. (c - 1) .. ':' .. q.name)
-  local ahead = math.min(q.waiting[c], position * math.max(1, runnable))
-  return ahead * math.max(busy, q.w[c]) / q.w[c] / rate
+  return math.floor(all * q.pace)
 end
 
 local function admitted_line(job, position)

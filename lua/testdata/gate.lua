@@ -159,8 +159,9 @@ local function gate_park(name, class, queue, tag, member)
 end
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
---   q:QUEUE      cur|left|rate|stamp|since|V₁|n₁|V₂|n₂…   the pattern's phase, the rate of dispatch, and of
---                each class the virtual time and the number of waiting jobs
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none wait); of each class the virtual
+--                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -187,18 +188,17 @@ local function queue_open(name)
     local i = 0
     for x in string.gmatch(v, '[^|]+') do
       i = i + 1
-      if i > 5 then
-        local c = math.floor((i - 4) / 2)
-        if i % 2 == 0 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
       elseif i == 1 then q.cur = tonumber(x)
       elseif i == 2 then q.left = tonumber(x)
-      elseif i == 3 then q.rate = tonumber(x)
-      elseif i == 4 then q.stamp = tonumber(x)
-      else q.since = tonumber(x) end
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
     end
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
-    q.cur, q.left, q.rate, q.stamp, q.since, q.fresh = 1, q.w[1], 0, 0, 0, true
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -475,16 +475,24 @@ local function pattern_commit(p, i)
   end
 end
 -- tally: what queues did in this call is written once.
-local RATE_SPAN = 10000000
+local PACE_SPAN = 32
 
--- queue_tally folds the dispatches of this call into the rate, an exponential average over RATE_SPAN.
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
 local function queue_tally(q, now)
-  if q.dispatched == 0 then return end
-  if q.since == 0 or now - q.stamp > 3 * RATE_SPAN or now < q.stamp then
-    q.rate, q.since, q.stamp = 0, now, now
+  local waiting = 0
+  for c = 1, q.n do waiting = waiting + q.waiting[c] end
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    q.pace = q.pace * old + pace * (1 - old)
   end
-  q.rate = q.rate * math.exp(-(now - q.stamp) / RATE_SPAN) + q.dispatched / RATE_SPAN
-  q.stamp, q.dispatched = now, 0
+  if waiting == 0 then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
 end
 
 local function queue_write(now)
@@ -495,7 +503,7 @@ local function queue_write(now)
         q.fresh = false
       end
       queue_tally(q, now)
-      local parts = { q.cur, q.left, format('%.9g', q.rate), format('%d', q.stamp), format('%d', q.since) }
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
       for c = 1, q.n do
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])
