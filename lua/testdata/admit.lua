@@ -525,10 +525,10 @@ local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
   if q.pace == 0 then return -1 end
   local line = (c - 1) .. ':' .. q.name
-  local tenants = redis.call('ZCARD', P .. 'act:' .. line)
+  local runnable = redis.call('ZCARD', P .. 'act:' .. line)
   local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or tenants
-  local ahead = math.min(q.waiting[c], (rank + 1 + tenants) / 2 + (position - 1) * tenants)
+  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or runnable
+  local ahead = math.min(q.waiting[c], (rank + 1 + runnable) / 2 + (position - 1) * runnable)
   local all = ahead
   for i = 1, q.n do
     if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end

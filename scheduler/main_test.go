@@ -1,0 +1,148 @@
+package scheduler_test
+
+import (
+	"context"
+	"flag"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(suite{m})
+}
+
+// suite ends the shared servers before leaks are looked for.
+type suite struct{ m *testing.M }
+
+func (s suite) Run() int {
+	_ = flag.Set("test.parallel", "16") // These tests wait more than they work. -parallel has the last word.
+	defer redistest.StopShared()
+	return s.m.Run()
+}
+
+func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: redistest.Prefix(tb)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return store
+}
+
+// run runs a scheduler until stop is called, or the test ends.
+func run(tb testing.TB, store *lua.Store, config scheduler.Config) (stop func()) {
+	tb.Helper()
+	s, err := scheduler.New(store, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(tb.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			tb.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	tb.Cleanup(stop)
+	return stop
+}
+
+// bench is a worker's place that a test fills by hand: it admits jobs and reads them.
+type bench struct {
+	tb     testing.TB
+	store  *lua.Store
+	pool   lua.Pool
+	worker string
+}
+
+func newBench(tb testing.TB, store *lua.Store) *bench {
+	tb.Helper()
+	b := &bench{tb: tb, store: store, pool: lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}, worker: "hand"}
+	if _, err := store.Register(tb.Context(), b.worker, b.pool, 100, time.Hour); err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) admit(id string) {
+	b.tb.Helper()
+	j := headgate.NewJob("acme", "mail", "send", nil)
+	j.ID = id
+	none := headgate.Limit{Disabled: true}
+	limits := [headgate.Levels]headgate.Limit{none, none, none, none}
+	verdicts, err := b.store.Admit(b.tb.Context(), 0, []lua.Candidate{{Job: &j, Class: 1, Limits: &limits}})
+	if err != nil || verdicts[0].Decision != headgate.Admitted {
+		b.tb.Fatalf("admit %s: %+v, %v", id, verdicts, err)
+	}
+}
+
+// read returns the next job, waiting for it up to wait.
+func (b *bench) read(wait time.Duration) (lua.Lease, bool) {
+	b.tb.Helper()
+	leases, err := b.store.Read(b.tb.Context(), b.worker, b.pool.ID(), 1, wait, false)
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	if len(leases) == 0 {
+		return lua.Lease{}, false
+	}
+	return leases[0], true
+}
+
+func (b *bench) finish(lease lua.Lease, outcome lua.Outcome, delay time.Duration) {
+	b.tb.Helper()
+	f := lua.Finish{Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
+	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), []lua.Finish{f}); err != nil || ends[0] == lua.EndedLost {
+		b.tb.Fatalf("finish: %v, %v", ends, err)
+	}
+}
+
+// logs keeps what a logger writes.
+type logs struct {
+	mu   sync.Mutex
+	text string
+}
+
+func (l *logs) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text += string(b)
+	return len(b), nil
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text
+}
+
+func (l *logs) logger() zerolog.Logger { return zerolog.New(l) }
+
+func await(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("waited in vain: %s", what)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// Scheduler runs timers. Its methods may be called from several goroutines; Run is to be called once.
+type Scheduler struct {
+	store  *lua.Store
+	config Config
+	// owner names it among the holders of the timer lease.
+	owner string
+	// woken holds a token when the earliest timer has been lowered since the last look.
+	woken chan struct{}
+}
+
+// New returns a Scheduler on a store. It sends nothing yet.
+func New(store *lua.Store, config Config) (*Scheduler, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("configure scheduler: %w", err)
+	}
+	return &Scheduler{store: store, config: config, owner: uuid.NewString(), woken: make(chan struct{}, 1)}, nil
+}
+
+// Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
+// read of Redis cannot be interrupted. While Redis is away it tries again, more and more seldom.
+func (s *Scheduler) Run(ctx context.Context) error {
+	var running sync.WaitGroup
+	running.Go(func() { s.watch(ctx) })
+	s.loop(ctx)
+	running.Wait()
+	return nil
+}
+
+// Promote runs what is due now, as far as this Scheduler may: unless another holds the timer lease. It is for
+// whoever was told that work is left, and serves whether Run runs or not.
+func (s *Scheduler) Promote(ctx context.Context) error {
+	for range roundsInARow {
+		p, err := s.promote(ctx)
+		if err != nil {
+			return err
+		}
+		if !p.More {
+			return nil
+		}
+	}
+	return nil // The store has a timer for what is left.
+}
+
+// roundsInARow is how many calls of Promote follow each other without a pause.
+const roundsInARow = 64
+
+// callTimeout bounds one call.
+const callTimeout = 2 * time.Second
+
+func (s *Scheduler) promote(ctx context.Context) (lua.Promotion, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	p, err := s.store.Promote(ctx, s.owner, s.config.TimerLease)
+	if err == nil && p.Stepped {
+		s.config.Logger.Error().Msg("the clock of redis has stepped by more than 5 s: all worker leases were armed anew")
+	}
+	return p, err
+}

@@ -1,0 +1,188 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/worker"
+)
+
+var errDown = errors.New("connection refused")
+
+// illness is a handler whose downstream "pay" is ill until it is healed.
+type illness struct {
+	healed atomic.Bool
+	mu     sync.Mutex
+	calls  []time.Time // of pay
+}
+
+func (i *illness) handle(_ context.Context, job worker.Job[[]byte]) error {
+	if job.Downstream != "pay" {
+		return nil
+	}
+	i.mu.Lock()
+	i.calls = append(i.calls, time.Now())
+	i.mu.Unlock()
+	if i.healed.Load() {
+		return nil
+	}
+	return errDown
+}
+
+func (i *illness) count() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.calls)
+}
+
+func to(downstream, id string) headgate.Job {
+	j := job("send", id)
+	j.Downstream, j.MaxAttempts = downstream, 2
+	return j
+}
+
+// gate returns the limit of the gate of "pay" in Redis, "" for none.
+func (r *rig) gate() string {
+	r.tb.Helper()
+	all, err := r.client.HGetAll(r.tb.Context(), r.store.Keys().Gates()).Result()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	limit, _, _ := strings.Cut(all["d:pay"], "|")
+	return limit
+}
+
+func TestAnOpenBreakerHoldsJobsBackUnharmed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var ill illness
+	config := worker.Config{
+		Concurrency: 2, Backoff: func(int) time.Duration { return 50 * time.Millisecond },
+		Breaker: breaker.Config{
+			FailureThreshold: 3, OpenBase: 400 * time.Millisecond, OpenMax: 400 * time.Millisecond, SuccessThreshold: 3, MaxProbes: 1,
+		},
+	}
+	a := r.runWithTimers(r.store, config, on("send", ill.handle))
+	const sick = 40
+	for i := range sick {
+		r.enqueue(to("pay", fmt.Sprint("pay-", i)))
+	}
+	r.await("the breaker to open", func() bool { return r.gate() == "0" })
+	// In a moment nothing of it reaches a handler, and nobody else waits for it.
+	for i := range 20 {
+		r.enqueue(to("ship", fmt.Sprint("ship-", i)))
+	}
+	r.await("the other downstream's jobs", func() bool { return r.census().Left["completed"] == 20 })
+	r.await("some probes", func() bool { return a.Breakers()[0].Opened >= 4 })
+	burnt := 0
+	for _, e := range a.ends("") {
+		if e.Downstream == "pay" && (e.Outcome == worker.Retried || e.Outcome == worker.Dead) {
+			burnt++
+		}
+	}
+	// Three failures trip, and with two slots one more may have been under way.
+	if burnt < 3 || burnt > 4 {
+		t.Errorf("%d attempts were burnt", burnt)
+	}
+	// Each opening after the first was one failed probe.
+	status := a.Breakers()
+	if calls := ill.count(); calls > 4+status[0].Opened {
+		t.Errorf("%d calls in %d open periods", calls, status[0].Opened)
+	}
+	if len(status) != 2 || status[0].Downstream != "pay" || status[1].Downstream != "ship" || status[1].State != breaker.Closed || status[1].Opened != 0 {
+		t.Errorf("got %+v", status)
+	}
+	ill.healed.Store(true)
+	c := r.idle()
+	if c.Left["completed"] != sick+20 || c.Dead != 0 {
+		t.Errorf("got %+v", c)
+	}
+	r.await("the gate to go", func() bool { return r.gate() == "" && a.Breakers()[0].State == breaker.Closed })
+	for _, e := range a.ends("") {
+		if e.Outcome == worker.Released && e.Reason != worker.ReasonBreaker && e.Reason != worker.ReasonProbe {
+			t.Errorf("job %s went back for the reason %s", e.Key.ID, e.Reason)
+		}
+	}
+}
+
+func TestHangingCallsAreSlowBeforeTheyReturn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	config := worker.Config{Concurrency: 4, Breaker: breaker.Config{MinCalls: 4, SlowCallDuration: 100 * time.Millisecond, OpenBase: time.Minute}}
+	a := r.runWithTimers(r.store, config, on("send", func(context.Context, worker.Job[[]byte]) error {
+		<-release
+		return nil
+	}))
+	for i := range 8 {
+		r.enqueue(to("pay", fmt.Sprint("pay-", i)))
+	}
+	r.await("the gate to shut", func() bool { return r.gate() == "0" })
+	if n := len(a.starts()); n != 4 {
+		t.Errorf("%d jobs were started", n)
+	}
+	close(release)
+	r.await("the four to end", func() bool { return r.census().Left["completed"] == 4 })
+	if c := r.census(); c.Waiting+c.Later != 4 || len(a.starts()) != 4 {
+		t.Errorf("got %d starts, %+v", len(a.starts()), c)
+	}
+}
+
+func TestTheGateOfADeadWorkerOpensByItself(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var ill illness
+	config := worker.Config{
+		Concurrency: 1, Lease: time.Second, DrainTimeout: 10 * time.Millisecond,
+		Breaker: breaker.Config{FailureThreshold: 1, OpenBase: 100 * time.Millisecond, OpenMax: 100 * time.Millisecond},
+	}
+	a := r.runWithTimers(r.store, config, on("send", ill.handle))
+	r.enqueue(to("pay", "a"), to("pay", "b"), to("pay", "c"))
+	r.await("the gate to shut", func() bool { return r.gate() == "0" })
+	a.stop() // It says nothing about its gates, just as one that was killed.
+	if err := a.wait(); err != nil {
+		t.Error(err)
+	}
+	ill.healed.Store(true)
+	r.runWithTimers(r.store, worker.Config{Concurrency: 1}, on("send", ill.handle))
+	if c := r.idle(); c.Left["completed"] != 3 {
+		t.Errorf("got %+v", c)
+	}
+	if gate := r.gate(); gate != "" {
+		t.Errorf("the gate is still there: %s", gate)
+	}
+}
+
+func TestSomeAnswersSayNothingAboutTheDownstream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	config := worker.Config{Backoff: quick, Breaker: breaker.Config{FailureThreshold: 1, OpenBase: time.Minute}}
+	a := r.runWithTimers(r.store, config, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
+		switch job.ID {
+		case "ignored":
+			return worker.Ignore(errDown)
+		case "discarded":
+			return worker.Discard(errDown)
+		case "snoozed":
+			if time.Since(job.Admitted) < 50*time.Millisecond {
+				return worker.Snooze(100 * time.Millisecond)
+			}
+		}
+		return nil
+	}))
+	r.enqueue(to("pay", "ignored"), to("pay", "discarded"), to("pay", "snoozed"))
+	if c := r.idle(); c.Left["completed"] != 1 || c.Dead != 2 {
+		t.Errorf("got %+v", c)
+	}
+	if status := a.Breakers(); len(status) != 1 || status[0].Opened != 0 || status[0].HeldBack != 0 {
+		t.Errorf("got %+v", status)
+	}
+}

@@ -1,0 +1,53 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// classes knows the names of classes: a record holds only their places in the queue's order.
+type classes struct {
+	policy atomic.Pointer[policy.Compiled]
+}
+
+// newClasses knows the names of the built-in policy.
+func newClasses() (*classes, error) {
+	compiled, err := policy.Default().Prepare()
+	c := &classes{}
+	c.policy.Store(compiled)
+	return c, err
+}
+
+// read reads the policy that the store holds. One that cannot be read leaves the names as they were.
+func (c *classes) read(ctx context.Context, store *lua.Store) error {
+	text, err := store.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	stored := policy.Default()
+	if text != nil {
+		if stored, err = policy.Unmarshal(text); err != nil {
+			return fmt.Errorf("read policy: %w", err)
+		}
+	}
+	compiled, err := stored.Prepare()
+	if err != nil {
+		return fmt.Errorf("read policy: %w", err)
+	}
+	c.policy.Store(compiled)
+	return nil
+}
+
+// name returns the name of a queue's class; empty if this worker has not heard of it yet.
+func (c *classes) name(queue string, class int) headgate.Priority {
+	all := c.policy.Load().ClassesOf(queue)
+	if class >= len(all) {
+		return ""
+	}
+	return all[class].Name
+}

@@ -1,0 +1,119 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+)
+
+// Config is what a Worker needs beside a store and handlers. Only Queues has no default.
+type Config struct {
+	// Logger says what goes wrong; its zero value is silent.
+	Logger zerolog.Logger
+	// Queues are served in proportion to their weights, 1 to 1000 (zero means 1), 1 to 64 queues. Workers with the
+	// same Queues and Strict form a pool and share a ready stream.
+	Queues []lua.QueueWeight
+	// Strict serves a queue only while those before it have nothing that may run.
+	Strict bool
+	// Concurrency is the number of slots: jobs in hand at a time, 1 to 10000; zero means ten a processor.
+	Concurrency int
+	// Lease is for how long Redis leaves the jobs to a worker that is not heard of, 200 ms to 10 min; zero means 15 s.
+	// Handlers' contexts end a tenth of it early.
+	Lease time.Duration
+	// DrainTimeout is how long running handlers may go on after Run's ctx has ended, up to 1 h; zero means 30 s.
+	DrainTimeout time.Duration
+	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
+	DefaultTimeout time.Duration
+	// Backoff returns how long a job waits after its attempt'th failed run, from 1; nil means
+	// ExponentialBackoff(time.Second, 10*time.Minute). Several goroutines call it.
+	Backoff func(attempt int) time.Duration
+	// Breaker configures the circuit breaker of each downstream that Breakers does not name.
+	Breaker breaker.Config
+	// Breakers configures the circuit breakers of single downstreams.
+	Breakers map[string]breaker.Config
+	// Scheduler configures the scheduler that Run runs beside the worker, unless NoScheduler is set. It logs with the
+	// worker's Logger, whatever is set there.
+	Scheduler scheduler.Config
+	// NoScheduler leaves timers to schedulers elsewhere. When none is heard of, the worker runs what is due with
+	// its heartbeats.
+	NoScheduler bool
+	// Observer is told about each job.
+	Observer Observer
+}
+
+// Bounds and defaults of a Config.
+const (
+	maxQueues         = 64
+	maxQueueWeight    = 1000
+	maxConcurrency    = 10_000
+	slotsPerProcessor = 10
+	minLease          = 200 * time.Millisecond
+	maxLease          = 10 * time.Minute
+	maxDrainTimeout   = time.Hour
+)
+
+func (c Config) withDefaults() Config {
+	c.Queues = slices.Clone(c.Queues)
+	for i := range c.Queues {
+		c.Queues[i].Weight = cmp.Or(c.Queues[i].Weight, 1)
+	}
+	c.Concurrency = cmp.Or(c.Concurrency, slotsPerProcessor*runtime.GOMAXPROCS(0))
+	c.Lease = cmp.Or(c.Lease, 15*time.Second)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
+	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 5*time.Minute)
+	if c.Backoff == nil {
+		c.Backoff = ExponentialBackoff(time.Second, 10*time.Minute)
+	}
+	c.Breakers = maps.Clone(c.Breakers)
+	c.Scheduler.Logger = c.Logger
+	return c
+}
+
+// validate reports every bad field at once.
+func (c Config) validate() error {
+	var bad []error
+	field := func(ok bool, name, value, allowed string) {
+		if !ok {
+			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+		}
+	}
+	field(len(c.Queues) >= 1 && len(c.Queues) <= maxQueues, "Queues", fmt.Sprintf("%d queues", len(c.Queues)), "1 to 64 queues")
+	seen := make(map[string]bool, len(c.Queues))
+	for i, q := range c.Queues {
+		at := fmt.Sprintf("Queues[%d]", i)
+		if err := headgate.ValidateName(at, q.Queue, true); err != nil {
+			bad = append(bad, err)
+		}
+		field(q.Weight >= 1 && q.Weight <= maxQueueWeight, at+".Weight", strconv.Itoa(q.Weight), "1 to 1000")
+		field(!seen[q.Queue], at, strconv.Quote(q.Queue), "a queue that is named once")
+		seen[q.Queue] = true
+	}
+	field(c.Concurrency >= 1 && c.Concurrency <= maxConcurrency, "Concurrency", strconv.Itoa(c.Concurrency), "1 to 10000 slots")
+	field(c.Lease >= minLease && c.Lease <= maxLease, "Lease", c.Lease.String(), "200ms to 10m")
+	field(c.DrainTimeout > 0 && c.DrainTimeout <= maxDrainTimeout, "DrainTimeout", c.DrainTimeout.String(), "above 0, up to 1h")
+	field(c.DefaultTimeout >= time.Millisecond && c.DefaultTimeout <= headgate.MaxTimeout, "DefaultTimeout", c.DefaultTimeout.String(), "1ms to 24h")
+	if err := c.Breaker.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("breaker: %w", err))
+	}
+	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
+		if err := headgate.ValidateName("downstream", downstream, false); err != nil {
+			bad = append(bad, err)
+		}
+		if err := c.Breakers[downstream].Validate(); err != nil {
+			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
+		}
+	}
+	return errors.Join(bad...)
+}

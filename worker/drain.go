@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// cancelGrace is how long a handler may take to notice that its ctx has ended.
+	cancelGrace = 2 * time.Second
+	// endGrace is how long those may take that were waiting for Redis to take note of how their job ended.
+	endGrace = 100 * time.Millisecond
+	// reclaimTimeout bounds the last words to a Redis that does not answer: the lease ends by itself.
+	reclaimTimeout = 5 * time.Second
+)
+
+// drain ends a session in order:
+//
+//  1. Nothing is read any more, and Redis is told that no slot is free, so it sends nothing after.
+//  2. Handlers get DrainTimeout. Those that are left are cancelled.
+//  3. What is still held is released, whether its handler has noticed or not.
+//  4. Reclaim ends the registration, and takes back what a read may have been given that nobody was told of. It comes
+//     before the reader is waited for: where this was the pool's last worker, it also ends the blocked read.
+//
+// The lease is extended all the while.
+func (s *session) drain(after context.Context, cancelJobs context.CancelCauseFunc) {
+	n := s.held.close()
+	s.logger.Info().Int("running", n).Msg("worker drains")
+	s.shrink(after, n)
+	if !s.w.await(s.held.none(), s.w.config.DrainTimeout) {
+		s.logger.Warn().Int("running", s.held.close()).Msg("drain time-out: handlers are cancelled, their jobs handed back")
+		cancelJobs(ErrDraining)
+		if !s.w.await(s.held.none(), cancelGrace) {
+			rest := s.held.claimRest()
+			for _, lease := range rest {
+				s.logger.Error().Str("type", lease.Job.Type).Str("job", lease.Job.ID).Str("tenant", lease.Job.Tenant).
+					Msg("handler ignores the end of its ctx")
+			}
+			s.release(rest, ReasonShutdown)
+		}
+	}
+	cancelJobs(ErrDraining)
+	s.reclaim(after)
+}
+
+// shrink leaves the worker as many slots as it has running jobs. It may fail: jobs then wait for Reclaim.
+func (s *session) shrink(ctx context.Context, slots int) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	more, err := s.w.store.Register(ctx, s.name, s.w.pool, slots, s.w.config.Lease)
+	if err != nil {
+		s.logger.Warn().Err(err).Msg("slots not given up at once")
+	}
+	if more {
+		s.w.promoting.give()
+	}
+}
+
+func (s *session) reclaim(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
+	defer cancel()
+	trouble := outage{logger: s.logger, what: "reclaim"}
+	for ctx.Err() == nil {
+		more, err := s.w.store.Reclaim(ctx, s.name)
+		if err != nil {
+			trouble.failed(ctx, err)
+			continue
+		}
+		trouble.over()
+		if !more {
+			s.logger.Info().Msg("worker drained")
+			return
+		}
+	}
+	s.logger.Error().Msg("registration not ended: it ends with its lease")
+}

@@ -1,0 +1,207 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
+)
+
+func TestADrainLetsRunningHandlersFinish(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	a := r.run(r.store, worker.Config{Concurrency: 2}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		select {
+		case <-release:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}))
+	r.enqueue(job("send", "a"), job("send", "b"), job("send", "c"))
+	r.await("two to start", func() bool { return len(a.starts()) == 2 })
+	a.stop()
+	r.await("the drain", func() bool { return strings.Contains(a.logs.String(), "worker drains") })
+	close(release)
+	if err := a.wait(); err != nil {
+		t.Error(err)
+	}
+	if c := r.census(); c.Left["completed"] != 2 || c.Waiting != 1 || c.Ready != 0 {
+		t.Errorf("got %+v", c)
+	}
+	if names := r.registrations(); len(names) != 0 {
+		t.Errorf("still registered: %v", names)
+	}
+}
+
+func TestADrainHandsBackUnharmedAndAtOnceWhatDoesNotFinish(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	causes := make(chan error, 3)
+	config := worker.Config{Concurrency: 3, DrainTimeout: 100 * time.Millisecond}
+	a := r.runWithTimers(r.store, config, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return errors.New("cut short")
+	}))
+	for i := range 3 {
+		j := job("send", fmt.Sprint("job-", i))
+		j.MaxAttempts = 1
+		r.enqueue(j)
+	}
+	r.await("all to start", func() bool { return len(a.starts()) == 3 })
+	began := time.Now()
+	a.stop()
+	if err := a.wait(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 2*time.Second { // the scheduler's blocked read may take one of them
+		t.Errorf("the drain took %s", took)
+	}
+	for range 3 {
+		if cause := <-causes; !errors.Is(cause, worker.ErrDraining) {
+			t.Errorf("a handler's ctx ended with %v", cause)
+		}
+	}
+	if c := r.census(); c.Waiting != 3 || c.Later != 0 || c.Ready != 0 || c.Dead != 0 {
+		t.Errorf("got %+v", c)
+	}
+	for i := range 3 {
+		if got := a.said(fmt.Sprint("job-", i)); got != "released(shutdown)" {
+			t.Errorf("job %d: %s", i, got)
+		}
+	}
+	leases := r.takeByHand(3)
+	for _, lease := range leases {
+		if lease.Attempts != 0 || lease.Lost != 0 {
+			t.Errorf("job %s came back with %d attempts burnt and %d deliveries lost", lease.Job.ID, lease.Attempts, lease.Lost)
+		}
+	}
+}
+
+// takeByHand reads jobs with a registration of its own.
+func (r *rig) takeByHand(count int) []lua.Lease {
+	r.tb.Helper()
+	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	if _, err := r.store.Register(r.tb.Context(), "by hand", pool, count, time.Minute); err != nil {
+		r.tb.Fatal(err)
+	}
+	leases, err := r.store.Read(r.tb.Context(), "by hand", pool.ID(), count, time.Second, false)
+	if err != nil || len(leases) != count {
+		r.tb.Fatalf("read %d of %d jobs: %v", len(leases), count, err)
+	}
+	return leases
+}
+
+func TestAHandlerThatIgnoresItsCtxDoesNotHoldUpTheDrain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	t.Cleanup(func() { close(release) }) // Runs before the worker is waited for again.
+	config := worker.Config{DrainTimeout: 50 * time.Millisecond}
+	w, err := worker.New(r.store, withQueue(config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{})
+	worker.Register(w, "send", func(context.Context, worker.Job[[]byte]) error {
+		close(started)
+		<-release
+		return nil
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r.enqueue(job("send", "stubborn"))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	<-started
+	cancel()
+	err = <-done
+	if err == nil || err.Error() != "run worker: 1 handlers ignored the end of their ctx and were left running" {
+		t.Errorf("got %v", err)
+	}
+	if c := r.census(); c.Waiting != 1 || c.Ready != 0 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+func withQueue(c worker.Config) worker.Config {
+	c.Queues = []lua.QueueWeight{{Queue: "mail"}}
+	return c
+}
+
+func TestAnIdleWorkerDrainsInAMomentWhenItIsTheLastOfItsPool(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.run(r.store, worker.Config{}, on("send", nothing))
+	r.await("the registration", func() bool { return len(r.registrations()) == 1 })
+	began := time.Now()
+	a.stop()
+	if err := a.wait(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("the drain took %s", took)
+	}
+}
+
+func TestAJobReadDuringADrainGoesToAnotherWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	hold := func(_ context.Context, job worker.Job[[]byte]) error {
+		if job.ID == "held" {
+			<-release
+		}
+		return nil
+	}
+	a := r.run(r.store, worker.Config{Concurrency: 2}, on("send", hold))
+	r.enqueue(job("send", "held"))
+	r.await("it to start", func() bool { return len(a.starts()) == 1 })
+	b := r.run(r.store, worker.Config{Concurrency: 1}, on("send", nothing))
+	r.await("both to be registered", func() bool { return len(r.registrations()) == 2 })
+	a.stop() // Its read is blocked for up to a second more, and may be served.
+	for i := range 20 {
+		r.enqueue(job("send", fmt.Sprint("job-", i)))
+	}
+	r.await("the others to be done", func() bool { return r.census().Left["completed"] == 20 })
+	close(release)
+	if err := a.wait(); err != nil {
+		t.Error(err)
+	}
+	if n := len(a.starts()); n != 1 {
+		t.Errorf("the draining worker started %d jobs", n)
+	}
+	r.idle()
+	if n := len(b.starts()); n != 20 {
+		t.Errorf("the other worker started %d jobs", n)
+	}
+}
+
+func TestRunReportsWhatRegisterFound(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w, err := worker.New(r.store, withQueue(worker.Config{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.Register(w, "send", nothing)
+	worker.Register(w, "send", nothing)
+	worker.Register(w, "se nd", nothing)
+	err = w.Run(t.Context())
+	want := "run worker: register handler: invalid type \"send\": allowed is one handler a type\n" +
+		"register handler: invalid type \"se nd\": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]"
+	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+		t.Errorf("got %v", err)
+	}
+	if err := w.Run(t.Context()); err == nil || err.Error() != "run worker: it ran before" {
+		t.Errorf("got %v", err)
+	}
+}

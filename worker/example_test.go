@@ -1,0 +1,69 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"sync"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/worker"
+)
+
+// Welcome is what a job of the type "welcome" carries.
+type Welcome struct {
+	To string `json:"to"`
+}
+
+// A worker runs jobs with typed handlers until its ctx ends; then it drains.
+func Example() {
+	ctx, stop := context.WithCancel(context.Background()) // in main: signal.NotifyContext(…, syscall.SIGTERM)
+	url, stopRedis := startRedis(ctx)                     // yours: "redis://localhost:6379"
+	defer stopRedis()
+	store, err := lua.Connect(ctx, url, lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker.Register(w, "welcome", func(_ context.Context, job worker.Job[Welcome]) error {
+		defer stop() // One is enough for an example.
+		fmt.Printf("welcome to %s, attempt %d\n", job.Args.To, job.Attempt)
+		return nil
+	})
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	})
+
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := p.Enqueue(ctx, headgate.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))); err != nil {
+		log.Fatal(err)
+	}
+	running.Wait()
+	fmt.Println("drained")
+	// Output:
+	// welcome to ada@example.com, attempt 1
+	// drained
+}
+
+// startRedis starts a private Redis for an example and returns its URL.
+func startRedis(ctx context.Context) (url string, stop func()) {
+	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return "redis://" + redis.Options().Addr, func() { _ = redis.Close() }
+}

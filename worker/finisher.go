@@ -1,0 +1,161 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// finisher tells Redis how jobs ended. No timer is involved: what is submitted while one call is in flight goes with
+// the next one, up to lua.MaxBatchJobs.
+//
+// A call whose answer was lost is sent again: Redis answers "lost" for what the first one ended, so that is taken
+// for done. Nothing is given up while the worker runs, for a job that is not ended here would be held for ever.
+type finisher struct {
+	store     *lua.Store
+	pool      string
+	logger    zerolog.Logger
+	promoting nudge
+	work      nudge
+
+	mu struct {
+		sync.Mutex
+		waiting []*ending
+		stopped bool
+	}
+}
+
+// ending is one job's end on its way.
+type ending struct {
+	finish lua.Finish
+	// ended may be read once done is closed. It is lua.EndedLost too where the finisher had to stop first.
+	ended lua.Ended
+	done  chan struct{}
+}
+
+// refusals is how often Redis may refuse one job's end with an error before it is given up.
+const refusals = 5
+
+func newFinisher(store *lua.Store, pool string, logger zerolog.Logger, promoting nudge) *finisher {
+	return &finisher{store: store, pool: pool, logger: logger, promoting: promoting, work: newNudge()}
+}
+
+// submit takes a job's end. The caller waits for done, which is closed whatever happens.
+func (f *finisher) submit(finish lua.Finish) *ending {
+	e := &ending{finish: finish, ended: lua.EndedLost, done: make(chan struct{})}
+	f.mu.Lock()
+	stopped := f.mu.stopped
+	if !stopped {
+		f.mu.waiting = append(f.mu.waiting, e)
+	}
+	f.mu.Unlock()
+	if stopped {
+		close(e.done)
+		return e
+	}
+	f.work.give()
+	return e
+}
+
+// run sends until ctx ends. What is left then is lost to this worker; Redis takes it back with the lease.
+func (f *finisher) run(ctx context.Context) {
+	for {
+		select {
+		case <-f.work:
+		case <-ctx.Done():
+			f.stop()
+			return
+		}
+		for batch := f.next(); len(batch) > 0; batch = f.next() {
+			f.send(ctx, batch)
+		}
+	}
+}
+
+// next takes what goes with the next call.
+func (f *finisher) next() []*ending {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := min(len(f.mu.waiting), lua.MaxBatchJobs)
+	batch := f.mu.waiting[:n:n]
+	f.mu.waiting = f.mu.waiting[n:]
+	if len(f.mu.waiting) == 0 {
+		f.mu.waiting = nil
+	}
+	return batch
+}
+
+func (f *finisher) stop() {
+	f.mu.Lock()
+	left := f.mu.waiting
+	f.mu.waiting, f.mu.stopped = nil, true
+	f.mu.Unlock()
+	for _, e := range left {
+		close(e.done)
+	}
+}
+
+// send sends a batch as often as need be, and settles it.
+func (f *finisher) send(ctx context.Context, batch []*ending) {
+	finishes := make([]lua.Finish, len(batch))
+	for i, e := range batch {
+		finishes[i] = e.finish
+	}
+	trouble := outage{logger: f.logger, what: "finish"}
+	doubt := false
+	for refused := 0; ctx.Err() == nil && refused < refusals; {
+		ends, more, err := f.call(ctx, finishes)
+		if err == nil {
+			trouble.over()
+			f.settle(batch, ends, doubt)
+			if more {
+				f.promoting.give()
+			}
+			return
+		}
+		switch {
+		case lua.InDoubt(err):
+			doubt = true
+		case errors.Is(err, headgate.ErrUnavailable):
+		case len(batch) > 1:
+			// One of them is at fault: alone, it does not keep the others.
+			for i := range batch {
+				f.send(ctx, batch[i:i+1])
+			}
+			return
+		default:
+			refused++
+		}
+		trouble.failed(ctx, err)
+	}
+	if ctx.Err() == nil {
+		f.logger.Error().Str("tenant", finishes[0].Key.Tenant).Str("job", finishes[0].Key.ID).
+			Msg("redis refuses to end this job: it stays with this worker until the lease ends")
+	}
+	for _, e := range batch {
+		close(e.done)
+	}
+}
+
+// call makes one round trip.
+func (f *finisher) call(ctx context.Context, finishes []lua.Finish) ([]lua.Ended, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return f.store.Finish(ctx, f.pool, finishes)
+}
+
+// settle hands out the answers. After a lost one, what is gone was ended by it.
+func (f *finisher) settle(batch []*ending, ends []lua.Ended, doubt bool) {
+	for i, e := range batch {
+		e.ended = ends[i]
+		if doubt && ends[i] == lua.EndedLost {
+			e.ended = intended(e.finish.Outcome)
+		}
+		close(e.done)
+	}
+}

@@ -1,0 +1,88 @@
+package worker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Job is what a handler is given.
+type Job[A any] struct {
+	// Job is as it was enqueued. Its Payload and Headers must not be changed.
+	headgate.Job
+	// Args is the payload, decoded.
+	Args A
+	// Attempt counts runs from 1. Runs whose worker was lost do not count: they are in Lost.
+	Attempt int
+	Lost    int
+	// Admitted is when the job entered, by the clock of Redis.
+	Admitted time.Time
+}
+
+// Handler runs a job, its payload undecoded. Its answer is the error: nil completes the job, Discard and Snooze do
+// what they say, any other fails it: it is retried after a backoff until it is out of attempts. A panic fails it
+// too. When ctx ends, context.Cause says why: the job's time-out, headgate.ErrLeaseLost, or ErrDraining.
+type Handler func(ctx context.Context, job Job[[]byte]) error
+
+// Middleware wraps every handler.
+type Middleware func(next Handler) Handler
+
+// Use adds middleware around all handlers, also those that are registered already; the first one added is the
+// outermost. It must not be called once Run was.
+func (w *Worker) Use(middleware ...Middleware) {
+	w.middleware = append(w.middleware, middleware...)
+}
+
+// Register makes handler the one of all jobs of a type. A payload is decoded from JSON into A; []byte, string and
+// json.RawMessage take it as it is. A job whose payload A does not take becomes a dead letter for the reason
+// "bad_payload". Register must not be called once Run was; a bad or repeated type is reported by Run.
+func Register[A any](w *Worker, jobType string, handler func(ctx context.Context, job Job[A]) error) {
+	if err := headgate.ValidateName("type", jobType, false); err != nil {
+		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
+		return
+	}
+	if w.handlers[jobType] != nil {
+		err := &headgate.FieldError{Field: "type", Value: strconv.Quote(jobType), Allowed: "one handler a type"}
+		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
+		return
+	}
+	w.handlers[jobType] = func(ctx context.Context, raw Job[[]byte]) error {
+		job := Job[A]{Job: raw.Job, Attempt: raw.Attempt, Lost: raw.Lost, Admitted: raw.Admitted}
+		if err := decode(raw.Payload, &job.Args); err != nil {
+			return &payloadError{err}
+		}
+		return handler(ctx, job)
+	}
+}
+
+// decode fills args, a pointer, with the payload.
+func decode(payload []byte, args any) error {
+	switch raw := args.(type) {
+	case *[]byte:
+		*raw = payload
+	case *json.RawMessage:
+		*raw = payload
+	case *string:
+		*raw = string(payload)
+	default:
+		return json.Unmarshal(payload, args)
+	}
+	return nil
+}
+
+// wrapped returns the handlers with all middleware around them.
+func (w *Worker) wrapped() map[string]Handler {
+	all := make(map[string]Handler, len(w.handlers))
+	for jobType, handler := range w.handlers {
+		for _, around := range slices.Backward(w.middleware) {
+			handler = around(handler)
+		}
+		all[jobType] = handler
+	}
+	return all
+}

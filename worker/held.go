@@ -1,0 +1,136 @@
+package worker
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// held is the jobs that one registration holds as far as this process knows, by token. Its methods may be called
+// from several goroutines.
+//
+//	add ──▶ held ──claim──▶ claimed ──remove──▶ gone
+//
+// Whoever claims a job tells Redis how it ended: its handler, or a drain that no longer waits for it.
+type held struct {
+	mu struct {
+		sync.Mutex
+		jobs map[string]*heldJob
+		// closed says that nothing is added any more.
+		closed bool
+		// recent collects what is removed while a history is read: it may still stand in that reply. Nil otherwise.
+		recent map[string]bool
+		empty  chan struct{} // closed when there are no jobs any more; nil if nobody waits for it
+	}
+}
+
+type heldJob struct {
+	lease   lua.Lease
+	claimed bool
+}
+
+func newHeld() *held {
+	h := &held{}
+	h.mu.jobs = make(map[string]*heldJob)
+	return h
+}
+
+// admission says what add made of a lease.
+type admission int
+
+const (
+	added   admission = iota
+	known             // it is held already, or was a moment ago
+	tooLate           // nothing is added any more
+)
+
+func (h *held) add(lease lua.Lease) admission {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.mu.jobs[lease.Token] != nil || h.mu.recent[lease.Token]:
+		return known
+	case h.mu.closed:
+		return tooLate
+	}
+	h.mu.jobs[lease.Token] = &heldJob{lease: lease}
+	return added
+}
+
+// claim reports whether the caller is the one to tell Redis how the job ended.
+func (h *held) claim(token string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	job := h.mu.jobs[token]
+	if job == nil || job.claimed {
+		return false
+	}
+	job.claimed = true
+	return true
+}
+
+// claimRest claims everything that nobody has, in the order of dispatch.
+func (h *held) claimRest() []lua.Lease {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var rest []lua.Lease
+	for _, job := range h.mu.jobs {
+		if !job.claimed {
+			job.claimed = true
+			rest = append(rest, job.lease)
+		}
+	}
+	slices.SortFunc(rest, func(a, b lua.Lease) int { return strings.Compare(a.Token, b.Token) })
+	return rest
+}
+
+func (h *held) remove(token string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.mu.jobs, token)
+	if h.mu.recent != nil {
+		h.mu.recent[token] = true
+	}
+	if len(h.mu.jobs) == 0 && h.mu.empty != nil {
+		close(h.mu.empty)
+		h.mu.empty = nil
+	}
+}
+
+// close lets nothing in any more and returns how much is held.
+func (h *held) close() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.closed = true
+	return len(h.mu.jobs)
+}
+
+// none returns a channel that is closed once nothing is held. It is to be asked for after close.
+func (h *held) none() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.mu.jobs) == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if h.mu.empty == nil {
+		h.mu.empty = make(chan struct{})
+	}
+	return h.mu.empty
+}
+
+// beginHistory is called before a history is read, endHistory after its jobs were added.
+func (h *held) beginHistory() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.recent = make(map[string]bool)
+}
+
+func (h *held) endHistory() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.recent = nil
+}

@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// The parts of a lease: how often it is extended, how soon a failed try is repeated, and how long a call may take.
+const (
+	beatsPerLease    = 3
+	retriesPerLease  = 15
+	timeoutsPerLease = 6
+)
+
+// classesEvery is how many heartbeats pass between two looks at the classes of queues.
+const classesEvery = 10
+
+// keep extends the lease until ctx ends or the lease is lost. The lease that counts begins when a heartbeat that came
+// through was sent, because Redis may have counted from then.
+func (s *session) keep(ctx context.Context) {
+	lease := s.w.config.Lease
+	trouble := false
+	next := lease / beatsPerLease
+	for beats := 1; s.sleep(ctx, next); beats++ {
+		err := s.beat(ctx)
+		switch {
+		case err == nil:
+			if trouble {
+				s.logger.Info().Msg("heartbeats come through again")
+			}
+			trouble, next = false, lease/beatsPerLease
+			s.refresh(ctx, beats%classesEvery == 0)
+		case errors.Is(err, headgate.ErrLeaseLost):
+			s.loseLease("redis has taken the jobs back")
+			return
+		default:
+			if !trouble && ctx.Err() == nil {
+				s.logger.Warn().Err(err).Msg("heartbeat failed, trying again")
+			}
+			trouble, next = true, jitter(lease/retriesPerLease)
+		}
+	}
+}
+
+// beat makes one heartbeat.
+func (s *session) beat(ctx context.Context) error {
+	lease := s.w.config.Lease
+	ctx, cancel := context.WithTimeout(ctx, lease/timeoutsPerLease)
+	defer cancel()
+	sent := time.Now()
+	promote, err := s.w.store.Heartbeat(ctx, s.name, lease)
+	if err != nil {
+		return err
+	}
+	s.leaseEnd = sent.Add(lease)
+	s.guard.Reset(time.Until(s.leaseEnd) - s.margin())
+	if promote && s.w.config.NoScheduler {
+		s.w.promoting.give()
+	}
+	return nil
+}
+
+// refresh looks again at what Redis knows better: the time, and now and then the classes. It may fail.
+func (s *session) refresh(ctx context.Context, classes bool) {
+	ctx, cancel := context.WithTimeout(ctx, s.w.config.Lease/timeoutsPerLease)
+	defer cancel()
+	err := s.w.clock.read(ctx, s.w.store)
+	if err == nil && classes {
+		err = s.w.classes.read(ctx, s.w.store)
+	}
+	if err != nil && ctx.Err() == nil {
+		s.logger.Warn().Err(err).Msg("clock or classes not refreshed")
+	}
+}
+
+// sleep waits on the local clock; false when the session ends first.
+func (s *session) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.lost:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// jitter returns a time from half of d to d.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(max(d/2, 1)) }

@@ -1,0 +1,237 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/worker"
+)
+
+// isHeartbeat knows a heartbeat by its arguments: sha, 1, state, now, worker, lease.
+func isHeartbeat(c redistest.Command) bool {
+	return strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 && strings.Contains(c.Args[4], fmt.Sprintf("-%d-", os.Getpid()))
+}
+
+func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	var deaf atomic.Bool
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if deaf.Load() && isHeartbeat(c) {
+			return redistest.Action{Cut: redistest.CutBefore}
+		}
+		return redistest.Action{}
+	})
+	var alive, runs atomic.Int64
+	causes := make(chan error, 1)
+	handler := func(ctx context.Context, _ worker.Job[[]byte]) error {
+		if n := alive.Add(1); n != 1 {
+			t.Errorf("%d handlers of one job have a living ctx", n)
+		}
+		if runs.Add(1) > 1 {
+			alive.Add(-1)
+			return nil
+		}
+		deaf.Store(true)
+		<-ctx.Done()
+		alive.Add(-1)
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: time.Second}, on("send", handler))
+	r.await("the registration", func() bool { return len(r.registrations()) == 1 })
+	first := r.registrations()[0]
+	r.enqueue(job("send", "a"))
+	if cause := <-causes; !errors.Is(cause, headgate.ErrLeaseLost) {
+		t.Errorf("the ctx ended with %v", cause)
+	}
+	if c := r.census(); c.Ready != 1 {
+		t.Errorf("redis had taken the job back already: %+v", c)
+	}
+	deaf.Store(false)
+	c := r.idle()
+	if c.Left["completed"] != 1 || runs.Load() != 2 {
+		t.Errorf("got %d runs, %+v", runs.Load(), c)
+	}
+	r.await("the events", func() bool { return len(a.ends("a")) == 2 })
+	if got := a.said("a"); got != "lost(shutdown),completed" {
+		t.Errorf("got %s", got)
+	}
+	if names := r.registrations(); len(names) != 1 || names[0] == first {
+		t.Errorf("registered as %v, at first as %s", names, first)
+	}
+}
+
+func TestACompletionByAWorkerThatLostItsLeaseIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	var deaf atomic.Bool
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if deaf.Load() && isHeartbeat(c) {
+			return redistest.Action{Cut: redistest.CutBefore}
+		}
+		return redistest.Action{}
+	})
+	release, again := make(chan struct{}), make(chan struct{})
+	var runs atomic.Int64
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: 500 * time.Millisecond}, on("send", func(context.Context, worker.Job[[]byte]) error {
+		if runs.Add(1) == 1 {
+			deaf.Store(true)
+			<-release // deaf to its ctx, too
+			return nil
+		}
+		deaf.Store(false)
+		close(again)
+		<-release
+		return nil
+	}))
+	r.enqueue(job("send", "a"))
+	<-again
+	close(release)
+	c := r.idle()
+	if c.Left["completed"] != 1 {
+		t.Errorf("got %+v", c)
+	}
+	r.await("the events", func() bool { return len(a.ends("a")) == 2 })
+	if got := a.said("a"); got != "lost,completed" && got != "completed,lost" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestAWorkerOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendFsync: "always"})
+	r := newRigOn(t, server)
+	var runs tally
+	a := r.runWithTimers(r.store, worker.Config{Lease: time.Second}, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
+		runs.add(job.ID)
+		return nil
+	}))
+	for i := range 20 {
+		r.enqueue(job("send", fmt.Sprint("before-", i)))
+	}
+	r.await("the first to be done", func() bool { return r.census().Left["completed"] == 20 })
+	server.Pause(t) // longer than the lease: everything has to begin anew
+	r.await("the lease to be lost", func() bool { return strings.Contains(a.logs.String(), "lease lost") })
+	server.Resume(t)
+	for i := range 20 {
+		r.enqueue(job("send", fmt.Sprint("between-", i)))
+	}
+	r.await("those between to be done", func() bool { return r.census().Left["completed"] == 40 })
+	server.Restart(t)
+	for i := range 20 {
+		r.enqueue(job("send", fmt.Sprint("after-", i)))
+	}
+	if c := r.idle(); c.Left["completed"] != 60 {
+		t.Errorf("got %+v", c)
+	}
+	if bad := runs.repeated(60); bad != "" {
+		t.Errorf("ran: %s", bad)
+	}
+}
+
+// TestEveryJobRunsOnceWhateverIsLost cuts the worker's connections before commands and before replies. As long as its
+// lease holds, that costs time only: no job runs twice, none is left behind.
+func TestEveryJobRunsOnceWhateverIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	store := r.open(proxy.Client(t))
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	dice := rand.New(rand.NewPCG(seed, 0))
+	cuts := map[string]int{}
+	var mu sync.Mutex
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		cut := redistest.CutNone
+		switch dice.IntN(8) {
+		case 0:
+			cut = redistest.CutBefore
+		case 1:
+			cut = redistest.CutAfter
+		}
+		if cut != redistest.CutNone {
+			mu.Lock()
+			defer mu.Unlock()
+			cuts[c.Name]++
+		}
+		return redistest.Action{Cut: cut}
+	})
+	var runs tally
+	a := r.run(store, worker.Config{Concurrency: 16, Lease: time.Minute}, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
+		runs.add(job.ID)
+		return nil
+	}))
+	const jobs = 1000
+	for from := 0; from < jobs; from += 100 {
+		batch := make([]headgate.Job, 100)
+		for i := range batch {
+			batch[i] = job("send", fmt.Sprint("job-", from+i))
+			if i%25 == 0 {
+				batch[i].Payload = make([]byte, 8<<10) // under a key of its own
+			}
+		}
+		r.enqueue(batch...)
+	}
+	c := r.idle()
+	proxy.Decide(nil)
+	mu.Lock()
+	t.Logf("cut: %v", cuts)
+	if cuts["XREADGROUP"] < 10 || cuts["EVALSHA"] < 10 {
+		t.Errorf("too little was lost for a test: %v", cuts)
+	}
+	mu.Unlock()
+	if c.Left["completed"] != jobs {
+		t.Errorf("got %+v", c)
+	}
+	if bad := runs.repeated(jobs); bad != "" {
+		t.Errorf("ran: %s", bad)
+	}
+	for _, e := range a.ends("") {
+		if e.Outcome != worker.Completed {
+			t.Errorf("job %s: %s", e.Key.ID, e.Outcome)
+		}
+	}
+}
+
+func TestCompletionsShareRoundTrips(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	store := r.open(proxy.Client(t))
+	const jobs = 2000
+	for from := 0; from < jobs; from += 500 {
+		batch := make([]headgate.Job, 500)
+		for i := range batch {
+			batch[i] = job("send", fmt.Sprint("job-", from+i))
+		}
+		r.enqueue(batch...)
+	}
+	var scripts atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if strings.HasPrefix(c.Name, "EVAL") {
+			scripts.Add(1)
+			return redistest.Action{Delay: time.Millisecond}
+		}
+		return redistest.Action{}
+	})
+	r.run(store, worker.Config{Concurrency: 64}, on("send", nothing))
+	if c := r.idle(); c.Left["completed"] != jobs {
+		t.Errorf("got %+v", c)
+	}
+	if n := scripts.Load(); n > jobs/8 {
+		t.Errorf("%d script calls for %d jobs", n, jobs)
+	}
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// Observer is told what happens to jobs in this worker. A nil function is not called. They are called from many
+// goroutines at a time, outside of all locks; a job waits for them, so they should be quick.
+type Observer struct {
+	// Started is called as a handler starts.
+	Started func(Event)
+	// Finished is called when Redis has taken note of how a job ended here, also of one whose handler never started.
+	Finished func(Event)
+}
+
+// Event is one job in a worker's hand.
+type Event struct {
+	Key        headgate.Key
+	Queue      string
+	Class      headgate.Priority
+	Type       string
+	Downstream string
+	// Token is the entry's id in the ready stream of the pool: it grows in the order of dispatch.
+	Token string
+	// Attempt counts runs from 1.
+	Attempt int
+	// Wait is the time from admission to the start of the handler, or to its being turned away, by the clock of Redis.
+	Wait time.Duration
+
+	// What follows is set when the job has finished.
+
+	// RunTime is how long the handler ran; zero if it did not start.
+	RunTime time.Duration
+	Outcome Outcome
+	// Reason says more about a release, a death or an expiry.
+	Reason string
+	// Err is what the handler returned, or its panic.
+	Err error
+}
+
+// Outcome is how a job left a worker's hand.
+type Outcome string
+
+// The outcomes.
+const (
+	// Completed jobs are done.
+	Completed Outcome = "completed"
+	// Retried jobs failed and will come back.
+	Retried Outcome = "retried"
+	// Dead jobs became dead letters.
+	Dead Outcome = "dead"
+	// Expired jobs were past their deadline.
+	Expired Outcome = "expired"
+	// Released jobs went back unharmed.
+	Released Outcome = "released"
+	// Lost jobs were no longer this worker's.
+	Lost Outcome = "lost"
+)
+
+// The reasons that this worker gives.
+const (
+	ReasonShutdown   = "shutdown"
+	ReasonUnknown    = "unknown_type"
+	ReasonBreaker    = "breaker_open"
+	ReasonProbe      = "probe_failed"
+	ReasonSnoozed    = "snoozed"
+	ReasonDiscarded  = "discarded"
+	ReasonBadPayload = "bad_payload"
+	ReasonDeadline   = "deadline"
+)
+
+func outcomeOf(ended lua.Ended) Outcome {
+	switch ended {
+	case lua.EndedDone:
+		return Completed
+	case lua.EndedRetried:
+		return Retried
+	case lua.EndedDead:
+		return Dead
+	case lua.EndedExpired:
+		return Expired
+	case lua.EndedReleased:
+		return Released
+	case lua.EndedLost:
+	}
+	return Lost
+}
+
+// intended is the end that a Finish asks for: what became of it if the answer was lost and the job is gone.
+func intended(outcome lua.Outcome) lua.Ended {
+	switch outcome {
+	case lua.Complete:
+		return lua.EndedDone
+	case lua.Retry:
+		return lua.EndedRetried
+	case lua.Kill:
+		return lua.EndedDead
+	case lua.Expire:
+		return lua.EndedExpired
+	case lua.Release:
+	}
+	return lua.EndedReleased
+}

@@ -1,0 +1,98 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// A blocked read takes blockTime, and blockSlack more at worst. Nothing interrupts it, so it may be that late to
+// hear of a shutdown.
+const (
+	blockTime  = time.Second
+	blockSlack = time.Second
+)
+
+// read takes jobs from the ready stream, as many as there are free slots, and starts them. A read that failed may
+// have been carried out: Redis then takes its jobs for held, and only the history tells of them. So the history is
+// read before anything new.
+func (s *session) read(ctx, jobs context.Context) {
+	trouble := outage{logger: s.logger, what: "read ready stream"}
+	doubt := false
+	for {
+		free, ok := s.w.slots.wait(ctx)
+		if !ok {
+			break
+		}
+		leases, err := s.take(ctx, free, doubt)
+		late := s.accept(ctx, jobs, leases)
+		if doubt {
+			s.held.endHistory()
+		}
+		s.release(late, ReasonShutdown)
+		if lua.IsPoolGone(err) {
+			if ctx.Err() == nil { // Else this worker's own Reclaim has closed it.
+				s.loseLease("the pool is closed")
+			}
+			return
+		}
+		if doubt = err != nil; doubt {
+			trouble.failed(ctx, err)
+			continue
+		}
+		trouble.over()
+	}
+	if doubt {
+		s.handBack(jobs)
+	}
+}
+
+// take reads once.
+func (s *session) take(ctx context.Context, count int, history bool) ([]lua.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, blockTime+blockSlack)
+	defer cancel()
+	if !history {
+		return s.w.store.Read(ctx, s.name, s.w.pool.ID(), count, blockTime, false)
+	}
+	s.held.beginHistory()
+	// All that this consumer holds, running jobs included: with those that are not known yet that fits the slots.
+	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency, blockTime, true)
+}
+
+// accept starts the jobs that were read and returns those for which it is too late.
+func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease) (late []lua.Lease) {
+	for _, lease := range leases {
+		if ctx.Err() != nil {
+			s.held.close()
+		}
+		switch s.held.add(lease) {
+		case added:
+			s.w.slots.take()
+			go s.handle(jobs, lease) // Run waits for it by its slot.
+		case tooLate:
+			late = append(late, lease)
+		case known:
+		}
+	}
+	return late
+}
+
+// handBack releases what the last read of all may have brought without anybody being told. What is missed here,
+// Reclaim finds.
+func (s *session) handBack(jobs context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(jobs), callTimeout) // the last act of a reader whose ctx ended
+	defer cancel()
+	leases, err := s.take(ctx, s.w.config.Concurrency, true)
+	if err != nil {
+		s.logger.Warn().Err(err).Msg("history not read at shutdown, left to reclaim")
+	}
+	var late []lua.Lease
+	for _, lease := range leases {
+		if s.held.add(lease) == tooLate {
+			late = append(late, lease)
+		}
+	}
+	s.held.endHistory()
+	s.release(late, ReasonShutdown)
+}

@@ -1,0 +1,155 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// answer is what a worker makes of a job.
+type answer struct {
+	outcome lua.Outcome
+	delay   time.Duration
+	// reason is for the record and for the Observer, err for both too where it is not nil.
+	reason string
+	err    error
+}
+
+// errJobTimeout is the cause with which a handler's ctx ends at its job's time-out.
+var errJobTimeout = fmt.Errorf("time-out of the job: %w", context.DeadlineExceeded)
+
+// handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
+func (s *session) handle(jobs context.Context, lease lua.Lease) {
+	defer s.w.slots.give()
+	defer s.held.remove(lease.Token)
+	event := s.event(lease)
+	a := s.decide(jobs, lease, &event)
+	event.Reason, event.Err = a.reason, a.err
+	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), headgate.ErrLeaseLost) {
+		if !s.held.claim(lease.Token) {
+			return // A drain has handed it back.
+		}
+		e := s.w.finisher.submit(finishOf(lease, a))
+		<-e.done
+		event.Outcome = outcomeOf(e.ended)
+	} else {
+		// The lease is over: Redis gives the job to another, and would refuse to hear from this worker.
+		event.Outcome = Lost
+	}
+	s.w.finished(event)
+}
+
+// decide runs the job unless something stands against it. It fills in the event's times.
+func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) answer {
+	job := &lease.Job
+	if jobs.Err() != nil {
+		return answer{outcome: lua.Release, reason: ReasonShutdown}
+	}
+	if !job.Deadline.IsZero() && s.w.clock.now().After(job.Deadline) {
+		return answer{outcome: lua.Expire, reason: ReasonDeadline}
+	}
+	handler := s.w.handlers[job.Type]
+	if handler == nil {
+		if s.w.unknown.allow() {
+			s.logger.Warn().Str("type", job.Type).Str("queue", job.Queue).Msg("no handler for this type: jobs are handed back")
+		}
+		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonUnknown}
+	}
+	call, ok := s.w.breakers.tryAcquire(job.Downstream)
+	if !ok {
+		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
+	}
+	defer call.ignored() // Does nothing after a verdict.
+	if s.w.config.Observer.Started != nil {
+		s.w.config.Observer.Started(*event)
+	}
+	began := time.Now()
+	err := s.call(jobs, handler, lease)
+	event.RunTime = time.Since(began)
+	return s.judge(jobs, lease, call, err)
+}
+
+// call runs the handler until it returns, panics or exits.
+func (s *session) call(jobs context.Context, handler Handler, lease lua.Lease) (err error) {
+	timeout := lease.Job.Timeout
+	if timeout == 0 {
+		timeout = s.w.config.DefaultTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(jobs, timeout, errJobTimeout)
+	defer cancel()
+	job := Job[[]byte]{
+		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Admitted: lease.Arrival,
+	}
+	job.Priority = s.w.classes.name(job.Queue, lease.Class)
+	result := make(chan error, 1)
+	go func() { // A handler may end its goroutine, and this one has things left to do.
+		err := errExited
+		defer func() {
+			if value := recover(); value != nil {
+				err = newPanicError(value)
+			}
+			result <- err
+		}()
+		err = handler(ctx, job)
+	}()
+	return <-result
+}
+
+// judge turns the handler's error into an answer, and tells the downstream's breaker.
+func (s *session) judge(jobs context.Context, lease lua.Lease, call *guardedCall, err error) answer {
+	snooze, snoozed := errors.AsType[*snoozeError](err)
+	cancelled := jobs.Err() != nil && !is[*panicError](err)
+	switch {
+	case err == nil:
+		call.succeeded()
+		return answer{outcome: lua.Complete}
+	case snoozed:
+		return answer{outcome: lua.Release, delay: snooze.delay, reason: ReasonSnoozed, err: err}
+	case is[*discardError](err):
+		return answer{outcome: lua.Kill, reason: ReasonDiscarded, err: err}
+	case is[*payloadError](err):
+		return answer{outcome: lua.Kill, reason: ReasonBadPayload, err: err}
+	case cancelled:
+		return answer{outcome: lua.Release, reason: ReasonShutdown, err: err}
+	case is[*ignoreError](err):
+	default:
+		if rest := call.failed(); call.probe() {
+			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe
+			// has been chosen, so that one bad job cannot be the probe for ever.
+			return answer{outcome: lua.Release, delay: rest + returnDelay(), reason: ReasonProbe, err: err}
+		}
+	}
+	delay := max(s.w.config.Backoff(lease.Attempts+1), 0)
+	return answer{outcome: lua.Retry, delay: delay, err: err}
+}
+
+func finishOf(lease lua.Lease, a answer) lua.Finish {
+	f := lua.Finish{
+		Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID},
+		Outcome: a.outcome, Large: lease.Large, Delay: a.delay,
+	}
+	if a.outcome == lua.Kill || a.outcome == lua.Retry {
+		f.Reason = a.reason
+		f.Text = a.err.Error()
+	}
+	return f
+}
+
+func (s *session) event(lease lua.Lease) Event {
+	job := &lease.Job
+	return Event{
+		Key: headgate.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
+		Class: s.w.classes.name(job.Queue, lease.Class), Token: lease.Token, Attempt: lease.Attempts + 1,
+		Wait: max(s.w.clock.now().Sub(lease.Arrival), 0), // The estimate may be behind.
+	}
+}
+
+func (w *Worker) finished(event Event) {
+	if w.config.Observer.Finished != nil {
+		w.config.Observer.Finished(event)
+	}
+}

@@ -1,0 +1,159 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// session is one registration of the worker: a name, a lease, and the jobs that are held under it. It ends with a
+// drain, or when its lease is lost; then the worker registers under a new name.
+type session struct {
+	w      *Worker
+	name   string
+	logger zerolog.Logger
+	held   *held
+
+	// lose ends the session as lost; it may be called often and from anywhere.
+	lose func(cause error)
+	// lost is closed by lose.
+	lost chan struct{}
+	// guard calls lose shortly before the lease ends, whatever else hangs.
+	guard *time.Timer
+	// leaseEnd is when the lease ends by this machine's monotonic clock. Only the goroutine that keeps it uses it.
+	leaseEnd time.Time
+}
+
+// serve lives through one session. It returns when that is over and nothing of it runs any more but handlers of a
+// lost one, whose contexts have ended.
+func (w *Worker) serve(ctx, after context.Context) {
+	jobs, cancelJobs := context.WithCancelCause(after) // of all handlers
+	reading, stopReading := context.WithCancel(ctx)
+	keeping, stopKeeping := context.WithCancel(after)
+	defer stopKeeping()
+	defer stopReading()
+	s := w.newSession()
+	s.lose = func(cause error) {
+		cancelJobs(cause)
+		stopReading()
+	}
+	s.lose = once(s.lose, s.lost)
+	if !s.register(ctx) {
+		cancelJobs(nil)
+		return
+	}
+	var keeper, reader sync.WaitGroup
+	keeper.Go(func() { s.keep(keeping) })
+	reader.Go(func() { s.read(reading, jobs) })
+	select {
+	case <-s.lost:
+		s.held.close()
+	case <-ctx.Done():
+		s.drain(after, cancelJobs)
+	}
+	stopKeeping()
+	keeper.Wait()
+	s.guard.Stop()
+	reader.Wait()
+}
+
+// once returns a function that calls f and closes done, the first time only.
+func once(f func(error), done chan struct{}) func(error) {
+	var first sync.Once
+	return func(cause error) {
+		first.Do(func() {
+			f(cause)
+			close(done)
+		})
+	}
+}
+
+func (w *Worker) newSession() *session {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
+	return &session{
+		w: w, name: name, held: newHeld(), lost: make(chan struct{}),
+		logger: w.config.Logger.With().Str("worker", name).Logger(),
+	}
+}
+
+// register makes the session known to Redis. It tries until that succeeds; false means that ctx ended first.
+func (s *session) register(ctx context.Context) bool {
+	trouble := outage{logger: s.logger, what: "register"}
+	for ctx.Err() == nil {
+		if err := s.tryRegister(ctx); err != nil {
+			trouble.failed(ctx, err)
+			continue
+		}
+		trouble.over()
+		s.logger.Info().Int("slots", s.w.config.Concurrency).Str("pool", s.w.pool.ID()).Msg("worker registered")
+		return true
+	}
+	return false
+}
+
+func (s *session) tryRegister(ctx context.Context) error {
+	w := s.w
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := w.clock.read(ctx, w.store); err != nil {
+		return err
+	}
+	if err := w.classes.read(ctx, w.store); err != nil {
+		s.logger.Warn().Err(err).Msg("classes of queues not read")
+	}
+	sent := time.Now()
+	more, err := w.store.Register(ctx, s.name, w.pool, w.config.Concurrency, w.config.Lease)
+	if err != nil {
+		return err
+	}
+	if more {
+		w.promoting.give()
+	}
+	s.leaseEnd = sent.Add(w.config.Lease)
+	s.guard = time.AfterFunc(time.Until(s.leaseEnd)-s.margin(), func() { s.loseLease("no heartbeat came through in time") })
+	return nil
+}
+
+// callTimeout bounds single calls that have no other bound.
+const callTimeout = 2 * time.Second
+
+// margin is how long before the end of the lease everything under it is stopped.
+func (s *session) margin() time.Duration { return s.w.config.Lease / 10 }
+
+// loseLease ends the session as one whose jobs are no longer its own.
+func (s *session) loseLease(why string) {
+	select {
+	case <-s.lost:
+		return
+	default:
+	}
+	s.logger.Error().Str("why", why).Msg("lease lost: handlers are cancelled, registering under a new name")
+	s.lose(headgate.ErrLeaseLost)
+}
+
+// release hands jobs back unharmed and at once, and waits until Redis has taken note.
+func (s *session) release(jobs []lua.Lease, reason string) {
+	endings := make([]*ending, len(jobs))
+	for i, lease := range jobs {
+		endings[i] = s.w.finisher.submit(finishOf(lease, answer{outcome: lua.Release}))
+	}
+	for i, e := range endings {
+		<-e.done
+		event := s.event(jobs[i])
+		event.Outcome, event.Reason = outcomeOf(e.ended), reason
+		s.w.finished(event)
+		s.held.remove(jobs[i].Token)
+	}
+}

@@ -1,0 +1,86 @@
+package worker
+
+import (
+	"context"
+	"sync"
+)
+
+// slots counts the jobs that may be in hand at a time. One goroutine waits, many give back.
+type slots struct {
+	// freed holds a token when a slot was given back since the last look.
+	freed chan struct{}
+
+	mu struct {
+		sync.Mutex
+		free  int
+		taken int
+		empty chan struct{} // closed when nothing is taken any more; nil if nobody waits for it
+	}
+}
+
+func newSlots(n int) *slots {
+	s := &slots{freed: make(chan struct{}, 1)}
+	s.mu.free = n
+	return s
+}
+
+// wait returns the number of free slots as soon as there is one; false when ctx ended first.
+func (s *slots) wait(ctx context.Context) (int, bool) {
+	for {
+		s.mu.Lock()
+		free := s.mu.free
+		s.mu.Unlock()
+		if free > 0 {
+			return free, ctx.Err() == nil
+		}
+		select {
+		case <-s.freed:
+		case <-ctx.Done():
+			return 0, false
+		}
+	}
+}
+
+func (s *slots) take() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.free--
+	s.mu.taken++
+}
+
+func (s *slots) give() {
+	s.mu.Lock()
+	s.mu.free++
+	s.mu.taken--
+	if s.mu.taken == 0 && s.mu.empty != nil {
+		close(s.mu.empty)
+		s.mu.empty = nil
+	}
+	s.mu.Unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// allFree returns a channel that is closed once no slot is taken.
+func (s *slots) allFree() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.taken == 0 {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	if s.mu.empty == nil {
+		s.mu.empty = make(chan struct{})
+	}
+	return s.mu.empty
+}
+
+// inUse returns the number of slots that are taken.
+func (s *slots) inUse() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.taken
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+)
+
+// Worker runs jobs. Make it with New, give it handlers with Register and Use, then call Run once. Breakers may be
+// called from several goroutines at any time.
+type Worker struct {
+	store  *lua.Store
+	config Config
+	pool   lua.Pool
+	// handlers and middleware are written before Run and only read after.
+	handlers   map[string]Handler
+	middleware []Middleware
+	// problems are what Register found wrong; Run returns them.
+	problems []error
+	ran      atomic.Bool
+
+	scheduler *scheduler.Scheduler
+	promoting nudge
+	clock     redisClock
+	slots     *slots
+	finisher  *finisher
+	breakers  *breakers
+	classes   *classes
+	// unknown is for warnings about types without a handler.
+	unknown sampled
+}
+
+// ErrDraining is the cause with which a handler's ctx ends when Config.DrainTimeout has passed: the job is handed back
+// unharmed, whatever error the handler returns.
+var ErrDraining = errors.New("worker is draining")
+
+// New returns a Worker on a store. It sends nothing yet.
+func New(store *lua.Store, config Config) (*Worker, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("configure worker: %w", err)
+	}
+	timers, err := scheduler.New(store, config.Scheduler)
+	if err != nil {
+		return nil, fmt.Errorf("configure worker: %w", err)
+	}
+	names, err := newClasses()
+	if err != nil {
+		return nil, fmt.Errorf("configure worker: %w", err)
+	}
+	w := &Worker{
+		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
+		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
+		promoting: newNudge(), slots: newSlots(config.Concurrency),
+	}
+	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
+	w.breakers = newBreakers(store, config, w.promoting)
+	return w, nil
+}
+
+// Run registers the worker and runs jobs until ctx ends. Then it drains: it takes no further jobs, gives the running
+// handlers DrainTimeout, cancels those that are left with ErrDraining, hands their jobs back, and returns when
+// all of its goroutines have. A handler that ignores the end of its ctx is left behind, and the error says how many
+// were. Redis may be away for any time: Run waits for it, and returns an error only for what waiting does not mend.
+func (w *Worker) Run(ctx context.Context) error {
+	if w.ran.Swap(true) {
+		return errors.New("run worker: it ran before")
+	}
+	if err := errors.Join(w.problems...); err != nil {
+		return fmt.Errorf("run worker: %w", err)
+	}
+	w.handlers = w.wrapped()
+	// What ends jobs outlives ctx, because a drain needs it.
+	after, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	var support sync.WaitGroup
+	support.Go(func() { w.finisher.run(after) })
+	support.Go(func() { w.breakers.run(after) })
+	support.Go(func() { w.promote(after) })
+	if !w.config.NoScheduler {
+		// It stops with ctx: what is due runs with other workers now, or with nobody.
+		support.Go(func() { _ = w.scheduler.Run(ctx) })
+	}
+	for ctx.Err() == nil {
+		w.serve(ctx, after)
+	}
+	w.await(w.slots.allFree(), cancelGrace) // Handlers of registrations that were lost, too.
+	end()
+	support.Wait()
+	w.await(w.slots.allFree(), endGrace)
+	if left := w.slots.inUse(); left > 0 {
+		return fmt.Errorf("run worker: %d handlers ignored the end of their ctx and were left running", left)
+	}
+	return nil
+}
+
+// await waits for a channel to be closed, for a time.
+func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
+	timer := time.NewTimer(most)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// promote runs what is due as often as somebody says that work is left.
+func (w *Worker) promote(ctx context.Context) {
+	for {
+		select {
+		case <-w.promoting:
+		case <-ctx.Done():
+			return
+		}
+		if err := w.scheduler.Promote(ctx); err != nil && ctx.Err() == nil {
+			w.config.Logger.Debug().Err(err).Msg("promote: left to the schedulers")
+		}
+	}
+}
+
+// Breakers returns the state of every circuit breaker, by the name of its downstream.
+func (w *Worker) Breakers() []BreakerStatus { return w.breakers.status() }
+
+// nudge is a request that need not be made twice.
+type nudge chan struct{}
+
+func newNudge() nudge { return make(nudge, 1) }
+
+// give makes the request. It never blocks.
+func (n nudge) give() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}
