@@ -28,9 +28,10 @@ type Config struct {
 	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
 	// means the policy's, which is right unless somebody else set the store's to less.
 	DedupWindow time.Duration
-	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 2. While one is decided the
-	// other travels; more of them carry fewer jobs each. BenchmarkEnqueue on two cores shared with Redis: 33,200
-	// jobs/s with one, 36,500 with two, 36,800 with four, from 64 callers.
+	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 1. More calls at a time carry
+	// fewer jobs each. BenchmarkEnqueue, 64 callers, two cores shared with Redis: on a quiet machine 33,200 jobs/s
+	// with one call, 36,500 with two, 36,800 with four; on a busy one 27,100 with one and 24,700 with two. Two pay
+	// where the way to Redis is long.
 	InFlight int
 }
 
@@ -39,7 +40,7 @@ const (
 	maxMaxPayload   = 64 << 20
 	defaultTimeout  = 2 * time.Second
 	maxTimeout      = time.Minute
-	defaultInFlight = 2
+	defaultInFlight = 1
 	maxInFlight     = 16
 )
 

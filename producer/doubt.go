@@ -49,10 +49,9 @@ func (f *flight) outcome(err error) error {
 	return err
 }
 
-// mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final. What was not sent
-// may be sent; what is in doubt may be sent again while the store certainly remembers its ids (law L3).
+// mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final.
 func (p *Producer) mayRepeat(f *flight, err error) bool {
-	if errors.Is(err, lua.ErrStale) || errors.Is(err, errPolicy) {
+	if errors.Is(err, lua.ErrStale) || errors.Is(err, errPolicy) || errors.Is(err, errTooLate) {
 		return false
 	}
 	doubt := lua.InDoubt(err)
@@ -61,8 +60,21 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 	}
 	f.doubted = f.doubted || doubt
 	f.failures++
+	f.failure = err
 	if f.failures == 1 {
 		p.config.Logger.Warn().Err(err).Bool("in_doubt", doubt).Msg("admit call got no answer")
 	}
-	return !f.doubted || time.Since(f.sentFirst)+p.config.Timeout < p.limits.window()
+	return true
+}
+
+// errTooLate ends a flight whose ids the store may have forgotten by the time a resend arrives.
+var errTooLate = errors.New("too late to send again: the dedup window could be over")
+
+// checkWindow returns an error matching errTooLate where the flight is in doubt and a resend made now could arrive
+// after the dedup window (law L3).
+func (p *Producer) checkWindow(f *flight) error {
+	if !f.doubted || time.Since(f.sentFirst)+p.config.Timeout < p.limits.window() {
+		return nil
+	}
+	return fmt.Errorf("%w: %w", errTooLate, f.failure)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"time"
 
@@ -17,19 +18,16 @@ import (
 // A producer enqueues jobs and learns at once what became of each.
 func Example() {
 	ctx := context.Background()
-	redis, err := embedded.Open(ctx, embedded.Config{Log: discard{}}) // or your own redis.NewClient
+	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
+	defer stopRedis()
+	store, err := lua.Connect(ctx, url, lua.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer redis.Close()
-	store, err := lua.Open(ctx, redis.Client(), lua.Config{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	defer store.Close()
 	two := policy.Tier{Limit: headgate.Limit{Tokens: 2, Per: time.Hour, Burst: 2}}
-	p, err := producer.New(store, producer.Config{
-		Policy: &policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: two}},
-	})
+	limits := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: two}}
+	p, err := producer.New(store, producer.Config{Policy: &limits})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -54,7 +52,11 @@ func Example() {
 	// order-3: refused by scope acme, 0 tokens left
 }
 
-// discard takes the line by which a private store announces itself.
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
+// startRedis starts a private Redis for an example and returns its URL.
+func startRedis(ctx context.Context) (url string, stop func()) {
+	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return "redis://" + redis.Options().Addr, func() { _ = redis.Close() }
+}

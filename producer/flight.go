@@ -17,8 +17,9 @@ type flight struct {
 	sentFirst time.Time
 	// doubted says that an attempt may have been carried out without an answer.
 	doubted bool
-	// failures counts the attempts without an answer.
+	// failures counts the attempts without an answer; failure is the last one's error.
 	failures int
+	failure  error
 }
 
 // Pauses between the attempts of a flight: even in [0, d), d doubling from the first to the last.
@@ -124,6 +125,9 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		}
 		if f.sentFirst.IsZero() {
 			f.sentFirst = time.Now()
+		}
+		if err := p.checkWindow(f); err != nil {
+			return err
 		}
 		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
 		if errors.Is(err, lua.ErrStale) && !again {

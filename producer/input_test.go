@@ -32,6 +32,7 @@ func TestBadInputIsOneClearError(t *testing.T) {
 		{"tenant global", func(j *headgate.Job) { j.Tenant = "global" }, headgate.ErrInvalid, `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
 		{"payload of 2 MiB", func(j *headgate.Job) { j.Payload = make([]byte, 2<<20) }, headgate.ErrInvalid, `invalid payload 2097152 bytes: allowed is 0 to 1048576 bytes`},
 		{"unknown class", func(j *headgate.Job) { j.Priority = "urgent" }, headgate.ErrInvalid, `invalid priority "urgent": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
+		{"number above the classes", func(j *headgate.Job) { j.Priority = "11" }, headgate.ErrInvalid, `invalid priority "11": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
 		{"zero cost", func(j *headgate.Job) { j.Cost = 0 }, headgate.ErrInvalid, `invalid cost 0: allowed is 1 to 1000000 tokens`},
 		{"negative cost", func(j *headgate.Job) { j.Cost = -5 }, headgate.ErrInvalid, `invalid cost -5: allowed is 1 to 1000000 tokens`},
 		{"queue with a separator", func(j *headgate.Job) { j.Queue = "a:b" }, headgate.ErrInvalid, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},

@@ -118,6 +118,27 @@ func TestTheStoredPolicyIsFollowed(t *testing.T) {
 	}
 }
 
+func TestANumberStandsForAClass(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	fixed := policy.Unlimited()
+	fixed.PriorityLimits = map[headgate.Scope]headgate.Limit{"acme:mail:low": {Tokens: 1, Per: time.Hour, Burst: 1}}
+	p := newProducer(t, store, producer.Config{Policy: &fixed})
+	for _, number := range []headgate.Priority{"10", "5", "0"} {
+		j := job("acme")
+		j.Priority = number
+		if _, err := p.Enqueue(t.Context(), j); err != nil {
+			t.Fatal(err)
+		}
+	}
+	j := job("acme")
+	j.Priority = "2"
+	verdict, err := p.Enqueue(t.Context(), j)
+	if !errors.Is(err, headgate.ErrLimited) || verdict.Scope != "acme:mail:low" {
+		t.Errorf("got %+v, %v", verdict, err)
+	}
+}
+
 func TestFixedLimitsDoNotMeetAnotherVersion(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
