@@ -35,9 +35,22 @@ func (c Census) Conserved() bool {
 	return c.Waiting+c.Later+c.Ready+c.Dead == c.Live && c.Accepted == c.Live+left
 }
 
+// censusTries is how often Census counts again while jobs move between the naming of the lanes and the count.
+const censusTries = 5
+
 // Census counts everything in one transaction of reads. Its cost grows with the number of lanes: it is for tests,
-// reports and operators.
-func (s *Store) Census(ctx context.Context) (Census, error) {
+// reports and operators. The lanes are named before the count, so jobs that move to new ones meanwhile are missed:
+// it counts again, a few times, while the sum is not right.
+func (s *Store) Census(ctx context.Context) (c Census, err error) {
+	for range censusTries {
+		if c, err = s.count(ctx); err != nil || c.Conserved() {
+			break
+		}
+	}
+	return c, err
+}
+
+func (s *Store) count(ctx context.Context) (Census, error) {
 	lanes, ready, err := s.placeKeys(ctx)
 	if err != nil {
 		return Census{}, err
@@ -55,7 +68,7 @@ func (s *Store) Census(ctx context.Context) (Census, error) {
 		readyCounts = append(readyCounts, pipe.XLen(ctx, key))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Census{}, fmt.Errorf("count jobs: %w", classify(err))
+		return Census{}, fmt.Errorf("count jobs: %w", unread(err))
 	}
 	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val(), Left: map[string]int64{}, Died: map[string]int64{}}
 	for _, n := range waiting {
@@ -82,7 +95,7 @@ func (s *Store) Census(ctx context.Context) (Census, error) {
 func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error) {
 	state, err := s.client.HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read state: %w", classify(err))
+		return nil, nil, fmt.Errorf("read state: %w", unread(err))
 	}
 	base := s.partition.Base()
 	for field, value := range state {
@@ -108,7 +121,7 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error
 func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {
 	tenants, err := s.client.HGetAll(ctx, base+"ten:"+cq).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read tenants of %s: %w", cq, classify(err))
+		return nil, fmt.Errorf("read tenants of %s: %w", cq, unread(err))
 	}
 	var lanes []string
 	for tenant, value := range tenants {
@@ -119,7 +132,7 @@ func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, erro
 		}
 		all, err := s.client.ZRange(ctx, base+"lanes:"+cq+":"+tenant, 0, -1).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read lanes of %s: %w", tenant, classify(err))
+			return nil, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
 		}
 		for _, lane := range all {
 			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)

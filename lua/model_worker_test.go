@@ -232,9 +232,13 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		delete(m.later, key)
 		m.putBack(c, m.live[key], now)
 	}
-	for _, timer := range sortedByTime(m.due(), now, modelMaxDue) {
+	due := m.due()
+	for _, timer := range sortedByTime(due, now+fairqueue.ContinueAfter, modelMaxDue) {
 		if c.MovesLeft == 0 {
 			break
+		}
+		if due[timer] > now && timer[0] != 'f' && timer[0] != 'g' {
+			continue
 		}
 		delete(m.room.Timers, timer)
 		delete(m.timers, timer)

@@ -90,7 +90,7 @@ func (s *Store) Policy(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read policy: %w", err)
+		return nil, fmt.Errorf("read policy: %w", unread(err))
 	}
 	return text, nil
 }

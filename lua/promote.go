@@ -40,10 +40,10 @@ func (s *Store) Promote(ctx context.Context, owner string, timerLease time.Durat
 }
 
 // WaitWake blocks until a script lowers the earliest timer or wait is over. last is the position returned by the
-// call before, empty at first.
+// call before, empty at first: then a wake that came before the call counts too.
 func (s *Store) WaitWake(ctx context.Context, last string, wait time.Duration) (position string, err error) {
 	if last == "" {
-		last = "$"
+		last = "0-0"
 	}
 	return s.readOne(ctx, s.partition.Wake(), last, wait)
 }

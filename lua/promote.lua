@@ -124,11 +124,15 @@ ended_rotate()
 local stepped = state_num('step') == 1
 if stepped then leases_rearm() end
 later_promote()
-local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now), 'LIMIT', 0, MOVES)
-for _, timer in ipairs(timers) do
+-- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
+local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
+for i = 1, #timers, 2 do
   if moves == 0 then break end
-  redis.call('ZREM', DUE, timer)
-  timer_run(timer)
+  local kind = byte(timers[i])
+  if score_of(timers[i + 1]) <= now or kind == 102 or kind == 103 then
+    redis.call('ZREM', DUE, timers[i])
+    timer_run(timers[i])
+  end
 end
 freed_wake(now)
 local continues = fill(now)

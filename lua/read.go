@@ -15,6 +15,8 @@ type Lease struct {
 	// Token fences the job: it is the entry's id in the ready stream.
 	Token string
 	Record
+	// Err says that the record, or its payload, cannot be read; Job then names the job at most. No retry mends that.
+	Err error
 }
 
 const group = "g"
@@ -35,42 +37,50 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ready stream: %w", classify(err))
+		return nil, fmt.Errorf("read ready stream: %w", unread(err))
 	}
 	var leases []Lease
 	for _, stream := range streams {
 		for _, m := range stream.Messages {
-			lease, ok, err := s.lease(ctx, m)
+			if len(m.Values) == 0 {
+				continue // removed while it was still listed as held
+			}
+			lease, err := s.lease(ctx, m)
 			if err != nil {
 				return leases, err
 			}
-			if ok {
-				leases = append(leases, lease)
-			}
+			leases = append(leases, lease)
 		}
 	}
 	return leases, nil
 }
 
-// lease decodes an entry; ok is false for one that was removed while it was still listed as held.
-func (s *Store) lease(ctx context.Context, m redis.XMessage) (lease Lease, ok bool, err error) {
-	key, hasKey := m.Values["j"].(string)
-	raw, hasRecord := m.Values["r"].(string)
-	if !hasKey || !hasRecord {
-		return Lease{}, false, nil
-	}
-	rec, err := decodeRecord(key, raw)
-	if err != nil {
-		return Lease{}, false, err
-	}
-	if rec.Large {
-		rec.Job.Payload, err = s.client.Get(ctx, s.partition.Large(key)).Bytes()
-		if err != nil {
-			return Lease{}, false, fmt.Errorf("read payload of %q: %w", key, err)
+// lease decodes an entry. What cannot be read is in the lease's Err; the error is that of Redis.
+func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
+	key, _ := m.Values["j"].(string)
+	raw, _ := m.Values["r"].(string)
+	lease := Lease{Token: m.ID}
+	lease.Record, lease.Err = decodeRecord(key, raw)
+	if lease.Err != nil {
+		if k, err := decodeKey(key); err == nil {
+			lease.Job.Tenant, lease.Job.ID = k.Tenant, k.ID
 		}
+		return lease, nil
 	}
-	return Lease{Token: m.ID, Record: rec}, true, nil
+	if lease.Large {
+		payload, err := s.client.Get(ctx, s.partition.Large(key)).Bytes()
+		switch {
+		case errors.Is(err, redis.Nil):
+			lease.Err = fmt.Errorf("read payload of %q: %w", key, errPayloadGone)
+		case err != nil:
+			return Lease{}, fmt.Errorf("read payload of %q: %w", key, unread(err))
+		}
+		lease.Job.Payload = payload
+	}
+	return lease, nil
 }
+
+var errPayloadGone = errors.New("payload is gone")
 
 // IsPoolGone reports whether a read failed because the pool's stream or group is gone.
 func IsPoolGone(err error) bool {
@@ -85,7 +95,7 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 		return last, nil
 	}
 	if err != nil {
-		return last, fmt.Errorf("wait for wake: %w", classify(err))
+		return last, fmt.Errorf("wait for wake: %w", unread(err))
 	}
 	return streams[0].Messages[0].ID, nil
 }
@@ -94,7 +104,7 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	t, err := s.client.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read redis time: %w", classify(err))
+		return time.Time{}, fmt.Errorf("read redis time: %w", unread(err))
 	}
 	return t, nil
 }

@@ -149,27 +149,49 @@ func (s *Store) run(ctx context.Context, name string, args ...any) ([]string, er
 		err = s.client.Process(ctx, cmd)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("run script %s: %w", name, classify(err))
+		return nil, &runError{script: name, err: classify(err)}
 	}
 	return cmd.Val(), nil
 }
 
+// runError is a script call that ended without a reply that could be read, or with an error of Redis.
+type runError struct {
+	script string
+	err    error
+}
+
+func (e *runError) Error() string { return "run script " + e.script + ": " + e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
+
 // classify adds ErrUnavailable where the command certainly never left: nothing was sent.
 func classify(err error) error {
-	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) {
+	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
+	// time-out of the connection.
+	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
+	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) {
 		return errors.Join(headgate.ErrUnavailable, err)
 	}
 	return err
 }
 
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
-// Redis itself settles it, a lost connection or a time-out does not.
+// Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.
 func InDoubt(err error) bool {
-	if err == nil || errors.Is(err, headgate.ErrUnavailable) {
+	var run *runError
+	if !errors.As(err, &run) || errors.Is(err, headgate.ErrUnavailable) {
 		return false
 	}
 	var reply redis.Error
 	return !errors.As(err, &reply)
+}
+
+// unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
+func unread(err error) error {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return err
+	}
+	return errors.Join(headgate.ErrUnavailable, err)
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

@@ -68,7 +68,7 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 	}
 	text, err := l.store.Policy(ctx)
 	if err != nil {
-		return readError(err)
+		return err
 	}
 	stored := policy.Default()
 	if text != nil {
@@ -84,14 +84,6 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")
 	}
 	return nil
-}
-
-// readError is the error of a lost read: nothing was changed by it, so nothing is in doubt.
-func readError(err error) error {
-	if lua.InDoubt(err) {
-		return fmt.Errorf("%w: %w", headgate.ErrUnavailable, err)
-	}
-	return err
 }
 
 // check gives each entry whose class is not one of its queue a *headgate.FieldError. A class that is not known is

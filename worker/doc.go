@@ -37,6 +37,7 @@
 //	Snooze(d)                back after d, no attempt burnt
 //	any other error, panic   an attempt burnt: back after a backoff, or dead letter, "max_attempts"
 //	payload not taken        dead letter, "bad_payload"
+//	record not readable      dead letter, "unreadable"
 //	deadline passed          expired, without a start
 //	no handler for the type  back after 0.2-1 s, no attempt burnt
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown

@@ -69,6 +69,7 @@ const (
 	ReasonSnoozed    = "snoozed"
 	ReasonDiscarded  = "discarded"
 	ReasonBadPayload = "bad_payload"
+	ReasonUnreadable = "unreadable"
 	ReasonDeadline   = "deadline"
 )
 

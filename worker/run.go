@@ -46,6 +46,9 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 // decide runs the job unless something stands against it. It fills in the event's times.
 func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) answer {
 	job := &lease.Job
+	if lease.Err != nil {
+		return answer{outcome: lua.Kill, reason: ReasonUnreadable, err: lease.Err}
+	}
 	if jobs.Err() != nil {
 		return answer{outcome: lua.Release, reason: ReasonShutdown}
 	}
