@@ -1,0 +1,77 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMistakesAreNamed(t *testing.T) {
+	t.Parallel()
+	trace := writeTrace(t, 1)
+	policy := filepath.Join(t.TempDir(), "policy.json")
+	if err := os.WriteFile(policy, []byte(`{"tiers": {}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"bogus", exitUsage, `there is no command "bogus"`},
+		{"--bogus", exitUsage, "unknown flag: --bogus"},
+		{"version now", exitUsage, `headgate version takes no argument, got "now"`},
+		{"replay", exitUsage, "headgate replay takes one argument, the trace's file, got 0"},
+		{"replay a b", exitUsage, "got 2"},
+		{"replay TRACE --speed fast", exitUsage, `invalid --speed "fast": allowed is how many times faster than the trace, 1 to 1e9`},
+		{"replay TRACE --speed 0", exitUsage, "invalid --speed 0: allowed is 1 to 1e9"},
+		{"replay TRACE --speed 2e9", exitUsage, "invalid --speed 2e+09: allowed is 1 to 1e9"},
+		{"replay TRACE --concurrency 0", exitUsage, "invalid --concurrency 0: allowed is 1 to 10000 slots"},
+		{"replay TRACE --concurrency -1", exitUsage, "invalid --concurrency -1: allowed is 1 to 10000 slots"},
+		{"replay TRACE --max-attempts 0", exitUsage, "invalid --max-attempts 0: allowed is 1 to 255 runs"},
+		{"replay TRACE --limit-rows -1", exitUsage, "invalid --limit-rows -1: allowed is 0, for all, or more"},
+		{"replay TRACE --seed -1", exitUsage, `invalid --seed "-1"`},
+		{"replay TRACE --exclude-downstream a^b", exitUsage, `invalid --exclude-downstream "a^b"`},
+		{"replay TRACE --log loud", exitUsage, `invalid --log "loud": allowed is one of off, error, warn, info, debug`},
+		{"replay TRACE", exitFailure, `no column "groupId": name the right one with --column-tenant`},
+		{"replay TRACE --policy POLICY", exitFailure, `invalid tiers none: allowed is a set with "standard"`},
+		{"replay /nowhere/trace.csv", exitFailure, "read the trace: open /nowhere/trace.csv: no such file or directory"},
+		{"replay TRACE --column-tenant customer --redis 127.0.0.1:1", exitFailure, "nobody listens there: start Redis, or give no address"},
+		{"replay TRACE --column-tenant customer --redis ftp://x", exitFailure, "redis address has an unknown scheme"},
+		{"demo --duration 1s", exitUsage, "invalid --duration 1s: allowed is 3s to 1m"},
+		{"demo --duration 0", exitUsage, "invalid --duration 0: allowed is 3s to 1m"},
+		{"demo --redis 127.0.0.1:1", exitFailure, "open the store: redis at 127.0.0.1:1: "},
+		{"policy bogus", exitUsage, `there is no command "bogus"`},
+		{"policy get", exitUsage, "say which Redis with --redis"},
+		{"policy set --redis 127.0.0.1:1", exitUsage, "headgate policy set takes one argument, FILE or default, got 0"},
+		{"policy set /nowhere --redis 127.0.0.1:1", exitFailure, "read policy: open /nowhere: no such file or directory"},
+	} {
+		t.Run(row.args, func(t *testing.T) {
+			t.Parallel()
+			args := strings.Fields(strings.NewReplacer("TRACE", trace, "POLICY", policy).Replace(row.args))
+			began := time.Now()
+			out := runHeadgate(t.Context(), args...)
+			if out.code != row.code || !strings.Contains(out.stderr, "headgate: ") || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
+				t.Errorf("exit code %d, want %d with %q: %s%s", out.code, row.code, row.want, out.stderr, out.stdout)
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it took %s to say so", took)
+			}
+		})
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"", "--help", "demo --help", "replay --help", "policy --help"} {
+		out := runHeadgate(t.Context(), strings.Fields(args)...)
+		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
+			t.Errorf("headgate %s: exit code %d\n%s", args, out.code, out.stdout)
+		}
+	}
+	if out := runHeadgate(t.Context(), "version"); out.code != exitOK || !strings.HasPrefix(out.stdout, "headgate ") {
+		t.Errorf("version: %+v", out)
+	}
+}

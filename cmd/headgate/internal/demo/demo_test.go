@@ -1,0 +1,88 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestTheStoryIsTold(t *testing.T) {
+	t.Parallel()
+	var notes, out bytes.Buffer
+	outcome, err := Run(t.Context(), Config{Duration: 3 * time.Second, Redis: redistest.Shared(t).Addr(), Progress: &notes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome.Write(&out)
+	t.Logf("\n%s", out.String())
+	s := report.NewSummary(outcome.Run)
+	if !s.Conserved || s.Interrupted || s.Submitted != s.Rows || s.Completed == 0 {
+		t.Errorf("the books: %+v", s)
+	}
+	if s.Refused[headgate.ReasonLimited] == 0 || outcome.tenant(crawler).Refused < outcome.tenant(crawler).Admitted {
+		t.Errorf("the flood was not refused: %+v", outcome.tenant(crawler))
+	}
+	if bakers := outcome.tenant(bakery); bakers.Refused > 0 {
+		t.Errorf("the bakery was refused: %+v", bakers)
+	}
+	if b := outcome.mail(); b.Opened == 0 || b.HeldBack == 0 || b.Burnt == 0 {
+		t.Errorf("the breaker of mail: %+v", b)
+	}
+	for _, want := range []string{"THE FLOOD", "URGENT WORK", "THE BREAKER", "THE BOOKS", "clinic served", "no job was lost", "scope crawler"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in the summary", want)
+		}
+	}
+	if !strings.Contains(notes.String(), "crawler") {
+		t.Errorf("no progress: %q", notes.String())
+	}
+}
+
+func TestAnInterruptedStoryIsReported(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	outcome, err := Run(ctx, Config{Duration: time.Minute, Redis: redistest.Shared(t).Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	outcome.Write(&out)
+	if s := report.NewSummary(outcome.Run); !s.Interrupted || !s.Conserved || s.Submitted == 0 {
+		t.Errorf("got %+v", s)
+	}
+	if !strings.Contains(out.String(), "had not died yet") {
+		t.Errorf("got %s", out.String())
+	}
+}
+
+func TestTheScript(t *testing.T) {
+	t.Parallel()
+	s := newScript(20 * time.Second)
+	if n := s.due(crawler, time.Minute); n != 9*10+9*300 {
+		t.Errorf("the crawler sends %d jobs", n)
+	}
+	if n := s.due(crawler, 3*time.Second); n != 2*10+300 {
+		t.Errorf("the crawler has sent %d jobs after 3 s", n)
+	}
+	if n := s.due(clinic, 10*time.Second); n != 150 {
+		t.Errorf("the clinic has sent %d jobs after 10 s", n)
+	}
+	if s.mailDead(4999*time.Millisecond) || !s.mailDead(5*time.Second) || s.mailDead(9*time.Second) {
+		t.Error("mail dies or recovers at the wrong time")
+	}
+	for _, bad := range []time.Duration{-1, time.Second, 2 * time.Minute} {
+		if err := (Config{Duration: bad}).Validate(); !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("a duration of %s gave %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// StaleError is a document made from another version than the one in force.
+type StaleError struct {
+	Document, InForce int64
+}
+
+// Error says which versions differ and what to do.
+func (e *StaleError) Error() string {
+	return fmt.Sprintf("the policy was made from version %d, but version %d is in force: get that one and change it, "+
+		"or leave \"version\" out of the document to overrule it", e.Document, e.InForce)
+}
+
+// Current returns the policy in force; the built-in one, of version 0, where none was stored.
+func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
+	text, err := store.Policy(ctx)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	if text == nil {
+		return policy.Default(), nil
+	}
+	stored, err := policy.Unmarshal(text)
+	if err != nil {
+		return policy.Policy{}, fmt.Errorf("read the stored policy: %w", err)
+	}
+	return stored, nil
+}
+
+// Put stores a document as the next version and returns that version. A document whose Version is not 0 must have
+// been made from the version in force, or the error is a *StaleError.
+func Put(ctx context.Context, store *lua.Store, document policy.Policy) (version int64, err error) {
+	current, err := Current(ctx, store)
+	if err != nil {
+		return 0, err
+	}
+	if document.Version != 0 && document.Version != current.Version {
+		return 0, &StaleError{Document: document.Version, InForce: current.Version}
+	}
+	document.Version = current.Version + 1
+	update, err := newUpdate(current.Version, document)
+	if err != nil {
+		return 0, err
+	}
+	if err := store.PutPolicy(ctx, update); err != nil {
+		return 0, fmt.Errorf("store policy: %w", err)
+	}
+	return document.Version, nil
+}
+
+// newUpdate returns a policy as the store takes it.
+func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error) {
+	compiled, err := document.Prepare()
+	if err != nil {
+		return lua.PolicyUpdate{}, err
+	}
+	text, err := policy.Marshal(document)
+	if err != nil {
+		return lua.PolicyUpdate{}, err
+	}
+	update := lua.PolicyUpdate{Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow()}
+	for _, name := range slices.Sorted(maps.Keys(document.Queues)) {
+		q := compiled.QueueOf(name)
+		update.Queues = append(update.Queues, lua.QueueSettings{
+			Queue: name, Classes: q.Classes, Horizon: q.Horizon, DropExpired: q.ExpiredPolicy == policy.Drop,
+		})
+	}
+	for _, class := range classNames(document) {
+		// No tenant has an empty name, so this is the standard tier's weight.
+		update.Weights = append(update.Weights, lua.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
+	}
+	for share, weight := range compiled.ConfiguredWeights() {
+		update.Weights = append(update.Weights, lua.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
+	}
+	return update, nil
+}
+
+// classNames returns every class that the standard tier gives a weight.
+func classNames(document policy.Policy) []headgate.Priority {
+	tiers := document.Tiers
+	if tiers == nil {
+		tiers = policy.Default().Tiers
+	}
+	return slices.Sorted(maps.Keys(tiers[policy.StandardTier].Weights))
+}

@@ -1,0 +1,69 @@
+package rollout
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
+	t.Parallel()
+	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if current, err := Current(t.Context(), store); err != nil || current.Version != 0 {
+		t.Fatalf("an empty store holds version %d, %v", current.Version, err)
+	}
+	document := policy.Default()
+	document.Tenants = map[string]policy.Tenant{"acme": {Tier: "premium"}}
+	document.Queues = map[string]policy.Queue{"mail": {Classes: policy.PresetCritical(), ExpiredPolicy: policy.Drop}}
+	for want := range int64(2) {
+		if version, err := Put(t.Context(), store, document); err != nil || version != want+1 {
+			t.Fatalf("stored as version %d, %v, want %d", version, err, want+1)
+		}
+	}
+	current, err := Current(t.Context(), store)
+	if err != nil || current.Version != 2 || current.Tenants["acme"].Tier != "premium" {
+		t.Fatalf("got %+v, %v", current, err)
+	}
+	current.Version = 1
+	if _, err := Put(t.Context(), store, current); err == nil || err.Error() != `the policy was made from version 1, `+
+		`but version 2 is in force: get that one and change it, or leave "version" out of the document to overrule it` {
+		t.Errorf("a stale document gave %v", err)
+	}
+	document.Tenants["acme"] = policy.Tenant{Tier: "gold"}
+	if _, err := Put(t.Context(), store, document); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("an unknown tier gave %v", err)
+	}
+}
+
+func TestAnUpdateNamesEveryWeight(t *testing.T) {
+	t.Parallel()
+	document := policy.Default()
+	document.Version = 1
+	document.Tenants = map[string]policy.Tenant{"acme": {Tier: "premium"}, "plain": {}}
+	update, err := newUpdate(0, document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]headgate.Weight{}
+	for _, w := range update.Weights {
+		got[string(w.Class)+":"+w.Tenant] = w.Weight
+	}
+	want := map[string]headgate.Weight{"high:": 2, "low:": 1, "medium:": 1, "high:acme": 3, "medium:acme": 2}
+	if len(got) != len(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for name, weight := range want {
+		if got[name] != weight {
+			t.Errorf("weight of %s is %d, want %d", name, got[name], weight)
+		}
+	}
+}

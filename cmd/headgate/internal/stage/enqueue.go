@@ -1,0 +1,113 @@
+package stage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
+	"github.com/headgate/headgate/producer"
+)
+
+// idMark begins the ids of a run's jobs; their number in the ledger follows.
+const idMark = "j"
+
+func numberOf(id string) int {
+	number, err := strconv.Atoi(strings.TrimPrefix(id, idMark))
+	if err != nil {
+		return -1
+	}
+	return number
+}
+
+// Bounds of the patience with a Redis that does not answer: the ids of jobs in doubt are good for the dedup window.
+const (
+	patience     = 15 * time.Second
+	lastPatience = 2 * time.Second // when the run was interrupted
+	retryEvery   = 200 * time.Millisecond
+)
+
+// Enqueue asks for jobs to enter and writes the verdicts down. It gives them the run's queue and their ids. A
+// refusal is a verdict like another. Where Redis does not answer it asks again for some time, with the same ids, so that
+// nothing enters twice; the error then says that some jobs have no verdict. What has begun when ctx ends is brought to
+// its verdicts, or the books would not balance.
+func (s *Stage) Enqueue(ctx context.Context, jobs []headgate.Job) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	s.open(jobs)
+	until := time.Now().Add(patience)
+	going := context.WithoutCancel(ctx)
+	for doubted := false; len(jobs) > 0; doubted = true {
+		results, err := s.producer.EnqueueBatch(going, jobs)
+		var again []headgate.Job
+		for i := range results {
+			if s.settle(&jobs[i], results[i], doubted) {
+				continue
+			}
+			if !errors.Is(results[i].Err, headgate.ErrUnavailable) && !errors.Is(results[i].Err, headgate.ErrOutcomeUnknown) {
+				return results[i].Err
+			}
+			again = append(again, jobs[i])
+		}
+		if len(again) == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			until = earlier(until, time.Now().Add(lastPatience))
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%d jobs have no verdict: %w", len(again), err)
+		}
+		sleep(going, retryEvery)
+		jobs = again
+	}
+	return nil
+}
+
+// open gives each job its page in the ledger, its queue and its id.
+func (s *Stage) open(jobs []headgate.Job) {
+	now := time.Now()
+	for i := range jobs {
+		j := &jobs[i]
+		j.Queue = s.config.Queue
+		number := s.ledger.Add(ledger.Job{Tenant: j.Tenant, Class: j.Priority, Downstream: j.Downstream, Cost: j.Cost}, now)
+		j.ID = idMark + strconv.Itoa(number)
+	}
+}
+
+// settle writes a verdict down, and reports false where there is none. After a doubt a duplicate is the job itself.
+func (s *Stage) settle(j *headgate.Job, r producer.Result, doubted bool) bool {
+	if r.Err != nil && !errors.Is(r.Err, headgate.ErrRefused) {
+		return false
+	}
+	v := r.Verdict
+	if doubted && v.Decision == headgate.Duplicate {
+		v.Decision = headgate.Admitted
+	}
+	s.ledger.Decide(numberOf(j.ID), v)
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// sleep waits; false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,76 @@
+package trace
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Columns names the columns to read. An empty name means the default.
+type Columns struct {
+	Arrival, Type, Status, RunTime, Tenant, Prompt, NegativePrompt, Images, Steps, Downstream string
+}
+
+// Column is one of the columns, for those who make flags of them.
+type Column struct {
+	// Name is what the column is called here, "tenant" for one.
+	Name string
+	// Default is its name in the file unless told otherwise.
+	Default string
+	// Meaning says what becomes of it.
+	Meaning string
+	// Value is where its name in the file is kept.
+	Value *string
+}
+
+// All lists the columns in the order of the package comment.
+func (c *Columns) All() []Column {
+	return []Column{
+		{"arrival", "gmt_create", "when the job is enqueued", &c.Arrival},
+		{"type", "predict_type", "type of the job", &c.Type},
+		{"status", "predict_status", "FAILED makes the handler fail", &c.Status},
+		{"run-time", "exec_time_seconds", "how long the handler works, in seconds", &c.RunTime},
+		{"tenant", "groupId", "tenant", &c.Tenant},
+		{"prompt", "prompt_length", "payload size in bytes, first part", &c.Prompt},
+		{"negative-prompt", "negative_prompt_length", "payload size in bytes, second part", &c.NegativePrompt},
+		{"images", "num_images_per_prompt", "cost is images x steps / 30", &c.Images},
+		{"steps", "num_inference_steps", "cost is images x steps / 30", &c.Steps},
+		{"downstream", "checkpoint_model_version_id", "what the handler calls, the breaker's key", &c.Downstream},
+	}
+}
+
+// place says in which cell of a record each column is.
+type place struct {
+	arrival, kind, status, runTime, tenant, prompt, negative, images, steps, downstream int
+}
+
+// find looks the columns up in the header of the file and reports every missing one at once.
+func (c *Columns) find(header []string) (place, error) {
+	at := make(map[string]int, len(header))
+	for i, name := range header {
+		at[strings.TrimSpace(name)] = i
+	}
+	columns := c.All()
+	places := make([]int, len(columns))
+	var missing []error
+	for i, column := range columns {
+		name := *column.Value
+		if name == "" {
+			name = column.Default
+		}
+		index, ok := at[name]
+		if !ok {
+			missing = append(missing, fmt.Errorf("no column %q: name the right one with --column-%s", name, column.Name))
+			continue
+		}
+		places[i] = index
+	}
+	if len(missing) > 0 {
+		missing = append(missing, fmt.Errorf("the file has: %s", strings.Join(header, ", ")))
+		return place{}, errors.Join(missing...)
+	}
+	return place{
+		arrival: places[0], kind: places[1], status: places[2], runTime: places[3], tenant: places[4],
+		prompt: places[5], negative: places[6], images: places[7], steps: places[8], downstream: places[9],
+	}, nil
+}

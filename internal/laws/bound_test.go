@@ -1,0 +1,348 @@
+package laws_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+const (
+	crowdProducers = 32
+	crowdCalls     = 100 // of each
+	crowdBatch     = 6
+	crowdVersions  = 12
+)
+
+// TestAdmittedCostStaysWithinTheBound asserts L1 under 32 producers at once, each with its own connection, random
+// limits at all four levels and random costs, while the limits change and producers with stale ones reload: at every
+// scope, in every window from one admission to another, cost ≤ the largest burst in force + ∫rate. The times are those
+// at which the script says it decided, and each lies between the times of its call.
+func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	c.check(c.change()) // to limits of its own
+	c.produce()
+	c.collect()
+	c.compare()
+}
+
+// crowd is a site under load by many producers.
+type crowd struct {
+	*site
+	classes []headgate.Class
+	raising bool
+	fixed   bool // The policy does not change.
+	mu      struct {
+		sync.Mutex
+		calls int
+		// eras are the versions of the policy, with the time at which each began.
+		eras []era
+		sent map[headgate.Key]admission
+	}
+	// order is what was admitted, by seq.
+	order []admission
+}
+
+type era struct {
+	compiled *policy.Compiled
+	from     int64 // µs by Redis
+}
+
+// admission is one admitted job. Times are in µs.
+type admission struct {
+	key           headgate.Key
+	job           *headgate.Job
+	version       int64
+	before, after int64
+	seq           uint64
+	at            int64
+}
+
+func newCrowd(t *testing.T) *crowd {
+	t.Helper()
+	c := &crowd{site: newSite(t, redistest.Shared(t)), classes: headgate.DefaultClasses()}
+	compiled, err := policy.Unlimited().Prepare()
+	c.check(err)
+	c.mu.eras = []era{{compiled: compiled}}
+	c.mu.sent = map[headgate.Key]admission{}
+	c.raising = c.chance(2)
+	return c
+}
+
+var (
+	crowdTenants = []string{"ann", "bob", "cy", "dot"}
+	crowdQueues  = []string{"mail", "hook"}
+)
+
+// change stores a policy with new limits. A bucket remembers only its last write, so bursts go up only or down only in
+// one run: package buckets derives why.
+func (c *crowd) change() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.mu.eras[len(c.mu.eras)-1]
+	p := policy.Default()
+	p.Version = c.version + 1
+	p.Tenants = map[string]policy.Tenant{}
+	p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", headgate.High)[headgate.LevelGlobal], 2000)
+	for _, tenant := range crowdTenants {
+		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", headgate.High)[headgate.LevelTenant], 600)
+		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
+		for _, queue := range crowdQueues {
+			old := now.compiled.LimitsFor(tenant, queue, headgate.High)
+			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = c.limit(old[headgate.LevelQueue], 400)
+			for _, class := range c.classes {
+				old := now.compiled.LimitsFor(tenant, queue, class.Name)[headgate.LevelPriority]
+				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = c.limit(old, 200)
+			}
+		}
+	}
+	text, err := policy.Marshal(p)
+	if err != nil {
+		return err
+	}
+	compiled, err := p.Prepare()
+	if err != nil {
+		return err
+	}
+	u := lua.PolicyUpdate{Expected: c.version, Version: p.Version, Text: text, Window: policy.DefaultDedupWindow}
+	if err := c.store.PutPolicy(c.Context(), u); err != nil {
+		return err
+	}
+	c.version++
+	from, err := c.client.HGet(c.Context(), c.store.Keys().State(), "pat").Int64()
+	c.mu.eras = append(c.mu.eras, era{compiled, from})
+	return err
+}
+
+// limit draws a limit of about so many tokens a second. Some are disabled, some stay, some have a rate far apart.
+func (c *crowd) limit(old headgate.Limit, about int) headgate.Limit {
+	if !old.Disabled && c.chance(3) {
+		return old
+	}
+	l := headgate.Limit{
+		Tokens: headgate.Tokens(c.between(1, about)), Per: choose(c.site, 100*time.Millisecond, time.Second, time.Second, time.Minute),
+		Burst: headgate.Tokens(c.between(1, about/5)), Disabled: c.chance(5),
+	}
+	switch {
+	case !enabled(old):
+	case c.raising:
+		l.Burst = max(l.Burst, old.Burst)
+	default:
+		l.Burst = min(l.Burst, old.Burst)
+	}
+	return l
+}
+
+// produce runs the producers. Who makes the call that is due for it changes the policy.
+func (c *crowd) produce() {
+	c.Helper()
+	crew := make([]producer, crowdProducers)
+	for i := range crew {
+		own := *c.site
+		own.client, own.random = c.server.Client(c.T), rand.New(rand.NewPCG(c.random.Uint64(), 0))
+		own.store = own.open(own.client)
+		crew[i] = producer{site: &own, crowd: c, name: strconv.Itoa(i)}
+	}
+	var running sync.WaitGroup
+	for i := range crew {
+		running.Go(func() {
+			for range crowdCalls {
+				err := crew[i].call()
+				if err == nil && c.due() {
+					err = c.change()
+				}
+				if err != nil {
+					c.Errorf("producer %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	running.Wait()
+	if c.Failed() {
+		c.FailNow()
+	}
+}
+
+// due counts a call, and says whether the policy changes after it.
+func (c *crowd) due() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.calls++
+	return !c.fixed && c.mu.calls%(crowdProducers*crowdCalls/crowdVersions) == 0
+}
+
+// producer is one of the crowd, with the policy that it has read last.
+type producer struct {
+	*site
+	crowd    *crowd
+	name     string
+	compiled *policy.Compiled
+	calls    int
+}
+
+func (p *producer) call() error {
+	p.calls++
+	jobs := make([]lua.Candidate, p.between(1, crowdBatch))
+	for i := range jobs {
+		class := p.between(0, len(p.crowd.classes)-1)
+		j := p.job(choose(p.site, crowdTenants...), choose(p.site, crowdQueues...), class, p.crowd.classes)
+		j.Job.ID = fmt.Sprintf("%s-%d-%d", p.name, p.calls, i)
+		j.Job.Cost = headgate.Tokens(choose(p.site, 1, 1, 3, p.between(1, 40)))
+		jobs[i] = j
+	}
+	for {
+		if p.compiled != nil {
+			for i := range jobs {
+				j := jobs[i].Job
+				limits := p.compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
+				jobs[i].Limits = (*[headgate.Levels]headgate.Limit)(&limits)
+			}
+			before := time.Now().UnixMicro()
+			verdicts, err := p.store.Admit(p.Context(), p.compiled.Version(), jobs)
+			if !errors.Is(err, lua.ErrStale) {
+				p.crowd.note(p.compiled.Version(), jobs, verdicts, before)
+				return err
+			}
+		}
+		text, err := p.store.Policy(p.Context())
+		if err != nil {
+			return err
+		}
+		read, err := policy.Unmarshal(text)
+		if err != nil {
+			return err
+		}
+		if p.compiled, err = read.Prepare(); err != nil {
+			return err
+		}
+	}
+}
+
+func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []headgate.Verdict, before int64) {
+	after := time.Now().UnixMicro()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, v := range verdicts {
+		if v.Decision == headgate.Admitted {
+			key := headgate.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
+			c.mu.sent[key] = admission{key: key, job: jobs[i].Job, version: version, before: before, after: after}
+		}
+	}
+}
+
+// collect drains the partition and asks each job when it was admitted.
+func (c *crowd) collect() {
+	c.Helper()
+	for _, l := range c.drain(lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}) {
+		a, ok := c.mu.sent[headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}]
+		if !ok {
+			c.Fatalf("job %s:%s runs and was not admitted, or runs twice", l.Job.Tenant, l.Job.ID)
+		}
+		delete(c.mu.sent, a.key)
+		a.seq, a.at = l.Seq, l.Arrival.UnixMicro()
+		c.order = append(c.order, a)
+	}
+	for key := range c.mu.sent {
+		c.Fatalf("job %s was admitted and never ran", key)
+	}
+	slices.SortFunc(c.order, func(a, b admission) int { return cmp.Compare(a.seq, b.seq) })
+	for i, a := range c.order {
+		if a.at < a.before || a.at > a.after {
+			c.Fatalf("job %s was admitted at %d, but asked for from %d to %d", a.key, a.at, a.before, a.after)
+		}
+		if i > 0 && (a.at < c.order[i-1].at || a.version < c.order[i-1].version) {
+			c.Fatalf("admissions are out of order: %+v after %+v", a, c.order[i-1])
+		}
+		if from := c.mu.eras[a.version].from; a.at < from {
+			c.Fatalf("job %s was admitted at %d by a policy of %d", a.key, a.at, from)
+		}
+	}
+}
+
+// drain completes all jobs and returns them.
+func (s *site) drain(pool lua.Pool) (all []lua.Lease) {
+	s.Helper()
+	s.register("drainer", pool, lua.MaxBatchJobs, longLease)
+	for {
+		leases := s.read("drainer", pool, lua.MaxBatchJobs)
+		if len(leases) == 0 {
+			return all
+		}
+		all = append(all, leases...)
+		s.finish(pool, leases, complete)
+	}
+}
+
+// compare asserts the bound at every scope.
+func (c *crowd) compare() {
+	c.Helper()
+	scopes := map[headgate.Scope][]admission{}
+	levels := map[headgate.Scope]headgate.Level{}
+	for _, a := range c.order {
+		for level := range headgate.Level(headgate.Levels) {
+			scope := headgate.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
+			scopes[scope], levels[scope] = append(scopes[scope], a), level
+		}
+	}
+	if len(scopes[headgate.Global]) < crowdProducers*crowdCalls/10 {
+		c.Errorf("%d jobs were admitted: the limits are too small to show anything", len(scopes[headgate.Global]))
+	}
+	for scope, admissions := range scopes {
+		c.compareScope(scope, levels[scope], admissions)
+	}
+}
+
+// enabled says whether a limit has a bucket.
+func enabled(l headgate.Limit) bool { return !l.Disabled && l.Tokens > 0 }
+
+// compareScope walks all windows that begin with an admission. Where a scope has no limit for a while its windows end.
+// Two changes of the rate between two admissions may add a burst, as package buckets says.
+func (c *crowd) compareScope(scope headgate.Scope, level headgate.Level, admissions []admission) {
+	c.Helper()
+	limitOf := func(version int64) headgate.Limit {
+		j := admissions[0].job
+		return c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)[level]
+	}
+	for first, start := range admissions {
+		version, at := start.version, start.at
+		limit := limitOf(version)
+		largest, refilled, cost, hidden := limit.Burst, 0.0, headgate.Tokens(0), 0
+		for _, a := range admissions[first:] {
+			changes := 0
+			for enabled(limit) && version < a.version {
+				version++
+				next := limitOf(version)
+				refilled += float64(c.mu.eras[version].from-at) / 1e6 * float64(limit.Rate())
+				at = c.mu.eras[version].from
+				if next.Rate() != limit.Rate() {
+					changes++
+				}
+				limit, largest = next, max(largest, next.Burst)
+			}
+			if !enabled(limit) {
+				break
+			}
+			refilled += float64(a.at-at) / 1e6 * float64(limit.Rate())
+			at = a.at
+			hidden += max(0, changes-1)
+			cost += a.job.Cost
+			if bound := float64(largest)*float64(1+hidden) + refilled; float64(cost) > bound+1e-6 {
+				c.Fatalf("law L1: scope %s admitted %d tokens in the %d µs after %s, bound %g (burst %d)",
+					scope, cost, a.at-start.at, start.key, bound, largest)
+			}
+		}
+	}
+}

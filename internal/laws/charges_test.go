@@ -1,0 +1,68 @@
+package laws_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// TestChargesAreExactUnderManyProducers asserts L1 and L2 with limits that hardly refill: after 32 producers have asked
+// for far more than there is, each bucket holds its burst less what was admitted, to the micro-token; so no refusal
+// charged anything anywhere, and no two charges were lost in one another.
+func TestChargesAreExactUnderManyProducers(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	p := policy.Default()
+	p.Version = 1
+	day := func(burst int) headgate.Limit {
+		return headgate.Limit{Tokens: headgate.Tokens(burst/100 + 1), Per: 24 * time.Hour, Burst: headgate.Tokens(burst)}
+	}
+	p.Global = day(3000)
+	p.Tenants = map[string]policy.Tenant{}
+	p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	for _, tenant := range crowdTenants {
+		limit := day(c.between(300, 1200))
+		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
+		for _, queue := range crowdQueues {
+			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = day(c.between(100, 600))
+			for _, class := range c.classes {
+				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = day(c.between(30, 300))
+			}
+		}
+	}
+	text, err := policy.Marshal(p)
+	c.check(err)
+	compiled, err := p.Prepare()
+	c.check(err)
+	c.putPolicy(lua.PolicyUpdate{Text: text})
+	c.mu.eras = append(c.mu.eras, era{compiled: compiled})
+	c.fixed = true
+	c.produce()
+
+	spent, bursts := map[headgate.Scope]headgate.Tokens{}, map[headgate.Scope]headgate.Tokens{}
+	for _, a := range c.mu.sent {
+		limits := compiled.LimitsFor(a.job.Tenant, a.job.Queue, a.job.Priority)
+		for level := range headgate.Level(headgate.Levels) {
+			scope := headgate.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
+			spent[scope] += a.job.Cost
+			bursts[scope] = limits[level].Burst
+		}
+	}
+	stored := c.buckets(crowdTenants...)
+	for scope, cost := range spent {
+		left := buckets.MicroOf(bursts[scope] - cost)
+		minute := buckets.MicroOf(bursts[scope]/100+1) / (24 * 60)
+		if level := stored[scope].Level; level < left || level > left+minute {
+			c.Errorf("scope %s: burst %d, %d tokens admitted, but the bucket holds %d micro-tokens", scope, bursts[scope], cost, level)
+		}
+	}
+	for scope := range stored {
+		if spent[scope] == 0 {
+			c.Errorf("scope %s was charged, and nothing was admitted there", scope)
+		}
+	}
+}

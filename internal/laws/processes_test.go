@@ -1,0 +1,255 @@
+package laws_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// TestPatternHoldsOverProcesses asserts L6 with four schedulers and three workers in processes of their own. All three
+// fill: workers when they finish, schedulers when a retry is due, a lease has ended or the queue's pause is over. A
+// worker and a scheduler are killed on the way, and others take their place.
+func TestPatternHoldsOverProcesses(t *testing.T) {
+	t.Parallel()
+	for name, classes := range map[string][]headgate.Class{
+		"high 3 medium 2 low 1": headgate.DefaultClasses(), "critical 4 high 3 medium 2 low 1": policy.PresetCritical(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCast(t, classes)
+			for i := range 4 {
+				c.start(schedulerRole, "s"+strconv.Itoa(i))
+			}
+			for i := range 3 {
+				c.start(workerRole, "w"+strconv.Itoa(i))
+			}
+			c.run()
+			c.compare()
+		})
+	}
+}
+
+const (
+	// castDispatches are asserted; castMargin more are waited for, because the last may be seen out of order.
+	castDispatches = 3000
+	castMargin     = 120
+	castTenants    = 40
+)
+
+// cast is a fleet of processes and what they were seen to do.
+type cast struct {
+	*site
+	classes []headgate.Class
+	players map[string]*exec.Cmd
+	killed  []*exec.Cmd
+	inputs  []io.Closer
+	readers sync.WaitGroup
+	seen    struct {
+		sync.Mutex
+		class map[string]int // by token, from the workers and from the stream
+	}
+}
+
+func newCast(t *testing.T, classes []headgate.Class) *cast {
+	t.Helper()
+	c := &cast{site: newSite(t, redistest.Shared(t)), classes: classes, players: map[string]*exec.Cmd{}}
+	c.seen.class = map[string]int{}
+	c.putPolicy(lua.PolicyUpdate{Queues: []lua.QueueSettings{{Queue: "mail", Classes: classes, Horizon: time.Hour}}})
+	var jobs []lua.Candidate
+	cycle := cycleOf(classes)
+	for range (castDispatches + castMargin) * 3 / 2 / len(cycle) {
+		for _, class := range cycle {
+			j := c.job(fmt.Sprintf("t%d", c.between(1, castTenants)), "mail", class, classes)
+			j.Job.MaxAttempts = headgate.MaxAttemptsLimit
+			jobs = append(jobs, j)
+		}
+	}
+	c.random.Shuffle(len(jobs), func(i, k int) { jobs[i], jobs[k] = jobs[k], jobs[i] })
+	c.admit(jobs...)
+	t.Cleanup(c.close)
+	return c
+}
+
+// start runs this binary again in a role.
+func (c *cast) start(role, name string) {
+	c.Helper()
+	binary, err := os.Executable()
+	c.check(err)
+	//nolint:gosec // It is this binary.
+	command := exec.CommandContext(c.Context(), binary)
+	command.Env = append(os.Environ(), roleVariable+"="+role, nameVariable+"="+name, prefixVariable+"="+c.prefix,
+		addrVariable+"="+c.server.Addr())
+	command.SysProcAttr = dieWithParent()
+	command.Stderr = os.Stderr
+	input, err := command.StdinPipe()
+	c.check(err)
+	output, err := command.StdoutPipe()
+	c.check(err)
+	c.check(command.Start())
+	c.players[name] = command
+	c.inputs = append(c.inputs, input)
+	c.readers.Go(func() {
+		for lines := bufio.NewScanner(output); lines.Scan(); {
+			token, class, _ := strings.Cut(lines.Text(), " ")
+			n, err := strconv.Atoi(class)
+			if err != nil {
+				continue // The last line of one that was killed.
+			}
+			c.note(token, n)
+		}
+	})
+}
+
+func (c *cast) note(token string, class int) {
+	c.seen.Lock()
+	defer c.seen.Unlock()
+	if before, ok := c.seen.class[token]; ok && before != class {
+		c.Errorf("dispatch %s is of class %d and of class %d", token, before, class)
+	}
+	c.seen.class[token] = class
+}
+
+func (c *cast) count() int {
+	c.seen.Lock()
+	defer c.seen.Unlock()
+	return len(c.seen.class)
+}
+
+// run pauses the queue now and then, kills two on the way, and returns when all have ended.
+func (c *cast) run() {
+	c.Helper()
+	watching, stop := context.WithCancel(c.Context())
+	var watch sync.WaitGroup
+	watch.Go(func() { c.watchStream(watching) })
+	kill := map[int]func(){
+		castDispatches / 3: func() { c.replace(workerRole, "w1", "w3") },
+		castDispatches / 2: func() { c.replace(schedulerRole, "s2", "s4") },
+	}
+	poll := time.NewTicker(5 * time.Millisecond)
+	defer poll.Stop()
+	for round := 1; c.count() < castDispatches+castMargin; round++ {
+		<-poll.C
+		if c.Context().Err() != nil {
+			c.Fatalf("%d dispatches: %v", c.count(), context.Cause(c.Context()))
+		}
+		for at, act := range kill {
+			if c.count() >= at {
+				act()
+				delete(kill, at)
+			}
+		}
+		if round%4 == 0 {
+			_, _, err := c.store.SetGate(c.Context(), lua.Gate{
+				Name: lua.QueueGate("mail"), Limit: 0, For: 3 * time.Millisecond, Then: lua.Unlimited, Reason: "pause",
+			})
+			c.check(err)
+		}
+	}
+	for _, input := range c.inputs {
+		_ = input.Close() // A killed one has closed it.
+	}
+	c.readers.Wait()
+	for name, command := range c.players {
+		if err := command.Wait(); err != nil {
+			c.Errorf("%s: %v", name, err)
+		}
+	}
+	clear(c.players)
+	for _, command := range c.killed {
+		_ = command.Wait() // "signal: killed"
+	}
+	stop()
+	watch.Wait()
+}
+
+// replace kills a process as a crash would, and starts another.
+func (c *cast) replace(role, old, fresh string) {
+	c.Helper()
+	c.check(c.players[old].Process.Kill())
+	c.killed = append(c.killed, c.players[old])
+	delete(c.players, old)
+	c.start(role, fresh)
+}
+
+// watchStream sees entries that a killed worker read and never reported.
+func (c *cast) watchStream(ctx context.Context) {
+	client := c.server.Client(c.T)
+	stream, last := c.store.Keys().Ready(mailPool.ID()), "0"
+	for ctx.Err() == nil {
+		streams, err := client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 1000, Block: roleBlock}).Result()
+		if errors.Is(err, redis.Nil) || ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			c.Errorf("watch: %v", err)
+			return
+		}
+		for _, m := range streams[0].Messages {
+			last = m.ID
+			d, err := dispatchOf(m)
+			if err != nil {
+				c.Error(err)
+				return
+			}
+			c.note(d.token, d.class)
+		}
+	}
+}
+
+// close ends whoever is left when a test fails.
+func (c *cast) close() {
+	for _, command := range c.players {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+	}
+}
+
+// compare asserts that all dispatches were seen, and that they are a stretch of the pattern.
+func (c *cast) compare() {
+	c.Helper()
+	for _, d := range c.watch(mailPool).next() {
+		c.note(d.token, d.class)
+	}
+	info, err := c.client.XInfoStream(c.Context(), c.store.Keys().Ready(mailPool.ID())).Result()
+	c.check(err)
+	if int64(c.count()) != info.EntriesAdded {
+		c.Fatalf("%d dispatches were seen, the stream had %d entries", c.count(), info.EntriesAdded)
+	}
+	type entry struct {
+		ms, seq int64
+		class   int
+	}
+	var entries []entry
+	for token, class := range c.seen.class {
+		var e entry
+		_, err := fmt.Sscanf(token, "%d-%d", &e.ms, &e.seq)
+		c.check(err)
+		e.class = class
+		entries = append(entries, e)
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(cmp.Compare(a.ms, b.ms), cmp.Compare(a.seq, b.seq)) })
+	order := make([]int, castDispatches)
+	for i := range order {
+		order[i] = entries[i].class
+	}
+	c.check(checkStretch(order, c.classes))
+	c.census()
+}

@@ -1,0 +1,272 @@
+package laws_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// site is one partition under test: a store, and a client that looks at its keys.
+type site struct {
+	*testing.T
+	server *redistest.Server
+	client *redis.Client
+	store  *lua.Store
+	prefix string
+	random *rand.Rand
+	// version is that of the policy in force.
+	version int64
+	// jobs counts the ids given.
+	jobs int
+}
+
+// newSite opens a store under a prefix of its own.
+func newSite(t *testing.T, server *redistest.Server) *site {
+	t.Helper()
+	s := &site{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t), random: newRandom(t)}
+	s.store = s.open(s.client)
+	return s
+}
+
+// open returns another store of the same partition.
+func (s *site) open(client *redis.Client) *lua.Store {
+	s.Helper()
+	store, err := lua.Open(s.Context(), client, lua.Config{Prefix: s.prefix})
+	s.check(err)
+	return store
+}
+
+// newRandom returns a source whose seed a failing test prints.
+func newRandom(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("HEADGATE_SEED"); text != "" {
+		given, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seed = given
+	}
+	t.Logf("HEADGATE_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func (s *site) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// between returns a number from low to high, both included.
+func (s *site) between(low, high int) int { return low + s.random.IntN(high-low+1) }
+
+// chance is true with a probability of one in n.
+func (s *site) chance(n int) bool { return s.random.IntN(n) == 0 }
+
+func choose[E any](s *site, from ...E) E { return from[s.random.IntN(len(from))] }
+
+// unlimited has no bucket at any level.
+var unlimited = &[headgate.Levels]headgate.Limit{}
+
+// job returns a candidate without limits, of cost 1, with an id of its own.
+func (s *site) job(tenant, queue string, class int, classes []headgate.Class) lua.Candidate {
+	s.jobs++
+	return lua.Candidate{
+		Job: &headgate.Job{
+			ID: "j" + strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: classes[class].Name, Cost: 1,
+		},
+		Class: class, Limits: unlimited,
+	}
+}
+
+// admit asks for jobs, by as many calls as it takes, and fails unless all enter.
+func (s *site) admit(jobs ...lua.Candidate) {
+	s.Helper()
+	for len(jobs) > 0 {
+		n := min(len(jobs), lua.MaxBatchJobs)
+		verdicts, err := s.store.Admit(s.Context(), s.version, jobs[:n])
+		s.check(err)
+		for _, v := range verdicts {
+			if v.Decision != headgate.Admitted {
+				s.Fatalf("admit: %+v", v)
+			}
+		}
+		jobs = jobs[n:]
+	}
+}
+
+// putPolicy stores the next version.
+func (s *site) putPolicy(u lua.PolicyUpdate) {
+	s.Helper()
+	u.Expected, u.Version = s.version, s.version+1
+	if u.Text == nil {
+		u.Text = []byte("{}")
+	}
+	if u.Window == 0 {
+		u.Window = 30 * time.Second
+	}
+	s.check(s.store.PutPolicy(s.Context(), u))
+	s.version++
+}
+
+func (s *site) register(worker string, pool lua.Pool, slots int, lease time.Duration) {
+	s.Helper()
+	_, err := s.store.Register(s.Context(), worker, pool, slots, lease)
+	s.check(err)
+}
+
+// read takes what is ready without waiting.
+func (s *site) read(worker string, pool lua.Pool, count int) []lua.Lease {
+	s.Helper()
+	leases, err := s.store.Read(s.Context(), worker, pool.ID(), count, -1, false)
+	s.check(err)
+	return leases
+}
+
+// finish ends leased jobs, each as end says.
+func (s *site) finish(pool lua.Pool, leases []lua.Lease, end func(lua.Lease) lua.Finish) {
+	s.Helper()
+	for len(leases) > 0 {
+		n := min(len(leases), lua.MaxBatchJobs)
+		ends := make([]lua.Finish, n)
+		for i, l := range leases[:n] {
+			ends[i] = end(l)
+		}
+		_, _, err := s.store.Finish(s.Context(), pool.ID(), ends)
+		s.check(err)
+		leases = leases[n:]
+	}
+}
+
+// complete is the plainest end.
+func complete(l lua.Lease) lua.Finish { return finishAs(l, lua.Complete, 0) }
+
+func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish {
+	return lua.Finish{
+		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Large: l.Large,
+	}
+}
+
+func (s *site) setGate(name lua.GateName, limit int) (more bool) {
+	s.Helper()
+	_, more, err := s.store.SetGate(s.Context(), lua.Gate{Name: name, Limit: limit, Reason: s.Name()})
+	s.check(err)
+	return more
+}
+
+func (s *site) promote() lua.Promotion {
+	s.Helper()
+	p, err := s.store.Promote(s.Context(), "scheduler", time.Second)
+	s.check(err)
+	return p
+}
+
+// pause waits on the runtime's clock for a time that a reply asked for.
+func (s *site) pause(d time.Duration) {
+	s.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.Context().Done():
+		s.Fatal(context.Cause(s.Context()))
+	}
+}
+
+// census asserts law L4.
+func (s *site) census() lua.Census {
+	s.Helper()
+	c, err := s.store.Census(s.Context())
+	s.check(err)
+	if !c.Conserved() {
+		s.Fatalf("law L4: %+v", c)
+	}
+	return c
+}
+
+// key names a key of the partition that keyspace has no function for.
+func (s *site) key(name string) string { return s.store.Keys().Base() + name }
+
+// commands returns how many commands this server has done, those of scripts included. Only on a server of one's own.
+func (s *site) commands() int64 {
+	s.Helper()
+	info, err := s.client.Info(s.Context(), "commandstats").Result()
+	s.check(err)
+	total := int64(0)
+	for line := range strings.Lines(info) {
+		name, stats, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok || name == "info" {
+			continue
+		}
+		count, _, _ := strings.Cut(stats, ",")
+		n, err := strconv.ParseInt(count, 10, 64)
+		s.check(err)
+		total += n
+	}
+	return total
+}
+
+// dispatch is an entry of a ready stream.
+type dispatch struct {
+	token, tenant, id, downstream string
+	class                         int
+	cost                          int
+	dated                         bool
+}
+
+// key is tenant:id.
+func (d dispatch) key() string { return d.tenant + ":" + d.id }
+
+// dispatchOf reads an entry. The layout of a record is drawn in lua/fragments/record.lua.
+func dispatchOf(m redis.XMessage) (dispatch, error) {
+	key, _ := m.Values["j"].(string)
+	r, _ := m.Values["r"].(string)
+	tenant, id, ok := strings.Cut(key, ":")
+	if !ok || len(r) < 36 {
+		return dispatch{}, fmt.Errorf("entry %s: job %q, record of %d bytes", m.ID, key, len(r))
+	}
+	at := 36 + int(r[34])
+	return dispatch{
+		token: m.ID, tenant: tenant, id: id, downstream: r[at : at+int(r[35])], class: int(r[2]),
+		cost: int(binary.BigEndian.Uint32([]byte(r[30:34]))), dated: r[1]&1 == 1,
+	}, nil
+}
+
+// watcher sees the dispatches of a pool in their order.
+type watcher struct {
+	s      *site
+	stream string
+	last   string
+}
+
+func (s *site) watch(pool lua.Pool) *watcher {
+	return &watcher{s: s, stream: s.store.Keys().Ready(pool.ID()), last: "-"}
+}
+
+// next returns what was dispatched since the last call and is still there: call it after each call of a script, before
+// anybody finishes a job.
+func (w *watcher) next() []dispatch {
+	w.s.Helper()
+	messages, err := w.s.client.XRange(w.s.Context(), w.stream, w.last, "+").Result()
+	w.s.check(err)
+	out := make([]dispatch, len(messages))
+	for i, m := range messages {
+		out[i], err = dispatchOf(m)
+		w.s.check(err)
+		w.last = "(" + m.ID
+	}
+	return out
+}
