@@ -57,9 +57,10 @@ func TestAnOpenBaseAboveTheDefaultOpenMaxRaisesIt(t *testing.T) {
 func TestCooldownDoublesUpToItsLargest(t *testing.T) {
 	t.Parallel()
 	c := Config{OpenBase: time.Second, OpenMax: 5 * time.Second}
-	for earlier, want := range []time.Duration{1, 2, 4, 5, 5} {
-		if got := c.cooldown(uint64(earlier), 1); got != want*time.Second {
-			t.Errorf("after %d trips in a row: %v, want %ds", earlier, got, want)
+	for earlier, seconds := range []int{1, 2, 4, 5, 5} {
+		want := time.Duration(seconds) * time.Second
+		if got := c.cooldown(uint64(earlier), 1); got != want {
+			t.Errorf("after %d trips in a row: %v, want %v", earlier, got, want)
 		}
 	}
 	for _, earlier := range []uint64{62, 63, 64, 1 << 40} {

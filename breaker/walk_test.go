@@ -27,6 +27,7 @@ import (
 func TestWalks(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata/walks", func(t *testing.T, path string) {
+		t.Helper()
 		w := &walk{}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			t.Helper()
@@ -109,7 +110,8 @@ func (w *walk) command(words []string) (string, error) {
 }
 
 func (w *walk) start(options map[string]string) (string, error) {
-	jitter, err := 1.0, error(nil)
+	jitter := 1.0
+	var err error
 	c := breaker.Config{Rand: func() float64 { return jitter }}
 	for key, value := range options {
 		switch key {

@@ -59,3 +59,26 @@ func TestConnectFailsFast(t *testing.T) {
 		t.Errorf("it took %s", passed)
 	}
 }
+
+// TestScriptsAreLoadedAgain: a Redis that restarted, or whose operator flushed its scripts, does not know them.
+func TestScriptsAreLoadedAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
+	s, err := Open(t.Context(), client, Config{})
+	check(t, err)
+	limits := &[headgate.Levels]headgate.Limit{}
+	for i := range 3 {
+		j := headgate.NewJob("acme", "mail", "t", nil)
+		j.ID = strings.Repeat("j", i+1)
+		verdicts, err := s.Admit(t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: limits}})
+		check(t, err)
+		check(t, verdicts[0].Err())
+		check(t, client.ScriptFlush(t.Context()).Err())
+	}
+	census, err := s.Census(t.Context())
+	check(t, err)
+	if census.Accepted != 3 || !census.Conserved() {
+		t.Errorf("%+v", census)
+	}
+}

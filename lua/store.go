@@ -187,8 +187,7 @@ func InDoubt(err error) bool {
 
 // unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
 func unread(err error) error {
-	var reply redis.Error
-	if errors.As(err, &reply) {
+	if _, ok := errors.AsType[redis.Error](err); ok {
 		return err
 	}
 	return errors.Join(headgate.ErrUnavailable, err)

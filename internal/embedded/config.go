@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisclient"
 )
 
 // Config says which store to open. Its zero value opens a private one.
@@ -66,7 +68,7 @@ func (c Config) options() (*redis.Options, error) {
 	if c.PoolSize != 0 {
 		options.PoolSize = c.PoolSize
 	}
-	ClientSettings(options)
+	redisclient.Settings(options)
 	return options, nil
 }
 

@@ -11,8 +11,6 @@
 // a Redis and gives its address. Both listen on the loopback interface without a password, so every user of the
 // machine can reach them.
 //
-// The package also holds ClientSettings, the one set of go-redis settings of the house.
-//
 // # What miniredis does otherwise
 //
 // Scripts run on it if they keep to what both answer alike. testdata/parity.txt compares it with a real server,

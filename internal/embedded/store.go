@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/embedded/child"
+	"github.com/headgate/headgate/internal/redisclient"
 )
 
 // Kind is the kind of store that was opened.
@@ -97,7 +98,7 @@ func openChild(ctx context.Context, config Config, binary string) (*Store, error
 // privateOptions returns the client options for a store this process runs itself.
 func privateOptions(config Config, addr string) *redis.Options {
 	options := &redis.Options{Addr: addr, PoolSize: config.PoolSize}
-	ClientSettings(options)
+	redisclient.Settings(options)
 	return options
 }
 

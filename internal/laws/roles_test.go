@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -54,7 +54,7 @@ func playRole(role string) int {
 		cancel()
 	}()
 	options := &redis.Options{Addr: os.Getenv(addrVariable), ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
-	embedded.ClientSettings(options)
+	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()
 	store, err := lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(prefixVariable)})

@@ -9,8 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/embedded/child"
+	"github.com/headgate/headgate/internal/redisclient"
 )
 
 // restartTimeout bounds a Restart, the loading of its data included.
