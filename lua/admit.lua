@@ -25,9 +25,9 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include tally
 local time_us = now_us(NOW)
 
--- record_stamp returns what a producer sent with seq, score and arrival filled in.
+-- record_stamp returns what a producer sent with seq, score and arrival, 8 bytes each, filled in.
 local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
+  return sub(rec, 1, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
 local filled_to -- the buckets' own time, which never goes back
@@ -204,6 +204,7 @@ known(jobs, job_keys)
 
 local seen, writes, admitted, answers = {}, {}, {}, {}
 local ended_count = state_num('en') + state_num('eo')
+local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
   if job.known or seen[job.key] then
@@ -221,9 +222,16 @@ for i, job in ipairs(jobs) do
       seen[job.key] = true
       local q = queue_open(job.path.queue)
       local seq = u64(state_add('seq', 1))
-      job.score = job.flags % 2 == 1 and job.deadline or time_us + q.horizon
+      local score
+      if job.flags % 2 == 1 then
+        job.score, score = job.deadline, sub(job.rec, 15, 22)
+      else
+        job.score = time_us + q.horizon
+        q.undated = q.undated or u64(job.score)
+        score = q.undated
+      end
       writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, time_us)
+      writes[#writes + 1] = record_stamp(job.rec, seq, score, arrival)
       job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
       admitted[#admitted + 1] = i
     end
@@ -248,11 +256,14 @@ state_add('accepted', #admitted)
 local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
   if q.pace == 0 then return -1 end
-  local line = (c - 1) .. ':' .. q.name
-  local runnable = redis.call('ZCARD', P .. 'act:' .. line)
-  local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or runnable
-  local ahead = math.min(q.waiting[c], (rank + 1 + runnable) / 2 + (position - 1) * runnable)
+  local path = job.path
+  if not path.runnable then
+    local line = (c - 1) .. ':' .. q.name
+    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
+    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
+    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+  end
+  local ahead = math.min(q.waiting[c], (path.rank + 1 + path.runnable) / 2 + (position - 1) * path.runnable)
   local all = ahead
   for i = 1, q.n do
     if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end
@@ -292,7 +303,7 @@ local function place_alone()
     if not x or sub(x, 10) ~= lane then return nil end
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
-    q.waiting[c], q.touched = q.waiting[c] + 1, true
+    q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)

@@ -58,6 +58,9 @@ func (s *Scheduler) watch(ctx context.Context) {
 	position := "0-0" // Before the first entry: one that stands there already costs one look too many, and none is missed.
 	for ctx.Err() == nil {
 		next, err := s.block(ctx, position)
+		if ctx.Err() != nil {
+			return
+		}
 		if err != nil {
 			trouble.failed(ctx, err)
 			continue

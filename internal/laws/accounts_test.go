@@ -6,13 +6,14 @@ import (
 	"testing"
 )
 
-// accounts is the oracle of L7 in one class: what each tenant was served, cost over weight, and of each pair of
-// tenants the extremes of the difference since both became runnable. If the highest and the lowest difference are
-// within the bound of each other, the law holds over every interval between.
+// accounts is the oracle of L7 in one class: what each tenant was served, cost over weight, and for each tenant k that
+// is runnable and any other tenant i the least of Wi/wi - Wk/wk since k became runnable. That difference never rises by
+// more than the bound. Between two that are both runnable, that is the law, over every interval, in both directions. It
+// holds as well for an i that is not runnable all the time: who drains, parks or is capped gains nothing on return.
 type accounts struct {
 	class   string
 	tenants []account
-	pairs   []pair // of i < k at i·n + k
+	leads   []lead // of i over k at i·n + k
 	// clock counts the times at which a tenant became runnable.
 	clock int
 }
@@ -26,14 +27,14 @@ type account struct {
 	since int
 }
 
-// pair holds extremes of served[i] - served[k].
-type pair struct {
-	since     int
-	low, high float64
+// lead holds the least of served[i] - served[k] since k became runnable.
+type lead struct {
+	since int
+	least float64
 }
 
 func newAccounts(class string, n int) *accounts {
-	return &accounts{class: class, tenants: make([]account, n), pairs: make([]pair, n*n)}
+	return &accounts{class: class, tenants: make([]account, n), leads: make([]lead, n*n)}
 }
 
 // runnable says whether a tenant is, from now on. Nothing changes for one that was already, or was not.
@@ -65,30 +66,33 @@ func (a *accounts) dispatched(tenant int, share float64) error {
 	before := t.served
 	t.served += share
 	t.latest, t.largest = share, max(t.largest, share)
-	if t.since == 0 {
-		return nil
-	}
 	for i := range a.tenants {
-		o := &a.tenants[i]
-		if i == tenant || o.since == 0 {
+		if i == tenant {
 			continue
 		}
-		p, sign := &a.pairs[tenant*len(a.tenants)+i], 1.0
-		if i < tenant {
-			p, sign = &a.pairs[i*len(a.tenants)+tenant], -1
+		o := &a.tenants[i]
+		if o.since > 0 {
+			l := a.lead(tenant, i, before-o.served)
+			if rise, bound := t.served-o.served-l.least, t.largest+o.largest; rise > bound*(1+1e-9) {
+				return fmt.Errorf("law L7: class %s, tenant %d got %g more than tenant %d, which was runnable all the time; bound %g",
+					a.class, tenant, rise, i, bound)
+			}
 		}
-		if both := max(t.since, o.since); p.since != both {
-			at := sign * (before - o.served)
-			*p = pair{both, at, at}
-		}
-		at := sign * (t.served - o.served)
-		p.low, p.high = min(p.low, at), max(p.high, at)
-		if bound := t.largest + o.largest; p.high-p.low > bound*(1+1e-9) {
-			return fmt.Errorf("law L7: class %s, tenants %d and %d are %g apart in an interval, bound %g",
-				a.class, tenant, i, p.high-p.low, bound)
+		if t.since > 0 {
+			l := a.lead(i, tenant, o.served-before)
+			l.least = min(l.least, o.served-t.served)
 		}
 	}
 	return nil
+}
+
+// lead returns that of i over k, begun anew when k has become runnable since.
+func (a *accounts) lead(i, k int, now float64) *lead {
+	l := &a.leads[i*len(a.tenants)+k]
+	if l.since != a.tenants[k].since {
+		*l = lead{a.tenants[k].since, now}
+	}
+	return l
 }
 
 func TestAccountsTellFairFromUnfair(t *testing.T) {
@@ -107,8 +111,11 @@ func TestAccountsTellFairFromUnfair(t *testing.T) {
 	if err := serve(0, 1, 0, 1, 1, 0, 0, 1); err != nil {
 		t.Error(err)
 	}
-	if err := serve(0, 2, 1, 2, 2, 2, 0); err != nil {
-		t.Errorf("a tenant that is not runnable counts: %v", err)
+	if err := serve(2, 0, 1, 0, 1, 0, 1, 0, 1); err != nil {
+		t.Errorf("a tenant that is not runnable has a claim: %v", err)
+	}
+	if err := serve(0, 2, 1, 2, 0, 2, 2, 1); err == nil {
+		t.Error("a tenant that comes and goes gets more than one that is runnable all the time")
 	}
 	if err := serve(0, 1, 0, 0, 0); err == nil {
 		t.Error("three in a row pass")

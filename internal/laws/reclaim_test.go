@@ -68,6 +68,12 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	if c := s.census(); c.Left["completed"] != heldJobs || c.Live != 0 {
 		t.Errorf("in the end: %+v", c)
 	}
+	again := lua.Candidate{Job: &rescued[0].Job, Class: rescued[0].Class, Limits: unlimited}
+	verdicts, err := s.store.Admit(s.Context(), s.version, []lua.Candidate{again})
+	s.check(err)
+	if verdicts[0].Decision != headgate.Duplicate {
+		t.Errorf("a job that has run and was sent again: %+v", verdicts[0])
+	}
 }
 
 // TestOrphansAreTakenBack asserts L5 for entries that a consumer has read which is not registered: the audit of

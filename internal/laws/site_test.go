@@ -245,6 +245,15 @@ func dispatchOf(m redis.XMessage) (dispatch, error) {
 	}, nil
 }
 
+// messageOf makes an entry of its id and its fields, name and value in turns.
+func messageOf(id string, fields []string) redis.XMessage {
+	m := redis.XMessage{ID: id, Values: map[string]any{}}
+	for i := 0; i+1 < len(fields); i += 2 {
+		m.Values[fields[i]] = fields[i+1]
+	}
+	return m
+}
+
 // watcher sees the dispatches of a pool in their order.
 type watcher struct {
 	s      *site

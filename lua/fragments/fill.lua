@@ -254,13 +254,26 @@ local function serve(pool, cl, x, now)
   return true
 end
 
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+  end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
 local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
   while room > 0 do
     want = math.min(room, moves)
     local i = pool_next(pool)
-    if not i then return end
-    if moves == 0 then return moves_out('f' .. pool.id, now) end
+    if not i then return false end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
     local q = queue_open(pool.queues[i])
     local c = pattern_next(q, queue_can_run)
     local cl = q.classes[c]
@@ -273,6 +286,7 @@ local function fill_pool(pool, now)
       room = room - 1
     end
   end
+  return true
 end
 
 local function picks_write()
@@ -296,7 +310,11 @@ local function fill_once(now)
   refill, refill_pools = {}, {}
   for _, id in ipairs(ids) do
     local pool = pool_open(id)
-    if pool then fill_pool(pool, now) end
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
   end
   for _, q in pairs(queues) do
     for _, cl in pairs(q.classes) do plan_write(cl) end

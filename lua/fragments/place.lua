@@ -7,9 +7,9 @@ local function lane_place(cl, tenant, lane, score, member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
-  local first = size == 1 or redis.call('ZRANK', key, member) == 0
-  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  local x = tenant_open(cl, tenant)
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
     tenant_enter(cl, tenant, { lane = lane })
   elseif x.lane == '*' then

@@ -3,16 +3,15 @@
 local PACE_SPAN = 32
 
 -- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
--- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates.
 local function queue_tally(q, now)
-  local waiting = 0
-  for c = 1, q.n do waiting = waiting + q.waiting[c] end
   if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
     local pace = (now - q.stamp) / q.dispatched
     local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
     q.pace = q.pace * old + pace * (1 - old)
   end
-  if waiting == 0 then
+  if not q.busy then
     q.stamp = 0
   elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
     q.stamp = now

@@ -213,7 +213,7 @@ end
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
---                the next while jobs wait, and the time of the last (0 when none wait); of each class the virtual
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
@@ -264,16 +264,15 @@ end
 local PACE_SPAN = 32
 
 -- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
--- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates.
 local function queue_tally(q, now)
-  local waiting = 0
-  for c = 1, q.n do waiting = waiting + q.waiting[c] end
   if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
     local pace = (now - q.stamp) / q.dispatched
     local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
     q.pace = q.pace * old + pace * (1 - old)
   end
-  if waiting == 0 then
+  if not q.busy then
     q.stamp = 0
   elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
     q.stamp = now
@@ -301,9 +300,9 @@ local function queue_write(now)
 end
 local time_us = now_us(NOW)
 
--- record_stamp returns what a producer sent with seq, score and arrival filled in.
+-- record_stamp returns what a producer sent with seq, score and arrival, 8 bytes each, filled in.
 local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. u64(score) .. u64(arrival) .. sub(rec, COST_AT)
+  return sub(rec, 1, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
 local filled_to -- the buckets' own time, which never goes back
@@ -480,6 +479,7 @@ known(jobs, job_keys)
 
 local seen, writes, admitted, answers = {}, {}, {}, {}
 local ended_count = state_num('en') + state_num('eo')
+local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
   if job.known or seen[job.key] then
@@ -497,9 +497,16 @@ for i, job in ipairs(jobs) do
       seen[job.key] = true
       local q = queue_open(job.path.queue)
       local seq = u64(state_add('seq', 1))
-      job.score = job.flags % 2 == 1 and job.deadline or time_us + q.horizon
+      local score
+      if job.flags % 2 == 1 then
+        job.score, score = job.deadline, sub(job.rec, 15, 22)
+      else
+        job.score = time_us + q.horizon
+        q.undated = q.undated or u64(job.score)
+        score = q.undated
+      end
       writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, job.score, time_us)
+      writes[#writes + 1] = record_stamp(job.rec, seq, score, arrival)
       job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
       admitted[#admitted + 1] = i
     end
@@ -524,11 +531,14 @@ state_add('accepted', #admitted)
 local function wait_guess(job, position)
   local q, c = queue_open(job.path.queue), job.path.class
   if q.pace == 0 then return -1 end
-  local line = (c - 1) .. ':' .. q.name
-  local runnable = redis.call('ZCARD', P .. 'act:' .. line)
-  local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-  local rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. job.path.tenant) or runnable
-  local ahead = math.min(q.waiting[c], (rank + 1 + runnable) / 2 + (position - 1) * runnable)
+  local path = job.path
+  if not path.runnable then
+    local line = (c - 1) .. ':' .. q.name
+    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
+    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
+    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+  end
+  local ahead = math.min(q.waiting[c], (path.rank + 1 + path.runnable) / 2 + (position - 1) * path.runnable)
   local all = ahead
   for i = 1, q.n do
     if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end
@@ -568,7 +578,7 @@ local function place_alone()
     if not x or sub(x, 10) ~= lane then return nil end
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
-    q.waiting[c], q.touched = q.waiting[c] + 1, true
+    q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)
@@ -1114,13 +1124,26 @@ local function serve(pool, cl, x, now)
   return true
 end
 
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+  end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
 local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
   while room > 0 do
     want = math.min(room, moves)
     local i = pool_next(pool)
-    if not i then return end
-    if moves == 0 then return moves_out('f' .. pool.id, now) end
+    if not i then return false end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
     local q = queue_open(pool.queues[i])
     local c = pattern_next(q, queue_can_run)
     local cl = q.classes[c]
@@ -1133,6 +1156,7 @@ local function fill_pool(pool, now)
       room = room - 1
     end
   end
+  return true
 end
 
 local function picks_write()
@@ -1156,7 +1180,11 @@ local function fill_once(now)
   refill, refill_pools = {}, {}
   for _, id in ipairs(ids) do
     local pool = pool_open(id)
-    if pool then fill_pool(pool, now) end
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
   end
   for _, q in pairs(queues) do
     for _, cl in pairs(q.classes) do plan_write(cl) end
@@ -1195,9 +1223,9 @@ local function lane_place(cl, tenant, lane, score, member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
-  local first = size == 1 or redis.call('ZRANK', key, member) == 0
-  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  local x = tenant_open(cl, tenant)
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
     tenant_enter(cl, tenant, { lane = lane })
   elseif x.lane == '*' then

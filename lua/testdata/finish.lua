@@ -103,7 +103,7 @@ local GROUP = 'g'
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
---                the next while jobs wait, and the time of the last (0 when none wait); of each class the virtual
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
@@ -545,16 +545,15 @@ end
 local PACE_SPAN = 32
 
 -- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
--- the time between two, counted only while jobs wait, because an idle queue says nothing of how fast it could be.
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates.
 local function queue_tally(q, now)
-  local waiting = 0
-  for c = 1, q.n do waiting = waiting + q.waiting[c] end
   if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
     local pace = (now - q.stamp) / q.dispatched
     local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
     q.pace = q.pace * old + pace * (1 - old)
   end
-  if waiting == 0 then
+  if not q.busy then
     q.stamp = 0
   elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
     q.stamp = now
@@ -833,13 +832,26 @@ local function serve(pool, cl, x, now)
   return true
 end
 
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+  end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
 local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
   while room > 0 do
     want = math.min(room, moves)
     local i = pool_next(pool)
-    if not i then return end
-    if moves == 0 then return moves_out('f' .. pool.id, now) end
+    if not i then return false end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
     local q = queue_open(pool.queues[i])
     local c = pattern_next(q, queue_can_run)
     local cl = q.classes[c]
@@ -852,6 +864,7 @@ local function fill_pool(pool, now)
       room = room - 1
     end
   end
+  return true
 end
 
 local function picks_write()
@@ -875,7 +888,11 @@ local function fill_once(now)
   refill, refill_pools = {}, {}
   for _, id in ipairs(ids) do
     local pool = pool_open(id)
-    if pool then fill_pool(pool, now) end
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
   end
   for _, q in pairs(queues) do
     for _, cl in pairs(q.classes) do plan_write(cl) end
@@ -972,9 +989,9 @@ local function lane_place(cl, tenant, lane, score, member)
   local size = redis.call('ZCARD', key)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
   cl.q.touched = true
-  local first = size == 1 or redis.call('ZRANK', key, member) == 0
-  if first and byte(lane) == 100 then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  local x = tenant_open(cl, tenant)
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
     tenant_enter(cl, tenant, { lane = lane })
   elseif x.lane == '*' then

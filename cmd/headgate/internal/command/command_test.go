@@ -132,7 +132,7 @@ func TestAnInterruptIsAFailureWithAReport(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	out := runHeadgate(ctx, "replay", writeTrace(t, 100), "--column-tenant=customer", "--json", "--redis", redistest.Shared(t).Addr())
+	out := runHeadgate(ctx, "replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=20", "--json", "--redis", redistest.Shared(t).Addr())
 	if s := decode(t, out.stdout); out.code != exitFailure || s["interrupted"] != true || s["conserved"] != true {
 		t.Errorf("exit code %d: %s", out.code, out.stdout)
 	}

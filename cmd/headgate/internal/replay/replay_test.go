@@ -149,7 +149,7 @@ func TestAnInterruptedReplayReportsWhatItHasAndCleansUp(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 10, Policy: policy.Unlimited(), Redis: server.Addr()})
+	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 100, Policy: policy.Unlimited(), Redis: server.Addr()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,11 +42,11 @@ func (s *Stage) Enqueue(ctx context.Context, jobs []headgate.Job) error {
 	s.open(jobs)
 	until := time.Now().Add(patience)
 	going := context.WithoutCancel(ctx)
-	for doubted := false; len(jobs) > 0; doubted = true {
+	for len(jobs) > 0 {
 		results, err := s.producer.EnqueueBatch(going, jobs)
 		var again []headgate.Job
 		for i := range results {
-			if s.settle(&jobs[i], results[i], doubted) {
+			if s.settle(&jobs[i], results[i]) {
 				continue
 			}
 			if !errors.Is(results[i].Err, headgate.ErrUnavailable) && !errors.Is(results[i].Err, headgate.ErrOutcomeUnknown) {
@@ -80,13 +80,14 @@ func (s *Stage) open(jobs []headgate.Job) {
 	}
 }
 
-// settle writes a verdict down, and reports false where there is none. After a doubt a duplicate is the job itself.
-func (s *Stage) settle(j *headgate.Job, r producer.Result, doubted bool) bool {
+// settle writes a verdict down, and reports false where there is none. Nobody else has ids under the prefix of this run
+// and each is given once, so a duplicate is the job itself, sent again after a lost answer.
+func (s *Stage) settle(j *headgate.Job, r producer.Result) bool {
 	if r.Err != nil && !errors.Is(r.Err, headgate.ErrRefused) {
 		return false
 	}
 	v := r.Verdict
-	if doubted && v.Decision == headgate.Duplicate {
+	if v.Decision == headgate.Duplicate {
 		v.Decision = headgate.Admitted
 	}
 	s.ledger.Decide(numberOf(j.ID), v)

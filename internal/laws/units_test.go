@@ -1,0 +1,45 @@
+package laws_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// TestUnitOfAPausedTenantGoesToAnother asserts law W where two gates meet. A lane of a tenant waits for a unit of its
+// downstream, and the tenant is paused. The unit that comes free is of no use to it, so another tenant has it.
+func TestUnitOfAPausedTenantGoesToAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Shared(t))
+	classes := headgate.DefaultClasses()
+	enter := func(tenant, downstream string) {
+		t.Helper()
+		j := s.job(tenant, "mail", 0, classes)
+		j.Job.Downstream = downstream
+		s.admit(j)
+	}
+	s.register("w", mailPool, 10, longLease)
+	s.setGate(lua.DownstreamGate("api"), 1)
+	enter("first", "api") // It has the unit.
+	enter("paused", "api")
+	s.setGate(lua.TenantGate("paused"), 0)
+	enter("paused", "") // Now the tenant comes to the head and parks, and its other lane waits for a unit.
+	enter("second", "api")
+	held := s.read("w", mailPool, 10)
+	if len(held) != 1 || held[0].Job.Tenant != "first" {
+		t.Fatalf("ready: %+v", held)
+	}
+	s.finish(mailPool, held, complete)
+	held = s.read("w", mailPool, 10)
+	if len(held) != 1 || held[0].Job.Tenant != "second" {
+		t.Fatalf("law W: the unit is free, 10 slots are, and the job of the other tenant does not run: %+v", held)
+	}
+	s.finish(mailPool, held, complete)
+	s.setGate(lua.TenantGate("paused"), lua.Unlimited)
+	if n := len(s.read("w", mailPool, 10)); n != 2 {
+		t.Errorf("%d jobs of the paused tenant run when its pause is over, want 2", n)
+	}
+	s.census()
+}
