@@ -140,7 +140,7 @@ func (c *Call) wake(name string) {
 		return
 	}
 	for _, line := range slices.Sorted(maps.Keys(c.room.parked[name])) {
-		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; woken++ {
+		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; {
 			if c.MovesLeft == 0 {
 				c.movesOut("g" + name)
 				return
@@ -149,22 +149,25 @@ func (c *Call) wake(name string) {
 			member, tag, _ := c.room.popWaiter(name, line)
 			index, queue := splitLine(line)
 			cl := c.room.queue(queue).classes[index]
-			if strings.HasPrefix(name, "d:") {
-				c.wakeLane(cl, member)
-			} else {
+			if !strings.HasPrefix(name, "d:") {
 				c.wakeTenant(cl, member, tag)
+				woken++
+			} else if c.wakeLane(cl, member) {
+				woken++
 			}
 		}
 	}
 }
 
-func (c *Call) wakeLane(cl *class, member string) {
+// wakeLane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
+func (c *Call) wakeLane(cl *class, member string) bool {
 	name, laneName, _ := strings.Cut(member, ":")
 	t := cl.tenants[name]
 	t.lanes[laneName].blocked = false
 	if t.mode == laneParked {
 		c.enter(cl, t)
 	}
+	return t.mode == runnable
 }
 
 // wakeTenant moves a tenant from the gate that opened to the other one if that is closed.

@@ -135,7 +135,7 @@ local function buckets_sweep(t)
 end
 
 -- buckets_write stores what was charged. A tenant's buckets go when the last of them is full.
-local TTL_SLACK = 1000000
+local TTL_SLACK = 2000000
 local function buckets_write()
   for _, t in pairs(tenants) do
     local args, full_at = {}, 0

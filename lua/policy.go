@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,12 @@ type PolicyUpdate struct {
 	Expected, Version int64
 	Text              []byte
 	Window            time.Duration
-	Queues            []QueueSettings
-	Weights           []TenantWeight
+	// LongestFill is how long the slowest bucket of this version takes to fill; zero means headgate.MaxRefill. For as
+	// long, buckets that an earlier version left behind are kept: their full time was counted at a rate that may
+	// have been faster.
+	LongestFill time.Duration
+	Queues      []QueueSettings
+	Weights     []TenantWeight
 }
 
 // The ways in which a new policy is refused.
@@ -47,7 +52,8 @@ var (
 	ErrClassInUse = errors.New("class in use")
 )
 
-// PutPolicy stores a new version of the policy, if the expected one is in force.
+// PutPolicy stores a new version of the policy, if the expected one is in force. After an error InDoubt, the same call
+// again is safe, and finishes what the first one began.
 func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 	args := make([]any, 0, 6+2*len(u.Queues)+2*len(u.Weights))
 	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues))
@@ -63,11 +69,44 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 	}
 	switch reply[0] {
 	case "stored":
-		return nil
+		return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
 	case "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
 	default:
 		return fmt.Errorf("%w: queue %s", ErrClassInUse, reply[1])
+	}
+}
+
+// keepBuckets puts the end of every bucket that is stored off until it is full by the policy now in force. From the
+// store of a version on none is written under an older one; each outlasts its full time by a slack (admit's
+// TTL_SLACK), so one that ends before this comes to it was full when the policy changed.
+func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
+	node := redis.Cmdable(s.client)
+	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+		master, err := cluster.MasterForKey(ctx, s.partition.State())
+		if err != nil {
+			return fmt.Errorf("keep buckets: %w", unread(err))
+		}
+		node = master
+	}
+	const page = 1000
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, s.partition.Buckets("*"), page).Result()
+		if err != nil {
+			return fmt.Errorf("keep buckets: %w", unread(err))
+		}
+		if len(keys) > 0 {
+			pipe := node.Pipeline()
+			for _, key := range keys {
+				pipe.Do(ctx, "pexpire", key, fill.Milliseconds(), "gt")
+			}
+			if _, err := pipe.Exec(ctx); err != nil {
+				return fmt.Errorf("keep buckets: %w", unread(err))
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
 	}
 }
 

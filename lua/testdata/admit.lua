@@ -410,7 +410,7 @@ local function buckets_sweep(t)
 end
 
 -- buckets_write stores what was charged. A tenant's buckets go when the last of them is full.
-local TTL_SLACK = 1000000
+local TTL_SLACK = 2000000
 local function buckets_write()
   for _, t in pairs(tenants) do
     local args, full_at = {}, 0
@@ -835,12 +835,14 @@ local function waiter_wake_tenant(cl, tenant, tag)
   end
 end
 
+-- waiter_wake_lane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
 local function waiter_wake_lane(cl, member)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
   local x = tenant_open(cl, tenant)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
   if x.mode == 'b' then tenant_enter(cl, tenant, x) end
+  return x.mode == 'a'
 end
 
 local function gate_wake(name, now)
@@ -865,8 +867,13 @@ local function gate_wake(name, now)
       end
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
-      moves, woken = moves - 1, woken + 1
-      if byte(name) == 100 then waiter_wake_lane(cl, w[1]) else waiter_wake_tenant(cl, w[1], score_of(w[2])) end
+      moves = moves - 1
+      if byte(name) ~= 100 then
+        waiter_wake_tenant(cl, w[1], score_of(w[2]))
+        woken = woken + 1
+      elseif waiter_wake_lane(cl, w[1]) then
+        woken = woken + 1
+      end
     end
     if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
   end

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
@@ -69,7 +70,10 @@ func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error)
 	if err != nil {
 		return lua.PolicyUpdate{}, err
 	}
-	update := lua.PolicyUpdate{Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow()}
+	update := lua.PolicyUpdate{
+		Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow(),
+		LongestFill: max(document.LongestFill(), time.Millisecond),
+	}
 	for _, name := range slices.Sorted(maps.Keys(document.Queues)) {
 		q := compiled.QueueOf(name)
 		update.Queues = append(update.Queues, lua.QueueSettings{

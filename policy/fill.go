@@ -1,0 +1,36 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// LongestFill returns how long the slowest of the policy's buckets takes from empty to full; 0 if nothing is limited.
+func (p Policy) LongestFill() time.Duration {
+	longest := time.Duration(0)
+	see := func(l headgate.Limit) {
+		if !l.Disabled && l.Tokens > 0 {
+			longest = max(longest, time.Duration(float64(l.Burst)/float64(l.Rate())*float64(time.Second))+1)
+		}
+	}
+	see(p.Global)
+	tiers := p.Tiers
+	if tiers == nil {
+		tiers = Default().Tiers
+	}
+	for _, tier := range tiers {
+		see(tier.Limit)
+	}
+	for _, tenant := range p.Tenants {
+		if tenant.Limit != nil {
+			see(*tenant.Limit)
+		}
+	}
+	for _, limits := range []map[headgate.Scope]headgate.Limit{p.QueueLimits, p.PriorityLimits} {
+		for _, l := range limits {
+			see(l)
+		}
+	}
+	return longest
+}
