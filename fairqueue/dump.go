@@ -7,9 +7,14 @@ import (
 	"strings"
 )
 
-// Dump returns everything that decides the order, a line a thing, sorted: what the conformance tests compare with
-// Redis and what a failing test prints.
+// Dump returns the Lines, sorted: what a failing test prints.
 func (r *Room) Dump() string {
+	return strings.Join(slices.Sorted(slices.Values(r.Lines())), "\n")
+}
+
+// Lines returns everything that decides the order, a line a thing, in no order: what the conformance tests compare
+// with Redis.
+func (r *Room) Lines() []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, q := range r.queues {
@@ -40,8 +45,7 @@ func (r *Room) Dump() string {
 	for name, at := range r.Timers {
 		add("timer %s at %d", name, at)
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return lines
 }
 
 func (c *class) dump(add func(string, ...any)) {

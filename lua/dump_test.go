@@ -3,8 +3,6 @@ package lua
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -109,7 +107,7 @@ func (d *redisDump) zset(name string) []redis.Z { z, _ := d.keys[name].([]redis.
 func (d *redisDump) set(name string) []string   { m, _ := d.keys[name].([]string); return m }
 func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry); return e }
 
-func dumpRedis(ctx context.Context, tb testing.TB, s *Store) string {
+func dumpRedis(ctx context.Context, tb testing.TB, s *Store) []string {
 	tb.Helper()
 	d := &redisDump{tb: tb, store: s, keys: map[string]any{}}
 	d.read(ctx)
@@ -119,8 +117,7 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *Store) string {
 	d.gates()
 	d.jobs()
 	d.buckets()
-	slices.Sort(d.lines)
-	return strings.Join(d.lines, "\n")
+	return d.lines
 }
 
 func check(tb testing.TB, err error) {
@@ -297,10 +294,10 @@ func (d *redisDump) buckets() {
 }
 
 // dump writes what the model holds.
-func (m *model) dump(scopes map[headgate.Scope]bool) string {
+func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 	var lines []string
-	for line := range strings.SplitSeq(m.room.Dump(), "\n") {
-		if line != "" && !strings.HasPrefix(line, "timer ") {
+	for _, line := range m.room.Lines() {
+		if !strings.HasPrefix(line, "timer ") {
 			lines = append(lines, line)
 		}
 	}
@@ -331,12 +328,11 @@ func (m *model) dump(scopes map[headgate.Scope]bool) string {
 			add("ended %d %s", age, key)
 		}
 	}
-	for _, scope := range slices.Sorted(maps.Keys(scopes)) {
+	for scope := range scopes {
 		if b := m.buckets.Bucket(scope); !b.Absent() {
 			text, _ := b.MarshalText()
 			add("bucket %s %s", scope, text)
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
+	return lines
 }

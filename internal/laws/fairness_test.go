@@ -22,14 +22,16 @@ func TestTenantsShareByWeight(t *testing.T) {
 	for name, row := range map[string]struct {
 		low, high int
 		ungated   bool
+		flapping  bool
 	}{
 		"2 tenants": {low: 2, high: 2}, "3 to 12 tenants": {low: 3, high: 12}, "13 to 60 tenants": {low: 13, high: 60},
 		"200 tenants": {low: 200, high: 200}, "3 to 12 tenants without gates": {low: 3, high: 12, ungated: true},
+		"2 to 5 tenants paused over and over": {low: 2, high: 5, flapping: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMarket(t, row.low, row.high)
-			m.ungated = row.ungated
+			m.ungated, m.flapping = row.ungated, row.flapping
 			for m.compared < 2000 {
 				m.step()
 			}
@@ -46,12 +48,15 @@ type market struct {
 	accounts []*accounts // by class
 	tenants  []trader
 	// gates that are not known to be gone: with a limit, or with waiters that are not all awake.
-	gates   map[lua.GateName]int
-	ungated bool
+	gates map[lua.GateName]int
+	// ungated has no gates. flapping has a queue behind few slots, in which tenants are paused again and again.
+	ungated, flapping bool
 	// places of all jobs that live: in a lane, in the ready stream or later.
 	lanes, ready, later map[string]dispatch
 	leases              map[string]lua.Lease // of what is ready and was read
 	slots               map[string]int
+	// most jobs end in one call.
+	most int
 	// compared counts the dispatches of runnable tenants.
 	compared int
 }
@@ -68,7 +73,7 @@ func newMarket(t *testing.T, low, high int) *market {
 	m := &market{
 		site: newSite(t, redistest.Shared(t)), classes: headgate.DefaultClasses(), gates: map[lua.GateName]int{},
 		lanes: map[string]dispatch{}, ready: map[string]dispatch{}, later: map[string]dispatch{},
-		leases: map[string]lua.Lease{}, slots: map[string]int{},
+		leases: map[string]lua.Lease{}, slots: map[string]int{}, most: lua.MaxBatchJobs,
 	}
 	m.watcher = m.watch(mailPool)
 	m.tenants = make([]trader, m.between(low, high))
@@ -114,6 +119,10 @@ func (m *market) enlist(worker string, slots int) {
 
 func (m *market) step() {
 	m.Helper()
+	if m.flapping && len(m.lanes) > 0 && !m.chance(3) {
+		m.flap()
+		return
+	}
 	switch m.between(0, 19) {
 	case 0, 1, 2, 3, 4, 5:
 		if len(m.lanes) < 600 {
@@ -168,7 +177,7 @@ func (m *market) work() {
 	}
 	var some []lua.Lease
 	for _, token := range sortedKeys(m.leases) {
-		if !m.chance(3) && len(some) < lua.MaxBatchJobs {
+		if !m.chance(3) && len(some) < m.most {
 			some = append(some, m.leases[token])
 		}
 	}
@@ -226,6 +235,23 @@ func (m *market) gate() {
 	m.gates[name] = limit
 	m.settleAll()
 	m.setGate(name, limit)
+}
+
+// flap pauses a tenant, lets one or two jobs end, and lets the tenant go on.
+func (m *market) flap() {
+	tenant := lua.TenantGate(tenantName(m.between(0, len(m.tenants)-1)))
+	for _, limit := range []int{0, lua.Unlimited} {
+		m.gates[tenant] = limit
+		m.settleAll()
+		m.setGate(tenant, limit)
+		m.observe()
+		for range m.between(0, 2) {
+			m.most = 1
+			m.work()
+			m.observe()
+		}
+	}
+	m.most = lua.MaxBatchJobs
 }
 
 func (m *market) tenantGate() lua.GateName {

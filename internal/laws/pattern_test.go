@@ -265,6 +265,28 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 	s.check(checkStretch(order, classes))
 }
 
+// TestLoneJobWaitsForItsTurn asserts the order where a call has run out of moves: there is room, and jobs wait for the
+// next call to go on. A job that comes alone then must not go before them.
+func TestLoneJobWaitsForItsTurn(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Shared(t))
+	classes := headgate.DefaultClasses()
+	var jobs []lua.Candidate
+	for range 2 * maxMoves {
+		jobs = append(jobs, s.job("ann", "mail", 0, classes))
+	}
+	s.admit(jobs...)
+	s.register("w", mailPool, 4*maxMoves, longLease)
+	late := s.job("ann", "mail", 0, classes)
+	s.admit(late)
+	for s.promote().More {
+	}
+	all := s.watch(mailPool).next()
+	if n := len(all); n != len(jobs)+1 || all[n-1].id != late.Job.ID {
+		t.Errorf("%d jobs were dispatched, the last is %s; want %d and %s", n, all[n-1].id, len(jobs)+1, late.Job.ID)
+	}
+}
+
 func gatesOver(d dispatch) []lua.GateName {
 	names := []lua.GateName{lua.TenantGate(d.tenant), lua.TenantQueueGate(d.tenant, "mail")}
 	if d.downstream != "" {

@@ -181,26 +181,3 @@ func between(early, v, late headgate.Verdict) string {
 	}
 	return ""
 }
-
-// TestLoweredRateBinds asserts L1 over a lowered rate: a bucket that was emptied under a fast limit refills at the slow
-// one that came after, however long ago it would have been full by the fast one.
-func TestLoweredRateBinds(t *testing.T) {
-	t.Parallel()
-	s := newSite(t, redistest.Shared(t))
-	fast := &[headgate.Levels]headgate.Limit{headgate.LevelTenant: headgate.PerSecond(1000, 100)}
-	slow := &[headgate.Levels]headgate.Limit{headgate.LevelTenant: {Tokens: 1, Per: time.Hour, Burst: 100}}
-	j := s.job("ann", "mail", 0, headgate.DefaultClasses())
-	j.Job.Cost, j.Limits = 100, fast
-	s.admit(j)
-	s.putPolicy(lua.PolicyUpdate{Text: []byte(`{}`), Window: policy.DefaultDedupWindow})
-	for range 30 {
-		s.pause(100 * time.Millisecond)
-		again := s.job("ann", "mail", 0, headgate.DefaultClasses())
-		again.Job.Cost, again.Limits = 50, slow
-		verdicts, err := s.store.Admit(s.Context(), s.version, []lua.Candidate{again})
-		s.check(err)
-		if verdicts[0].Decision == headgate.Admitted {
-			t.Fatalf("law L1: 100 tokens and then 50 passed a burst of 100 that refills one an hour")
-		}
-	}
-}
