@@ -122,13 +122,15 @@ local function charge(path, cost)
   end
 end
 
--- buckets_sweep removes what is full again, at most 16 of a tenant with many.
+-- buckets_sweep removes what is full again, at most 16 of a tenant with many. A bucket from before the latest policy is
+-- not known to be: its full time was counted at a rate that may have been faster.
 local function buckets_sweep(t)
+  local changed_at = state_num('pat')
   local values, out = redis.call('HGETALL', t.key), {}
   for i = 1, #values, 2 do
     if values[i] ~= '!' and #out < 16 then
       local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
-      if stamp + fill_us <= filled_to then out[#out + 1] = values[i] end
+      if stamp + fill_us <= filled_to and tonumber(stamp) >= changed_at then out[#out + 1] = values[i] end
     end
   end
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
@@ -155,7 +157,12 @@ local function buckets_write()
       end
       redis.call('HSET', t.key, unpack(args))
       if renew then
-        redis.call('PEXPIREAT', t.key, format('%d', math.ceil((full_at - filled_to + time_us + TTL_SLACK) / 1000)))
+        local at = format('%d', math.ceil((full_at - filled_to + time_us + TTL_SLACK) / 1000))
+        if t.expires == 0 then
+          redis.call('PEXPIREAT', t.key, at)
+        else
+          redis.call('PEXPIREAT', t.key, at, 'GT') -- a new policy may have put it off further
+        end
       end
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end

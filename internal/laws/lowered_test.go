@@ -16,29 +16,51 @@ import (
 // when that time is set anew by a write of another bucket in it; and one by one where a tenant has very many.
 func TestLoweredRateBinds(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, redistest.Shared(t))
-	l := &lowered{site: s}
-	for i := range sweptBuckets {
-		l.slow = append(l.slow, scopedPath{"swept", fmt.Sprintf("mail-%d", i)})
-	}
-	l.slow = append(l.slow, scopedPath{"alone", "mail"}, scopedPath{"beside", "mail"})
-	for _, path := range l.slow {
-		if v := l.take(path, headgate.PerSecond(1000, 100), 100); v.Decision != headgate.Admitted {
-			t.Fatalf("a full bucket refused its burst: %+v", v)
-		}
-	}
-	slow := headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
-	s.putPolicy(lua.PolicyUpdate{LongestFill: 100 * time.Hour})
-	for round := range 35 {
-		s.pause(100 * time.Millisecond)
-		l.take(scopedPath{"beside", "hook"}, headgate.PerSecond(1000, 100), 1)
-		l.take(scopedPath{"swept", fmt.Sprintf("hook-%d", round)}, headgate.PerSecond(1000, 100), 1)
-		for _, path := range l.slow {
-			if v := l.take(path, slow, 50); v.Decision == headgate.Admitted {
-				t.Fatalf("law L1: 100 tokens and, %d ms later, 50 passed the bucket of %s:%s, whose burst is 100 and which refills one an hour",
-					100*(round+1), path.tenant, path.queue)
+	for name, row := range map[string]struct {
+		buckets int
+		beside  func(l *lowered, tenant string)
+	}{
+		"with its hash":                    {3, func(*lowered, string) {}},
+		"with its hash, whose end is anew": {3, (*lowered).renew},
+		"among very many":                  {sweptBuckets, (*lowered).crowd},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &lowered{newSite(t, redistest.Shared(t))}
+			var queues []string
+			for i := range row.buckets {
+				queues = append(queues, fmt.Sprintf("mail-%d", i))
+				if v := l.take("ann", queues[i], headgate.PerSecond(1000, 100), 100); v.Decision != headgate.Admitted {
+					t.Fatalf("a full bucket refused its burst: %+v", v)
+				}
 			}
-		}
+			slow := headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
+			l.putPolicy(lua.PolicyUpdate{LongestFill: 100 * time.Hour})
+			l.pause(110 * time.Millisecond) // By the fast limit they are all full now.
+			row.beside(l, "ann")
+			left, err := l.client.PTTL(l.Context(), l.store.Keys().Buckets("ann")).Result()
+			l.check(err)
+			if left < 99*time.Hour {
+				t.Errorf("law L1: the buckets are forgotten in %s, and full in 100 h", left)
+			}
+			for _, queue := range queues {
+				if v := l.take("ann", queue, slow, 50); v.Decision == headgate.Admitted {
+					t.Fatalf("law L1: 100 tokens and 110 ms later 50 passed the bucket of %s, whose burst is 100 and which refills one an hour", queue)
+				}
+			}
+		})
+	}
+}
+
+// renew writes a bucket that is full later than all others in its hash were before.
+func (l *lowered) renew(tenant string) {
+	l.take(tenant, "hook", headgate.Limit{Tokens: 1, Per: 10 * time.Second, Burst: 1}, 1)
+}
+
+// crowd writes new buckets, each of which makes room by removing full ones.
+func (l *lowered) crowd(tenant string) {
+	for i := range 10 {
+		l.take(tenant, fmt.Sprintf("hook-%d", i), headgate.PerSecond(1000, 100), 1)
 	}
 }
 
@@ -46,16 +68,11 @@ func TestLoweredRateBinds(t *testing.T) {
 const sweptBuckets = 130
 
 // lowered asks for jobs that have a limit at their queue alone.
-type lowered struct {
-	*site
-	slow []scopedPath
-}
+type lowered struct{ *site }
 
-type scopedPath struct{ tenant, queue string }
-
-func (l *lowered) take(path scopedPath, limit headgate.Limit, cost headgate.Tokens) headgate.Verdict {
+func (l *lowered) take(tenant, queue string, limit headgate.Limit, cost headgate.Tokens) headgate.Verdict {
 	l.Helper()
-	j := l.job(path.tenant, path.queue, 0, headgate.DefaultClasses())
+	j := l.job(tenant, queue, 0, headgate.DefaultClasses())
 	j.Job.Cost, j.Limits = cost, &[headgate.Levels]headgate.Limit{headgate.LevelQueue: limit}
 	verdicts, err := l.store.Admit(l.Context(), l.version, []lua.Candidate{j})
 	l.check(err)

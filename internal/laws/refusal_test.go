@@ -10,7 +10,6 @@ import (
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/policy"
 )
 
 // buckets reads the stored buckets of some tenants and the global one.
