@@ -199,7 +199,7 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	store := open(t, proxy.Client(t))
 	fixed := policy.Unlimited()
-	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: time.Second, DedupWindow: 1100 * time.Millisecond})
+	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: 2 * time.Second, DedupWindow: 2600 * time.Millisecond})
 	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +219,8 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 200*time.Millisecond {
-		t.Errorf("sent %d times over %s; a resend after 100 ms could arrive after the window", len(sent), last)
+	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 700*time.Millisecond {
+		t.Errorf("sent %d times over %s; a resend after 600 ms could arrive after the window", len(sent), last)
 	}
 	if lua.InDoubt(err) && errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("%v says that nothing was sent", err)
