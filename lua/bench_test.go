@@ -102,7 +102,7 @@ func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
 // commandTime returns the µs that Redis has spent in scripts and reads.
 func commandTime(b *testing.B, s *Store) (us float64) {
 	b.Helper()
-	info, err := s.client.Info(b.Context(), "commandstats").Result()
+	info, err := connection(s).Info(b.Context(), "commandstats").Result()
 	check(b, err)
 	for line := range strings.Lines(info) {
 		for _, name := range []string{"eval", "evalsha", "xreadgroup"} {

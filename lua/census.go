@@ -55,7 +55,7 @@ func (s *Store) count(ctx context.Context) (Census, error) {
 	if err != nil {
 		return Census{}, err
 	}
-	pipe := s.client.TxPipeline()
+	pipe := connection(s).TxPipeline()
 	state := pipe.HGetAll(ctx, s.partition.State())
 	live := pipe.HLen(ctx, s.partition.Jobs())
 	later := pipe.ZCard(ctx, s.partition.Later())
@@ -93,7 +93,7 @@ func (s *Store) count(ctx context.Context) (Census, error) {
 // placeKeys names the lanes, from the tenants of each class, and the ready streams. Both come from the state and
 // its structures, never from KEYS.
 func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error) {
-	state, err := s.client.HGetAll(ctx, s.partition.State()).Result()
+	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
 		return nil, nil, fmt.Errorf("read state: %w", unread(err))
 	}
@@ -119,7 +119,7 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error
 }
 
 func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {
-	tenants, err := s.client.HGetAll(ctx, base+"ten:"+cq).Result()
+	tenants, err := connection(s).HGetAll(ctx, base+"ten:"+cq).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read tenants of %s: %w", cq, unread(err))
 	}
@@ -130,7 +130,7 @@ func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, erro
 			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)
 			continue
 		}
-		all, err := s.client.ZRange(ctx, base+"lanes:"+cq+":"+tenant, 0, -1).Result()
+		all, err := connection(s).ZRange(ctx, base+"lanes:"+cq+":"+tenant, 0, -1).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
 		}

@@ -23,7 +23,7 @@ const (
 
 // check refuses a Redis that could not keep the laws.
 func (s *Store) check(ctx context.Context) error {
-	info, err := s.client.Info(ctx).Result()
+	info, err := connection(s).Info(ctx).Result()
 	if err != nil {
 		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}

@@ -18,23 +18,35 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// Random operations of a sequence; rapid makes 100 sequences, so that a run has 8,000 and 2,500 steps.
+// Random operations of a sequence. Two halves of 50 sequences run side by side, so that a run has 8,000 and 2,500 steps.
 const (
-	conformanceSteps = 80
-	clusterSteps     = 25
+	conformanceSteps  = 80
+	clusterSteps      = 25
+	conformanceHalves = 2
+	halfChecks        = "50"
 )
 
 // TestScriptsEqualTheModel sends random operations through the Go model and the scripts and compares verdicts,
 // levels, orders, tags, timers and counters after each, and asserts laws L4, L7 and W.
 func TestScriptsEqualTheModel(t *testing.T) {
 	t.Parallel()
-	conform(t, redistest.Shared(t), "", conformanceSteps)
+	conformHalves(t, redistest.Shared(t), "", conformanceSteps)
 }
 
 // TestScriptsStayInTheirSlot runs the same on a one-node cluster with #!lua, which refuses any undeclared slot.
 func TestScriptsStayInTheirSlot(t *testing.T) {
 	t.Parallel()
-	conform(t, redistest.SharedCluster(t), "#!lua flags=allow-oom\n", clusterSteps)
+	conformHalves(t, redistest.SharedCluster(t), "#!lua flags=allow-oom\n", clusterSteps)
+}
+
+func conformHalves(t *testing.T, server *redistest.Server, preamble string, steps int) {
+	t.Helper()
+	for half := range conformanceHalves {
+		t.Run(strconv.Itoa(half), func(t *testing.T) {
+			t.Parallel()
+			conform(t, server, preamble, steps)
+		})
+	}
 }
 
 func conform(t *testing.T, server *redistest.Server, preamble string, steps int) {
@@ -118,7 +130,7 @@ func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
 
 func (w *walk) clean() {
 	const erase = `for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', k) end`
-	err := w.store.client.Eval(w.ctx, w.store.preamble+erase, []string{w.store.partition.State()}, w.store.partition.Base()).Err()
+	err := connection(w.store).Eval(w.ctx, w.store.preamble+erase, []string{w.store.partition.State()}, w.store.partition.Base()).Err()
 	if !errors.Is(err, redis.Nil) {
 		check(w.tb, err)
 	}

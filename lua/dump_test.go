@@ -42,7 +42,7 @@ return out`
 
 func (d *redisDump) read(ctx context.Context) {
 	base := d.store.partition.Base()
-	rows, err := d.store.client.Eval(ctx, d.store.preamble+snapshotScript, []string{d.store.partition.State()}, base).Slice()
+	rows, err := connection(d.store).Eval(ctx, d.store.preamble+snapshotScript, []string{d.store.partition.State()}, base).Slice()
 	check(d.tb, err)
 	for _, row := range rows {
 		parts := row.([]any)

@@ -8,6 +8,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", halfChecks); err != nil { // a default, before the command line is read
+		panic(err)
+	}
 	flag.Parse()
 	redistest.Main(m)
 }

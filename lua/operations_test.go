@@ -153,7 +153,7 @@ func (w *walk) finish() {
 // jobs, not tokens.
 func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
 	current := map[string]bool{}
-	for _, e := range w.store.client.XRange(w.ctx, w.store.partition.Ready(pool), "-", "+").Val() {
+	for _, e := range connection(w.store).XRange(w.ctx, w.store.partition.Ready(pool), "-", "+").Val() {
 		current[e.ID] = true
 	}
 	out := slices.Clone(jobs)

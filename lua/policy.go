@@ -81,8 +81,8 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 // store of a version on none is written under an older one; each outlasts its full time by a slack (admit's
 // TTL_SLACK), so one that ends before this comes to it was full when the policy changed.
 func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
-	node := redis.Cmdable(s.client)
-	if cluster, ok := s.client.(*redis.ClusterClient); ok {
+	node := redis.Cmdable(connection(s))
+	if cluster, ok := connection(s).(*redis.ClusterClient); ok {
 		master, err := cluster.MasterForKey(ctx, s.partition.State())
 		if err != nil {
 			return fmt.Errorf("keep buckets: %w", unread(err))
@@ -124,7 +124,7 @@ func settingsText(q QueueSettings) string {
 
 // Policy returns the text of the policy in force; nil when none was stored.
 func (s *Store) Policy(ctx context.Context) ([]byte, error) {
-	text, err := s.client.Get(ctx, s.partition.Policy()).Bytes()
+	text, err := connection(s).Get(ctx, s.partition.Policy()).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}

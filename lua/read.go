@@ -30,7 +30,7 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 		from = "0"
 		block = -1
 	}
-	streams, err := s.client.XReadGroup(ctx, &redis.XReadGroupArgs{
+	streams, err := connection(s).XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: group, Consumer: worker, Streams: []string{s.partition.Ready(pool), from}, Count: int64(count), Block: block,
 	}).Result()
 	if errors.Is(err, redis.Nil) {
@@ -68,7 +68,7 @@ func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 		return lease, nil
 	}
 	if lease.Large {
-		payload, err := s.client.Get(ctx, s.partition.Large(key)).Bytes()
+		payload, err := connection(s).Get(ctx, s.partition.Large(key)).Bytes()
 		switch {
 		case errors.Is(err, redis.Nil):
 			lease.Err = fmt.Errorf("read payload of %q: %w", key, errPayloadGone)
@@ -90,7 +90,7 @@ func IsPoolGone(err error) bool {
 
 // readOne blocks on a stream for its next entry and returns the position after it.
 func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Duration) (string, error) {
-	streams, err := s.client.XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 1, Block: wait}).Result()
+	streams, err := connection(s).XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 1, Block: wait}).Result()
 	if errors.Is(err, redis.Nil) {
 		return last, nil
 	}
@@ -102,7 +102,7 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 
 // Time returns the clock of Redis.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
-	t, err := s.client.Time(ctx).Result()
+	t, err := connection(s).Time(ctx).Result()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read redis time: %w", unread(err))
 	}
