@@ -1,6 +1,7 @@
 package headgate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +25,16 @@ var (
 	ErrDeadlinePassed = errors.New("deadline passed")
 	// ErrOutOfMemory matches a refusal because Redis is full.
 	ErrOutOfMemory = errors.New("redis out of memory")
+	// ErrPaused matches a refusal because enqueueing is suspended.
+	ErrPaused = errors.New("paused")
+	// ErrNotUnique matches a refusal because another job holds the unique key.
+	ErrNotUnique = errors.New("not unique")
+	// ErrNotDead means that a job to redrive or to purge is no dead letter.
+	ErrNotDead = errors.New("no dead letter")
+	// ErrUnknownJob means that no job of that key lives, nor has ended within the window.
+	ErrUnknownJob = errors.New("unknown job")
+	// ErrEnded means that the job has ended.
+	ErrEnded = errors.New("job has ended")
 	// ErrOutcomeUnknown means that the job was sent and no answer came: it may have been admitted. Enqueue
 	// the same ID again within the dedup window to find out; later than that it could run twice.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
@@ -73,6 +84,12 @@ func (e *RefusedError) Error() string {
 		return "job refused for good: its deadline has passed"
 	case ReasonMemory:
 		return "job refused: redis is out of memory"
+	case ReasonPaused:
+		return fmt.Sprintf("job refused: enqueueing is suspended (%s), retry after %s", cmp.Or(v.Detail, "no reason given"), v.RetryAfter.Round(time.Millisecond))
+	case ReasonUnique:
+		return fmt.Sprintf("job refused: job %s holds its unique key, for up to %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
+	case ReasonGone:
+		return "job refused: it is no dead letter any more"
 	case ReasonNone:
 	}
 	return "job refused"
@@ -98,6 +115,12 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrDeadlinePassed
 	case ReasonMemory:
 		return target == ErrOutOfMemory
+	case ReasonPaused:
+		return target == ErrPaused
+	case ReasonUnique:
+		return target == ErrNotUnique
+	case ReasonGone:
+		return target == ErrNotDead
 	case ReasonNone:
 	}
 	return false

@@ -20,6 +20,11 @@ const (
 	MaxHeaders = 32
 	// MaxHeaderBytes is the largest sum of the lengths of all header names and values of one job.
 	MaxHeaderBytes = 4096
+	// MaxDelay is the longest that a job may be told to wait before it starts.
+	MaxDelay = 366 * 24 * time.Hour
+	// MaxUniqueFor is the longest that a unique key is held, DefaultUniqueFor how long unless the job says.
+	MaxUniqueFor     = 30 * 24 * time.Hour
+	DefaultUniqueFor = 24 * time.Hour
 	// MaxTimeout is the longest time a single run of a handler may be given.
 	MaxTimeout = 24 * time.Hour
 )
@@ -49,11 +54,41 @@ type Job struct {
 	MaxAttempts int
 	// Timeout ends the handler's context after this long, up to MaxTimeout; zero means the worker's default.
 	Timeout time.Duration
+	// RunAt is the earliest time at which the job may start, by the clock of Redis, and Delay how long after its
+	// admission that is, up to MaxDelay; at most one of the two. Buckets are charged at admission.
+	RunAt time.Time
+	Delay time.Duration
+	// Unique keeps others like it out while the job is there.
+	Unique Unique
 	// Payload is what the handler is given.
 	Payload []byte
 	// Headers travel with the payload, for trace contexts and the like.
 	Headers map[string]string
 }
+
+// Unique is a key that one job of its tenant holds at a time: another with the same key is refused. The zero Unique
+// is none.
+type Unique struct {
+	// Key is 1-128 bytes of [A-Za-z0-9._:@/-].
+	Key string
+	// For is the longest that the key is held, 1 ms to MaxUniqueFor; zero means DefaultUniqueFor.
+	For time.Duration
+	// Release says when the key is free again before that; empty means ReleaseAtEnd.
+	Release Release
+}
+
+// Release is when a unique key is free again.
+type Release string
+
+// The releases. Whichever it is, a key is not held for longer than its time.
+const (
+	// ReleaseAtEnd frees the key when the job completes, leaves or becomes a dead letter.
+	ReleaseAtEnd Release = "end"
+	// ReleaseAtStart frees it when the job goes to the workers for the first time.
+	ReleaseAtStart Release = "start"
+	// ReleaseAtExpiry frees it when its time is over.
+	ReleaseAtExpiry Release = "expiry"
+)
 
 // NewJob returns a job of the Medium class that costs one token. Its ID is left to the producer.
 func NewJob(tenant, queue, jobType string, payload []byte) Job {

@@ -71,7 +71,46 @@ func (j *Job) Validate(maxPayload int) error {
 	if !j.Deadline.IsZero() && (j.Deadline.Before(minDeadline) || j.Deadline.After(maxDeadline)) {
 		check(&FieldError{"deadline", j.Deadline.UTC().Format(time.RFC3339), "a time from 2001 to 2090"})
 	}
+	bad = append(bad, j.validateStart()...)
+	bad = append(bad, j.Unique.validate()...)
 	return errors.Join(bad...)
+}
+
+func (j *Job) validateStart() (bad []error) {
+	if j.Delay < 0 || j.Delay > MaxDelay {
+		bad = append(bad, &FieldError{"delay", j.Delay.String(), "0 to " + MaxDelay.String()})
+	}
+	if j.RunAt.IsZero() {
+		return bad
+	}
+	if j.RunAt.Before(minDeadline) || j.RunAt.After(maxDeadline) {
+		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "a time from 2001 to 2090"})
+	}
+	if j.Delay != 0 {
+		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "nothing beside a delay: one of the two"})
+	}
+	if !j.Deadline.IsZero() && j.Deadline.Before(j.RunAt) {
+		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "a time before the deadline, " + j.Deadline.UTC().Format(time.RFC3339)})
+	}
+	return bad
+}
+
+func (u Unique) validate() (bad []error) {
+	if u == (Unique{}) {
+		return nil
+	}
+	if err := ValidateName("unique key", u.Key, false); err != nil {
+		bad = append(bad, err)
+	}
+	if u.For != 0 && (u.For < time.Millisecond || u.For > MaxUniqueFor) {
+		bad = append(bad, &FieldError{"unique for", u.For.String(), "1ms to " + MaxUniqueFor.String() + ", or 0 for " + DefaultUniqueFor.String()})
+	}
+	switch u.Release {
+	case "", ReleaseAtEnd, ReleaseAtStart, ReleaseAtExpiry:
+	default:
+		bad = append(bad, &FieldError{"unique release", quote(string(u.Release)), "end, start or expiry"})
+	}
+	return bad
 }
 
 // Deadlines are scores of sorted sets in microseconds, with room above them for blocked lanes.

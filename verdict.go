@@ -47,8 +47,28 @@ const (
 	ReasonQueues Reason = "queues"
 	// ReasonDeadline means that the deadline had passed on arrival.
 	ReasonDeadline Reason = "deadline"
-	// ReasonMemory means that Redis is out of memory.
+	// ReasonMemory means that Redis is out of memory, or above nine tenths of its maxmemory.
 	ReasonMemory Reason = "memory"
+	// ReasonPaused means that an operator has suspended enqueueing for the queue, the tenant, or the tenant in the
+	// queue; Verdict.Detail is why.
+	ReasonPaused Reason = "paused"
+	// ReasonUnique means that another job of the tenant holds the unique key; Verdict.Detail is its id.
+	ReasonUnique Reason = "unique"
+	// ReasonGone means that the job to redrive is no dead letter.
+	ReasonGone Reason = "gone"
+)
+
+// Place is where an admitted job went.
+type Place string
+
+// The places.
+const (
+	// PlaceReady is the stream that workers read.
+	PlaceReady Place = "ready"
+	// PlaceWaiting is the waiting room.
+	PlaceWaiting Place = "waiting"
+	// PlaceLater is among the jobs that wait for their time.
+	PlaceLater Place = "later"
 )
 
 // Verdict is the answer on one job. A refusal is a value here; it becomes an error at the SDK's edge.
@@ -57,6 +77,10 @@ type Verdict struct {
 	Decision Decision
 	// Reason is set when the job was refused.
 	Reason Reason
+	// Detail is what the reason says that it is.
+	Detail string
+	// Place is where an admitted job went.
+	Place Place
 	// Scope is the refusing scope, when a limit refused.
 	Scope Scope
 	// TokensLeft is what that scope's bucket held, in whole tokens, rounded down.
@@ -72,13 +96,13 @@ type Verdict struct {
 	// when it went straight to a worker's stream.
 	Position int
 	// EstimatedWait is a guess of the time until the job starts, from the queue's recent rate of dispatch;
-	// negative when nothing was dispatched lately.
+	// negative when nothing was dispatched lately. For a job with a time of its own it is the time until then.
 	EstimatedWait time.Duration
 }
 
 // Permanent reports whether the same job would be refused at any later time too.
 func (v Verdict) Permanent() bool {
-	return v.Decision == Refused && (v.Reason == ReasonTooCostly || v.Reason == ReasonDeadline)
+	return v.Decision == Refused && (v.Reason == ReasonTooCostly || v.Reason == ReasonDeadline || v.Reason == ReasonGone)
 }
 
 // Err returns nil for an admitted or duplicate job and a *RefusedError otherwise.

@@ -70,6 +70,23 @@ func (c *Call) Return(j *Job) bool {
 	return true
 }
 
+// Remove takes a waiting job out of its lane, and reports whether it was there.
+func (c *Call) Remove(j *Job) bool {
+	cl := c.room.queue(j.Queue).classes[j.Class]
+	t := cl.tenants[j.Tenant]
+	if t == nil || t.lanes[j.LaneName()] == nil {
+		return false
+	}
+	l := t.lanes[j.LaneName()]
+	at := slices.Index(l.jobs, j)
+	if at < 0 {
+		return false
+	}
+	l.jobs = slices.Delete(l.jobs, at, at+1)
+	c.shrunk(cl, t, l)
+	return true
+}
+
 // Freed notes a gate that has a unit more, or none to give any longer.
 func (c *Call) Freed(gate string) { c.freed[gate] = true }
 

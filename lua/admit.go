@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Candidate struct {
 	Class int
 	// Limits apply to the job, by level. The global one must be the same for all of a call.
 	Limits *[headgate.Levels]headgate.Limit
+	// Redrive says that the job is a dead letter which is to run again. Its payload is the one that is stored.
+	Redrive bool
 }
 
 // ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
@@ -95,12 +98,30 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 	for i := range jobs {
 		c := &jobs[i]
 		record, large := encodeRecord(c.Job, c.Class)
-		args = append(args, index(c), encodeID(c.Job.ID), record)
-		if large != nil {
+		path := index(c)
+		if c.Redrive {
+			path = -path
+		}
+		args = append(args, path, encodeID(c.Job.ID), record)
+		if large != nil && !c.Redrive {
 			args = append(args, large)
+		}
+		if record[1]&flagDelayed != 0 {
+			args = append(args, startArg(c.Job))
+		}
+		if u := c.Job.Unique; u.Key != "" {
+			args = append(args, u.Key, micros(cmp.Or(u.For, headgate.DefaultUniqueFor)))
 		}
 	}
 	return args
+}
+
+// startArg is when a job starts: microseconds since 1970, or from now if negative.
+func startArg(j *headgate.Job) int64 {
+	if j.Delay > 0 {
+		return -j.Delay.Microseconds()
+	}
+	return j.RunAt.UnixMicro()
 }
 
 func appendLimit(args []any, l *headgate.Limit) []any {
@@ -115,7 +136,7 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "straight":
-		v.Decision = headgate.Admitted
+		v.Decision, v.Place = headgate.Admitted, headgate.PlaceReady
 		return v, nil
 	case "duplicate":
 		v.Decision = headgate.Duplicate
@@ -132,6 +153,11 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case "memory":
 		v.Reason, v.RetryAfter = headgate.ReasonMemory, memoryRetry
 		return v, nil
+	case "gone":
+		v.Reason = headgate.ReasonGone
+		return v, nil
+	case "paused", "unique":
+		return v, parseHeld(&v, word, rest)
 	}
 	numbers, err := parseNumbers(rest)
 	if err != nil {
@@ -141,8 +167,11 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 		return headgate.ScopeAt(headgate.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
 	}
 	switch {
+	case word == "later" && len(numbers) == 1:
+		v.Decision, v.Place = headgate.Admitted, headgate.PlaceLater
+		v.EstimatedWait = time.Duration(numbers[0]) * time.Microsecond
 	case word == "admitted" && len(numbers) == 2:
-		v.Decision, v.Position = headgate.Admitted, int(numbers[0])
+		v.Decision, v.Place, v.Position = headgate.Admitted, headgate.PlaceWaiting, int(numbers[0])
 		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
 	case word == "limited" && len(numbers) == 4:
 		v.Reason, v.Scope = headgate.ReasonLimited, scope()
@@ -159,12 +188,33 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	return v, nil
 }
 
+// parseHeld reads the refusals that name who stands in the way.
+func parseHeld(v *headgate.Verdict, word, rest string) error {
+	wait, text, _ := strings.Cut(rest, " ")
+	us, err := strconv.ParseInt(wait, 10, 64)
+	if err != nil {
+		return fmt.Errorf("read verdict %q: %w", word+" "+rest, err)
+	}
+	v.RetryAfter = pausedRetry
+	if us >= 0 {
+		v.RetryAfter = time.Duration(us) * time.Microsecond
+	}
+	if word == "paused" {
+		v.Reason, v.Detail = headgate.ReasonPaused, text
+		return nil
+	}
+	holder, err := decodeKey(text)
+	v.Reason, v.Detail = headgate.ReasonUnique, holder.ID
+	return err
+}
+
 var errUnknownReply = errors.New("unknown reply")
 
 // How long to wait where no bucket says so.
 const (
 	dedupRetry  = time.Second
 	memoryRetry = time.Second
+	pausedRetry = time.Second
 )
 
 func parseNumbers(text string) ([]int64, error) {

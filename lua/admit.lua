@@ -8,10 +8,13 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, id, record, and its payload where the record's flag says so
+--   then of each job: path from 1, negative to redrive a dead letter, id, record, and where the record's flags say so its
+--   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
+--   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL", "queues",
---   "deadline", "memory"; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
+--   "buckets LEVEL", "queues", "deadline", "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
+--   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -23,15 +26,16 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include jobs
 -- @include pattern
 -- @include tally
+-- @include suspended
 local time_us = now_us(NOW)
 
--- record_stamp returns what a producer sent with seq, score and arrival, 8 bytes each, filled in.
-local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
+-- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
+local function record_stamp(rec, flags, seq, score, arrival)
+  return sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
 local filled_to -- the buckets' own time, which never goes back
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'ma', 'mf' }
 local paths, buckets, tenants = {}, {}, {}
 
 -- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
@@ -171,20 +175,38 @@ local function buckets_write()
   if b and b.dirty then state_set('gb', bucket_text(b)) end
 end
 
+local DELAYED = 128
+-- job_options reads what follows a record whose flags say so, and returns where the next job begins.
+local function job_options(job, at)
+  if has_flag(job.flags, LARGE) and not job.redrive then
+    job.payload = ARGV[at]
+    at = at + 1
+  end
+  if has_flag(job.flags, DELAYED) then
+    local start = tonumber(ARGV[at])
+    job.start = start < 0 and time_us - start or start
+    job.flags = job.flags - DELAYED
+    at = at + 1
+  end
+  if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
+    job.unique, job.unique_for = job.path.tenant .. ':' .. ARGV[at], tonumber(ARGV[at + 1])
+    at = at + 2
+  end
+  return at
+end
+
 local function jobs_read()
   local jobs, job_keys = {}, {}
   local at = PATHS_AT + PATHS * PATH_SIZE
   while at <= #ARGV do
     local rec = ARGV[at + 2]
     local flags = byte(rec, 2)
-    local job = { path = paths[tonumber(ARGV[at])], id = ARGV[at + 1], rec = rec, flags = flags,
+    local index = tonumber(ARGV[at])
+    local job = { path = paths[math.abs(index)], redrive = index < 0, id = ARGV[at + 1], rec = rec, flags = flags,
       cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
     job.key = job.path.tenant .. ':' .. job.id
     at = at + 3
-    if flags >= 2 then
-      job.payload = ARGV[at]
-      at = at + 1
-    end
+    if flags > 1 then at = job_options(job, at) end
     jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
   end
   return jobs, job_keys
@@ -198,7 +220,45 @@ local function known(jobs, job_keys)
   local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
   for i, job in ipairs(jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
+    if job.redrive then job.live, job.gone = live[i], not redis.call('ZSCORE', P .. 'dead', job.key) end
   end
+end
+
+-- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
+local function suspension(path)
+  if state_num('np') == 0 then return nil end
+  local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
+  for i = 1, 3 do
+    local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
+    until_us = tonumber(until_us)
+    if until_us == 0 then return 'paused -1 ' .. reason end
+    if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
+  end
+end
+
+-- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
+-- microseconds, because asking takes longer than admitting.
+local MEMORY_FULL, MEMORY_EVERY = 0.9, 100000
+local function memory_short()
+  if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+    local info = redis.pcall('INFO', 'memory')
+    info = type(info) == 'string' and info or ''
+    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+    state_set('ma', time_us)
+    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
+  end
+  return state_num('mf') == 1
+end
+
+-- unique_refused returns the refusal of a job whose unique key another holds.
+local uniques = {}
+local function unique_refused(job)
+  if not job.unique then return nil end
+  local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
+  if not holder then return nil end
+  local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
+  return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
 end
 
 for i = 1, PATHS do path_read(i) end
@@ -214,31 +274,47 @@ local ended_count = state_num('en') + state_num('eo')
 local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
-  if job.known or seen[job.key] then
+  local base = job.start and math.max(job.start, time_us) or time_us
+  if job.gone then
+    answers[i] = 'gone'
+  elseif job.known and not job.redrive or seen[job.key] then
     answers[i] = 'duplicate'
   elseif ended_count >= ENDED_CAP then
     answers[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < time_us then
+  elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
+  elseif memory_short() then
+    answers[i] = 'memory'
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
-    answers[i] = decide(job.path, cost)
+    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost)
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
       local q = queue_open(job.path.queue)
       local seq = u64(state_add('seq', 1))
       local score
-      if job.flags % 2 == 1 then
+      if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
+        job.flags = job.flags - job.flags % 2 + 1 + TIMED
+        job.score = base + q.wait
+        score = u64(job.score)
+      elseif job.flags % 2 == 1 then
         job.score, score = job.deadline, sub(job.rec, 15, 22)
+      elseif job.start then
+        job.score = base + q.horizon
+        score = u64(job.score)
       else
         job.score = time_us + q.horizon
         q.undated = q.undated or u64(job.score)
         score = q.undated
       end
+      if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+      if job.start and job.start <= time_us then job.start = nil end
+      if job.unique then uniques[job.unique] = job.key end
+      job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, score, arrival)
+      writes[#writes + 1] = job.stamped
       job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
       admitted[#admitted + 1] = i
     end
@@ -254,7 +330,11 @@ if type(answer) == 'table' and answer.err then
 end
 
 buckets_write()
-state_add('accepted', #admitted)
+local redriven = 0
+for _, i in ipairs(admitted) do
+  if jobs[i].redrive then redriven = redriven + 1 end
+end
+state_add('accepted', #admitted - redriven)
 
 -- wait_guess guesses the wait of a job from who goes before it, at the queue's pace. In its class that is at least
 -- every tenant with a lower tag and at most all, as newcomers enter: the mean of both; then a round of all for each
@@ -288,7 +368,7 @@ end
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or state_num('ng') > 0 then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or state_num('ng') > 0 then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
@@ -304,7 +384,7 @@ local function place_alone()
     redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
     answers[i] = 'straight'
   else
-    local lane = record_lane(job.rec)
+    local lane = record_lane(job.stamped)
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
     if not x or sub(x, 10) ~= lane then return nil end
@@ -326,17 +406,32 @@ local function place_and_fill()
   for _, i in ipairs(admitted) do
     local job = jobs[i]
     local q = queue_open(job.path.queue)
+    if job.redrive then letter_remove(job.key, job.live) end
     if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
-    local cl = class_open(q, job.path.class)
-    job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
-    refill[q.name] = true
+    if job.unique then
+      redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
+      if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
+        redis.call('HSET', UKEYS, job.key, job.unique)
+      end
+    end
+    if job.start then
+      due_add(LATER, job.start, job.key)
+    else
+      local cl = class_open(q, job.path.class)
+      job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
+      refill[q.name] = true
+    end
   end
   local continues = fill(time_us)
   local straight = {}
   for _, key in ipairs(dispatched) do straight[key] = true end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
-    answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+    if job.start then
+      answers[i] = format('later %d', job.start - time_us)
+    else
+      answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+    end
   end
   return { continues and 'more' or 'decided', unpack(answers) }
 end

@@ -147,7 +147,7 @@ func (w *walk) step() {
 	before := w.service.begin()
 	op := pick(w, "op", []string{
 		"admit", "admit", "admit", "admit", "read", "read", "finish", "finish", "finish", "register", "heartbeat",
-		"reclaim", "promote", "promote", "gate", "gate", "policy", "orphan",
+		"reclaim", "promote", "promote", "gate", "gate", "policy", "orphan", "cancel", "purge", "suspend", "start",
 	})
 	w.log = append(w.log, op)
 	w.resend = nil
@@ -172,6 +172,14 @@ func (w *walk) step() {
 		w.policy()
 	case "orphan":
 		w.orphan()
+	case "cancel":
+		w.cancel()
+	case "purge":
+		w.purge()
+	case "suspend":
+		w.suspend()
+	case "start":
+		w.start()
 	}
 	w.compare(op)
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {

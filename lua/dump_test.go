@@ -19,6 +19,8 @@ type redisDump struct {
 	lines []string
 	state map[string]string
 	keys  map[string]any // by name without the base: map[string]string, []redis.Z, []entry or []string
+	// strings are the keys that hold one, by the same names.
+	strings map[string]string
 }
 
 // entry is one entry of a ready stream.
@@ -32,6 +34,7 @@ local read = {
   set = function(k) return redis.call('SMEMBERS', k) end,
   stream = function(k) return redis.call('XRANGE', k, '-', '+') end,
   string = function(k) return redis.call('GET', k) end,
+  list = function(k) return redis.call('LRANGE', k, 0, -1) end,
 }
 local out = {}
 for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
@@ -56,6 +59,8 @@ func (d *redisDump) read(ctx context.Context) {
 			d.keys[name] = texts(parts[2].([]any))
 		case "stream":
 			d.keys[name] = entries(parts[2].([]any))
+		case "string":
+			d.strings[name] = parts[2].(string)
 		}
 	}
 }
@@ -109,7 +114,7 @@ func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry)
 
 func dumpRedis(ctx context.Context, tb testing.TB, s *Store) []string {
 	tb.Helper()
-	d := &redisDump{tb: tb, store: s, keys: map[string]any{}}
+	d := &redisDump{tb: tb, store: s, keys: map[string]any{}, strings: map[string]string{}}
 	d.read(ctx)
 	d.state = d.hash("state")
 	d.queues()
@@ -245,8 +250,9 @@ func (d *redisDump) jobs() {
 	for key, raw := range d.hash("jobs") {
 		rec, err := decodeRecord(key, raw)
 		check(d.tb, err)
-		d.add("job %s:%s attempts %d lost %d", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost)
+		d.add("job %s:%s attempts %d lost %d timed %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Timed)
 	}
+	d.marks()
 	for _, name := range []string{"later", "dead"} {
 		for _, z := range d.zset(name) {
 			k, err := decodeKey(z.Member.(string))
@@ -268,6 +274,37 @@ func (d *redisDump) jobs() {
 			check(d.tb, err)
 			d.add("ended %d %s", age, k)
 		}
+	}
+}
+
+// marks writes what is noted about jobs beside their records.
+func (d *redisDump) marks() {
+	for name := range d.keys {
+		queue, ok := strings.CutPrefix(name, "dead:")
+		if !ok {
+			continue
+		}
+		for _, z := range d.zset(name) {
+			d.add("letter %s of %s at %.0f", z.Member, queue, z.Score)
+		}
+	}
+	for key := range d.hash("cancelled") {
+		d.add("cancelled %s", key)
+	}
+	for key, worker := range d.hash("started") {
+		d.add("started %s by %s", key, worker)
+	}
+	for name, value := range d.hash("suspended") {
+		until, _, _ := strings.Cut(value, "|")
+		d.add("suspended %s until %s", name, until)
+	}
+	for name, holder := range d.strings {
+		if unique, ok := strings.CutPrefix(name, "unique:"); ok {
+			d.add("unique %s held by %s", unique, holder)
+		}
+	}
+	for key, name := range d.hash("ukeys") {
+		d.add("unique %s released by %s", name, key)
 	}
 }
 
@@ -306,7 +343,25 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 		add("timer %s at %d", name, at)
 	}
 	for key, j := range m.live {
-		add("job %s attempts %d lost %d", key, j.attempts, j.lost)
+		add("job %s attempts %d lost %d timed %t", key, j.attempts, j.lost, j.timed)
+	}
+	for key, queue := range m.letters {
+		add("letter %s of %s at %d", key, queue, m.dead[key])
+	}
+	for key := range m.cancelled {
+		add("cancelled %s", key)
+	}
+	for key, worker := range m.started {
+		add("started %s by %s", key, worker)
+	}
+	for name, until := range m.suspended {
+		add("suspended %s until %d", name, until)
+	}
+	for name, key := range m.unique {
+		add("unique %s held by %s", name, key)
+	}
+	for key, name := range m.ukeys {
+		add("unique %s released by %s", name, key)
 	}
 	for key, at := range m.later {
 		add("later %s at %d", key, at)

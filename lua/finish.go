@@ -30,13 +30,19 @@ type Finish struct {
 	Token   string
 	Key     headgate.Key
 	Outcome Outcome
-	// Large says that the record's payload stands under a key of its own.
-	Large bool
+	// Plain is that of the lease's record: the job owns nothing but that.
+	Plain bool
 	// Delay is for Retry and Release.
 	Delay time.Duration
-	// Reason and Text are for Kill; Text is also for Retry. At most 1 KiB of Text is kept.
+	// Reason is for Kill, Text is what went wrong. At most 1 KiB of Text is kept.
 	Reason string
 	Text   string
+	// Ran is how long the handler ran.
+	Ran time.Duration
+	// Result of a completed job is kept for KeepResult, if that is above zero. It is for jobs that are not Plain, or are
+	// said not to be.
+	Result     []byte
+	KeepResult time.Duration
 }
 
 // Ended is what became of a job after Finish.
@@ -49,6 +55,8 @@ const (
 	EndedDead     Ended = "dead"
 	EndedExpired  Ended = "expired"
 	EndedReleased Ended = "released"
+	// EndedCancelled means that the job had been cancelled, and is gone whatever its handler says.
+	EndedCancelled Ended = "cancelled"
 	// EndedLost means that the lease was no longer the caller's: nothing was changed.
 	EndedLost Ended = "lost"
 )
@@ -57,16 +65,16 @@ const maxErrorText = 1 << 10
 
 // Finish ends up to MaxBatchJobs held jobs of one pool in one round trip. more means that work is left for
 // Promote. Sent again after a lost reply it answers EndedLost for what the first call ended.
-func (s *Store) Finish(ctx context.Context, pool string, jobs []Finish) (ends []Ended, more bool, err error) {
-	args := make([]any, 0, 2+6*len(jobs))
-	args = append(args, s.now, pool)
+func (s *Store) Finish(ctx context.Context, pool, worker string, jobs []Finish) (ends []Ended, more bool, err error) {
+	args := make([]any, 0, 3+7*len(jobs))
+	args = append(args, s.now, pool, worker)
 	for i := range jobs {
 		f := &jobs[i]
-		outcome := f.Outcome
-		if outcome == Complete && f.Large {
-			outcome = "complete_large"
+		outcome, delay, text := f.Outcome, f.Delay, f.Text[:min(len(f.Text), maxErrorText)]
+		if outcome == Complete && (!f.Plain || f.KeepResult > 0) {
+			outcome, delay, text = "complete_full", f.KeepResult, string(f.Result)
 		}
-		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(f.Delay), f.Reason, f.Text[:min(len(f.Text), maxErrorText)])
+		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(delay), f.Reason, text, micros(f.Ran))
 	}
 	reply, err := s.run(ctx, "finish", args...)
 	if err != nil {

@@ -2,12 +2,14 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
--- ARGV[3] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text. Outcomes: complete
---   and complete_large (a payload under a key of its own), retry (an attempt burnt; delay), dead (reason,
---   text), release (none burnt; delay, 0 for at once), expire
--- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, or lost
+-- ARGV[3] worker  name
+-- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
+--   Outcomes: complete (a job that owns nothing but its record), complete_full (any; with a delay, text is its result
+--   and is kept for so long), retry (an attempt burnt; delay), dead (reason, text), release (none burnt; delay, 0 for
+--   at once), expire
+-- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
-local STATE, NOW, POOL, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], 3, 6
+local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 4, 7
 -- @include call
 -- @include group
 -- @include queue
@@ -29,9 +31,9 @@ end
 local jobs, job_keys, records_needed = {}, {}, false
 for at = JOBS_AT, #ARGV, JOB_SIZE do
   local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
-    reason = ARGV[at + 4], text = ARGV[at + 5] }
+    reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
   jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
-  if job.what ~= 'complete' and job.what ~= 'complete_large' then records_needed = true end
+  if job.what ~= 'complete' then records_needed = true end
 end
 call_begin(time_us, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
 if not state_get('pool:' .. POOL) then
@@ -44,7 +46,7 @@ take_held(READY, jobs)
 -- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
 -- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
 local function complete_all()
-  if records_needed or state_num('ng') > 0 then return nil end
+  if records_needed or state_num('ng') > 0 or state_num('nc') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
@@ -55,7 +57,7 @@ local function complete_all()
   local words = {}
   for i, job in ipairs(jobs) do
     words[i] = job.held and 'done' or 'lost'
-    if job.held then leave(job.key, 'completed', job.what == 'complete_large') end
+    if job.held then leave_plain(job.key, 'completed') end
   end
   leave_write()
   state_write()
@@ -67,39 +69,59 @@ local function finish_and_fill()
 -- @include fill
 -- @include entry
 -- @include recount
+-- @include history
+-- @include cancelled
 -- @include return
-  local function retry(job, q)
+  -- noted stores what became of the delivery in the job's history.
+  local function noted(job, outcome, rec)
+    job.rec = history_add(job.key, rec, outcome, job.ran, WORKER, job.text, time_us)
+    redis.call('HSET', JOBS, job.key, job.rec)
+  end
+
+  local function retry(job)
     local r = record_read(job.rec)
+    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.lost))
     if r.attempts + 1 >= r.max then
-      redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
-      dead_letter(job.key, 'max_attempts', job.text, time_us)
+      dead_letter(job.key, job.rec, 'max_attempts', job.text, time_us)
       return 'dead'
     end
-    redis.call('HSET', JOBS, job.key, record_recount(job.rec, r.attempts + 1, r.lost))
     if r.flags % 2 == 1 and time_us + job.delay > r.score then
-      job_expire(q, job.key, time_us)
+      job_expire(queue_open(r.queue), job.key, job.rec, time_us)
       return 'expired'
     end
     due_add(LATER, time_us + job.delay, job.key)
     return 'retried'
   end
 
+  local function complete(job)
+    if job.delay > 0 then redis.call('SET', P .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000)) end
+    leave(job.key, 'completed', job.rec)
+    return 'done'
+  end
+
   local function outcome(job)
     if not job.held then return 'lost' end
-    if job.what == 'complete' or job.what == 'complete_large' then
-      leave(job.key, 'completed', job.what == 'complete_large')
+    local cancelled = cancelled_take(job.key)
+    if job.what == 'complete' then
+      leave_plain(job.key, 'completed')
       return 'done'
     end
-    local q = queue_open(record_read(job.rec).queue)
-    if job.what == 'retry' then return retry(job, q) end
+    if job.what == 'complete_full' then return complete(job) end
+    if cancelled then
+      leave(job.key, 'cancelled', job.rec)
+      return 'cancelled'
+    end
+    if job.what == 'retry' then return retry(job) end
     if job.what == 'dead' then
-      dead_letter(job.key, job.reason, job.text, time_us)
+      noted(job, 'failed', job.rec)
+      dead_letter(job.key, job.rec, job.reason, job.text, time_us)
       return 'dead'
     end
     if job.what == 'expire' then
-      job_expire(q, job.key, time_us)
+      job_expire(queue_open(record_queue(job.rec)), job.key, job.rec, time_us)
       return 'expired'
     end
+    noted(job, 'released', job.rec)
     if job.delay > 0 then
       due_add(LATER, time_us + job.delay, job.key)
     else

@@ -1,8 +1,10 @@
 package lua
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/buckets"
@@ -29,12 +31,19 @@ type model struct {
 	stepped                       bool
 	promoter                      string
 	promoterUntil                 int64
-	dropExpired                   map[string]bool
+	queues                        map[string]QueueSettings
+	letters                       map[string]string // dead letters' queues, by key
+	cancelled                     map[string]bool
+	started                       map[string]string // worker, by key
+	suspended                     map[string]int64  // until, 0 for ever, by name
+	unique, ukeys                 map[string]string // holder by name, and name by holder that is to release it
 }
 
 type modelJob struct {
 	fairqueue.Job
 	attempts, max, lost int
+	timed               bool
+	release             headgate.Release
 }
 
 type modelWorker struct {
@@ -56,7 +65,9 @@ func newModel() *model {
 	return &model{
 		room: fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
 		ended: [2]map[string]bool{{}, {}}, later: map[string]int64{}, dead: map[string]int64{},
-		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, dropExpired: map[string]bool{},
+		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
+		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
+		unique: map[string]string{}, ukeys: map[string]string{},
 	}
 }
 
@@ -88,19 +99,59 @@ func (m *model) rotate() {
 func (m *model) leave(key, counter string) {
 	m.left[counter]++
 	m.ended[0][key] = true
+	m.releaseUnique(key)
 	delete(m.live, key)
 }
 
+func (m *model) releaseUnique(key string) {
+	if name, ok := m.ukeys[key]; ok {
+		delete(m.ukeys, key)
+		if m.unique[name] == key {
+			delete(m.unique, name)
+		}
+	}
+}
+
 func (m *model) bury(key, reason string, now int64) {
-	m.dead[key] = now
+	queue := m.live[key].Queue
+	m.dead[key], m.letters[key] = now, queue
 	m.died[reason]++
+	m.releaseUnique(key)
+	of := m.lettersOf(queue)
+	if keep := m.queues[queue].KeepDead; keep > 0 && len(of) == 1 {
+		m.timers["r"+queue] = now + keep.Microseconds()
+	}
+	if len(of) > cmp.Or(m.queues[queue].MaxDead, DefaultMaxDead) {
+		m.purge(of[0])
+	}
+}
+
+// lettersOf returns a queue's dead letters, the oldest first.
+func (m *model) lettersOf(queue string) []string {
+	times := map[string]int64{}
+	for key, of := range m.letters {
+		if of == queue {
+			times[key] = m.dead[key]
+		}
+	}
+	return sortedByTime(times, modelNoTimers, len(times))
+}
+
+func (m *model) purge(key string) {
+	delete(m.dead, key)
+	delete(m.letters, key)
+	m.leave(key, "purged")
 }
 
 func (m *model) expire(j *fairqueue.Job, now int64) {
-	if m.dropExpired[j.Queue] {
-		m.leave(j.Key(), "expired")
+	reason := "expired"
+	if m.live[j.Key()].timed {
+		reason = "queue_timeout"
+	}
+	if m.queues[j.Queue].DropExpired {
+		m.leave(j.Key(), reason)
 	} else {
-		m.bury(j.Key(), "expired", now)
+		m.bury(j.Key(), reason, now)
 	}
 }
 
@@ -109,7 +160,22 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 	for _, j := range c.Expired {
 		m.expire(j, now)
 	}
+	for _, d := range out {
+		if m.live[d.Job.Key()].release == headgate.ReleaseAtStart {
+			m.releaseUnique(d.Job.Key())
+		}
+	}
 	return out
+}
+
+// suspendedBy reports whether admission is suspended for a job.
+func (m *model) suspendedBy(j *headgate.Job, now int64) bool {
+	for _, name := range []GateName{QueueGate(j.Queue), TenantGate(j.Tenant), TenantQueueGate(j.Tenant, j.Queue)} {
+		if until, ok := m.suspended[string(name)]; ok && (until == 0 || until > now) {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *model) putBack(c *fairqueue.Call, j *modelJob, now int64) {
@@ -126,12 +192,27 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	for i, candidate := range jobs {
 		j := candidate.Job
 		key := j.Tenant + ":" + j.ID
+		start := now + j.Delay.Microseconds()
+		if !j.RunAt.IsZero() {
+			start = max(now, j.RunAt.UnixMicro())
+		}
+		name := j.Tenant + ":" + j.Unique.Key
+		_, dead := m.dead[key]
 		switch {
-		case m.live[key] != nil || m.ended[0][key] || m.ended[1][key]:
+		case candidate.Redrive && !dead:
+			words[i] = "gone"
+			continue
+		case !candidate.Redrive && (m.live[key] != nil || m.ended[0][key] || m.ended[1][key]):
 			words[i] = "duplicate"
 			continue
-		case !j.Deadline.IsZero() && j.Deadline.UnixMicro() < now:
+		case !j.Deadline.IsZero() && j.Deadline.UnixMicro() < start:
 			words[i] = "deadline"
+			continue
+		case m.suspendedBy(j, now):
+			words[i] = "paused test"
+			continue
+		case j.Unique.Key != "" && m.unique[name] != "":
+			words[i] = "unique " + strings.TrimPrefix(m.unique[name], j.Tenant+":")
 			continue
 		}
 		path := buckets.AppendPath(nil, *candidate.Limits, j.Tenant, j.Queue, j.Priority)
@@ -146,13 +227,32 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		}
 		mj.Job = fairqueue.Job{
 			Tenant: j.Tenant, ID: j.ID, Queue: j.Queue, Class: candidate.Class, Downstream: j.Downstream,
-			Dated: !j.Deadline.IsZero(), Score: now + modelHorizon, Cost: j.Cost, Seq: m.room.NextSeq(),
+			Dated: !j.Deadline.IsZero(), Score: start + modelHorizon, Cost: j.Cost, Seq: m.room.NextSeq(),
 		}
 		if mj.Dated {
 			mj.Score = j.Deadline.UnixMicro()
 		}
+		if wait := m.queues[j.Queue].MaxWait.Microseconds(); wait > 0 && (!mj.Dated || mj.Score > start+wait) {
+			mj.timed, mj.Dated, mj.Score = true, true, start+wait
+		}
+		if j.Unique.Key != "" {
+			mj.release = cmp.Or(j.Unique.Release, headgate.ReleaseAtEnd)
+			m.unique[name] = key
+			if mj.release != headgate.ReleaseAtExpiry {
+				m.ukeys[key] = name
+			}
+		}
+		if candidate.Redrive {
+			delete(m.dead, key)
+			delete(m.letters, key)
+			m.accepted--
+		}
 		m.live[key] = mj
 		placed, at = append(placed, mj), append(at, i)
+		if start > now {
+			m.later[key] = start
+			words[i] = fmt.Sprintf("later %d", start-now)
+		}
 	}
 	if len(placed) == 0 {
 		return words, nil // a call that admits nothing writes nothing
@@ -160,8 +260,10 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	c := m.begin(now)
 	m.accepted += int64(len(placed))
 	for k, mj := range placed {
-		words[at[k]] = fmt.Sprintf("admitted %d", c.Place(&mj.Job))
-		c.RefillQueue(mj.Queue)
+		if words[at[k]] == "" {
+			words[at[k]] = fmt.Sprintf("admitted %d", c.Place(&mj.Job))
+			c.RefillQueue(mj.Queue)
+		}
 	}
 	dispatched = m.fill(c, now)
 	for k, mj := range placed {
@@ -202,6 +304,7 @@ func (m *model) takeEntry(c *fairqueue.Call, p *fairqueue.Pool, key string) *mod
 		if e.Job.Key() == key && e.Worker != "" {
 			p.Ready = slices.Delete(p.Ready, i, i+1)
 			c.Release(e.Job)
+			delete(m.started, key)
 			return m.live[key]
 		}
 	}
@@ -213,10 +316,17 @@ func (m *model) outcome(c *fairqueue.Call, j *modelJob, f Finish, now int64) str
 		return "lost"
 	}
 	key, delay := j.Key(), f.Delay.Microseconds()
-	switch f.Outcome {
-	case Complete:
+	cancelled := m.cancelled[key]
+	delete(m.cancelled, key)
+	if f.Outcome == Complete {
 		m.leave(key, "completed")
 		return "done"
+	}
+	if cancelled {
+		m.leave(key, "cancelled")
+		return "cancelled"
+	}
+	switch f.Outcome {
 	case Kill:
 		m.bury(key, f.Reason, now)
 		return "dead"
@@ -235,7 +345,7 @@ func (m *model) outcome(c *fairqueue.Call, j *modelJob, f Finish, now int64) str
 		}
 		m.later[key] = now + delay
 		return "retried"
-	case Release:
+	case Release, Complete:
 	}
 	if delay > 0 {
 		m.later[key] = now + delay

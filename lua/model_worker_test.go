@@ -1,7 +1,10 @@
 package lua
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -34,15 +37,24 @@ func (m *model) heartbeat(now int64, worker string, lease int64) string {
 	}
 	m.begin(now)
 	m.timers["w"+worker] = now + lease
+	word := "extended"
 	if m.promoterUntil < now {
-		return "promote"
+		word = "promote"
 	}
-	return "extended"
+	cancelled := 0
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			if e.Worker == worker && m.cancelled[e.Job.Key()] {
+				cancelled++
+			}
+		}
+	}
+	return fmt.Sprintf("%s %d", word, cancelled)
 }
 
 func (m *model) reclaim(now int64, worker string) (string, []fairqueue.Dispatch) {
 	c := m.begin(now)
-	done := m.workerReclaim(c, worker, now)
+	done := m.workerReclaim(c, worker, false, now)
 	c.WakeFreed()
 	out := m.fill(c, now)
 	if done && !c.More {
@@ -51,13 +63,13 @@ func (m *model) reclaim(now int64, worker string) (string, []fairqueue.Dispatch)
 	return "more", out
 }
 
-func (m *model) workerReclaim(c *fairqueue.Call, worker string, now int64) bool {
+func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now int64) bool {
 	w, ok := m.workers[worker]
 	if !ok {
 		return true
 	}
 	p := m.room.Pools[w.pool]
-	if !m.consumerReturn(c, p, worker, now) {
+	if !m.consumerReturn(c, p, worker, lost, now) {
 		return false
 	}
 	delete(m.workers, worker)
@@ -68,7 +80,7 @@ func (m *model) workerReclaim(c *fairqueue.Call, worker string, now int64) bool 
 	return true
 }
 
-func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker string, now int64) bool {
+func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker string, lost bool, now int64) bool {
 	if c.MovesLeft == 0 {
 		return false
 	}
@@ -80,7 +92,7 @@ func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker stri
 	}
 	done := len(back) < c.MovesLeft
 	c.MovesLeft -= len(back)
-	m.entriesReturn(c, p, back, true, now)
+	m.entriesReturn(c, p, back, lost, now)
 	return done
 }
 
@@ -90,14 +102,93 @@ func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fair
 	}
 	p.Ready = slices.DeleteFunc(p.Ready, func(e *fairqueue.Entry) bool { return slices.Contains(back, e) })
 	for _, e := range back {
+		key := e.Job.Key()
+		j := m.live[key]
 		c.Release(e.Job)
-		j := m.live[e.Job.Key()]
-		if lost {
-			j.lost++
+		cancelled, begun := m.cancelled[key], j.lost == 0 || m.started[key] == e.Worker
+		delete(m.cancelled, key)
+		delete(m.started, key)
+		switch {
+		case cancelled:
+			m.leave(key, "cancelled")
+		case lost:
+			m.deliveryLost(j, begun, now)
+		default:
+			m.putBack(c, j, now)
 		}
-		m.putBack(c, j, now)
 	}
 	c.Refill(p.ID)
+}
+
+// deliveryLost counts a delivery that ended with its worker's lease.
+func (m *model) deliveryLost(j *modelJob, begun bool, now int64) {
+	if begun {
+		j.lost++
+	}
+	if j.lost >= cmp.Or(m.queues[j.Queue].PoisonLimit, DefaultPoisonLimit) {
+		m.bury(j.Key(), "poison", now)
+		return
+	}
+	const base = 500_000
+	at := now + int64(float64(base+j.Seq*104729%base)/2*math.Pow(2, float64(min(j.lost-1, 6))))
+	if j.Dated && at > j.Score {
+		m.expire(&j.Job, now)
+	} else {
+		m.later[j.Key()] = at
+	}
+}
+
+// cancel ends a job and returns the script's word.
+func (m *model) cancel(now int64, key string) (string, []fairqueue.Dispatch) {
+	j := m.live[key]
+	if j == nil {
+		if m.ended[0][key] || m.ended[1][key] {
+			return "ended", nil
+		}
+		return "unknown", nil
+	}
+	if _, dead := m.dead[key]; dead {
+		return "dead", nil
+	}
+	c := m.begin(now)
+	if _, later := m.later[key]; later {
+		delete(m.later, key)
+	} else if !c.Remove(&j.Job) {
+		for _, p := range m.room.Pools {
+			at := slices.IndexFunc(p.Ready, func(e *fairqueue.Entry) bool { return e.Job == &j.Job })
+			if at < 0 {
+				continue
+			}
+			if p.Ready[at].Worker != "" {
+				m.cancelled[key] = true
+				return "cancelling", nil
+			}
+			p.Ready = slices.Delete(p.Ready, at, at+1)
+			c.Release(&j.Job)
+			delete(m.started, key)
+			c.Refill(p.ID)
+		}
+	}
+	m.leave(key, "cancelled")
+	c.WakeFreed()
+	return "cancelled", m.fill(c, now)
+}
+
+// lettersPurge ends what a queue has kept for long enough.
+func (m *model) lettersPurge(c *fairqueue.Call, queue string, now int64) {
+	keep := m.queues[queue].KeepDead.Microseconds()
+	if keep == 0 {
+		return
+	}
+	for _, key := range m.lettersOf(queue) {
+		if m.dead[key] <= now-keep && c.MovesLeft > 0 {
+			c.MovesLeft--
+			m.purge(key)
+		}
+	}
+	if left := m.lettersOf(queue); len(left) > 0 {
+		m.timers["r"+queue] = m.dead[left[0]] + keep
+	}
 }
 
 func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
@@ -191,6 +282,18 @@ func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
 	c.Freed(name)
 }
 
+// holds reports whether a worker has a job in its hands.
+func (m *model) holds(worker, key string) bool {
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			if e.Worker == worker && e.Job.Key() == key {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // due lists every timer as the script keeps it.
 func (m *model) due() map[string]int64 {
 	all := maps.Clone(m.room.Timers)
@@ -276,8 +379,12 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 		c.Refill(name)
 	case 'c':
 		m.audit(c, name, now)
+	case 'r':
+		m.lettersPurge(c, name, now)
+	case 's':
+		delete(m.suspended, name)
 	case 'w':
-		if !m.workerReclaim(c, name, now) {
+		if !m.workerReclaim(c, name, true, now) {
 			m.timers[timer] = now
 		}
 	}
@@ -296,7 +403,7 @@ func (m *model) audit(c *fairqueue.Call, id string, now int64) {
 		}
 	}
 	for _, worker := range slices.Sorted(maps.Keys(orphans)) {
-		if !m.consumerReturn(c, p, worker, now) {
+		if !m.consumerReturn(c, p, worker, true, now) {
 			m.timers["c"+id] = now
 			return
 		}

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,17 @@ func (w *walk) admit() {
 		if w.number("dated", 0, 2) == 0 {
 			j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", -100_000, 3_000_000)))
 		}
+		w.drawStart(&j)
+		if w.number("unique", 0, 5) == 0 {
+			j.Unique = headgate.Unique{
+				Key: pick(w, "unique key", []string{"k1", "k2"}), For: time.Hour,
+				Release: pick(w, "release", []headgate.Release{"", headgate.ReleaseAtStart, headgate.ReleaseAtEnd, headgate.ReleaseAtExpiry}),
+			}
+		}
 		jobs[i] = Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+	}
+	if len(w.model.dead) > 0 && w.number("redrive", 0, 2) == 0 {
+		jobs[0] = w.redrive(pick(w, "letter", slices.Sorted(maps.Keys(w.model.dead))))
 	}
 	words, dispatched := w.model.admit(w.now, jobs)
 	verdicts, err := w.store.Admit(w.ctx, w.version, jobs)
@@ -35,7 +46,7 @@ func (w *walk) admit() {
 		again, err := w.store.Admit(w.ctx, w.version, jobs)
 		check(w.tb, err)
 		for i, v := range again {
-			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate {
+			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate && v.Reason != headgate.ReasonGone {
 				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
 			}
 		}
@@ -49,8 +60,124 @@ func (w *walk) admit() {
 	w.service.dispatched(dispatched)
 }
 
+// drawStart lets some jobs start later.
+func (w *walk) drawStart(j *headgate.Job) {
+	switch w.number("start", 0, 11) {
+	case 0:
+		j.Delay = time.Duration(w.number("delay", 1, 3_000_000)) * time.Microsecond
+	case 1:
+		j.RunAt = time.UnixMicro(w.now + int64(w.number("run at", -100_000, 3_000_000)))
+	}
+}
+
+// redrive returns the candidate of a dead letter.
+func (w *walk) redrive(key string) Candidate {
+	dead := w.model.live[key]
+	j := headgate.NewJob(dead.Tenant, dead.Queue, "t", nil)
+	j.ID, j.Cost, j.Downstream = dead.ID, dead.Cost, dead.Downstream
+	j.Priority = headgate.DefaultClasses()[dead.Class].Name
+	if dead.Dated && !dead.timed {
+		j.Deadline = time.UnixMicro(dead.Score)
+	}
+	return Candidate{Job: &j, Class: dead.Class, Limits: &w.limits[slices.Index(walkTenants, dead.Tenant)%len(w.limits)], Redrive: true}
+}
+
+func (w *walk) cancel() {
+	keys := slices.Sorted(maps.Keys(w.model.live))
+	if len(keys) == 0 || w.number("any", 0, 9) == 0 {
+		keys = append(keys, "ann:j0", "bob:nobody")
+	}
+	key := pick(w, "cancelled", keys)
+	want, dispatched := w.model.cancel(w.now, key)
+	k, err := decodeKey(key)
+	check(w.tb, err)
+	running, _, err := w.store.Cancel(w.ctx, k, "test")
+	got := "cancelled"
+	switch {
+	case errors.Is(err, headgate.ErrUnknownJob):
+		got = "unknown"
+	case errors.Is(err, headgate.ErrEnded):
+		got = "ended"
+		if want == "dead" && strings.Contains(err.Error(), "dead letter") {
+			got = "dead"
+		}
+	case err != nil:
+		check(w.tb, err)
+	case running:
+		got = "cancelling"
+	}
+	if got != want {
+		w.rt.Fatalf("cancel %s: script says %s, model %s", key, got, want)
+	}
+	w.resend = func() { _, _, _ = w.store.Cancel(w.ctx, k, "test") }
+	w.service.dispatched(dispatched)
+}
+
+func (w *walk) purge() {
+	if len(w.model.dead) == 0 {
+		return
+	}
+	w.model.begin(w.now)
+	key := pick(w, "purged", slices.Sorted(maps.Keys(w.model.dead)))
+	w.model.purge(key)
+	k, err := decodeKey(key)
+	check(w.tb, err)
+	send := func() []bool {
+		purged, err := w.store.Purge(w.ctx, []headgate.Key{k, {Tenant: "ann", ID: "nobody"}})
+		check(w.tb, err)
+		return purged
+	}
+	if purged := send(); !purged[0] || purged[1] {
+		w.rt.Fatalf("purge %s and an unknown one: %v", key, purged)
+	}
+	w.resend = func() { send() }
+}
+
+func (w *walk) suspend() {
+	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	name := pick(w, "suspended", []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue)})
+	w.model.begin(w.now)
+	delete(w.model.timers, "s"+string(name))
+	if w.number("resume", 0, 2) > 0 {
+		delete(w.model.suspended, string(name))
+		w.resend = func() { check(w.tb, w.store.Resume(w.ctx, name)) }
+	} else {
+		duration := time.Duration(w.number("for", 0, 2)) * time.Second
+		w.model.suspended[string(name)] = 0
+		if duration > 0 {
+			w.model.suspended[string(name)] = w.now + duration.Microseconds()
+			w.model.timers["s"+string(name)] = w.now + duration.Microseconds()
+		}
+		w.resend = func() { check(w.tb, w.store.Suspend(w.ctx, name, duration, "test")) }
+	}
+	w.resend()
+}
+
+// start marks the handler of a job that was lost before as begun.
+func (w *walk) start() {
+	for _, worker := range slices.Sorted(maps.Keys(w.held)) {
+		for _, f := range w.held[worker] {
+			j := w.model.live[f.Key.String()]
+			if j == nil || j.lost == 0 || !w.model.holds(worker, f.Key.String()) {
+				continue
+			}
+			w.model.started[f.Key.String()] = worker
+			check(w.tb, w.store.Started(w.ctx, worker, f.Key))
+			return
+		}
+	}
+}
+
 func verdictWord(v headgate.Verdict) string {
 	switch {
+	case v.Place == headgate.PlaceLater:
+		return fmt.Sprintf("later %d", v.EstimatedWait.Microseconds())
+	case v.Reason == headgate.ReasonPaused:
+		return "paused " + v.Detail
+	case v.Reason == headgate.ReasonUnique:
+		return "unique " + v.Detail
+	case v.Reason == headgate.ReasonGone:
+		return "gone"
 	case v.Decision == headgate.Duplicate:
 		return "duplicate"
 	case v.Decision == headgate.Admitted && v.Position == 0:
@@ -92,7 +219,7 @@ func (w *walk) readAs(worker string, count int) {
 	for _, l := range leases {
 		k := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 		got = append(got, k.String())
-		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k})
+		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k, Plain: l.Plain})
 	}
 	if !slices.Equal(got, want) {
 		w.rt.Fatalf("read: script gives %v, model %v", got, want)
@@ -130,10 +257,10 @@ func (w *walk) finish() {
 	}
 	w.stale = append(w.stale, jobs...)
 	want, dispatched := w.model.finish(w.now, pool, w.withTokens(pool, jobs))
-	ends, _, err := w.store.Finish(w.ctx, pool, jobs)
+	ends, _, err := w.store.Finish(w.ctx, pool, worker, jobs)
 	check(w.tb, err)
 	w.resend = func() {
-		again, _, err := w.store.Finish(w.ctx, pool, jobs)
+		again, _, err := w.store.Finish(w.ctx, pool, worker, jobs)
 		check(w.tb, err)
 		for i, end := range again {
 			if end != EndedLost {
@@ -182,11 +309,12 @@ func (w *walk) register() {
 func (w *walk) heartbeat() {
 	worker := fmt.Sprintf("w%d", w.number("worker", 0, 4))
 	want := w.model.heartbeat(w.now, worker, 5_000_000)
-	promote, err := w.store.Heartbeat(w.ctx, worker, 5*time.Second)
+	beat, err := w.store.Heartbeat(w.ctx, worker, 5*time.Second)
 	got := "extended"
-	if promote {
+	if beat.Promote {
 		got = "promote"
 	}
+	got = fmt.Sprintf("%s %d", got, len(beat.Cancelled))
 	if err != nil {
 		got = "lost"
 	}
@@ -255,9 +383,16 @@ func (w *walk) policy() {
 	w.weights = map[string]headgate.Weight{}
 	u := PolicyUpdate{Expected: w.version, Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second}
 	for _, q := range walkQueues {
-		drop := w.number("drop", 0, 1) == 1
-		w.model.dropExpired[q] = drop
-		u.Queues = append(u.Queues, QueueSettings{Queue: q, Classes: headgate.DefaultClasses(), Horizon: time.Hour, DropExpired: drop})
+		settings := QueueSettings{
+			Queue: q, Classes: headgate.DefaultClasses(), Horizon: time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
+			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: w.number("letters", 0, 4),
+		}
+		w.model.queues[q] = settings
+		u.Queues = append(u.Queues, settings)
+		if len(w.model.lettersOf(q)) > 0 {
+			w.model.timers["r"+q] = w.now
+		}
 	}
 	for _, c := range headgate.DefaultClasses() {
 		for _, tenant := range []string{"", "ann", "bob"} {

@@ -20,9 +20,22 @@ type QueueSettings struct {
 	Classes []headgate.Class
 	// Horizon is the deadline, counted from arrival, by which jobs without one are ordered.
 	Horizon time.Duration
+	// MaxWait expires a job that has not started this long after it could first; zero means never.
+	MaxWait time.Duration
+	// PoisonLimit is the number of deliveries lost that make a job a dead letter; zero means DefaultPoisonLimit.
+	PoisonLimit int
+	// KeepDead is how long dead letters are kept, zero for no bound; MaxDead how many, zero for DefaultMaxDead.
+	KeepDead time.Duration
+	MaxDead  int
 	// DropExpired drops and counts jobs past their deadline; otherwise they become dead letters.
 	DropExpired bool
 }
+
+// Defaults of a queue that nobody configured.
+const (
+	DefaultPoisonLimit = 3
+	DefaultMaxDead     = 100_000
+)
 
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
 type TenantWeight struct {
@@ -119,7 +132,10 @@ func settingsText(q QueueSettings) string {
 	if q.DropExpired {
 		expired = "drop"
 	}
-	return strings.Join(parts, ",") + "|" + micros(q.Horizon) + "|" + expired
+	return strings.Join(parts, ",") + "|" + strings.Join([]string{
+		micros(q.Horizon), expired, micros(q.MaxWait), strconv.Itoa(cmp.Or(q.PoisonLimit, DefaultPoisonLimit)),
+		micros(q.KeepDead), strconv.Itoa(cmp.Or(q.MaxDead, DefaultMaxDead)),
+	}, "|")
 }
 
 // Policy returns the text of the policy in force; nil when none was stored.

@@ -9,10 +9,12 @@
 -- ARGV[7] ...  Q times queue, setting; then class:tenant, weight (an empty tenant is everybody else)
 -- Reply {"stored"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
 -- Never moves a job: a new weight counts from a tenant's next dispatch.
+-- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
 -- @include time
 -- @include queue
+-- @include due
 local now = now_us(NOW)
 
 state_load({ 't', 'bt', 'dc', 'step', 'pv' })
@@ -39,7 +41,10 @@ end
 redis.call('DEL', P .. 'relief')
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
-for name, setting in pairs(settings) do redis.call('HSET', STATE, 'cfg:' .. name, setting) end
+for name, setting in pairs(settings) do
+  redis.call('HSET', STATE, 'cfg:' .. name, setting)
+  if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
+end
 redis.call('UNLINK', P .. 'weights')
 local count = 0
 for i = QUEUES_AT + 2 * QUEUES, #ARGV, 2 do

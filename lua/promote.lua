@@ -12,6 +12,7 @@ local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[
 -- @include reclaim
 -- @include rotate
 -- @include shrink
+-- @include suspended
 -- @include relief
 local now = now_us(NOW)
 local AUDIT_EVERY = 15000000
@@ -48,7 +49,10 @@ local function lane_expire(timer)
     moves = moves - #members
     redis.call('ZREM', key, unpack(members))
     q.waiting[cl.c] = q.waiting[cl.c] - #members
-    for _, member in ipairs(members) do job_expire(q, tenant .. ':' .. sub(member, 13), now) end
+    for _, member in ipairs(members) do
+      local job = tenant .. ':' .. sub(member, 13)
+      job_expire(q, job, redis.call('HGET', JOBS, job), now)
+    end
     lane_shrunk(cl, tenant, lane)
   end
   local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -88,7 +92,7 @@ local function consumers_audit(id)
       if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
     end
     if redis.call('HEXISTS', WORKERS, name) == 0 then
-      if pending > 0 and not consumer_return(pool, name, now) then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
         return due_add(DUE, now, 'c' .. id)
       end
       redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
@@ -96,6 +100,18 @@ local function consumers_audit(id)
   end
   pool_close(pool)
   if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+end
+
+-- letters_purge ends a queue's dead letters that are older than it keeps them.
+local function letters_purge(queue)
+  local _, age = queue_bounds(queue_open(queue))
+  if age == 0 then return end
+  local letters = P .. 'dead:' .. queue
+  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
+  moves = moves - #old
+  for _, key in ipairs(old) do letter_purge(key) end
+  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
+  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
 local function timer_run(timer)
@@ -108,7 +124,12 @@ local function timer_run(timer)
     refill_pools[name] = true
   elseif kind == 'c' then
     consumers_audit(name)
-  elseif not worker_reclaim(name, now) then
+  elseif kind == 'r' then
+    letters_purge(name)
+  elseif kind == 's' then
+    redis.call('HDEL', SUSPENDED, name)
+    state_set('np', redis.call('HLEN', SUSPENDED))
+  elseif not worker_reclaim(name, true, now) then
     due_add(DUE, now, timer)
   end
 end

@@ -11,7 +11,7 @@ local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
 local now = now_us(NOW)
 
 call_begin(now, {})
-local done = worker_reclaim(WORKER, now)
+local done = worker_reclaim(WORKER, false, now)
 freed_wake(now)
 local continues = fill(now)
 return { done and not continues and 'reclaimed' or 'more' }

@@ -18,6 +18,11 @@ const (
 	recordVersion  = 1
 	flagDeadline   = 1
 	flagLarge      = 2
+	flagTimed      = 4
+	flagEnd        = 16 // a unique key goes with the job's end
+	flagHistory    = 32
+	flagStart      = 64 // a unique key goes with the job's start; with flagEnd, when its time is over
+	flagDelayed    = 128
 	atSeq          = 6
 	atScore        = 14
 	atArrival      = 22
@@ -87,7 +92,10 @@ func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
 		flags |= flagDeadline
 		binary.BigEndian.PutUint64(r[atScore:], uint64(j.Deadline.UnixMicro()))
 	}
-	r[1] = flags
+	if j.Delay > 0 || !j.RunAt.IsZero() {
+		flags |= flagDelayed
+	}
+	r[1] = flags | uniqueFlags(j.Unique)
 	binary.BigEndian.PutUint32(r[atCost:], uint32(j.Cost))
 	r[atQueueLen], r[atDownLen] = byte(len(j.Queue)), byte(len(j.Downstream))
 	r = append(r, j.Queue...)
@@ -112,6 +120,18 @@ func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
 	return r, large
 }
 
+func uniqueFlags(u headgate.Unique) byte {
+	switch {
+	case u.Key == "":
+		return 0
+	case u.Release == headgate.ReleaseAtStart:
+		return flagStart
+	case u.Release == headgate.ReleaseAtExpiry:
+		return flagStart | flagEnd
+	}
+	return flagEnd
+}
+
 func appendString(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
@@ -128,6 +148,10 @@ type Record struct {
 	Arrival time.Time
 	// Large means that the payload stands under a key of its own.
 	Large bool
+	// Timed means that the deadline is the longest wait of the job's queue, not the caller's.
+	Timed bool
+	// Plain means that the job owns nothing but its record.
+	Plain bool
 }
 
 var errShortRecord = errors.New("record too short")
@@ -145,6 +169,7 @@ func decodeRecord(key, raw string) (Record, error) {
 	rec := Record{
 		Class: int(b[2]), Attempts: int(b[3]), Lost: int(b[5]), Seq: binary.BigEndian.Uint64(b[atSeq:]),
 		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[atArrival:]))), Large: b[1]&flagLarge != 0,
+		Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|flagDelayed) == 0 && b[5] == 0,
 	}
 	j := &rec.Job
 	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])

@@ -56,16 +56,33 @@ func (s *Store) Register(ctx context.Context, worker string, pool Pool, slots in
 }
 
 // Heartbeat extends a worker's lease. It returns ErrLeaseLost when the lease was taken back: the worker must stop
-// what it runs and register under a new name. promote means that no scheduler holds the timer lease.
-func (s *Store) Heartbeat(ctx context.Context, worker string, lease time.Duration) (promote bool, err error) {
+// what it runs and register under a new name.
+func (s *Store) Heartbeat(ctx context.Context, worker string, lease time.Duration) (Beat, error) {
 	reply, err := s.run(ctx, "heartbeat", s.now, worker, micros(lease))
 	if err != nil {
-		return false, err
+		return Beat{}, err
 	}
 	if reply[0] == "lost" {
-		return false, headgate.ErrLeaseLost
+		return Beat{}, headgate.ErrLeaseLost
 	}
-	return reply[0] == "promote", nil
+	beat := Beat{Promote: reply[0] == "promote"}
+	for i := 1; i+1 < len(reply); i += 2 {
+		beat.Cancelled = append(beat.Cancelled, Cancellation{Token: reply[i], Reason: reply[i+1]})
+	}
+	return beat, nil
+}
+
+// Beat is the answer to a heartbeat.
+type Beat struct {
+	// Promote means that no scheduler holds the timer lease.
+	Promote bool
+	// Cancelled are the jobs that were cancelled while the worker holds them; each is told until it is finished.
+	Cancelled []Cancellation
+}
+
+// Cancellation is a running job that was cancelled.
+type Cancellation struct {
+	Token, Reason string
 }
 
 // Reclaim takes back what a worker holds and ends its registration; more means that it is to be called again.

@@ -9,6 +9,7 @@
 -- ARGV[7] lease  microseconds
 -- Reply {"registered" | "more"}
 -- Never counts a worker's slots twice: the same call again changes nothing but the lease.
+-- luacheck: ignore 211
 local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
 -- @include call

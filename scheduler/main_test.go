@@ -106,7 +106,7 @@ func (b *bench) read(wait time.Duration) (lua.Lease, bool) {
 func (b *bench) finish(lease lua.Lease, outcome lua.Outcome, delay time.Duration) {
 	b.tb.Helper()
 	f := lua.Finish{Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
-	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), []lua.Finish{f}); err != nil || ends[0] == lua.EndedLost {
+	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []lua.Finish{f}); err != nil || ends[0] == lua.EndedLost {
 		b.tb.Fatalf("finish: %v, %v", ends, err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -22,6 +23,8 @@ type finisher struct {
 	logger    zerolog.Logger
 	promoting nudge
 	work      nudge
+	// worker is the name of the latest registration, for the jobs' histories.
+	worker atomic.Pointer[string]
 
 	mu struct {
 		sync.Mutex
@@ -146,7 +149,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 func (f *finisher) call(ctx context.Context, finishes []lua.Finish) ([]lua.Ended, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return f.store.Finish(ctx, f.pool, finishes)
+	return f.store.Finish(ctx, f.pool, *f.worker.Load(), finishes)
 }
 
 // settle hands out the answers. After a lost one, what is gone was ended by it.

@@ -52,13 +52,13 @@ func (s *session) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, lease/timeoutsPerLease)
 	defer cancel()
 	sent := time.Now()
-	promote, err := s.w.store.Heartbeat(ctx, s.name, lease)
+	beat, err := s.w.store.Heartbeat(ctx, s.name, lease)
 	if err != nil {
 		return err
 	}
 	s.leaseEnd = sent.Add(lease)
 	s.guard.Reset(time.Until(s.leaseEnd) - s.margin())
-	if promote && s.w.config.NoScheduler {
+	if beat.Promote && s.w.config.NoScheduler {
 		s.w.promoting.give()
 	}
 	return nil

@@ -17,6 +17,8 @@ type answer struct {
 	// reason is for the record and for the Observer, err for both too where it is not nil.
 	reason string
 	err    error
+	// ran is how long the handler ran.
+	ran time.Duration
 }
 
 // errJobTimeout is the cause with which a handler's ctx ends at its job's time-out.
@@ -73,7 +75,9 @@ func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) an
 	began := time.Now()
 	err := s.call(jobs, handler, lease)
 	event.RunTime = time.Since(began)
-	return s.judge(jobs, lease, call, err)
+	a := s.judge(jobs, lease, call, err)
+	a.ran = event.RunTime
+	return a
 }
 
 // call runs the handler until it returns, panics or exits.
@@ -133,11 +137,13 @@ func (s *session) judge(jobs context.Context, lease lua.Lease, call *guardedCall
 func finishOf(lease lua.Lease, a answer) lua.Finish {
 	f := lua.Finish{
 		Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID},
-		Outcome: a.outcome, Large: lease.Large, Delay: a.delay,
+		Outcome: a.outcome, Plain: lease.Plain, Delay: a.delay, Ran: a.ran,
 	}
-	if a.outcome == lua.Kill || a.outcome == lua.Retry {
-		f.Reason = a.reason
-		f.Text = a.err.Error()
+	switch {
+	case a.outcome == lua.Kill || a.outcome == lua.Retry:
+		f.Reason, f.Text = a.reason, a.err.Error()
+	case a.outcome == lua.Release:
+		f.Text = a.reason // The error of a probe or of a shutdown is not the job's.
 	}
 	return f
 }

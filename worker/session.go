@@ -82,6 +82,7 @@ func (w *Worker) newSession() *session {
 		host = "unknown"
 	}
 	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
+	w.finisher.worker.Store(&name)
 	return &session{
 		w: w, name: name, held: newHeld(), lost: make(chan struct{}),
 		logger: w.config.Logger.With().Str("worker", name).Logger(),

@@ -39,6 +39,9 @@ func (p Partition) Wake() string { return p.base + "wake" }
 // Workers is a HASH of registrations.
 func (p Partition) Workers() string { return p.base + "workers" }
 
+// Started is a HASH: jobs that were lost before, and the worker whose handler has begun them again.
+func (p Partition) Started() string { return p.base + "started" }
+
 // Gates is a HASH of gates.
 func (p Partition) Gates() string { return p.base + "gates" }
 

@@ -128,7 +128,7 @@ func (s *site) swallow(worker string, done *atomic.Int64) {
 		for _, l := range leases {
 			ends = append(ends, complete(l))
 		}
-		if _, _, err := s.store.Finish(s.Context(), mailPool.ID(), ends); err != nil {
+		if _, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", ends); err != nil {
 			s.Error(err)
 			return
 		}

@@ -151,7 +151,7 @@ func (p *player) end(ctx context.Context, leases []lua.Lease, n int) error {
 	if err := p.out.Flush(); err != nil {
 		return err
 	}
-	_, more, err := p.store.Finish(ctx, mailPool.ID(), ends)
+	_, more, err := p.store.Finish(ctx, mailPool.ID(), "worker", ends)
 	if err == nil && more {
 		_, err = p.store.Promote(ctx, p.name, roleTimerLease)
 	}

@@ -145,7 +145,7 @@ func (s *site) finish(pool lua.Pool, leases []lua.Lease, end func(lua.Lease) lua
 		for i, l := range leases[:n] {
 			ends[i] = end(l)
 		}
-		_, _, err := s.store.Finish(s.Context(), pool.ID(), ends)
+		_, _, err := s.store.Finish(s.Context(), pool.ID(), "worker", ends)
 		s.check(err)
 		leases = leases[n:]
 	}
@@ -156,7 +156,7 @@ func complete(l lua.Lease) lua.Finish { return finishAs(l, lua.Complete, 0) }
 
 func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish {
 	return lua.Finish{
-		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Large: l.Large,
+		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Plain: l.Plain,
 	}
 }
 

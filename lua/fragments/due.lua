@@ -6,10 +6,11 @@
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local CONTINUE_AFTER = 50000
 local earliest
 
 local function due_earliest()

@@ -1,11 +1,26 @@
 -- @include bytes
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
 
 -- record_lane returns the lane that a record's deadline and downstream name.
 local function record_lane(rec)

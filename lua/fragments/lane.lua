@@ -2,7 +2,7 @@
 -- @include queue
 -- @include bytes
 -- @include due
--- @include leave
+-- @include letter
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
@@ -89,10 +89,11 @@ local function deadline_timer(cl, tenant, lane)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, now)
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
-    leave(key, 'expired', true)
+    leave(key, reason, rec)
   else
-    dead_letter(key, 'expired', '', now)
+    dead_letter(key, rec, reason, '', now)
   end
 end

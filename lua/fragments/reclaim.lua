@@ -2,27 +2,55 @@
 -- @include entry
 -- @include worker
 -- @include recount
+-- @include history
+-- @include cancelled
 -- @include return
 -- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
--- entries_return takes entries out of a ready stream and puts their jobs back. A lost delivery is counted.
-local function entries_return(pool, entries, lost, now)
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+local function entries_take(pool, entries)
   local ids, keys = {}, {}
   for i, e in ipairs(entries) do
     ids[i], keys[i] = e[1], e[2][2]
   end
   redis.call('XACK', pool.key, GROUP, unpack(ids))
   redis.call('XDEL', pool.key, unpack(ids))
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i, rec in ipairs(records) do
-    entry_release(keys[i], rec)
-    if lost then
-      local r = record_read(rec)
-      rec = record_recount(rec, r.attempts, math.min(255, r.lost + 1))
-      redis.call('HSET', JOBS, keys[i], rec)
-    end
-    job_return(keys[i], rec, now)
-  end
   refill_pools[pool.id] = true
+  return keys, redis.call('HMGET', JOBS, unpack(keys))
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- delivery_lost counts a delivery that ended with its worker's lease. The first counts in any case, later ones if the
+-- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
+-- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
+local SUSPECT_BASE = 500000
+local function delivery_lost(worker, key, rec, now)
+  local r = record_read(rec)
+  local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
+  entry_release(key, rec)
+  if cancelled_take(key) then return leave(key, 'cancelled', rec) end
+  local lost = math.min(255, r.lost + (started and 1 or 0))
+  rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
+  redis.call('HSET', JOBS, key, rec)
+  local q = queue_open(r.queue)
+  if lost >= queue_bounds(q) then
+    return dead_letter(key, rec, 'poison', format('%d workers were lost that ran it', lost), now)
+  end
+  local seq = number_at(rec, 7)
+  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost - 1, 6)
+  local at = floor(now + delay)
+  if r.flags % 2 == 1 and at > r.score then
+    job_expire(q, key, rec, now)
+  else
+    due_add(LATER, at, key)
+  end
 end
 
 -- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
@@ -37,12 +65,17 @@ local function surplus_return(pool, now)
   local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
   if #entries == 0 then return end
   moves = moves - #entries
-  entries_return(pool, entries, false, now)
+  local keys, records = entries_take(pool, entries)
+  for i, key in ipairs(keys) do
+    entry_release(key, records[i])
+    delivery_back(key, records[i], now)
+  end
   if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
 end
 
--- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left.
-local function consumer_return(pool, consumer, now)
+-- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are
+-- lost unless the worker itself hands them back.
+local function consumer_return(pool, consumer, lost, now)
   if moves == 0 then return false end
   local pending = redis.call('XPENDING', pool.key, GROUP, '-', '+', moves, consumer)
   local entries = {}
@@ -52,7 +85,15 @@ local function consumer_return(pool, consumer, now)
   local out = #pending < moves
   if #entries > 0 then
     moves = moves - #entries
-    entries_return(pool, entries, true, now)
+    local keys, records = entries_take(pool, entries)
+    for i, key in ipairs(keys) do
+      if lost then
+        delivery_lost(consumer, key, records[i], now)
+      else
+        entry_release(key, records[i])
+        delivery_back(key, records[i], now)
+      end
+    end
   end
   return out
 end
@@ -79,11 +120,11 @@ end
 
 -- worker_reclaim takes back what a worker holds; its slots and its consumer go with the last entry. It reports
 -- whether that is done.
-local function worker_reclaim(worker, now)
+local function worker_reclaim(worker, lost, now)
   local w = worker_read(worker)
   if not w then return true end
   local pool = pool_open(w.pool)
-  if not consumer_return(pool, worker, now) then return false end
+  if not consumer_return(pool, worker, lost, now) then return false end
   redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, worker)
   redis.call('HDEL', WORKERS, worker)
   redis.call('ZREM', DUE, 'w' .. worker)

@@ -5,7 +5,7 @@ local function record_read(rec)
   return {
     flags = flags, class = class, attempts = attempts, max = max, lost = lost,
     score = number_at(rec, 15),
-    queue = sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1),
+    queue = record_queue(rec),
     lane = record_lane(rec),
     order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
   }

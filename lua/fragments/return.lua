@@ -6,7 +6,7 @@ local function job_return(key, rec, now)
   local r = record_read(rec)
   local q = queue_open(r.queue)
   if byte(r.lane) == 100 and r.score < now then
-    job_expire(q, key, now)
+    job_expire(q, key, rec, now)
   else
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end

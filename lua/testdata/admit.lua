@@ -8,10 +8,13 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, id, record, and its payload where the record's flag says so
+--   then of each job: path from 1, negative to redrive a dead letter, id, record, and where the record's flags say so its
+--   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
+--   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup", "buckets LEVEL", "queues",
---   "deadline", "memory"; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
+--   "buckets LEVEL", "queues", "deadline", "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
+--   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -101,7 +104,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -172,12 +175,27 @@ local function bucket_text(b)
   return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
 
 -- record_lane returns the lane that a record's deadline and downstream name.
 local function record_lane(rec)
@@ -211,24 +229,32 @@ local function pattern_commit(p, i)
   end
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired = match(text, '^([^|]*)|([^|]*)|([^|]*)$')
-  q.horizon, q.expired = tonumber(horizon), expired
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
     q.names[q.n], q.w[q.n] = class, tonumber(weight)
   end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
 local function queue_open(name)
@@ -298,15 +324,18 @@ local function queue_write(now)
     end
   end
 end
+-- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
+-- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
+local SUSPENDED = P .. 'suspended'
 local time_us = now_us(NOW)
 
--- record_stamp returns what a producer sent with seq, score and arrival, 8 bytes each, filled in.
-local function record_stamp(rec, seq, score, arrival)
-  return sub(rec, 1, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
+-- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
+local function record_stamp(rec, flags, seq, score, arrival)
+  return sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
 local filled_to -- the buckets' own time, which never goes back
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted' }
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'ma', 'mf' }
 local paths, buckets, tenants = {}, {}, {}
 
 -- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
@@ -446,20 +475,38 @@ local function buckets_write()
   if b and b.dirty then state_set('gb', bucket_text(b)) end
 end
 
+local DELAYED = 128
+-- job_options reads what follows a record whose flags say so, and returns where the next job begins.
+local function job_options(job, at)
+  if has_flag(job.flags, LARGE) and not job.redrive then
+    job.payload = ARGV[at]
+    at = at + 1
+  end
+  if has_flag(job.flags, DELAYED) then
+    local start = tonumber(ARGV[at])
+    job.start = start < 0 and time_us - start or start
+    job.flags = job.flags - DELAYED
+    at = at + 1
+  end
+  if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
+    job.unique, job.unique_for = job.path.tenant .. ':' .. ARGV[at], tonumber(ARGV[at + 1])
+    at = at + 2
+  end
+  return at
+end
+
 local function jobs_read()
   local jobs, job_keys = {}, {}
   local at = PATHS_AT + PATHS * PATH_SIZE
   while at <= #ARGV do
     local rec = ARGV[at + 2]
     local flags = byte(rec, 2)
-    local job = { path = paths[tonumber(ARGV[at])], id = ARGV[at + 1], rec = rec, flags = flags,
+    local index = tonumber(ARGV[at])
+    local job = { path = paths[math.abs(index)], redrive = index < 0, id = ARGV[at + 1], rec = rec, flags = flags,
       cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
     job.key = job.path.tenant .. ':' .. job.id
     at = at + 3
-    if flags >= 2 then
-      job.payload = ARGV[at]
-      at = at + 1
-    end
+    if flags > 1 then at = job_options(job, at) end
     jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
   end
   return jobs, job_keys
@@ -473,7 +520,45 @@ local function known(jobs, job_keys)
   local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
   for i, job in ipairs(jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
+    if job.redrive then job.live, job.gone = live[i], not redis.call('ZSCORE', P .. 'dead', job.key) end
   end
+end
+
+-- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
+local function suspension(path)
+  if state_num('np') == 0 then return nil end
+  local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
+  for i = 1, 3 do
+    local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
+    until_us = tonumber(until_us)
+    if until_us == 0 then return 'paused -1 ' .. reason end
+    if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
+  end
+end
+
+-- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
+-- microseconds, because asking takes longer than admitting.
+local MEMORY_FULL, MEMORY_EVERY = 0.9, 100000
+local function memory_short()
+  if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+    local info = redis.pcall('INFO', 'memory')
+    info = type(info) == 'string' and info or ''
+    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+    state_set('ma', time_us)
+    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
+  end
+  return state_num('mf') == 1
+end
+
+-- unique_refused returns the refusal of a job whose unique key another holds.
+local uniques = {}
+local function unique_refused(job)
+  if not job.unique then return nil end
+  local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
+  if not holder then return nil end
+  local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
+  return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
 end
 
 for i = 1, PATHS do path_read(i) end
@@ -489,31 +574,47 @@ local ended_count = state_num('en') + state_num('eo')
 local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
-  if job.known or seen[job.key] then
+  local base = job.start and math.max(job.start, time_us) or time_us
+  if job.gone then
+    answers[i] = 'gone'
+  elseif job.known and not job.redrive or seen[job.key] then
     answers[i] = 'duplicate'
   elseif ended_count >= ENDED_CAP then
     answers[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < time_us then
+  elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
+  elseif memory_short() then
+    answers[i] = 'memory'
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
-    answers[i] = decide(job.path, cost)
+    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost)
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
       local q = queue_open(job.path.queue)
       local seq = u64(state_add('seq', 1))
       local score
-      if job.flags % 2 == 1 then
+      if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
+        job.flags = job.flags - job.flags % 2 + 1 + TIMED
+        job.score = base + q.wait
+        score = u64(job.score)
+      elseif job.flags % 2 == 1 then
         job.score, score = job.deadline, sub(job.rec, 15, 22)
+      elseif job.start then
+        job.score = base + q.horizon
+        score = u64(job.score)
       else
         job.score = time_us + q.horizon
         q.undated = q.undated or u64(job.score)
         score = q.undated
       end
+      if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+      if job.start and job.start <= time_us then job.start = nil end
+      if job.unique then uniques[job.unique] = job.key end
+      job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
-      writes[#writes + 1] = record_stamp(job.rec, seq, score, arrival)
+      writes[#writes + 1] = job.stamped
       job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
       admitted[#admitted + 1] = i
     end
@@ -529,7 +630,11 @@ if type(answer) == 'table' and answer.err then
 end
 
 buckets_write()
-state_add('accepted', #admitted)
+local redriven = 0
+for _, i in ipairs(admitted) do
+  if jobs[i].redrive then redriven = redriven + 1 end
+end
+state_add('accepted', #admitted - redriven)
 
 -- wait_guess guesses the wait of a job from who goes before it, at the queue's pace. In its class that is at least
 -- every tenant with a lower tag and at most all, as newcomers enter: the mean of both; then a round of all for each
@@ -563,7 +668,7 @@ end
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or state_num('ng') > 0 then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or state_num('ng') > 0 then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
@@ -579,7 +684,7 @@ local function place_alone()
     redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
     answers[i] = 'straight'
   else
-    local lane = record_lane(job.rec)
+    local lane = record_lane(job.stamped)
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
     if not x or sub(x, 10) ~= lane then return nil end
@@ -664,10 +769,11 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local CONTINUE_AFTER = 50000
 local earliest
 
 local function due_earliest()
@@ -687,29 +793,13 @@ local function due_add(zset, at, member)
     redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end
--- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
-local DEAD, WHY = P .. 'dead', P .. 'why'
-local DEAD_CAP = 100000
-local ended, ended_large = {}, {}
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
 
-local function leave(key, counter, large)
+local function leave_plain(key, counter)
   state_add('left:' .. counter, 1)
   ended[#ended + 1] = key
-  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
-end
-
--- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
-local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%d', now), key)
-  redis.call('HSET', WHY, key, reason .. '|' .. text)
-  state_add('dead:' .. reason, 1)
-  if state_add('nd', 1) > DEAD_CAP then
-    local oldest = redis.call('ZPOPMIN', DEAD)[1]
-    redis.call('HDEL', WHY, oldest)
-    state_add('nd', -1)
-    leave(oldest, 'purged', true)
-  end
 end
 
 -- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
@@ -718,8 +808,61 @@ local function leave_write()
   redis.call('HDEL', JOBS, unpack(ended))
   redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
   state_add('en', #ended)
-  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
-  ended, ended_large = {}, {}
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+local function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+local function leave(key, counter, rec)
+  leave_plain(key, counter)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+local function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -807,17 +950,18 @@ local function deadline_timer(cl, tenant, lane)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, now)
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
-    leave(key, 'expired', true)
+    leave(key, reason, rec)
   else
-    dead_letter(key, 'expired', '', now)
+    dead_letter(key, rec, reason, '', now)
   end
 end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local MOVES = 64
+local MOVES, CONTINUE_AFTER = 64, 50000
 local moves, more = MOVES, false
 
 local function moves_out(timer, now)
@@ -1112,7 +1256,7 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, now)
+    job_expire(q, key, redis.call('HGET', JOBS, key), now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -1180,6 +1324,8 @@ local function picks_write()
   local records = redis.call('HMGET', JOBS, unpack(keys))
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    local flags = byte(records[i], 2)
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
 end
@@ -1259,17 +1405,32 @@ end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
     local q = queue_open(job.path.queue)
+    if job.redrive then letter_remove(job.key, job.live) end
     if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
-    local cl = class_open(q, job.path.class)
-    job.position = lane_place(cl, job.path.tenant, record_lane(job.rec), job.score, job.member)
-    refill[q.name] = true
+    if job.unique then
+      redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
+      if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
+        redis.call('HSET', UKEYS, job.key, job.unique)
+      end
+    end
+    if job.start then
+      due_add(LATER, job.start, job.key)
+    else
+      local cl = class_open(q, job.path.class)
+      job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
+      refill[q.name] = true
+    end
   end
   local continues = fill(time_us)
   local straight = {}
   for _, key in ipairs(dispatched) do straight[key] = true end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
-    answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+    if job.start then
+      answers[i] = format('later %d', job.start - time_us)
+    else
+      answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+    end
   end
   return { continues and 'more' or 'decided', unpack(answers) }
 end

@@ -93,7 +93,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -158,24 +158,32 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired = match(text, '^([^|]*)|([^|]*)|([^|]*)$')
-  q.horizon, q.expired = tonumber(horizon), expired
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
     q.names[q.n], q.w[q.n] = class, tonumber(weight)
   end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
 local function queue_open(name)
@@ -236,10 +244,11 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local CONTINUE_AFTER = 50000
 local earliest
 
 local function due_earliest()
@@ -266,29 +275,13 @@ local JOBS = P .. 'jobs'
 local function ended_key(generation)
   return P .. 'ended:' .. format('%d', generation)
 end
--- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
-local DEAD, WHY = P .. 'dead', P .. 'why'
-local DEAD_CAP = 100000
-local ended, ended_large = {}, {}
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
 
-local function leave(key, counter, large)
+local function leave_plain(key, counter)
   state_add('left:' .. counter, 1)
   ended[#ended + 1] = key
-  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
-end
-
--- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
-local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%d', now), key)
-  redis.call('HSET', WHY, key, reason .. '|' .. text)
-  state_add('dead:' .. reason, 1)
-  if state_add('nd', 1) > DEAD_CAP then
-    local oldest = redis.call('ZPOPMIN', DEAD)[1]
-    redis.call('HDEL', WHY, oldest)
-    state_add('nd', -1)
-    leave(oldest, 'purged', true)
-  end
 end
 
 -- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
@@ -297,8 +290,91 @@ local function leave_write()
   redis.call('HDEL', JOBS, unpack(ended))
   redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
   state_add('en', #ended)
-  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
-  ended, ended_large = {}, {}
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+local function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+local function leave(key, counter, rec)
+  leave_plain(key, counter)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+local function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -386,17 +462,18 @@ local function deadline_timer(cl, tenant, lane)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, now)
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
-    leave(key, 'expired', true)
+    leave(key, reason, rec)
   else
-    dead_letter(key, 'expired', '', now)
+    dead_letter(key, rec, reason, '', now)
   end
 end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local MOVES = 64
+local MOVES, CONTINUE_AFTER = 64, 50000
 local moves, more = MOVES, false
 
 local function moves_out(timer, now)
@@ -746,7 +823,7 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, now)
+    job_expire(q, key, redis.call('HGET', JOBS, key), now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -814,6 +891,8 @@ local function picks_write()
   local records = redis.call('HMGET', JOBS, unpack(keys))
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    local flags = byte(records[i], 2)
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
 end
@@ -873,28 +952,13 @@ local function freed_wake(now)
   for _, name in ipairs(names) do gate_wake(name, now) end
   freed = {}
 end
--- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
--- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
-
--- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
-  local _, flags = byte(rec, 1, 2)
-  local queue_length, downstream_length = byte(rec, 35, 36)
-  local at = QUEUE_AT + queue_length
-  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
-end
 -- record: reads what header.lua draws.
 local function record_read(rec)
   local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
   return {
     flags = flags, class = class, attempts = attempts, max = max, lost = lost,
     score = number_at(rec, 15),
-    queue = sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1),
+    queue = record_queue(rec),
     lane = record_lane(rec),
     order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
   }

@@ -3,7 +3,8 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name
 -- ARGV[3] lease  microseconds
--- Reply {"extended" | "promote"} or {"lost"}; promote means that no scheduler holds the timer lease
+-- Reply {"extended" | "promote", token and reason of each job that was cancelled while the worker holds it} or {"lost"};
+--   promote means that no scheduler holds the timer lease
 -- Never brings back a lease that has been taken back.
 local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
@@ -90,11 +91,22 @@ local function clock_advance(now)
 end
 local now = now_us(NOW)
 
-state_load({ 't', 'bt', 'dc', 'step', 'promoter' })
+state_load({ 't', 'bt', 'dc', 'step', 'promoter', 'nc' })
 redis.call('DEL', P .. 'relief')
 if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
 clock_advance(now)
 redis.call('ZADD', P .. 'due', 'XX', format('%d', now + LEASE), 'w' .. WORKER)
 state_write()
 local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
-return { until_us < now and 'promote' or 'extended' }
+local cancelled = {}
+if state_num('nc') > 0 then
+  local all = redis.call('HGETALL', P .. 'cancelled')
+  for i = 2, #all, 2 do
+    local worker, token, reason = match(all[i], '^([^|]*)|([^|]*)|(.*)$')
+    if worker == WORKER then
+      cancelled[#cancelled + 1] = token
+      cancelled[#cancelled + 1] = reason
+    end
+  end
+end
+return { until_us < now and 'promote' or 'extended', unpack(cancelled) }

@@ -9,6 +9,7 @@
 -- ARGV[7] ...  Q times queue, setting; then class:tenant, weight (an empty tenant is everybody else)
 -- Reply {"stored"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
 -- Never moves a job: a new weight counts from a tenant's next dispatch.
+-- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
@@ -94,24 +95,32 @@ local function clock_advance(now)
   state_set('t', now)
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired = match(text, '^([^|]*)|([^|]*)|([^|]*)$')
-  q.horizon, q.expired = tonumber(horizon), expired
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
     q.names[q.n], q.w[q.n] = class, tonumber(weight)
   end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
 local function queue_open(name)
@@ -143,6 +152,40 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or its waiters are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  end
+  return earliest
+end
+
+local function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%d', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+  end
+end
 local now = now_us(NOW)
 
 state_load({ 't', 'bt', 'dc', 'step', 'pv' })
@@ -169,7 +212,10 @@ end
 redis.call('DEL', P .. 'relief')
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
-for name, setting in pairs(settings) do redis.call('HSET', STATE, 'cfg:' .. name, setting) end
+for name, setting in pairs(settings) do
+  redis.call('HSET', STATE, 'cfg:' .. name, setting)
+  if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
+end
 redis.call('UNLINK', P .. 'weights')
 local count = 0
 for i = QUEUES_AT + 2 * QUEUES, #ARGV, 2 do

@@ -92,7 +92,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -159,24 +159,32 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired    set by policy; the default is below
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired = match(text, '^([^|]*)|([^|]*)|([^|]*)$')
-  q.horizon, q.expired = tonumber(horizon), expired
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
     q.names[q.n], q.w[q.n] = class, tonumber(weight)
   end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
 local function queue_open(name)
@@ -237,10 +245,11 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local CONTINUE_AFTER = 50000
 local earliest
 
 local function due_earliest()
@@ -267,29 +276,13 @@ local JOBS = P .. 'jobs'
 local function ended_key(generation)
   return P .. 'ended:' .. format('%d', generation)
 end
--- leave: the ways out. A job that ends goes from the jobs hash into the set of ended ids, and a counter tells
--- why; a dead letter stays in the jobs hash, stands in `dead` by its time, and `why` keeps its reason.
-local DEAD, WHY = P .. 'dead', P .. 'why'
-local DEAD_CAP = 100000
-local ended, ended_large = {}, {}
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
 
-local function leave(key, counter, large)
+local function leave_plain(key, counter)
   state_add('left:' .. counter, 1)
   ended[#ended + 1] = key
-  if large then ended_large[#ended_large + 1] = P .. 'large:' .. key end
-end
-
--- dead_letter moves at most one older letter out for each that comes, so the store stays within its cap.
-local function dead_letter(key, reason, text, now)
-  redis.call('ZADD', DEAD, format('%d', now), key)
-  redis.call('HSET', WHY, key, reason .. '|' .. text)
-  state_add('dead:' .. reason, 1)
-  if state_add('nd', 1) > DEAD_CAP then
-    local oldest = redis.call('ZPOPMIN', DEAD)[1]
-    redis.call('HDEL', WHY, oldest)
-    state_add('nd', -1)
-    leave(oldest, 'purged', true)
-  end
 end
 
 -- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
@@ -298,8 +291,91 @@ local function leave_write()
   redis.call('HDEL', JOBS, unpack(ended))
   redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
   state_add('en', #ended)
-  if #ended_large > 0 then redis.call('UNLINK', unpack(ended_large)) end
-  ended, ended_large = {}, {}
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+local function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+local function leave(key, counter, rec)
+  leave_plain(key, counter)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+local function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -387,17 +463,18 @@ local function deadline_timer(cl, tenant, lane)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, now)
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
-    leave(key, 'expired', true)
+    leave(key, reason, rec)
   else
-    dead_letter(key, 'expired', '', now)
+    dead_letter(key, rec, reason, '', now)
   end
 end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local MOVES = 64
+local MOVES, CONTINUE_AFTER = 64, 50000
 local moves, more = MOVES, false
 
 local function moves_out(timer, now)
@@ -747,7 +824,7 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, now)
+    job_expire(q, key, redis.call('HGET', JOBS, key), now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -815,6 +892,8 @@ local function picks_write()
   local records = redis.call('HMGET', JOBS, unpack(keys))
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    local flags = byte(records[i], 2)
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
 end
@@ -874,28 +953,13 @@ local function freed_wake(now)
   for _, name in ipairs(names) do gate_wake(name, now) end
   freed = {}
 end
--- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags (1 has a deadline, 2 payload under a key of its own) · 3 class, from 0 · 4 attempts
---   5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds
---   31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue, downstream, and the body,
---   opaque here
--- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
-
--- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
-  local _, flags = byte(rec, 1, 2)
-  local queue_length, downstream_length = byte(rec, 35, 36)
-  local at = QUEUE_AT + queue_length
-  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
-end
 -- record: reads what header.lua draws.
 local function record_read(rec)
   local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
   return {
     flags = flags, class = class, attempts = attempts, max = max, lost = lost,
     score = number_at(rec, 15),
-    queue = sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1),
+    queue = record_queue(rec),
     lane = record_lane(rec),
     order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
   }
@@ -906,8 +970,13 @@ local function key_split(key)
 end
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
+-- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
+-- suspicion if that worker is lost too.
+local STARTED = P .. 'started'
+
 -- entry_release gives back the units of a job that leaves a ready stream.
 local function entry_release(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   if not gates_any() then return end
   local tenant = key_split(key)
   local r = record_read(rec)
@@ -931,6 +1000,32 @@ end
 -- record_recount returns rec with other attempts and deliveries lost.
 local function record_recount(rec, attempts, lost)
   return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
+end
+-- history: what became of a job's deliveries that did not complete it, the last HISTORY_CAP of them in a LIST log:KEY:
+-- outcome|time|time it ran|worker|text, times in microseconds.
+local HISTORY_CAP = 20
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
+end
+
+-- history_add returns the record that says so; the caller stores it.
+local function history_add(key, rec, outcome, ran, worker, text, now)
+  local list = P .. 'log:' .. key
+  redis.call('RPUSH', list, format('%s|%d|%d|%s|%s', outcome, now, ran, worker, text))
+  redis.call('LTRIM', list, -HISTORY_CAP, -1)
+  return record_flagged(rec, HISTORY)
+end
+-- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
+-- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
+local CANCELLED = P .. 'cancelled'
+
+-- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
+local function cancelled_take(key)
+  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
+  state_add('nc', -1)
+  return true
 end
 -- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
 -- returns the number of jobs in the lane.
@@ -965,31 +1060,57 @@ local function job_return(key, rec, now)
   local r = record_read(rec)
   local q = queue_open(r.queue)
   if byte(r.lane) == 100 and r.score < now then
-    job_expire(q, key, now)
+    job_expire(q, key, rec, now)
   else
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
 -- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
--- entries_return takes entries out of a ready stream and puts their jobs back. A lost delivery is counted.
-local function entries_return(pool, entries, lost, now)
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+local function entries_take(pool, entries)
   local ids, keys = {}, {}
   for i, e in ipairs(entries) do
     ids[i], keys[i] = e[1], e[2][2]
   end
   redis.call('XACK', pool.key, GROUP, unpack(ids))
   redis.call('XDEL', pool.key, unpack(ids))
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i, rec in ipairs(records) do
-    entry_release(keys[i], rec)
-    if lost then
-      local r = record_read(rec)
-      rec = record_recount(rec, r.attempts, math.min(255, r.lost + 1))
-      redis.call('HSET', JOBS, keys[i], rec)
-    end
-    job_return(keys[i], rec, now)
-  end
   refill_pools[pool.id] = true
+  return keys, redis.call('HMGET', JOBS, unpack(keys))
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- delivery_lost counts a delivery that ended with its worker's lease. The first counts in any case, later ones if the
+-- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
+-- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
+local SUSPECT_BASE = 500000
+local function delivery_lost(worker, key, rec, now)
+  local r = record_read(rec)
+  local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
+  entry_release(key, rec)
+  if cancelled_take(key) then return leave(key, 'cancelled', rec) end
+  local lost = math.min(255, r.lost + (started and 1 or 0))
+  rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
+  redis.call('HSET', JOBS, key, rec)
+  local q = queue_open(r.queue)
+  if lost >= queue_bounds(q) then
+    return dead_letter(key, rec, 'poison', format('%d workers were lost that ran it', lost), now)
+  end
+  local seq = number_at(rec, 7)
+  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost - 1, 6)
+  local at = floor(now + delay)
+  if r.flags % 2 == 1 and at > r.score then
+    job_expire(q, key, rec, now)
+  else
+    due_add(LATER, at, key)
+  end
 end
 
 -- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
@@ -1004,12 +1125,17 @@ local function surplus_return(pool, now)
   local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
   if #entries == 0 then return end
   moves = moves - #entries
-  entries_return(pool, entries, false, now)
+  local keys, records = entries_take(pool, entries)
+  for i, key in ipairs(keys) do
+    entry_release(key, records[i])
+    delivery_back(key, records[i], now)
+  end
   if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
 end
 
--- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left.
-local function consumer_return(pool, consumer, now)
+-- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are
+-- lost unless the worker itself hands them back.
+local function consumer_return(pool, consumer, lost, now)
   if moves == 0 then return false end
   local pending = redis.call('XPENDING', pool.key, GROUP, '-', '+', moves, consumer)
   local entries = {}
@@ -1019,7 +1145,15 @@ local function consumer_return(pool, consumer, now)
   local out = #pending < moves
   if #entries > 0 then
     moves = moves - #entries
-    entries_return(pool, entries, true, now)
+    local keys, records = entries_take(pool, entries)
+    for i, key in ipairs(keys) do
+      if lost then
+        delivery_lost(consumer, key, records[i], now)
+      else
+        entry_release(key, records[i])
+        delivery_back(key, records[i], now)
+      end
+    end
   end
   return out
 end
@@ -1046,11 +1180,11 @@ end
 
 -- worker_reclaim takes back what a worker holds; its slots and its consumer go with the last entry. It reports
 -- whether that is done.
-local function worker_reclaim(worker, now)
+local function worker_reclaim(worker, lost, now)
   local w = worker_read(worker)
   if not w then return true end
   local pool = pool_open(w.pool)
-  if not consumer_return(pool, worker, now) then return false end
+  if not consumer_return(pool, worker, lost, now) then return false end
   redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, worker)
   redis.call('HDEL', WORKERS, worker)
   redis.call('ZREM', DUE, 'w' .. worker)
@@ -1135,6 +1269,9 @@ local function lane_shrunk(cl, tenant, lane)
     tenant_write(cl, tenant, x)
   end
 end
+-- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
+-- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
+local SUSPENDED = P .. 'suspended'
 -- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
 redis.call('DEL', P .. 'relief')
@@ -1173,7 +1310,10 @@ local function lane_expire(timer)
     moves = moves - #members
     redis.call('ZREM', key, unpack(members))
     q.waiting[cl.c] = q.waiting[cl.c] - #members
-    for _, member in ipairs(members) do job_expire(q, tenant .. ':' .. sub(member, 13), now) end
+    for _, member in ipairs(members) do
+      local job = tenant .. ':' .. sub(member, 13)
+      job_expire(q, job, redis.call('HGET', JOBS, job), now)
+    end
     lane_shrunk(cl, tenant, lane)
   end
   local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
@@ -1213,7 +1353,7 @@ local function consumers_audit(id)
       if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
     end
     if redis.call('HEXISTS', WORKERS, name) == 0 then
-      if pending > 0 and not consumer_return(pool, name, now) then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
         return due_add(DUE, now, 'c' .. id)
       end
       redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
@@ -1221,6 +1361,18 @@ local function consumers_audit(id)
   end
   pool_close(pool)
   if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+end
+
+-- letters_purge ends a queue's dead letters that are older than it keeps them.
+local function letters_purge(queue)
+  local _, age = queue_bounds(queue_open(queue))
+  if age == 0 then return end
+  local letters = P .. 'dead:' .. queue
+  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
+  moves = moves - #old
+  for _, key in ipairs(old) do letter_purge(key) end
+  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
+  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
 local function timer_run(timer)
@@ -1233,7 +1385,12 @@ local function timer_run(timer)
     refill_pools[name] = true
   elseif kind == 'c' then
     consumers_audit(name)
-  elseif not worker_reclaim(name, now) then
+  elseif kind == 'r' then
+    letters_purge(name)
+  elseif kind == 's' then
+    redis.call('HDEL', SUSPENDED, name)
+    state_set('np', redis.call('HLEN', SUSPENDED))
+  elseif not worker_reclaim(name, true, now) then
     due_add(DUE, now, timer)
   end
 end

@@ -1,0 +1,72 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Suspend refuses admission under a name, that of the gate of a queue, a tenant or a tenant in a queue, for a duration;
+// zero means until Resume. Jobs that have entered are not touched.
+func (s *Store) Suspend(ctx context.Context, name GateName, duration time.Duration, reason string) error {
+	_, err := s.run(ctx, "suspend", s.now, string(name), micros(duration), reason)
+	return err
+}
+
+// Resume ends what Suspend began.
+func (s *Store) Resume(ctx context.Context, name GateName) error {
+	_, err := s.run(ctx, "suspend", s.now, string(name), "", "")
+	return err
+}
+
+// Cancel ends a job wherever it waits. One that runs is marked: running is true, its worker ends its handler's ctx at
+// the next heartbeat, and the job leaves as cancelled unless it completes first. A dead letter is headgate.ErrEnded too:
+// Purge ends it. more means that work is left for Promote.
+func (s *Store) Cancel(ctx context.Context, key headgate.Key, reason string) (running, more bool, err error) {
+	reply, err := s.run(ctx, "cancel", s.now, encodeKey(key), reason[:min(len(reason), maxErrorText)])
+	if err != nil {
+		return false, false, err
+	}
+	switch reply[0] {
+	case "cancelling":
+		return true, false, nil
+	case "cancelled":
+		return false, false, nil
+	case "more":
+		return false, true, nil
+	case "dead":
+		return false, false, fmt.Errorf("cancel %s: %w: it is a dead letter", key, headgate.ErrEnded)
+	case "ended":
+		return false, false, fmt.Errorf("cancel %s: %w", key, headgate.ErrEnded)
+	}
+	return false, false, fmt.Errorf("cancel %s: %w", key, headgate.ErrUnknownJob)
+}
+
+// Purge ends up to MaxBatchJobs dead letters for good, and tells of each whether it was one.
+func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, err error) {
+	args := make([]any, 0, 1+len(keys))
+	args = append(args, s.now)
+	for _, k := range keys {
+		args = append(args, encodeKey(k))
+	}
+	reply, err := s.run(ctx, "purge", args...)
+	if err != nil {
+		return nil, err
+	}
+	purged = make([]bool, len(keys))
+	for i := range keys {
+		purged[i] = reply[i+1] == "purged"
+	}
+	return purged, nil
+}
+
+// Started notes that a worker's handler has begun a job whose delivery was lost before (Record.Lost): if that worker is
+// lost too, the job counts as one delivery more.
+func (s *Store) Started(ctx context.Context, worker string, key headgate.Key) error {
+	if err := connection(s).HSet(ctx, s.partition.Started(), encodeKey(key), worker).Err(); err != nil {
+		return fmt.Errorf("note start of %s: %w", key, unread(err))
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+-- cancel ends a job wherever it is: at once where it waits, with its handler's context where it runs.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] key  of the job
+-- ARGV[3] reason  text that its handler is told
+-- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
+--   {"unknown"}
+-- Never ends a running job itself: whether it completed first is for its worker to say.
+local STATE, NOW, KEY, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- @include call
+-- @include group
+-- @include entry
+-- @include shrink
+-- @include relief
+local now = now_us(NOW)
+
+-- entry_of returns the pool and the entry of a job in a ready stream.
+local function entry_of()
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    local pool = pool_open(id)
+    for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
+      if e[2][2] == KEY then return pool, e[1] end
+    end
+  end
+end
+
+call_begin(now, { 'pools', 'eo' })
+local rec = redis.call('HGET', JOBS, KEY)
+if not rec then
+  for age = 0, 1 do
+    if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended' } end
+  end
+  return { 'unknown' }
+end
+if redis.call('ZSCORE', DEAD, KEY) then return { 'dead' } end
+local tenant, id = key_split(KEY)
+local r = record_read(rec)
+local q = queue_open(r.queue)
+local cl = class_open(q, r.class + 1)
+if redis.call('ZREM', LATER, KEY) == 0 then
+  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
+    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    lane_shrunk(cl, tenant, r.lane)
+  else
+    local pool, token = entry_of()
+    local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
+    if pending then
+      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. REASON) == 1 then state_add('nc', 1) end
+      state_write()
+      return { 'cancelling' }
+    end
+    redis.call('XDEL', pool.key, token)
+    entry_release(KEY, rec)
+    refill_pools[pool.id] = true
+  end
+end
+leave(KEY, 'cancelled', rec)
+freed_wake(now)
+return { fill(now) and 'more' or 'cancelled' }

@@ -1,0 +1,95 @@
+-- look tells where a job is and what it waits for.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] key  of the job
+-- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
+--   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), ready (pool),
+--   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
+-- Never writes.
+-- luacheck: ignore 211
+local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
+-- @include gate
+-- @include jobs
+-- @include group
+-- @include record
+-- @include score
+-- @include queue
+-- @include time
+local now = now_us(NOW)
+local out = {}
+
+local function tell(name, value)
+  out[#out + 1] = name
+  out[#out + 1] = value
+end
+
+local function microseconds(s)
+  return format('%d', score_of(s))
+end
+
+-- entry_tell finds a job in a ready stream.
+local function entry_tell()
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    local ready = P .. 'ready:' .. id
+    for _, e in ipairs(redis.call('XRANGE', ready, '-', '+')) do
+      if e[2][2] == KEY then
+        tell('pool', id)
+        local pending = redis.call('XPENDING', ready, GROUP, e[1], e[1], 1)[1]
+        if not pending then return 'ready' end
+        tell('worker', pending[2])
+        tell('token', e[1])
+        tell('since', format('%d', now - pending[3] * 1000))
+        return 'running'
+      end
+    end
+  end
+  return 'unknown'
+end
+
+-- lane_tell tells of a job in a lane, given its position there.
+local function lane_tell(r, tenant, position)
+  local cq = r.class .. ':' .. r.queue
+  tell('position', position + 1)
+  local x = redis.call('HGET', P .. 'ten:' .. cq, tenant)
+  tell('mode', sub(x, 1, 1))
+  local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
+  if at and score_of(at) >= 4e15 then tell('blocked', '1') end
+  if gates_any() then
+    for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+      if gate_closed(name) then tell('gate', name .. '|' .. redis.call('HGET', GATES, name)) end
+    end
+  end
+  return 'waiting'
+end
+
+local function place(rec)
+  local r = record_read(rec)
+  local tenant, id = key_split(KEY)
+  local at = redis.call('ZSCORE', P .. 'later', KEY)
+  if at then
+    tell('at', microseconds(at))
+    return 'later'
+  end
+  at = redis.call('ZSCORE', P .. 'dead', KEY)
+  if at then
+    tell('at', microseconds(at))
+    tell('why', redis.call('HGET', P .. 'why', KEY))
+    return 'dead'
+  end
+  local lane = P .. 'lane:' .. r.class .. ':' .. r.queue .. ':' .. tenant .. ':' .. r.lane
+  local position = redis.call('ZRANK', lane, r.order .. id)
+  if position then return lane_tell(r, tenant, position) end
+  return entry_tell()
+end
+
+state_load({ 'ng', 'pools', 'gen' })
+local rec = redis.call('HGET', JOBS, KEY)
+if not rec then
+  for age = 0, 1 do
+    if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended', '' } end
+  end
+  return { 'unknown', '' }
+end
+local where = place(rec)
+for _, line in ipairs(redis.call('LRANGE', P .. 'log:' .. KEY, 0, -1)) do tell('log', line) end
+return { where, rec, unpack(out) }

@@ -1,0 +1,1097 @@
+-- cancel ends a job wherever it is: at once where it waits, with its handler's context where it runs.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] key  of the job
+-- ARGV[3] reason  text that its handler is told
+-- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
+--   {"unknown"}
+-- Never ends a running job itself: whether it completed first is for its worker to say.
+local STATE, NOW, KEY, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
+    fields[#fields + 1] = field
+  end
+  state_load(fields)
+  clock_advance(now)
+end
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'
+-- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
+-- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
+-- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
+-- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
+local GATES = P .. 'gates'
+local gates, gates_dirty = {}, {}
+
+-- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+local function gates_any()
+  return state_num('ng') > 0
+end
+
+local function gate(name)
+  local g = gates[name]
+  if g == nil then
+    local v = redis.call('HGET', GATES, name)
+    g = false
+    if v then
+      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
+      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
+    end
+    gates[name] = g
+  end
+  return g
+end
+
+local function gate_closed(name)
+  local g = gate(name)
+  return g and g.held >= g.limit
+end
+
+local function gate_hold(name, units)
+  local g = gate(name)
+  if g then
+    g.held = math.max(0, g.held + units)
+    gates_dirty[name] = true
+  end
+end
+
+-- gate_names returns the gates that an entry of a ready stream counts against.
+local function gate_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
+    downstream ~= '' and 'd:' .. downstream or nil }
+end
+
+local function gates_write()
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+  end
+  gates_dirty = {}
+end
+
+local function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
+end
+-- queue: a queue's settings and dynamics. State fields:
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
+--                time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
+--   pools:QUEUE  ids of the pools that serve it, by spaces
+-- Classes count from 1 here, from 0 in keys and records.
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local queues = {}
+
+local function queue_config(q, text)
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  q.w, q.names, q.n = {}, {}, 0
+  for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
+    q.n = q.n + 1
+    q.names[q.n], q.w[q.n] = class, tonumber(weight)
+  end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
+end
+
+local function queue_open(name)
+  local q = queues[name]
+  if q then return q end
+  q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
+  queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
+  local v = state_get('q:' .. name)
+  if v then
+    local i = 0
+    for x in string.gmatch(v, '[^|]+') do
+      i = i + 1
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      elseif i == 1 then q.cur = tonumber(x)
+      elseif i == 2 then q.left = tonumber(x)
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
+    end
+    if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
+  else
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+  end
+  for c = 1, q.n do
+    q.V[c] = q.V[c] or 0
+    q.waiting[c] = q.waiting[c] or 0
+  end
+  queues[name] = q
+  return q
+end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+end
+
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or its waiters are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  end
+  return earliest
+end
+
+local function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%d', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+  end
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
+
+local function leave_plain(key, counter)
+  state_add('left:' .. counter, 1)
+  ended[#ended + 1] = key
+end
+
+-- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+local function leave_write()
+  if #ended == 0 then return end
+  redis.call('HDEL', JOBS, unpack(ended))
+  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
+  state_add('en', #ended)
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+local function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+local function leave(key, counter, rec)
+  leave_plain(key, counter)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+local function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
+end
+-- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
+--   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
+--   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
+--                         go by the order of entering, not by names
+--   idle:CQ               ZSET of kept tags above V of tenants that are not runnable
+--   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
+--                         gates, t behind a gate of the tenant
+--   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
+local BLOCKED = 4e15
+local pass_on, refill = {}, {}
+
+local function class_open(q, c)
+  local cl = q.classes[c]
+  if not cl then
+    local cq = (c - 1) .. ':' .. q.name
+    cl = { q = q, c = c, cq = cq, act = P .. 'act:' .. cq, idle = P .. 'idle:' .. cq, ten = P .. 'ten:' .. cq,
+      tenants = {} }
+    q.classes[c] = cl
+  end
+  return cl
+end
+
+local function lane_key(cl, tenant, lane)
+  return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
+end
+
+local function lanes_key(cl, tenant)
+  return P .. 'lanes:' .. cl.cq .. ':' .. tenant
+end
+
+local function tenant_parse(v)
+  if not v then return false end
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), lane = sub(v, 10) }
+end
+
+local function tenant_open(cl, tenant)
+  local x = cl.tenants[tenant]
+  if x == nil then
+    x = tenant_parse(redis.call('HGET', cl.ten, tenant))
+    cl.tenants[tenant] = x
+  end
+  return x
+end
+
+local function tenant_write(cl, tenant, x)
+  cl.tenants[tenant] = x
+  redis.call('HSET', cl.ten, tenant, x.mode .. x.entry .. x.lane)
+end
+
+-- tenant_enter makes the tenant runnable: S = max(V, kept tag).
+local function tenant_enter(cl, tenant, x)
+  local tag = cl.q.V[cl.c]
+  local kept = redis.call('ZSCORE', cl.idle, tenant)
+  if kept then
+    tag = math.max(tag, score_of(kept))
+    redis.call('ZREM', cl.idle, tenant)
+  end
+  x.mode, x.entry = 'a', u64(state_add('seq', 1))
+  tenant_write(cl, tenant, x)
+  redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
+  cl.q.touched = true
+  refill[cl.q.name] = true
+end
+
+local function downstream_gate(lane)
+  return 'd:' .. sub(lane, 2)
+end
+
+-- lane_vanished lets the unit that a lane might have used go to another waiter.
+local function lane_vanished(lane)
+  if #lane > 1 and gates_any() and gate(downstream_gate(lane)) then
+    pass_on[downstream_gate(lane)] = true
+  end
+end
+
+-- lane_blocked_all reports whether every lane of a tenant with * stands behind a gate.
+local function lane_blocked_all(cl, tenant)
+  local head = redis.call('ZRANGE', lanes_key(cl, tenant), 0, 0, 'WITHSCORES')
+  return head[1] and score_of(head[2]) >= BLOCKED
+end
+
+local function deadline_timer(cl, tenant, lane)
+  return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
+end
+
+-- job_expire ends a job whose deadline has passed, by its queue's policy.
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
+  if q.expired == 'drop' then
+    leave(key, reason, rec)
+  else
+    dead_letter(key, rec, reason, '', now)
+  end
+end
+-- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
+-- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
+-- on from a timer.
+local MOVES, CONTINUE_AFTER = 64, 50000
+local moves, more = MOVES, false
+
+local function moves_out(timer, now)
+  due_add(DUE, now + CONTINUE_AFTER, timer)
+  more = true
+end
+
+-- waiter_wake_tenant moves a tenant from the gate that opened to the other one if that is closed.
+local function waiter_wake_tenant(cl, tenant, tag)
+  local x = tenant_open(cl, tenant)
+  for _, name in ipairs({ 't:' .. tenant, 'u:' .. tenant .. ':' .. cl.q.name }) do
+    if gate_closed(name) then
+      gate_park(name, cl.c - 1, cl.q.name, tag, tenant)
+      return
+    end
+  end
+  if x.lane == '*' and lane_blocked_all(cl, tenant) then
+    x.mode = 'b'
+    tenant_write(cl, tenant, x)
+  else
+    tenant_enter(cl, tenant, x)
+  end
+end
+
+-- waiter_wake_lane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
+local function waiter_wake_lane(cl, member)
+  local tenant, lane = match(member, '^([^:]*):(.*)$')
+  local x = tenant_open(cl, tenant)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
+  if x.mode == 'b' then tenant_enter(cl, tenant, x) end
+  return x.mode == 'a'
+end
+
+local function gate_wake(name, now)
+  local g = gate(name)
+  local units = g and g.limit - g.held or math.huge
+  if units <= 0 then return end
+  if byte(name) == 113 then
+    refill[sub(name, 3)] = true
+    return
+  end
+  local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
+  table.sort(lines)
+  for _, line in ipairs(lines) do
+    local waiters = P .. 'gw:' .. name .. '|' .. line
+    local class, queue = match(line, '^(%d+):(.*)$')
+    local cl = class_open(queue_open(queue), class + 1)
+    local woken = 0
+    while woken < units do
+      if moves == 0 then
+        if redis.call('EXISTS', waiters) == 1 then return moves_out('g' .. name, now) end
+        break
+      end
+      local w = redis.call('ZPOPMIN', waiters)
+      if not w[1] then break end
+      moves = moves - 1
+      if byte(name) ~= 100 then
+        waiter_wake_tenant(cl, w[1], score_of(w[2]))
+        woken = woken + 1
+      elseif waiter_wake_lane(cl, w[1]) then
+        woken = woken + 1
+      end
+    end
+    if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
+  end
+end
+-- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
+-- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+local function pattern_next(p, can_run)
+  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  for k = 1, p.n do
+    local i = (p.cur + k - 1) % p.n + 1
+    if can_run(p, i) then return i end
+  end
+end
+
+local function pattern_commit(p, i)
+  if i == p.cur and p.left > 0 then
+    p.left = p.left - 1
+  else
+    p.cur, p.left = i, p.w[i] - 1
+  end
+end
+-- tally: what queues did in this call is written once.
+local PACE_SPAN = 32
+
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates.
+local function queue_tally(q, now)
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    q.pace = q.pace * old + pace * (1 - old)
+  end
+  if not q.busy then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
+end
+
+local function queue_write(now)
+  for name, q in pairs(queues) do
+    if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
+      queue_tally(q, now)
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
+      for c = 1, q.n do
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
+      end
+      state_set('q:' .. name, table.concat(parts, '|'))
+      q.touched = false
+    end
+  end
+end
+-- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
+-- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
+-- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
+-- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
+-- that were served by their new tags (`line`, from `h`), and what to write.
+--   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
+--   ready:POOL STREAM of entries j key, r record; group g
+local refill_pools, pools, picks, dispatched = {}, {}, {}, {}
+local want = 1
+
+local function pool_open(id)
+  local p = pools[id]
+  if p == nil then
+    local v = state_get('pool:' .. id)
+    p = false
+    if v then
+      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
+      p = { id = id, key = P .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
+        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
+      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
+        p.n = p.n + 1
+        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
+      end
+    end
+    pools[id] = p
+  end
+  return p
+end
+
+local function pool_write(p)
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+end
+
+local function plan_more(cl, p)
+  local k = math.max(want, p.loaded > 0 and 16 or 1)
+  local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
+  local n = #r / 2
+  p.loaded = p.loaded + n
+  if n < k then p.all = true end
+  if n == 0 then return end
+  local names, weights = {}, nil
+  for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
+  local values = redis.call('HMGET', cl.ten, unpack(names))
+  if state_num('nw') > 0 then
+    local class, fields = cl.q.names[cl.c] .. ':', {}
+    for i = 1, n do fields[i] = class .. names[i] end
+    fields[n + 1] = class
+    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  end
+  for i = 1, n do
+    local x = cl.tenants[names[i]] or tenant_parse(values[i])
+    cl.tenants[names[i]] = x
+    x.name, x.member = names[i], r[2 * i - 1]
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+    p.cand[#p.cand + 1] = x
+  end
+end
+
+-- plan_head returns the tenant with the lowest tag, ties by the order of entering.
+local function plan_head(cl)
+  local p = cl.plan
+  if not p then
+    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+    cl.plan = p
+  end
+  if p.i > #p.cand and not p.all then plan_more(cl, p) end
+  local a, b = p.cand[p.i], p.line[p.h]
+  if a and b then
+    if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
+    return a
+  end
+  return a or b
+end
+
+local function plan_take(p, x)
+  if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+end
+
+local function plan_put(p, x)
+  p.served[x] = true
+  local line, at = p.line, #p.line + 1
+  while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
+    line[at] = line[at - 1]
+    at = at - 1
+  end
+  line[at] = x
+end
+
+-- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
+local function plan_leave(p, x, mode)
+  plan_take(p, x)
+  p.served[x] = nil
+  x.mode = mode
+  p.gone[#p.gone + 1] = x
+end
+
+local function plan_write(cl)
+  local p = cl.plan
+  if not p then return end
+  local V = cl.q.V[cl.c]
+  local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
+  for x in pairs(p.served) do
+    tags[#tags + 1] = format('%.17g', x.tag)
+    tags[#tags + 1] = x.member
+  end
+  for _, x in ipairs(p.gone) do
+    out[#out + 1] = x.member
+    if x.tag > V then
+      kept[#kept + 1] = format('%.17g', x.tag)
+      kept[#kept + 1] = x.name
+    end
+    if x.mode then
+      modes[#modes + 1] = x.name
+      modes[#modes + 1] = x.mode .. x.entry .. x.lane
+    else
+      drained[#drained + 1] = x.name
+      cl.tenants[x.name] = false
+    end
+  end
+  if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
+  if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
+  if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
+  if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
+  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
+  if not left then
+    redis.call('UNLINK', cl.idle)
+  else
+    if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
+    if #tags + #out > 0 then
+      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+      if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
+    end
+  end
+  cl.plan = nil
+end
+
+local function queue_can_run(q, c)
+  return plan_head(class_open(q, c)) ~= nil
+end
+
+local function pool_can_run(p, i)
+  local q = queue_open(p.queues[i])
+  if gates_any() and gate_closed('q:' .. q.name) then return false end
+  return pattern_next(q, queue_can_run) ~= nil
+end
+
+local function pool_next(p)
+  if p.mode == 'w' then return pattern_next(p, pool_can_run) end
+  for i = 1, p.n do
+    if pool_can_run(p, i) then return i end
+  end
+end
+
+-- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
+local function park_tenant(cl, x)
+  local queue = cl.q.name
+  for _, name in ipairs({ 't:' .. x.name, 'u:' .. x.name .. ':' .. queue }) do
+    if gate_closed(name) then
+      gate_park(name, cl.c - 1, queue, x.tag, x.name)
+      plan_leave(cl.plan, x, 't')
+      if x.lane ~= '*' then
+        lane_vanished(x.lane)
+      else
+        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
+        for _, lane in ipairs(open) do lane_vanished(lane) end
+      end
+      return true
+    end
+  end
+end
+
+-- park_lane parks a lane behind the closed gate of its downstream.
+local function park_lane(cl, x, lane)
+  local lanes = lanes_key(cl, x.name)
+  if not gate_closed(downstream_gate(lane)) then return false end
+  local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
+  gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
+  if x.lane ~= '*' then
+    x.lane = '*'
+    tenant_write(cl, x.name, x)
+  end
+  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+  return true
+end
+
+-- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
+local function lane_popped(cl, x, lane)
+  local key = lane_key(cl, x.name, lane)
+  local mode = 'a'
+  if x.lane ~= '*' then
+    if redis.call('EXISTS', key) == 0 then mode = false end
+  else
+    local lanes = lanes_key(cl, x.name)
+    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[1] then
+      redis.call('ZADD', lanes, head[2], lane)
+    else
+      redis.call('ZREM', lanes, lane)
+      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
+      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+    end
+    if head[1] then key = nil end
+  end
+  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
+    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
+  end
+  return mode
+end
+
+-- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
+local function serve(pool, cl, x, now)
+  local q, gated = cl.q, gates_any()
+  moves = moves - 1
+  q.touched = true
+  if gated and park_tenant(cl, x) then return false end
+  local lane = x.lane
+  if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
+  local downstream = sub(lane, 2)
+  if gated and downstream ~= '' and park_lane(cl, x, lane) then return false end
+  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+  local member = popped[1]
+  local key = x.name .. ':' .. sub(member, 13)
+  q.waiting[cl.c] = q.waiting[cl.c] - 1
+  local mode = lane_popped(cl, x, lane)
+  if byte(lane) == 100 and score_of(popped[2]) < now then
+    job_expire(q, key, redis.call('HGET', JOBS, key), now)
+    if mode ~= 'a' then
+      plan_leave(cl.plan, x, mode)
+      lane_vanished(lane)
+    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+      lane_vanished(lane)
+    end
+    return false
+  end
+  q.V[cl.c] = x.tag
+  if mode == 'a' then
+    plan_take(cl.plan, x)
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_put(cl.plan, x)
+  else
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_leave(cl.plan, x, mode)
+  end
+  if gated then
+    for _, name in pairs(gate_names(q.name, x.name, downstream)) do gate_hold(name, 1) end
+  end
+  q.dispatched = q.dispatched + 1
+  picks[#picks + 1] = { pool = pool, key = key }
+  return true
+end
+
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+  end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
+local function fill_pool(pool, now)
+  local room = pool.slots - redis.call('XLEN', pool.key)
+  while room > 0 do
+    want = math.min(room, moves)
+    local i = pool_next(pool)
+    if not i then return false end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
+    local q = queue_open(pool.queues[i])
+    local c = pattern_next(q, queue_can_run)
+    local cl = q.classes[c]
+    if serve(pool, cl, plan_head(cl), now) then
+      pattern_commit(q, c)
+      if pool.mode == 'w' and pool.n > 1 then
+        pattern_commit(pool, i)
+        pool.touched = true
+      end
+      room = room - 1
+    end
+  end
+  return true
+end
+
+local function picks_write()
+  if #picks == 0 then return end
+  local keys = {}
+  for i = 1, #picks do keys[i] = picks[i].key end
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i = 1, #picks do
+    redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    local flags = byte(records[i], 2)
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
+    dispatched[#dispatched + 1] = keys[i]
+  end
+end
+
+local function fill_once(now)
+  for name in pairs(refill) do
+    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
+  end
+  local ids = {}
+  for id in pairs(refill_pools) do ids[#ids + 1] = id end
+  table.sort(ids)
+  refill, refill_pools = {}, {}
+  for _, id in ipairs(ids) do
+    local pool = pool_open(id)
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
+  end
+  for _, q in pairs(queues) do
+    for _, cl in pairs(q.classes) do plan_write(cl) end
+  end
+  picks_write()
+  picks = {}
+end
+
+-- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
+-- timers.
+local function fill(now)
+  repeat
+    local names = {}
+    for name in pairs(pass_on) do names[#names + 1] = name end
+    table.sort(names)
+    for _, name in ipairs(names) do
+      pass_on[name] = nil
+      gate_wake(name, now)
+    end
+    fill_once(now)
+  until next(pass_on) == nil
+  leave_write()
+  for _, pool in pairs(pools) do
+    if pool and pool.touched then pool_write(pool) end
+  end
+  gates_write()
+  queue_write(now)
+  state_write()
+  return more
+end
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+local freed = {}
+
+local function freed_wake(now)
+  local names = {}
+  for name in pairs(freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake(name, now) end
+  freed = {}
+end
+-- record: reads what header.lua draws.
+local function record_read(rec)
+  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
+  return {
+    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
+    score = number_at(rec, 15),
+    queue = record_queue(rec),
+    lane = record_lane(rec),
+    order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
+  }
+end
+
+local function key_split(key)
+  return match(key, '^([^:]*):(.*)$')
+end
+-- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
+-- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
+-- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
+-- suspicion if that worker is lost too.
+local STARTED = P .. 'started'
+
+-- entry_release gives back the units of a job that leaves a ready stream.
+local function entry_release(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  if not gates_any() then return end
+  local tenant = key_split(key)
+  local r = record_read(rec)
+  for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+    if gate(name) then
+      gate_hold(name, -1)
+      freed[name] = true
+    end
+  end
+end
+-- shrink: jobs leave a lane other than by dispatch.
+local function gate_forget(name, class, queue, member)
+  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
+end
+
+-- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
+local function tenant_exit(cl, tenant, x)
+  local member = x.entry .. tenant
+  local tag = score_of(redis.call('ZSCORE', cl.act, member))
+  redis.call('ZREM', cl.act, member)
+  if redis.call('EXISTS', cl.act) == 0 then
+    redis.call('UNLINK', cl.idle)
+  elseif tag > cl.q.V[cl.c] then
+    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
+  end
+end
+
+local function tenant_drained(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+  elseif x.mode == 't' then
+    gate_forget('t:' .. tenant, cl.c - 1, cl.q.name, tenant)
+    gate_forget('u:' .. tenant .. ':' .. cl.q.name, cl.c - 1, cl.q.name, tenant)
+  end
+  redis.call('HDEL', cl.ten, tenant)
+  cl.tenants[tenant] = false
+end
+
+-- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
+local function lane_shrunk(cl, tenant, lane)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  local x = tenant_open(cl, tenant)
+  cl.q.touched = true
+  if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
+  if x.lane ~= '*' then
+    if not head[1] then
+      if x.mode == 'a' then lane_vanished(lane) end
+      tenant_drained(cl, tenant, x)
+    end
+    return
+  end
+  local lanes = lanes_key(cl, tenant)
+  local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+  if head[1] then
+    redis.call('ZADD', lanes, format('%d', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
+    return
+  end
+  redis.call('ZREM', lanes, lane)
+  if blocked then
+    gate_forget(downstream_gate(lane), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+  elseif x.mode == 'a' then
+    lane_vanished(lane)
+  end
+  if redis.call('EXISTS', lanes) == 0 then
+    tenant_drained(cl, tenant, x)
+  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
+    tenant_write(cl, tenant, x)
+  end
+end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local now = now_us(NOW)
+
+-- entry_of returns the pool and the entry of a job in a ready stream.
+local function entry_of()
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    local pool = pool_open(id)
+    for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
+      if e[2][2] == KEY then return pool, e[1] end
+    end
+  end
+end
+
+call_begin(now, { 'pools', 'eo' })
+local rec = redis.call('HGET', JOBS, KEY)
+if not rec then
+  for age = 0, 1 do
+    if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended' } end
+  end
+  return { 'unknown' }
+end
+if redis.call('ZSCORE', DEAD, KEY) then return { 'dead' } end
+local tenant, id = key_split(KEY)
+local r = record_read(rec)
+local q = queue_open(r.queue)
+local cl = class_open(q, r.class + 1)
+if redis.call('ZREM', LATER, KEY) == 0 then
+  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
+    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    lane_shrunk(cl, tenant, r.lane)
+  else
+    local pool, token = entry_of()
+    local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
+    if pending then
+      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. REASON) == 1 then state_add('nc', 1) end
+      state_write()
+      return { 'cancelling' }
+    end
+    redis.call('XDEL', pool.key, token)
+    entry_release(KEY, rec)
+    refill_pools[pool.id] = true
+  end
+end
+leave(KEY, 'cancelled', rec)
+freed_wake(now)
+return { fill(now) and 'more' or 'cancelled' }

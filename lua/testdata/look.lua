@@ -1,0 +1,363 @@
+-- look tells where a job is and what it waits for.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] key  of the job
+-- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
+--   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), ready (pool),
+--   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
+-- Never writes.
+-- luacheck: ignore 211
+local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+-- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
+-- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
+-- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
+-- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
+local GATES = P .. 'gates'
+local gates, gates_dirty = {}, {}
+
+-- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+local function gates_any()
+  return state_num('ng') > 0
+end
+
+local function gate(name)
+  local g = gates[name]
+  if g == nil then
+    local v = redis.call('HGET', GATES, name)
+    g = false
+    if v then
+      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
+      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
+    end
+    gates[name] = g
+  end
+  return g
+end
+
+local function gate_closed(name)
+  local g = gate(name)
+  return g and g.held >= g.limit
+end
+
+local function gate_hold(name, units)
+  local g = gate(name)
+  if g then
+    g.held = math.max(0, g.held + units)
+    gates_dirty[name] = true
+  end
+end
+
+-- gate_names returns the gates that an entry of a ready stream counts against.
+local function gate_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
+    downstream ~= '' and 'd:' .. downstream or nil }
+end
+
+local function gates_write()
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+  end
+  gates_dirty = {}
+end
+
+local function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+end
+
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- record: reads what header.lua draws.
+local function record_read(rec)
+  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
+  return {
+    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
+    score = number_at(rec, 15),
+    queue = record_queue(rec),
+    lane = record_lane(rec),
+    order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
+  }
+end
+
+local function key_split(key)
+  return match(key, '^([^:]*):(.*)$')
+end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+-- queue: a queue's settings and dynamics. State fields:
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
+--                time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
+--   pools:QUEUE  ids of the pools that serve it, by spaces
+-- Classes count from 1 here, from 0 in keys and records.
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local queues = {}
+
+local function queue_config(q, text)
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  q.w, q.names, q.n = {}, {}, 0
+  for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
+    q.n = q.n + 1
+    q.names[q.n], q.w[q.n] = class, tonumber(weight)
+  end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
+end
+
+local function queue_open(name)
+  local q = queues[name]
+  if q then return q end
+  q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
+  queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
+  local v = state_get('q:' .. name)
+  if v then
+    local i = 0
+    for x in string.gmatch(v, '[^|]+') do
+      i = i + 1
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      elseif i == 1 then q.cur = tonumber(x)
+      elseif i == 2 then q.left = tonumber(x)
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
+    end
+    if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
+  else
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+  end
+  for c = 1, q.n do
+    q.V[c] = q.V[c] or 0
+    q.waiting[c] = q.waiting[c] or 0
+  end
+  queues[name] = q
+  return q
+end
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+local now = now_us(NOW)
+local out = {}
+
+local function tell(name, value)
+  out[#out + 1] = name
+  out[#out + 1] = value
+end
+
+local function microseconds(s)
+  return format('%d', score_of(s))
+end
+
+-- entry_tell finds a job in a ready stream.
+local function entry_tell()
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    local ready = P .. 'ready:' .. id
+    for _, e in ipairs(redis.call('XRANGE', ready, '-', '+')) do
+      if e[2][2] == KEY then
+        tell('pool', id)
+        local pending = redis.call('XPENDING', ready, GROUP, e[1], e[1], 1)[1]
+        if not pending then return 'ready' end
+        tell('worker', pending[2])
+        tell('token', e[1])
+        tell('since', format('%d', now - pending[3] * 1000))
+        return 'running'
+      end
+    end
+  end
+  return 'unknown'
+end
+
+-- lane_tell tells of a job in a lane, given its position there.
+local function lane_tell(r, tenant, position)
+  local cq = r.class .. ':' .. r.queue
+  tell('position', position + 1)
+  local x = redis.call('HGET', P .. 'ten:' .. cq, tenant)
+  tell('mode', sub(x, 1, 1))
+  local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
+  if at and score_of(at) >= 4e15 then tell('blocked', '1') end
+  if gates_any() then
+    for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+      if gate_closed(name) then tell('gate', name .. '|' .. redis.call('HGET', GATES, name)) end
+    end
+  end
+  return 'waiting'
+end
+
+local function place(rec)
+  local r = record_read(rec)
+  local tenant, id = key_split(KEY)
+  local at = redis.call('ZSCORE', P .. 'later', KEY)
+  if at then
+    tell('at', microseconds(at))
+    return 'later'
+  end
+  at = redis.call('ZSCORE', P .. 'dead', KEY)
+  if at then
+    tell('at', microseconds(at))
+    tell('why', redis.call('HGET', P .. 'why', KEY))
+    return 'dead'
+  end
+  local lane = P .. 'lane:' .. r.class .. ':' .. r.queue .. ':' .. tenant .. ':' .. r.lane
+  local position = redis.call('ZRANK', lane, r.order .. id)
+  if position then return lane_tell(r, tenant, position) end
+  return entry_tell()
+end
+
+state_load({ 'ng', 'pools', 'gen' })
+local rec = redis.call('HGET', JOBS, KEY)
+if not rec then
+  for age = 0, 1 do
+    if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended', '' } end
+  end
+  return { 'unknown', '' }
+end
+local where = place(rec)
+for _, line in ipairs(redis.call('LRANGE', P .. 'log:' .. KEY, 0, -1)) do tell('log', line) end
+return { where, rec, unpack(out) }

@@ -1,0 +1,332 @@
+-- purge ends dead letters for good.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] ...  keys of jobs
+-- Reply {"purged", a word a job}: purged, or unknown where it is no dead letter
+-- Never touches a job that may still run.
+-- luacheck: ignore 211
+local STATE, NOW = KEYS[1], ARGV[1]
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+local function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
+    fields[#fields + 1] = field
+  end
+  state_load(fields)
+  clock_advance(now)
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
+
+local function leave_plain(key, counter)
+  state_add('left:' .. counter, 1)
+  ended[#ended + 1] = key
+end
+
+-- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+local function leave_write()
+  if #ended == 0 then return end
+  redis.call('HDEL', JOBS, unpack(ended))
+  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
+  state_add('en', #ended)
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+end
+
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
+--   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 only on the way into admit: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- queue: a queue's settings and dynamics. State fields:
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
+--                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
+--                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
+--                time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
+--   pools:QUEUE  ids of the pools that serve it, by spaces
+-- Classes count from 1 here, from 0 in keys and records.
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local queues = {}
+
+local function queue_config(q, text)
+  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
+  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  q.w, q.names, q.n = {}, {}, 0
+  for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
+    q.n = q.n + 1
+    q.names[q.n], q.w[q.n] = class, tonumber(weight)
+  end
+end
+
+-- queue_bounds reads what only few calls need.
+local function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
+end
+
+local function queue_open(name)
+  local q = queues[name]
+  if q then return q end
+  q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
+  queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
+  local v = state_get('q:' .. name)
+  if v then
+    local i = 0
+    for x in string.gmatch(v, '[^|]+') do
+      i = i + 1
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      elseif i == 1 then q.cur = tonumber(x)
+      elseif i == 2 then q.left = tonumber(x)
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
+    end
+    if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
+  else
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+  end
+  for c = 1, q.n do
+    q.V[c] = q.V[c] or 0
+    q.waiting[c] = q.waiting[c] or 0
+  end
+  queues[name] = q
+  return q
+end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or its waiters are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  end
+  return earliest
+end
+
+local function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%d', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+  end
+end
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+local function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+local function leave(key, counter, rec)
+  leave_plain(key, counter)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+local function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
+end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local now = now_us(NOW)
+
+call_begin(now, {})
+local words = {}
+for i = 2, #ARGV do
+  local dead = redis.call('ZSCORE', DEAD, ARGV[i])
+  if dead then letter_purge(ARGV[i]) end
+  words[#words + 1] = dead and 'purged' or 'unknown'
+end
+leave_write()
+state_write()
+return { 'purged', unpack(words) }
