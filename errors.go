@@ -29,6 +29,10 @@ var (
 	ErrPaused = errors.New("paused")
 	// ErrNotUnique matches a refusal because another job holds the unique key.
 	ErrNotUnique = errors.New("not unique")
+	// ErrOverflow matches a refusal because the tenant's depth in the queue is at its bound.
+	ErrOverflow = errors.New("overflow")
+	// ErrTooLarge matches a refusal of a job that alone is above that bound.
+	ErrTooLarge = errors.New("too large for its queue")
 	// ErrNotDead means that a job to redrive or to purge is no dead letter.
 	ErrNotDead = errors.New("no dead letter")
 	// ErrUnknownJob means that no job of that key lives, nor has ended within the window.
@@ -88,6 +92,10 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("job refused: enqueueing is suspended (%s), retry after %s", cmp.Or(v.Detail, "no reason given"), v.RetryAfter.Round(time.Millisecond))
 	case ReasonUnique:
 		return fmt.Sprintf("job refused: job %s holds its unique key, for up to %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
+	case ReasonOverflow:
+		return fmt.Sprintf("job refused: its tenant has %s in the queue, which is the bound", v.Detail)
+	case ReasonTooLarge:
+		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)
 	case ReasonGone:
 		return "job refused: it is no dead letter any more"
 	case ReasonNone:
@@ -119,6 +127,10 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrPaused
 	case ReasonUnique:
 		return target == ErrNotUnique
+	case ReasonOverflow:
+		return target == ErrOverflow
+	case ReasonTooLarge:
+		return target == ErrTooLarge
 	case ReasonGone:
 		return target == ErrNotDead
 	case ReasonNone:

@@ -54,6 +54,10 @@ const (
 	ReasonPaused Reason = "paused"
 	// ReasonUnique means that another job of the tenant holds the unique key; Verdict.Detail is its id.
 	ReasonUnique Reason = "unique"
+	// ReasonOverflow means that the tenant's depth in the queue is at its bound; Verdict.Detail is that depth.
+	ReasonOverflow Reason = "overflow"
+	// ReasonTooLarge means that the job alone is above the bound of bytes of its tenant's depth in the queue.
+	ReasonTooLarge Reason = "too_large"
 	// ReasonGone means that the job to redrive is no dead letter.
 	ReasonGone Reason = "gone"
 )
@@ -69,6 +73,8 @@ const (
 	PlaceWaiting Place = "waiting"
 	// PlaceLater is among the jobs that wait for their time.
 	PlaceLater Place = "later"
+	// PlaceSpilled is the overflow store of its tenant and queue.
+	PlaceSpilled Place = "spilled"
 )
 
 // Verdict is the answer on one job. A refusal is a value here; it becomes an error at the SDK's edge.
@@ -90,6 +96,8 @@ type Verdict struct {
 	// RetryAfter is how long to wait until every bucket on the way would hold enough, if nobody else took
 	// from it; zero when retrying is of no use.
 	RetryAfter time.Duration
+	// Dropped is how many older jobs of the tenant and queue became dead letters to make room.
+	Dropped int
 	// ID is the job's id, given by the producer when the caller left it empty.
 	ID string
 	// Position is how many jobs of its lane are ahead of or level with the admitted job, itself included; zero
@@ -102,7 +110,8 @@ type Verdict struct {
 
 // Permanent reports whether the same job would be refused at any later time too.
 func (v Verdict) Permanent() bool {
-	return v.Decision == Refused && (v.Reason == ReasonTooCostly || v.Reason == ReasonDeadline || v.Reason == ReasonGone)
+	return v.Decision == Refused && (v.Reason == ReasonTooCostly || v.Reason == ReasonDeadline || v.Reason == ReasonTooLarge ||
+		v.Reason == ReasonGone)
 }
 
 // Err returns nil for an admitted or duplicate job and a *RefusedError otherwise.

@@ -133,6 +133,14 @@ func appendLimit(args []any, l *headgate.Limit) []any {
 
 func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	v := headgate.Verdict{ID: j.ID}
+	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
+		count, rest, _ := strings.Cut(rest, " ")
+		dropped, err := strconv.Atoi(count)
+		if err != nil {
+			return v, fmt.Errorf("read verdict %q: %w", line, err)
+		}
+		v.Dropped, line = dropped, rest
+	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "straight":
@@ -173,6 +181,13 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case word == "admitted" && len(numbers) == 2:
 		v.Decision, v.Place, v.Position = headgate.Admitted, headgate.PlaceWaiting, int(numbers[0])
 		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
+	case word == "spilled" && len(numbers) == 1:
+		v.Decision, v.Place, v.Position, v.EstimatedWait = headgate.Admitted, headgate.PlaceSpilled, int(numbers[0]), -1
+	case word == "overflow" && len(numbers) == 2:
+		v.Reason, v.RetryAfter = headgate.ReasonOverflow, overflowRetry
+		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case word == "huge" && len(numbers) == 1:
+		v.Reason, v.Detail = headgate.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
 		v.Reason, v.Scope = headgate.ReasonLimited, scope()
 		v.TokensLeft = headgate.Tokens(numbers[1] / microsPerToken)
@@ -212,9 +227,10 @@ var errUnknownReply = errors.New("unknown reply")
 
 // How long to wait where no bucket says so.
 const (
-	dedupRetry  = time.Second
-	memoryRetry = time.Second
-	pausedRetry = time.Second
+	dedupRetry    = time.Second
+	memoryRetry   = time.Second
+	pausedRetry   = time.Second
+	overflowRetry = time.Second
 )
 
 func parseNumbers(text string) ([]int64, error) {

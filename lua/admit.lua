@@ -13,7 +13,8 @@
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
---   "buckets LEVEL", "queues", "deadline", "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
+--   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
+--   "huge BYTES" where the job alone is above the bound; "dropped N " stands before an admission that cost N older jobs; "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
 --   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -27,6 +28,7 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include pattern
 -- @include tally
 -- @include suspended
+-- @include depth
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -184,7 +186,8 @@ local function job_options(job, at)
   end
   if has_flag(job.flags, DELAYED) then
     local start = tonumber(ARGV[at])
-    job.start = start < 0 and time_us - start or start
+    start = start < 0 and time_us - start or start
+    if start > time_us then job.start = start end
     job.flags = job.flags - DELAYED
     at = at + 1
   end
@@ -261,6 +264,57 @@ local function unique_refused(job)
   return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
 end
 
+-- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
+-- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
+-- those that waited before it.
+local DROPS = 64
+local dropped, drops = {}, 0
+
+local function victims(job, b, d, size)
+  local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
+  local chosen, jobs_out, bytes_out = {}, 0, 0
+  for i = 1, #found, 2 do
+    local key = found[i]
+    if not dropped[key] then
+      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
+      local rec = redis.call('HGET', JOBS, key)
+      chosen[#chosen + 1] = { key = key, rec = rec }
+      jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+      if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
+        return chosen, jobs_out, bytes_out
+      end
+    end
+  end
+end
+
+local function overflow(job)
+  local path = job.path
+  local b = bound_open(path.tenant, path.queue)
+  if not b then return nil end
+  job.depth = path.tenant .. ':' .. path.queue
+  local d = depth_open(job.depth)
+  if not d.plan_jobs then
+    d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
+    d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+  end
+  local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
+  if size > b.bytes then return format('huge %d', size) end
+  local spills = b.policy == 's'
+  if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
+    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
+  elseif spills and d.spilled < b.spill and not job.start then
+    job.spilled, d.spilled = true, d.spilled + 1
+  else
+    local chosen, jobs_out, bytes_out
+    if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
+    if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
+    job.victims, drops = chosen, drops + jobs_out
+    for _, v in ipairs(chosen) do dropped[v.key] = true end
+    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
+  end
+  job.size = size
+end
+
 for i = 1, PATHS do path_read(i) end
 call_begin(time_us, state_fields)
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
@@ -274,7 +328,7 @@ local ended_count = state_num('en') + state_num('eo')
 local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
-  local base = job.start and math.max(job.start, time_us) or time_us
+  local base = job.start or time_us
   if job.gone then
     answers[i] = 'gone'
   elseif job.known and not job.redrive or seen[job.key] then
@@ -288,7 +342,7 @@ for i, job in ipairs(jobs) do
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
-    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost)
+    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost) or overflow(job)
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
@@ -309,8 +363,8 @@ for i, job in ipairs(jobs) do
         q.undated = q.undated or u64(job.score)
         score = q.undated
       end
+      if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
-      if job.start and job.start <= time_us then job.start = nil end
       if job.unique then uniques[job.unique] = job.key end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
@@ -368,7 +422,7 @@ end
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or state_num('ng') > 0 then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or state_num('ng') > 0 then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
@@ -403,10 +457,36 @@ end
 local function place_and_fill()
 -- @include fill
 -- @include place
+-- @include shrink
+  local function spill_add(name, key, rec)
+    redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
+    redis.call('SADD', SPILLS, name)
+    if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
+  end
+
+  -- drop_oldest makes room for a job with older ones of its tenant and queue.
+  local function drop_oldest(job)
+    local q = queue_open(job.path.queue)
+    for _, v in ipairs(job.victims) do
+      local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
+      redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
+        .. match(v.key, ':(.*)$'))
+      q.waiting[cl.c] = q.waiting[cl.c] - 1
+      old_remove(v.key, v.rec)
+      lane_shrunk(cl, job.path.tenant, lane)
+      dead_letter(v.key, v.rec, 'dropped', '', time_us)
+    end
+  end
+
+  for _, i in ipairs(admitted) do
+    if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
+  end
+  for _, i in ipairs(admitted) do
+    if jobs[i].victims then drop_oldest(jobs[i]) end
+  end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
     local q = queue_open(job.path.queue)
-    if job.redrive then letter_remove(job.key, job.live) end
     if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
     if job.unique then
       redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
@@ -414,9 +494,14 @@ local function place_and_fill()
         redis.call('HSET', UKEYS, job.key, job.unique)
       end
     end
-    if job.start then
+    if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
+    if job.spilled then
+      spill_add(job.depth, job.key, job.stamped)
+      job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+    elseif job.start then
       due_add(LATER, job.start, job.key)
     else
+      old_add(job.key, job.stamped)
       local cl = class_open(q, job.path.class)
       job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
       refill[q.name] = true
@@ -427,11 +512,14 @@ local function place_and_fill()
   for _, key in ipairs(dispatched) do straight[key] = true end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
-    if job.start then
+    if job.spilled then
+      answers[i] = format('spilled %d', job.position)
+    elseif job.start then
       answers[i] = format('later %d', job.start - time_us)
     else
       answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
     end
+    if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
   end
   return { continues and 'more' or 'decided', unpack(answers) }
 end

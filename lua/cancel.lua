@@ -40,8 +40,9 @@ local cl = class_open(q, r.class + 1)
 if redis.call('ZREM', LATER, KEY) == 0 then
   if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
     q.waiting[cl.c] = q.waiting[cl.c] - 1
+    old_remove(KEY, rec)
     lane_shrunk(cl, tenant, r.lane)
-  else
+  elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then
     local pool, token = entry_of()
     local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
     if pending then

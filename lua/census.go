@@ -13,10 +13,11 @@ import (
 type Census struct {
 	Accepted int64 `json:"accepted"`
 	// Waiting counts jobs in lanes, gated ones included; Later those that wait for a time; Ready those in ready
-	// streams, leased ones included; Dead the dead letters.
+	// streams, leased ones included; Spilled those of overflow stores; Dead the dead letters.
 	Waiting int64 `json:"waiting"`
 	Later   int64 `json:"later"`
 	Ready   int64 `json:"ready"`
+	Spilled int64 `json:"spilled"`
 	Dead    int64 `json:"dead"`
 	// Live is the number of jobs in the jobs hash, counted on its own.
 	Live int64 `json:"live"`
@@ -32,7 +33,7 @@ func (c Census) Conserved() bool {
 	for _, n := range c.Left {
 		left += n
 	}
-	return c.Waiting+c.Later+c.Ready+c.Dead == c.Live && c.Accepted == c.Live+left
+	return c.Waiting+c.Later+c.Ready+c.Spilled+c.Dead == c.Live && c.Accepted == c.Live+left
 }
 
 // censusTries is how often Census counts again while jobs move between the naming of the lanes and the count.
@@ -51,7 +52,7 @@ func (s *Store) Census(ctx context.Context) (c Census, err error) {
 }
 
 func (s *Store) count(ctx context.Context) (Census, error) {
-	lanes, ready, err := s.placeKeys(ctx)
+	lanes, ready, spills, err := s.placeKeys(ctx)
 	if err != nil {
 		return Census{}, err
 	}
@@ -60,9 +61,12 @@ func (s *Store) count(ctx context.Context) (Census, error) {
 	live := pipe.HLen(ctx, s.partition.Jobs())
 	later := pipe.ZCard(ctx, s.partition.Later())
 	dead := pipe.ZCard(ctx, s.partition.Dead())
-	var waiting, readyCounts []*redis.IntCmd
+	var waiting, readyCounts, spilled []*redis.IntCmd
 	for _, key := range lanes {
 		waiting = append(waiting, pipe.ZCard(ctx, key))
+	}
+	for _, key := range spills {
+		spilled = append(spilled, pipe.ZCard(ctx, key))
 	}
 	for _, key := range ready {
 		readyCounts = append(readyCounts, pipe.XLen(ctx, key))
@@ -73,6 +77,9 @@ func (s *Store) count(ctx context.Context) (Census, error) {
 	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val(), Left: map[string]int64{}, Died: map[string]int64{}}
 	for _, n := range waiting {
 		c.Waiting += n.Val()
+	}
+	for _, n := range spilled {
+		c.Spilled += n.Val()
 	}
 	for _, n := range readyCounts {
 		c.Ready += n.Val()
@@ -90,12 +97,12 @@ func (s *Store) count(ctx context.Context) (Census, error) {
 	return c, nil
 }
 
-// placeKeys names the lanes, from the tenants of each class, and the ready streams. Both come from the state and
+// placeKeys names the lanes, from the tenants of each class, the ready streams and the overflow stores. Both come from the state and
 // its structures, never from KEYS.
-func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error) {
+func (s *Store) placeKeys(ctx context.Context) (lanes, ready, spills []string, err error) {
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read state: %w", unread(err))
+		return nil, nil, nil, fmt.Errorf("read state: %w", unread(err))
 	}
 	base := s.partition.Base()
 	for field, value := range state {
@@ -110,12 +117,19 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready []string, err error
 			cq := strconv.Itoa(class) + ":" + queue
 			found, err := s.classLanes(ctx, base, cq)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, nil, err
 			}
 			lanes = append(lanes, found...)
 		}
 	}
-	return lanes, ready, nil
+	names, err := connection(s).SMembers(ctx, base+"spills").Result()
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("read spills: %w", unread(err))
+	}
+	for _, name := range names {
+		spills = append(spills, base+"spill:"+name)
+	}
+	return lanes, ready, spills, nil
 }
 
 func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {

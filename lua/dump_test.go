@@ -250,9 +250,10 @@ func (d *redisDump) jobs() {
 	for key, raw := range d.hash("jobs") {
 		rec, err := decodeRecord(key, raw)
 		check(d.tb, err)
-		d.add("job %s:%s attempts %d lost %d timed %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Timed)
+		d.add("job %s:%s attempts %d lost %d timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Timed, raw[1]&flagCounted != 0)
 	}
 	d.marks()
+	d.depths()
 	for _, name := range []string{"later", "dead"} {
 		for _, z := range d.zset(name) {
 			k, err := decodeKey(z.Member.(string))
@@ -343,8 +344,9 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 		add("timer %s at %d", name, at)
 	}
 	for key, j := range m.live {
-		add("job %s attempts %d lost %d timed %t", key, j.attempts, j.lost, j.timed)
+		add("job %s attempts %d lost %d timed %t counted %t", key, j.attempts, j.lost, j.timed, j.counted)
 	}
+	m.dumpDepths(add)
 	for key, queue := range m.letters {
 		add("letter %s of %s at %d", key, queue, m.dead[key])
 	}

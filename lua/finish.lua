@@ -46,7 +46,7 @@ take_held(READY, jobs)
 -- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
 -- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
 local function complete_all()
-  if records_needed or state_num('ng') > 0 or state_num('nc') > 0 then return nil end
+  if records_needed or state_num('ng') > 0 or state_num('nc') + state_num('nl') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
@@ -102,11 +102,11 @@ local function finish_and_fill()
   local function outcome(job)
     if not job.held then return 'lost' end
     local cancelled = cancelled_take(job.key)
-    if job.what == 'complete' then
+    if job.what == 'complete' and not job.rec then
       leave_plain(job.key, 'completed')
       return 'done'
     end
-    if job.what == 'complete_full' then return complete(job) end
+    if job.what == 'complete' or job.what == 'complete_full' then return complete(job) end
     if cancelled then
       leave(job.key, 'cancelled', job.rec)
       return 'cancelled'
@@ -130,7 +130,7 @@ local function finish_and_fill()
     return 'released'
   end
 
-  if records_needed or gates_any() then
+  if records_needed or gates_any() or state_num('nl') > 0 then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]

@@ -3,7 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), ready (pool),
+--   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
@@ -79,6 +79,11 @@ local function place(rec)
   local lane = P .. 'lane:' .. r.class .. ':' .. r.queue .. ':' .. tenant .. ':' .. r.lane
   local position = redis.call('ZRANK', lane, r.order .. id)
   if position then return lane_tell(r, tenant, position) end
+  position = redis.call('ZRANK', P .. 'spill:' .. tenant .. ':' .. r.queue, KEY)
+  if position then
+    tell('position', position + 1)
+    return 'spilled'
+  end
   return entry_tell()
 end
 

@@ -34,16 +34,21 @@ type model struct {
 	queues                        map[string]QueueSettings
 	letters                       map[string]string // dead letters' queues, by key
 	cancelled                     map[string]bool
-	started                       map[string]string // worker, by key
-	suspended                     map[string]int64  // until, 0 for ever, by name
+	started                       map[string]string   // worker, by key
+	suspended                     map[string]int64    // until, 0 for ever, by name
+	overflows                     map[string]Overflow // by tenant:queue
+	spilled                       map[string][]string // keys by tenant:queue, the oldest first
+	depthFreed                    map[string]bool
 	unique, ukeys                 map[string]string // holder by name, and name by holder that is to release it
 }
 
 type modelJob struct {
 	fairqueue.Job
 	attempts, max, lost int
-	timed               bool
+	timed, counted      bool
+	size                int
 	release             headgate.Release
+	payload             []byte
 }
 
 type modelWorker struct {
@@ -68,6 +73,7 @@ func newModel() *model {
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
 		unique: map[string]string{}, ukeys: map[string]string{},
+		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{},
 	}
 }
 
@@ -87,6 +93,7 @@ func (m *model) begin(now int64) *fairqueue.Call {
 	}
 	m.window += max(0, min(passed, modelMaxStep))
 	m.last = now
+	clear(m.depthFreed)
 	return m.room.Begin(now)
 }
 
@@ -99,6 +106,7 @@ func (m *model) rotate() {
 func (m *model) leave(key, counter string) {
 	m.left[counter]++
 	m.ended[0][key] = true
+	m.uncount(m.live[key])
 	m.releaseUnique(key)
 	delete(m.live, key)
 }
@@ -114,6 +122,7 @@ func (m *model) releaseUnique(key string) {
 
 func (m *model) bury(key, reason string, now int64) {
 	queue := m.live[key].Queue
+	m.uncount(m.live[key])
 	m.dead[key], m.letters[key] = now, queue
 	m.died[reason]++
 	m.releaseUnique(key)
@@ -156,9 +165,13 @@ func (m *model) expire(j *fairqueue.Job, now int64) {
 }
 
 func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
-	out := c.Fill()
-	for _, j := range c.Expired {
-		m.expire(j, now)
+	var out []fairqueue.Dispatch
+	for again := true; again; again = m.spillReturn(c, now) {
+		out = append(out, c.Fill()...)
+		for _, j := range c.Expired {
+			m.expire(j, now)
+		}
+		c.Expired = nil
 	}
 	for _, d := range out {
 		if m.live[d.Job.Key()].release == headgate.ReleaseAtStart {
@@ -188,7 +201,9 @@ func (m *model) putBack(c *fairqueue.Call, j *modelJob, now int64) {
 func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched []fairqueue.Dispatch) {
 	words = make([]string, len(jobs))
 	var placed []*modelJob
+	plan := &overflowPlan{m: m, depths: map[string]*modelDepth{}, spared: map[string]bool{}}
 	var at []int
+	var entrants []entrant
 	for i, candidate := range jobs {
 		j := candidate.Job
 		key := j.Tenant + ":" + j.ID
@@ -216,12 +231,17 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			continue
 		}
 		path := buckets.AppendPath(nil, *candidate.Limits, j.Tenant, j.Queue, j.Priority)
-		v := m.buckets.Take(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
+		v := m.buckets.Peek(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
 		if v.Decision != headgate.Admitted {
 			words[i] = verdictText(v)
 			continue
 		}
-		mj := &modelJob{max: headgate.DefaultMaxAttempts}
+		entering, refusal := plan.decide(candidate, start > now)
+		if words[i] = refusal; refusal != "" {
+			continue
+		}
+		m.buckets.Take(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
+		mj := &modelJob{max: headgate.DefaultMaxAttempts, counted: entering.counted, size: entering.size, payload: j.Payload}
 		if j.MaxAttempts > 0 {
 			mj.max = j.MaxAttempts
 		}
@@ -248,8 +268,13 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			m.accepted--
 		}
 		m.live[key] = mj
-		placed, at = append(placed, mj), append(at, i)
-		if start > now {
+		plan.spared[key] = true
+		placed, at, entrants = append(placed, mj), append(at, i), append(entrants, entering)
+		switch {
+		case entering.spilled:
+			m.spill(mj)
+			words[i] = fmt.Sprintf("spilled %d", len(m.spilled[mj.depthName()]))
+		case start > now:
 			m.later[key] = start
 			words[i] = fmt.Sprintf("later %d", start-now)
 		}
@@ -259,6 +284,12 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	}
 	c := m.begin(now)
 	m.accepted += int64(len(placed))
+	for _, e := range entrants {
+		for _, victim := range e.victims {
+			c.Remove(&victim.Job)
+			m.bury(victim.Key(), "dropped", now)
+		}
+	}
 	for k, mj := range placed {
 		if words[at[k]] == "" {
 			words[at[k]] = fmt.Sprintf("admitted %d", c.Place(&mj.Job))
@@ -269,6 +300,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	for k, mj := range placed {
 		if slices.ContainsFunc(dispatched, func(d fairqueue.Dispatch) bool { return d.Job == &mj.Job }) {
 			words[at[k]] = "straight"
+		}
+		if n := len(entrants[k].victims); n > 0 {
+			words[at[k]] = fmt.Sprintf("dropped %d %s", n, words[at[k]])
 		}
 	}
 	return words, dispatched

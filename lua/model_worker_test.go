@@ -153,7 +153,7 @@ func (m *model) cancel(now int64, key string) (string, []fairqueue.Dispatch) {
 	c := m.begin(now)
 	if _, later := m.later[key]; later {
 		delete(m.later, key)
-	} else if !c.Remove(&j.Job) {
+	} else if !c.Remove(&j.Job) && !m.unspill(j) {
 		for _, p := range m.room.Pools {
 			at := slices.IndexFunc(p.Ready, func(e *fairqueue.Entry) bool { return e.Job == &j.Job })
 			if at < 0 {
@@ -340,7 +340,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		if c.MovesLeft == 0 {
 			break
 		}
-		if due[timer] > now && timer[0] != 'f' && timer[0] != 'g' {
+		if due[timer] > now && !strings.ContainsRune("fgo", rune(timer[0])) {
 			continue
 		}
 		delete(m.room.Timers, timer)
@@ -379,6 +379,12 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 		c.Refill(name)
 	case 'c':
 		m.audit(c, name, now)
+	case 'o':
+		m.depthFreed[name] = true
+	case 'x':
+		if j := m.live[name]; j != nil && m.unspill(j) {
+			m.expire(&j.Job, now)
+		}
 	case 'r':
 		m.lettersPurge(c, name, now)
 	case 's':

@@ -18,7 +18,7 @@ func (w *walk) admit() {
 	for i := range jobs {
 		tenant := w.number("tenant", 0, len(walkTenants)-1)
 		class := w.number("class", 0, 2)
-		j := headgate.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", nil)
+		j := headgate.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, largePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = headgate.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", walkDownstreams)
@@ -42,9 +42,11 @@ func (w *walk) admit() {
 	words, dispatched := w.model.admit(w.now, jobs)
 	verdicts, err := w.store.Admit(w.ctx, w.version, jobs)
 	check(w.tb, err)
-	w.resend = func() {
+	w.resend = func() { // what was refused may enter now, in the place of what came with it
+		_, dispatched := w.model.admit(w.now, jobs)
 		again, err := w.store.Admit(w.ctx, w.version, jobs)
 		check(w.tb, err)
+		w.service.dispatched(dispatched)
 		for i, v := range again {
 			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate && v.Reason != headgate.ReasonGone {
 				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
@@ -73,7 +75,7 @@ func (w *walk) drawStart(j *headgate.Job) {
 // redrive returns the candidate of a dead letter.
 func (w *walk) redrive(key string) Candidate {
 	dead := w.model.live[key]
-	j := headgate.NewJob(dead.Tenant, dead.Queue, "t", nil)
+	j := headgate.NewJob(dead.Tenant, dead.Queue, "t", dead.payload)
 	j.ID, j.Cost, j.Downstream = dead.ID, dead.Cost, dead.Downstream
 	j.Priority = headgate.DefaultClasses()[dead.Class].Name
 	if dead.Dated && !dead.timed {
@@ -153,6 +155,17 @@ func (w *walk) suspend() {
 	w.resend()
 }
 
+func (w *walk) drawOverflow() Overflow {
+	policy := pick(w, "overflow", []OverflowPolicy{"", "", Reject, DropOldest, DropOldest, Spillover, Spillover})
+	if policy == "" {
+		return Overflow{}
+	}
+	return Overflow{
+		Policy: policy, MaxJobs: w.number("max jobs", 0, 8), MaxBytes: pick(w, "max bytes", []int64{0, 0, 200, 1000, 20_000}),
+		MaxSpilled: w.number("max spilled", 1, 20), LowWater: pick(w, "low water", []int{0, 50, 100}),
+	}
+}
+
 // start marks the handler of a job that was lost before as begun.
 func (w *walk) start() {
 	for _, worker := range slices.Sorted(maps.Keys(w.held)) {
@@ -169,7 +182,16 @@ func (w *walk) start() {
 }
 
 func verdictWord(v headgate.Verdict) string {
+	if v.Dropped > 0 {
+		n := v.Dropped
+		v.Dropped = 0
+		return fmt.Sprintf("dropped %d %s", n, verdictWord(v))
+	}
 	switch {
+	case v.Place == headgate.PlaceSpilled:
+		return fmt.Sprintf("spilled %d", v.Position)
+	case v.Reason == headgate.ReasonOverflow, v.Reason == headgate.ReasonTooLarge:
+		return string(v.Reason) + " " + v.Detail
 	case v.Place == headgate.PlaceLater:
 		return fmt.Sprintf("later %d", v.EstimatedWait.Microseconds())
 	case v.Reason == headgate.ReasonPaused:
@@ -390,9 +412,18 @@ func (w *walk) policy() {
 		}
 		w.model.queues[q] = settings
 		u.Queues = append(u.Queues, settings)
+		settings.Overflow = w.drawOverflow()
+		w.model.queues[q] = settings
+		u.Queues[len(u.Queues)-1] = settings
 		if len(w.model.lettersOf(q)) > 0 {
 			w.model.timers["r"+q] = w.now
 		}
+	}
+	clear(w.model.overflows)
+	if w.number("own bound", 0, 2) == 0 {
+		own := TenantOverflow{Tenant: "ann", Queue: "mail", Overflow: w.drawOverflow()}
+		u.Overflows = append(u.Overflows, own)
+		w.model.overflows["ann:mail"] = own.Overflow
 	}
 	for _, c := range headgate.DefaultClasses() {
 		for _, tenant := range []string{"", "ann", "bob"} {
@@ -405,6 +436,7 @@ func (w *walk) policy() {
 	w.resend()
 	w.version++
 	w.model.begin(w.now)
+	w.model.recount()
 	w.model.changed = buckets.Instant(w.model.filled)
 	w.service.weightsChanged()
 }

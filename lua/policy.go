@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,8 @@ type QueueSettings struct {
 	// KeepDead is how long dead letters are kept, zero for no bound; MaxDead how many, zero for DefaultMaxDead.
 	KeepDead time.Duration
 	MaxDead  int
+	// Overflow bounds the live jobs of each tenant in the queue.
+	Overflow Overflow
 	// DropExpired drops and counts jobs past their deadline; otherwise they become dead letters.
 	DropExpired bool
 }
@@ -36,6 +39,46 @@ const (
 	DefaultPoisonLimit = 3
 	DefaultMaxDead     = 100_000
 )
+
+// OverflowPolicy is what becomes of a job for which its tenant's depth in the queue leaves no room.
+type OverflowPolicy string
+
+// The overflow policies.
+const (
+	// Reject refuses it.
+	Reject OverflowPolicy = "reject"
+	// DropOldest makes dead letters of the tenant's oldest waiting jobs in the queue, those of the lowest class first,
+	// none of a class above the newcomer's.
+	DropOldest OverflowPolicy = "drop_oldest"
+	// Spillover keeps it aside until there is room, in order of arrival.
+	Spillover OverflowPolicy = "spillover"
+)
+
+// Overflow bounds the depth of a tenant in a queue: its live jobs, dead letters and spilled ones apart. The zero
+// Overflow is no bound.
+type Overflow struct {
+	Policy OverflowPolicy
+	// MaxJobs and MaxBytes are the bounds; zero is none. Bytes are those of a job as it is stored.
+	MaxJobs  int
+	MaxBytes int64
+	// MaxSpilled is how many jobs Spillover keeps aside.
+	MaxSpilled int
+	// LowWater is the per cent of the bounds at which spilled jobs begin to come back.
+	LowWater int
+}
+
+func (o Overflow) text() string {
+	if o.Policy == "" {
+		return "-"
+	}
+	return fmt.Sprintf("%c,%d,%d,%d,%d", o.Policy[0], o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
+}
+
+// TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue.
+type TenantOverflow struct {
+	Tenant, Queue string
+	Overflow      Overflow
+}
 
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
 type TenantWeight struct {
@@ -54,7 +97,13 @@ type PolicyUpdate struct {
 	// have been faster.
 	LongestFill time.Duration
 	Queues      []QueueSettings
+	Overflows   []TenantOverflow
 	Weights     []TenantWeight
+}
+
+// bounded reports whether anything is bounded.
+func (u *PolicyUpdate) bounded() bool {
+	return len(u.Overflows) > 0 || slices.ContainsFunc(u.Queues, func(q QueueSettings) bool { return q.Overflow.Policy != "" })
 }
 
 // The ways in which a new policy is refused.
@@ -68,10 +117,13 @@ var (
 // PutPolicy stores a new version of the policy, if the expected one is in force. After an error InDoubt, the same call
 // again is safe, and finishes what the first one began.
 func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
-	args := make([]any, 0, 6+2*len(u.Queues)+2*len(u.Weights))
-	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues))
+	args := make([]any, 0, 7+2*(len(u.Queues)+len(u.Overflows)+len(u.Weights)))
+	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows))
 	for _, q := range u.Queues {
 		args = append(args, q.Queue, settingsText(q))
+	}
+	for _, o := range u.Overflows {
+		args = append(args, o.Tenant+":"+o.Queue, o.Overflow.text())
 	}
 	for _, w := range u.Weights {
 		args = append(args, string(w.Class)+":"+w.Tenant, int64(w.Weight))
@@ -82,11 +134,30 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 	}
 	switch reply[0] {
 	case "stored":
+		if u.bounded() {
+			if err := s.recount(ctx); err != nil {
+				return err
+			}
+		}
 		return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
 	case "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
 	default:
 		return fmt.Errorf("%w: queue %s", ErrClassInUse, reply[1])
+	}
+}
+
+// recount brings jobs that entered before they were bounded into the depth of their tenant and queue.
+func (s *Store) recount(ctx context.Context) error {
+	const page = 500
+	for cursor := "0"; ; {
+		reply, err := s.run(ctx, "recount", s.now, cursor, page)
+		if err != nil {
+			return fmt.Errorf("count jobs into their depth: %w", err)
+		}
+		if cursor = reply[0]; cursor == "0" {
+			return nil
+		}
 	}
 }
 
@@ -133,7 +204,7 @@ func settingsText(q QueueSettings) string {
 		expired = "drop"
 	}
 	return strings.Join(parts, ",") + "|" + strings.Join([]string{
-		micros(q.Horizon), expired, micros(q.MaxWait), strconv.Itoa(cmp.Or(q.PoisonLimit, DefaultPoisonLimit)),
+		micros(q.Horizon), expired, micros(q.MaxWait), q.Overflow.text(), strconv.Itoa(cmp.Or(q.PoisonLimit, DefaultPoisonLimit)),
 		micros(q.KeepDead), strconv.Itoa(cmp.Or(q.MaxDead, DefaultMaxDead)),
 	}, "|")
 }

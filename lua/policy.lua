@@ -6,12 +6,14 @@
 -- ARGV[4] text  JSON
 -- ARGV[5] window  microseconds that ended ids are kept
 -- ARGV[6] queues  number of Q
--- ARGV[7] ...  Q times queue, setting; then class:tenant, weight (an empty tenant is everybody else)
+-- ARGV[7] bounds  number of B
+-- ARGV[8] ...  Q times queue, setting; B times tenant:queue, overflow; then class:tenant, weight (an empty tenant is
+--   everybody else)
 -- Reply {"stored"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
 -- Never moves a job: a new weight counts from a tenant's next dispatch.
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
+local QUEUES, BOUND_COUNT, QUEUES_AT = tonumber(ARGV[6]), tonumber(ARGV[7]), 8
 -- @include time
 -- @include queue
 -- @include due
@@ -47,7 +49,10 @@ for name, setting in pairs(settings) do
 end
 redis.call('UNLINK', P .. 'weights')
 local count = 0
-for i = QUEUES_AT + 2 * QUEUES, #ARGV, 2 do
+local BOUNDS_AT = QUEUES_AT + 2 * QUEUES
+redis.call('UNLINK', P .. 'bounds')
+for i = BOUNDS_AT, BOUNDS_AT + 2 * BOUND_COUNT - 1, 2 do redis.call('HSET', P .. 'bounds', ARGV[i], ARGV[i + 1]) end
+for i = BOUNDS_AT + 2 * BOUND_COUNT, #ARGV, 2 do
   redis.call('HSET', P .. 'weights', ARGV[i], ARGV[i + 1])
   count = count + 1
 end
@@ -55,5 +60,6 @@ state_set('pv', VERSION)
 state_set('pat', state_num('bt'))
 state_set('dw', WINDOW)
 state_set('nw', count)
+state_set('nb', BOUND_COUNT)
 state_write()
 return { 'stored' }

@@ -51,7 +51,9 @@ local function lane_expire(timer)
     q.waiting[cl.c] = q.waiting[cl.c] - #members
     for _, member in ipairs(members) do
       local job = tenant .. ':' .. sub(member, 13)
-      job_expire(q, job, redis.call('HGET', JOBS, job), now)
+      local rec = redis.call('HGET', JOBS, job)
+      old_remove(job, rec)
+      job_expire(q, job, rec, now)
     end
     lane_shrunk(cl, tenant, lane)
   end
@@ -124,6 +126,13 @@ local function timer_run(timer)
     refill_pools[name] = true
   elseif kind == 'c' then
     consumers_audit(name)
+  elseif kind == 'o' then
+    depth_freed[name] = true
+  elseif kind == 'x' then
+    local rec = redis.call('HGET', JOBS, name)
+    if rec and spill_remove(depth_name(name, rec), name, rec) then
+      job_expire(queue_open(record_queue(rec)), name, rec, now)
+    end
   elseif kind == 'r' then
     letters_purge(name)
   elseif kind == 's' then
@@ -149,8 +158,8 @@ later_promote()
 local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
 for i = 1, #timers, 2 do
   if moves == 0 then break end
-  local kind = byte(timers[i])
-  if score_of(timers[i + 1]) <= now or kind == 102 or kind == 103 then
+  local kind = sub(timers[i], 1, 1)
+  if score_of(timers[i + 1]) <= now or match(kind, '[fgo]') then
     redis.call('ZREM', DUE, timers[i])
     timer_run(timers[i])
   end

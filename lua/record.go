@@ -19,6 +19,7 @@ const (
 	flagDeadline   = 1
 	flagLarge      = 2
 	flagTimed      = 4
+	flagCounted    = 8
 	flagEnd        = 16 // a unique key goes with the job's end
 	flagHistory    = 32
 	flagStart      = 64 // a unique key goes with the job's start; with flagEnd, when its time is over

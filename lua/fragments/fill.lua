@@ -1,6 +1,7 @@
 -- @include wake
 -- @include pattern
 -- @include tally
+-- @include spill
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
@@ -228,7 +229,9 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, redis.call('HGET', JOBS, key), now)
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -297,6 +300,7 @@ local function picks_write()
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
     local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
     if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
@@ -329,16 +333,19 @@ end
 -- timers.
 local function fill(now)
   repeat
-    local names = {}
-    for name in pairs(pass_on) do names[#names + 1] = name end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      pass_on[name] = nil
-      gate_wake(name, now)
-    end
-    fill_once(now)
-  until next(pass_on) == nil
+    repeat
+      local names = {}
+      for name in pairs(pass_on) do names[#names + 1] = name end
+      table.sort(names)
+      for _, name in ipairs(names) do
+        pass_on[name] = nil
+        gate_wake(name, now)
+      end
+      fill_once(now)
+    until next(pass_on) == nil
+  until not spill_return(now)
   leave_write()
+  depth_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end

@@ -4,11 +4,11 @@
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
--- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
@@ -16,6 +16,11 @@ end
 
 local function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
+end
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
 local function record_queue(rec)

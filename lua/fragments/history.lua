@@ -3,11 +3,6 @@
 -- outcome|time|time it ran|worker|text, times in microseconds.
 local HISTORY_CAP = 20
 
-local function record_flagged(rec, bit)
-  if record_has(rec, bit) then return rec end
-  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
-end
-
 -- history_add returns the record that says so; the caller stores it.
 local function history_add(key, rec, outcome, ran, worker, text, now)
   local list = P .. 'log:' .. key

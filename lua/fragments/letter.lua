@@ -2,6 +2,7 @@
 -- @include header
 -- @include queue
 -- @include due
+-- @include depth
 -- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
 -- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
 local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
@@ -17,6 +18,7 @@ end
 -- leave ends a job with all that it owns.
 local function leave(key, counter, rec)
   leave_plain(key, counter)
+  depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -42,6 +44,10 @@ local function dead_letter(key, rec, reason, text, now)
   local queue = record_queue(rec)
   local letters = P .. 'dead:' .. queue
   local _, age, cap = queue_bounds(queue_open(queue))
+  if record_has(rec, COUNTED) then
+    depth_leave(key, rec)
+    redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
+  end
   redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('ZADD', letters, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)

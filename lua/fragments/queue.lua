@@ -1,20 +1,21 @@
 -- @include state
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
---                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
---                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
-  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1

@@ -8,6 +8,7 @@ local function job_return(key, rec, now)
   if byte(r.lane) == 100 and r.score < now then
     job_expire(q, key, rec, now)
   else
+    old_add(key, rec)
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end

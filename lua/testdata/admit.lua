@@ -13,7 +13,8 @@
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
---   "buckets LEVEL", "queues", "deadline", "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
+--   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
+--   "huge BYTES" where the job alone is above the bound; "dropped N " stands before an admission that cost N older jobs; "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
 --   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -104,7 +105,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -179,11 +180,11 @@ end
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
--- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
@@ -191,6 +192,11 @@ end
 
 local function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
+end
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
 local function record_queue(rec)
@@ -229,21 +235,22 @@ local function pattern_commit(p, i)
   end
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
---                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
---                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
-  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
@@ -327,6 +334,87 @@ end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
 local SUSPENDED = P .. 'suspended'
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
+-- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
+-- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
+-- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
+-- (HASH, `nb` entries) has one for TENANT:QUEUE.
+local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
+local depths, bounds = {}, {}
+local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+
+local function bound_open(tenant, queue)
+  local name = tenant .. ':' .. queue
+  local b = bounds[name]
+  if b == nil then
+    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
+    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+      low = tonumber(low) / 100 } or false
+    if b and b.jobs == 0 then b.jobs = math.huge end
+    if b and b.bytes == 0 then b.bytes = math.huge end
+    bounds[name] = b
+  end
+  return b
+end
+
+local function depth_open(name)
+  local d = depths[name]
+  if not d then
+    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
+    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+    depths[name] = d
+  end
+  return d
+end
+
+local function depth_add(name, count, size)
+  local d = depth_open(name)
+  d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  state_add('nl', count)
+  if count < 0 then depth_freed[name] = true end
+end
+
+local function depth_name(key, rec)
+  return match(key, '^[^:]*') .. ':' .. record_queue(rec)
+end
+
+-- job_size returns the bytes of a job as it is stored.
+local function job_size(key, rec)
+  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
+end
+
+-- depth_leave takes a job out of the depth that it counts in.
+local function depth_leave(key, rec)
+  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
+end
+
+-- old_add and old_remove follow a counted job into and out of its lane.
+local function old_add(key, rec)
+  if not record_has(rec, COUNTED) then return end
+  local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
+  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
+end
+
+local function old_remove(key, rec)
+  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
+end
+
+local function depth_write()
+  for name, d in pairs(depths) do
+    if d.dirty and d.jobs > 0 then
+      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+    elseif d.dirty then
+      redis.call('HDEL', DEPTH, name)
+    end
+    d.dirty = false
+  end
+end
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -484,7 +572,8 @@ local function job_options(job, at)
   end
   if has_flag(job.flags, DELAYED) then
     local start = tonumber(ARGV[at])
-    job.start = start < 0 and time_us - start or start
+    start = start < 0 and time_us - start or start
+    if start > time_us then job.start = start end
     job.flags = job.flags - DELAYED
     at = at + 1
   end
@@ -561,6 +650,57 @@ local function unique_refused(job)
   return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
 end
 
+-- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
+-- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
+-- those that waited before it.
+local DROPS = 64
+local dropped, drops = {}, 0
+
+local function victims(job, b, d, size)
+  local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
+  local chosen, jobs_out, bytes_out = {}, 0, 0
+  for i = 1, #found, 2 do
+    local key = found[i]
+    if not dropped[key] then
+      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
+      local rec = redis.call('HGET', JOBS, key)
+      chosen[#chosen + 1] = { key = key, rec = rec }
+      jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+      if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
+        return chosen, jobs_out, bytes_out
+      end
+    end
+  end
+end
+
+local function overflow(job)
+  local path = job.path
+  local b = bound_open(path.tenant, path.queue)
+  if not b then return nil end
+  job.depth = path.tenant .. ':' .. path.queue
+  local d = depth_open(job.depth)
+  if not d.plan_jobs then
+    d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
+    d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+  end
+  local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
+  if size > b.bytes then return format('huge %d', size) end
+  local spills = b.policy == 's'
+  if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
+    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
+  elseif spills and d.spilled < b.spill and not job.start then
+    job.spilled, d.spilled = true, d.spilled + 1
+  else
+    local chosen, jobs_out, bytes_out
+    if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
+    if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
+    job.victims, drops = chosen, drops + jobs_out
+    for _, v in ipairs(chosen) do dropped[v.key] = true end
+    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
+  end
+  job.size = size
+end
+
 for i = 1, PATHS do path_read(i) end
 call_begin(time_us, state_fields)
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
@@ -574,7 +714,7 @@ local ended_count = state_num('en') + state_num('eo')
 local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
-  local base = job.start and math.max(job.start, time_us) or time_us
+  local base = job.start or time_us
   if job.gone then
     answers[i] = 'gone'
   elseif job.known and not job.redrive or seen[job.key] then
@@ -588,7 +728,7 @@ for i, job in ipairs(jobs) do
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
-    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost)
+    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost) or overflow(job)
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
@@ -609,8 +749,8 @@ for i, job in ipairs(jobs) do
         q.undated = q.undated or u64(job.score)
         score = q.undated
       end
+      if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
-      if job.start and job.start <= time_us then job.start = nil end
       if job.unique then uniques[job.unique] = job.key end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
@@ -668,7 +808,7 @@ end
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or state_num('ng') > 0 then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or state_num('ng') > 0 then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
@@ -759,16 +899,14 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
--- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
-local function score_of(s)
-  return tonumber(s) or s + 0
-end
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
@@ -826,6 +964,7 @@ end
 -- leave ends a job with all that it owns.
 local function leave(key, counter, rec)
   leave_plain(key, counter)
+  depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -851,6 +990,10 @@ local function dead_letter(key, rec, reason, text, now)
   local queue = record_queue(rec)
   local letters = P .. 'dead:' .. queue
   local _, age, cap = queue_bounds(queue_open(queue))
+  if record_has(rec, COUNTED) then
+    depth_leave(key, rec)
+    redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
+  end
   redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('ZADD', letters, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)
@@ -1028,6 +1171,89 @@ local function gate_wake(name, now)
     end
     if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
   end
+end
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%d', score), member)
+  local size = redis.call('ZCARD', key)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  cl.q.touched = true
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  if not x then
+    tenant_enter(cl, tenant, { lane = lane })
+  elseif x.lane == '*' then
+    if not first then return size end
+    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
+    local blocked = at and score_of(at) >= BLOCKED
+    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
+    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
+  elseif x.lane ~= lane then
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
+    x.lane = '*'
+    tenant_write(cl, tenant, x)
+  end
+  return size
+end
+-- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
+-- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
+-- a timer x there.
+local SPILLS = P .. 'spills'
+
+-- spill_remove reports whether the job was spilled.
+local function spill_remove(name, key, rec)
+  if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
+  if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+local function spill_drain(name, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  while true do
+    local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
+    if not key then return back end
+    local rec = redis.call('HGET', JOBS, key)
+    local size = job_size(key, rec)
+    if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
+    if moves == 0 then
+      moves_out('o' .. name, now)
+      return back
+    end
+    moves = moves - 1
+    spill_remove(name, key, rec)
+    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+      job_expire(q, key, rec, now)
+    else
+      rec = record_flagged(rec, COUNTED)
+      redis.call('HSET', JOBS, key, rec)
+      depth_add(name, 1, size)
+      old_add(key, rec)
+      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+      refill[queue] = true
+      back = true
+    end
+  end
+end
+
+-- spill_return brings back what has room, and reports whether that makes a fill necessary.
+local function spill_return(now)
+  local names, back = {}, false
+  for name in pairs(depth_freed) do names[#names + 1] = name end
+  depth_freed = {}
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+  end
+  return back
 end
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
@@ -1256,7 +1482,9 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, redis.call('HGET', JOBS, key), now)
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -1325,6 +1553,7 @@ local function picks_write()
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
     local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
     if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
@@ -1357,16 +1586,19 @@ end
 -- timers.
 local function fill(now)
   repeat
-    local names = {}
-    for name in pairs(pass_on) do names[#names + 1] = name end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      pass_on[name] = nil
-      gate_wake(name, now)
-    end
-    fill_once(now)
-  until next(pass_on) == nil
+    repeat
+      local names = {}
+      for name in pairs(pass_on) do names[#names + 1] = name end
+      table.sort(names)
+      for _, name in ipairs(names) do
+        pass_on[name] = nil
+        gate_wake(name, now)
+      end
+      fill_once(now)
+    until next(pass_on) == nil
+  until not spill_return(now)
   leave_write()
+  depth_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1375,37 +1607,96 @@ local function fill(now)
   state_write()
   return more
 end
--- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
--- returns the number of jobs in the lane.
-local function lane_place(cl, tenant, lane, score, member)
-  local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%d', score), member)
-  local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+-- shrink: jobs leave a lane other than by dispatch.
+local function gate_forget(name, class, queue, member)
+  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
+end
+
+-- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
+local function tenant_exit(cl, tenant, x)
+  local member = x.entry .. tenant
+  local tag = score_of(redis.call('ZSCORE', cl.act, member))
+  redis.call('ZREM', cl.act, member)
+  if redis.call('EXISTS', cl.act) == 0 then
+    redis.call('UNLINK', cl.idle)
+  elseif tag > cl.q.V[cl.c] then
+    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
+  end
+end
+
+local function tenant_drained(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+  elseif x.mode == 't' then
+    gate_forget('t:' .. tenant, cl.c - 1, cl.q.name, tenant)
+    gate_forget('u:' .. tenant .. ':' .. cl.q.name, cl.c - 1, cl.q.name, tenant)
+  end
+  redis.call('HDEL', cl.ten, tenant)
+  cl.tenants[tenant] = false
+end
+
+-- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
+local function lane_shrunk(cl, tenant, lane)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  local x = tenant_open(cl, tenant)
   cl.q.touched = true
-  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
-  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
-  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
-    x.lane = '*'
+  if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
+  if x.lane ~= '*' then
+    if not head[1] then
+      if x.mode == 'a' then lane_vanished(lane) end
+      tenant_drained(cl, tenant, x)
+    end
+    return
+  end
+  local lanes = lanes_key(cl, tenant)
+  local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+  if head[1] then
+    redis.call('ZADD', lanes, format('%d', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
+    return
+  end
+  redis.call('ZREM', lanes, lane)
+  if blocked then
+    gate_forget(downstream_gate(lane), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+  elseif x.mode == 'a' then
+    lane_vanished(lane)
+  end
+  if redis.call('EXISTS', lanes) == 0 then
+    tenant_drained(cl, tenant, x)
+  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
     tenant_write(cl, tenant, x)
   end
-  return size
 end
+  local function spill_add(name, key, rec)
+    redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
+    redis.call('SADD', SPILLS, name)
+    if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
+  end
+
+  -- drop_oldest makes room for a job with older ones of its tenant and queue.
+  local function drop_oldest(job)
+    local q = queue_open(job.path.queue)
+    for _, v in ipairs(job.victims) do
+      local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
+      redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
+        .. match(v.key, ':(.*)$'))
+      q.waiting[cl.c] = q.waiting[cl.c] - 1
+      old_remove(v.key, v.rec)
+      lane_shrunk(cl, job.path.tenant, lane)
+      dead_letter(v.key, v.rec, 'dropped', '', time_us)
+    end
+  end
+
+  for _, i in ipairs(admitted) do
+    if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
+  end
+  for _, i in ipairs(admitted) do
+    if jobs[i].victims then drop_oldest(jobs[i]) end
+  end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
     local q = queue_open(job.path.queue)
-    if job.redrive then letter_remove(job.key, job.live) end
     if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
     if job.unique then
       redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
@@ -1413,9 +1704,14 @@ end
         redis.call('HSET', UKEYS, job.key, job.unique)
       end
     end
-    if job.start then
+    if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
+    if job.spilled then
+      spill_add(job.depth, job.key, job.stamped)
+      job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+    elseif job.start then
       due_add(LATER, job.start, job.key)
     else
+      old_add(job.key, job.stamped)
       local cl = class_open(q, job.path.class)
       job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
       refill[q.name] = true
@@ -1426,11 +1722,14 @@ end
   for _, key in ipairs(dispatched) do straight[key] = true end
   for _, i in ipairs(admitted) do
     local job = jobs[i]
-    if job.start then
+    if job.spilled then
+      answers[i] = format('spilled %d', job.position)
+    elseif job.start then
       answers[i] = format('later %d', job.start - time_us)
     else
       answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
     end
+    if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
   end
   return { continues and 'more' or 'decided', unpack(answers) }
 end

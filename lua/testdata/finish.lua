@@ -94,7 +94,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -103,21 +103,22 @@ end
 -- group: the consumer group of every ready stream.
 local GROUP = 'g'
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
---                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
---                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
-  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
@@ -231,7 +232,7 @@ take_held(READY, jobs)
 -- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
 -- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
 local function complete_all()
-  if records_needed or state_num('ng') > 0 or state_num('nc') > 0 then return nil end
+  if records_needed or state_num('ng') > 0 or state_num('nc') + state_num('nl') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
@@ -338,6 +339,8 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
@@ -367,11 +370,11 @@ end
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
--- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
@@ -379,6 +382,11 @@ end
 
 local function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
+end
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
 local function record_queue(rec)
@@ -391,6 +399,83 @@ local function record_lane(rec)
   local queue_length, downstream_length = byte(rec, 35, 36)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
+-- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
+-- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
+-- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
+-- (HASH, `nb` entries) has one for TENANT:QUEUE.
+local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
+local depths, bounds = {}, {}
+local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+
+local function bound_open(tenant, queue)
+  local name = tenant .. ':' .. queue
+  local b = bounds[name]
+  if b == nil then
+    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
+    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+      low = tonumber(low) / 100 } or false
+    if b and b.jobs == 0 then b.jobs = math.huge end
+    if b and b.bytes == 0 then b.bytes = math.huge end
+    bounds[name] = b
+  end
+  return b
+end
+
+local function depth_open(name)
+  local d = depths[name]
+  if not d then
+    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
+    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+    depths[name] = d
+  end
+  return d
+end
+
+local function depth_add(name, count, size)
+  local d = depth_open(name)
+  d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  state_add('nl', count)
+  if count < 0 then depth_freed[name] = true end
+end
+
+local function depth_name(key, rec)
+  return match(key, '^[^:]*') .. ':' .. record_queue(rec)
+end
+
+-- job_size returns the bytes of a job as it is stored.
+local function job_size(key, rec)
+  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
+end
+
+-- depth_leave takes a job out of the depth that it counts in.
+local function depth_leave(key, rec)
+  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
+end
+
+-- old_add and old_remove follow a counted job into and out of its lane.
+local function old_add(key, rec)
+  if not record_has(rec, COUNTED) then return end
+  local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
+  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
+end
+
+local function old_remove(key, rec)
+  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
+end
+
+local function depth_write()
+  for name, d in pairs(depths) do
+    if d.dirty and d.jobs > 0 then
+      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+    elseif d.dirty then
+      redis.call('HDEL', DEPTH, name)
+    end
+    d.dirty = false
+  end
 end
 -- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
 -- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
@@ -407,6 +492,7 @@ end
 -- leave ends a job with all that it owns.
 local function leave(key, counter, rec)
   leave_plain(key, counter)
+  depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -432,6 +518,10 @@ local function dead_letter(key, rec, reason, text, now)
   local queue = record_queue(rec)
   local letters = P .. 'dead:' .. queue
   local _, age, cap = queue_bounds(queue_open(queue))
+  if record_has(rec, COUNTED) then
+    depth_leave(key, rec)
+    redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
+  end
   redis.call('ZADD', DEAD, format('%d', now), key)
   redis.call('ZADD', letters, format('%d', now), key)
   redis.call('HSET', WHY, key, reason .. '|' .. text)
@@ -665,6 +755,89 @@ local function queue_write(now)
     end
   end
 end
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%d', score), member)
+  local size = redis.call('ZCARD', key)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  cl.q.touched = true
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  if not x then
+    tenant_enter(cl, tenant, { lane = lane })
+  elseif x.lane == '*' then
+    if not first then return size end
+    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
+    local blocked = at and score_of(at) >= BLOCKED
+    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
+    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
+  elseif x.lane ~= lane then
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
+    x.lane = '*'
+    tenant_write(cl, tenant, x)
+  end
+  return size
+end
+-- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
+-- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
+-- a timer x there.
+local SPILLS = P .. 'spills'
+
+-- spill_remove reports whether the job was spilled.
+local function spill_remove(name, key, rec)
+  if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
+  if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+local function spill_drain(name, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  while true do
+    local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
+    if not key then return back end
+    local rec = redis.call('HGET', JOBS, key)
+    local size = job_size(key, rec)
+    if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
+    if moves == 0 then
+      moves_out('o' .. name, now)
+      return back
+    end
+    moves = moves - 1
+    spill_remove(name, key, rec)
+    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+      job_expire(q, key, rec, now)
+    else
+      rec = record_flagged(rec, COUNTED)
+      redis.call('HSET', JOBS, key, rec)
+      depth_add(name, 1, size)
+      old_add(key, rec)
+      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+      refill[queue] = true
+      back = true
+    end
+  end
+end
+
+-- spill_return brings back what has room, and reports whether that makes a fill necessary.
+local function spill_return(now)
+  local names, back = {}, false
+  for name in pairs(depth_freed) do names[#names + 1] = name end
+  depth_freed = {}
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+  end
+  return back
+end
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
@@ -892,7 +1065,9 @@ local function serve(pool, cl, x, now)
   q.waiting[cl.c] = q.waiting[cl.c] - 1
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    job_expire(q, key, redis.call('HGET', JOBS, key), now)
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
     if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
       lane_vanished(lane)
@@ -961,6 +1136,7 @@ local function picks_write()
   for i = 1, #picks do
     redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
     local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
     if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
     dispatched[#dispatched + 1] = keys[i]
   end
@@ -993,16 +1169,19 @@ end
 -- timers.
 local function fill(now)
   repeat
-    local names = {}
-    for name in pairs(pass_on) do names[#names + 1] = name end
-    table.sort(names)
-    for _, name in ipairs(names) do
-      pass_on[name] = nil
-      gate_wake(name, now)
-    end
-    fill_once(now)
-  until next(pass_on) == nil
+    repeat
+      local names = {}
+      for name in pairs(pass_on) do names[#names + 1] = name end
+      table.sort(names)
+      for _, name in ipairs(names) do
+        pass_on[name] = nil
+        gate_wake(name, now)
+      end
+      fill_once(now)
+    until next(pass_on) == nil
+  until not spill_return(now)
   leave_write()
+  depth_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1063,11 +1242,6 @@ end
 -- outcome|time|time it ran|worker|text, times in microseconds.
 local HISTORY_CAP = 20
 
-local function record_flagged(rec, bit)
-  if record_has(rec, bit) then return rec end
-  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
-end
-
 -- history_add returns the record that says so; the caller stores it.
 local function history_add(key, rec, outcome, ran, worker, text, now)
   local list = P .. 'log:' .. key
@@ -1085,33 +1259,6 @@ local function cancelled_take(key)
   state_add('nc', -1)
   return true
 end
--- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
--- returns the number of jobs in the lane.
-local function lane_place(cl, tenant, lane, score, member)
-  local key = lane_key(cl, tenant, lane)
-  redis.call('ZADD', key, format('%d', score), member)
-  local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
-  cl.q.touched = true
-  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
-  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
-  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
-  if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
-    x.lane = '*'
-    tenant_write(cl, tenant, x)
-  end
-  return size
-end
 -- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
 local function job_return(key, rec, now)
   local tenant, id = key_split(key)
@@ -1120,6 +1267,7 @@ local function job_return(key, rec, now)
   if byte(r.lane) == 100 and r.score < now then
     job_expire(q, key, rec, now)
   else
+    old_add(key, rec)
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
@@ -1153,11 +1301,11 @@ end
   local function outcome(job)
     if not job.held then return 'lost' end
     local cancelled = cancelled_take(job.key)
-    if job.what == 'complete' then
+    if job.what == 'complete' and not job.rec then
       leave_plain(job.key, 'completed')
       return 'done'
     end
-    if job.what == 'complete_full' then return complete(job) end
+    if job.what == 'complete' or job.what == 'complete_full' then return complete(job) end
     if cancelled then
       leave(job.key, 'cancelled', job.rec)
       return 'cancelled'
@@ -1181,7 +1329,7 @@ end
     return 'released'
   end
 
-  if records_needed or gates_any() then
+  if records_needed or gates_any() or state_num('nl') > 0 then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]

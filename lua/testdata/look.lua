@@ -3,7 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), ready (pool),
+--   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
@@ -153,11 +153,11 @@ end
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
--- its tenant's depth · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 16, 32, 64
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
@@ -165,6 +165,11 @@ end
 
 local function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
+end
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
 local function record_queue(rec)
@@ -198,21 +203,22 @@ local function score_of(s)
   return tonumber(s) or s + 0
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
---                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
---                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
-  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
@@ -347,6 +353,11 @@ local function place(rec)
   local lane = P .. 'lane:' .. r.class .. ':' .. r.queue .. ':' .. tenant .. ':' .. r.lane
   local position = redis.call('ZRANK', lane, r.order .. id)
   if position then return lane_tell(r, tenant, position) end
+  position = redis.call('ZRANK', P .. 'spill:' .. tenant .. ':' .. r.queue, KEY)
+  if position then
+    tell('position', position + 1)
+    return 'spilled'
+  end
   return entry_tell()
 end
 

@@ -6,12 +6,14 @@
 -- ARGV[4] text  JSON
 -- ARGV[5] window  microseconds that ended ids are kept
 -- ARGV[6] queues  number of Q
--- ARGV[7] ...  Q times queue, setting; then class:tenant, weight (an empty tenant is everybody else)
+-- ARGV[7] bounds  number of B
+-- ARGV[8] ...  Q times queue, setting; B times tenant:queue, overflow; then class:tenant, weight (an empty tenant is
+--   everybody else)
 -- Reply {"stored"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
 -- Never moves a job: a new weight counts from a tenant's next dispatch.
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local QUEUES, QUEUES_AT = tonumber(ARGV[6]), 7
+local QUEUES, BOUND_COUNT, QUEUES_AT = tonumber(ARGV[6]), tonumber(ARGV[7]), 8
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
@@ -95,21 +97,22 @@ local function clock_advance(now)
   state_set('t', now)
 end
 -- queue: a queue's settings and dynamics. State fields:
---   cfg:QUEUE    name=weight,…|horizon|expired|wait|poison|age|letters    set by policy; the default is below:
---                classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), lost deliveries
---                that make a job poison, how long dead letters are kept in microseconds (0 for ever) and how many
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
 --   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
 --                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
-local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|3|0|100000'
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 local queues = {}
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|(.*)$')
-  q.horizon, q.expired, q.wait, q.rest = tonumber(horizon), expired, tonumber(wait), rest
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
@@ -162,6 +165,8 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
@@ -218,7 +223,10 @@ for name, setting in pairs(settings) do
 end
 redis.call('UNLINK', P .. 'weights')
 local count = 0
-for i = QUEUES_AT + 2 * QUEUES, #ARGV, 2 do
+local BOUNDS_AT = QUEUES_AT + 2 * QUEUES
+redis.call('UNLINK', P .. 'bounds')
+for i = BOUNDS_AT, BOUNDS_AT + 2 * BOUND_COUNT - 1, 2 do redis.call('HSET', P .. 'bounds', ARGV[i], ARGV[i + 1]) end
+for i = BOUNDS_AT + 2 * BOUND_COUNT, #ARGV, 2 do
   redis.call('HSET', P .. 'weights', ARGV[i], ARGV[i + 1])
   count = count + 1
 end
@@ -226,5 +234,6 @@ state_set('pv', VERSION)
 state_set('pat', state_num('bt'))
 state_set('dw', WINDOW)
 state_set('nw', count)
+state_set('nb', BOUND_COUNT)
 state_write()
 return { 'stored' }

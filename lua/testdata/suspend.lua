@@ -92,7 +92,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -108,6 +108,8 @@ end
 --   g gate              a gate's time is over, or its waiters are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which

@@ -1,0 +1,59 @@
+-- @include place
+-- @include depth
+-- @include wake
+-- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
+-- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
+-- a timer x there.
+local SPILLS = P .. 'spills'
+
+-- spill_remove reports whether the job was spilled.
+local function spill_remove(name, key, rec)
+  if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
+  if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+local function spill_drain(name, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  while true do
+    local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
+    if not key then return back end
+    local rec = redis.call('HGET', JOBS, key)
+    local size = job_size(key, rec)
+    if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
+    if moves == 0 then
+      moves_out('o' .. name, now)
+      return back
+    end
+    moves = moves - 1
+    spill_remove(name, key, rec)
+    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+      job_expire(q, key, rec, now)
+    else
+      rec = record_flagged(rec, COUNTED)
+      redis.call('HSET', JOBS, key, rec)
+      depth_add(name, 1, size)
+      old_add(key, rec)
+      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+      refill[queue] = true
+      back = true
+    end
+  end
+end
+
+-- spill_return brings back what has room, and reports whether that makes a fill necessary.
+local function spill_return(now)
+  local names, back = {}, false
+  for name in pairs(depth_freed) do names[#names + 1] = name end
+  depth_freed = {}
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+  end
+  return back
+end
