@@ -294,15 +294,17 @@ local function queue_open(name)
   return q
 end
 -- tally: what queues did in this call is written once.
-local PACE_SPAN = 32
+local PACE_SPAN, PACE_STEP = 32, 3
 
 -- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
 -- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
--- fast it could be, nor does one whose jobs all stand behind gates.
+-- fast it could be, nor does one whose jobs all stand behind gates. A time counts as PACE_STEP times the average at
+-- most, or one pause would stand for many dispatches.
 local function queue_tally(q, now)
   if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
     local pace = (now - q.stamp) / q.dispatched
     local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    if q.pace > 0 then pace = math.min(pace, PACE_STEP * q.pace) end
     q.pace = q.pace * old + pace * (1 - old)
   end
   if not q.busy then
@@ -776,26 +778,56 @@ for _, i in ipairs(admitted) do
 end
 state_add('accepted', #admitted - redriven)
 
--- wait_guess guesses the wait of a job from who goes before it, at the queue's pace. In its class that is at least
--- every tenant with a lower tag and at most all, as newcomers enter: the mean of both; then a round of all for each
--- job of its own before it, at most the backlog. In each other class it is what the pattern serves meanwhile, from
--- half a turn on, at most what waits there.
-local function wait_guess(job, position)
-  local q, c = queue_open(job.path.queue), job.path.class
-  if q.pace == 0 then return -1 end
-  local path = job.path
+-- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
+-- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
+-- enters later goes behind the tags that are there. The lanes of a tenant that are open are taken to be as long as
+-- the job's.
+local OPEN = '(4000000000000000' -- below BLOCKED of lane.lua
+local function class_ahead(q, c, path, position)
   if not path.runnable then
     local line = (c - 1) .. ':' .. q.name
     path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
     local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
     path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+    path.lanes = 1
+    if x and sub(x, 10) == '*' then
+      path.lanes = math.max(1, redis.call('ZCOUNT', P .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
+    end
   end
-  local ahead = math.min(q.waiting[c], (path.rank + 1 + path.runnable) / 2 + (position - 1) * path.runnable)
-  local all = ahead
-  for i = 1, q.n do
-    if i ~= c then all = all + math.min(q.waiting[i], (ahead - 0.5) * q.w[i] / q.w[c]) end
+  return math.min(q.waiting[c], path.rank + 1 + (position * path.lanes - 1) * path.runnable)
+end
+
+-- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
+local function class_waits(q, i)
+  if q.waiting[i] > 0 and state_num('ng') > 0 then
+    q.runs = q.runs or {}
+    q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
+    if q.runs[i] == 0 then return 0 end
   end
-  return math.floor(all * q.pace)
+  return q.waiting[i]
+end
+
+-- wait_guess guesses the wait of a job: the dispatches up to and with its own, at the queue's pace, and the way to the
+-- handler. The pattern is walked from its phase until the job's class has had what is ahead. Of what it gives another
+-- class meanwhile, newcomers take half at most, or the class must have it waiting.
+local DELIVERY = 500 -- microseconds
+local function wait_guess(job, position)
+  local q, c = queue_open(job.path.queue), job.path.class
+  if q.pace == 0 then return -1 end
+  local all = class_ahead(q, c, job.path, position)
+  local turns = math.ceil((all - (q.cur == c and q.left or 0)) / q.w[c])
+  local passed = false -- the pattern has been at c: who comes now has had a turn less
+  for k = 0, q.n - 1 do
+    local i = (q.cur + k - 1) % q.n + 1
+    if i == c then
+      passed = k > 0
+    elseif turns > 0 then
+      local waits, served = class_waits(q, i), (passed and turns - 1 or turns) * q.w[i]
+      if k == 0 then served = served - q.w[i] + q.left end
+      if waits > 0 then all = all + math.min(served, waits + served / 2) end
+    end
+  end
+  return math.floor(all * q.pace) + DELIVERY
 end
 
 local function admitted_line(job, position)

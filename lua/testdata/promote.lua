@@ -650,15 +650,17 @@ local function pattern_commit(p, i)
   end
 end
 -- tally: what queues did in this call is written once.
-local PACE_SPAN = 32
+local PACE_SPAN, PACE_STEP = 32, 3
 
 -- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
 -- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
--- fast it could be, nor does one whose jobs all stand behind gates.
+-- fast it could be, nor does one whose jobs all stand behind gates. A time counts as PACE_STEP times the average at
+-- most, or one pause would stand for many dispatches.
 local function queue_tally(q, now)
   if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
     local pace = (now - q.stamp) / q.dispatched
     local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    if q.pace > 0 then pace = math.min(pace, PACE_STEP * q.pace) end
     q.pace = q.pace * old + pace * (1 - old)
   end
   if not q.busy then
