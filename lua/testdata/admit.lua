@@ -333,90 +333,6 @@ local function queue_write(now)
     end
   end
 end
--- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
--- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
-local SUSPENDED = P .. 'suspended'
--- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
-local function score_of(s)
-  return tonumber(s) or s + 0
-end
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
--- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
-local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
-local depths, bounds = {}, {}
-local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
-
-local function bound_open(tenant, queue)
-  local name = tenant .. ':' .. queue
-  local b = bounds[name]
-  if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
-  end
-  return b
-end
-
-local function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
-  end
-  return d
-end
-
-local function depth_add(name, count, size)
-  local d = depth_open(name)
-  d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
-  state_add('nl', count)
-  if count < 0 then depth_freed[name] = true end
-end
-
-local function depth_name(key, rec)
-  return match(key, '^[^:]*') .. ':' .. record_queue(rec)
-end
-
--- job_size returns the bytes of a job as it is stored.
-local function job_size(key, rec)
-  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
-end
-
--- depth_leave takes a job out of the depth that it counts in.
-local function depth_leave(key, rec)
-  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
-end
-
--- old_add and old_remove follow a counted job into and out of its lane.
-local function old_add(key, rec)
-  if not record_has(rec, COUNTED) then return end
-  local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
-  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
-end
-
-local function old_remove(key, rec)
-  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
-end
-
-local function depth_write()
-  for name, d in pairs(depths) do
-    if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
-    elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
-    end
-    d.dirty = false
-  end
-end
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -565,219 +481,6 @@ local function buckets_write()
   if b and b.dirty then state_set('gb', bucket_text(b)) end
 end
 
-local DELAYED = 128
--- job_options reads what follows a record whose flags say so, and returns where the next job begins.
-local function job_options(job, at)
-  if has_flag(job.flags, LARGE) and not job.redrive then
-    job.payload = ARGV[at]
-    at = at + 1
-  end
-  if has_flag(job.flags, DELAYED) then
-    local start = tonumber(ARGV[at])
-    start = start < 0 and time_us - start or start
-    if start > time_us then job.start = start end
-    job.flags = job.flags - DELAYED
-    at = at + 1
-  end
-  if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
-    job.unique, job.unique_for = job.path.tenant .. ':' .. ARGV[at], tonumber(ARGV[at + 1])
-    at = at + 2
-  end
-  return at
-end
-
-local function jobs_read()
-  local jobs, job_keys = {}, {}
-  local at = PATHS_AT + PATHS * PATH_SIZE
-  while at <= #ARGV do
-    local rec = ARGV[at + 2]
-    local flags = byte(rec, 2)
-    local index = tonumber(ARGV[at])
-    local job = { path = paths[math.abs(index)], redrive = index < 0, id = ARGV[at + 1], rec = rec, flags = flags,
-      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
-    job.key = job.path.tenant .. ':' .. job.id
-    at = at + 3
-    if flags > 1 then at = job_options(job, at) end
-    jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
-  end
-  return jobs, job_keys
-end
-
--- known marks the jobs that live or have ended within the window.
-local function known(jobs, job_keys)
-  local live = redis.call('HMGET', JOBS, unpack(job_keys))
-  local generation = state_num('gen')
-  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(job_keys))
-  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
-  for i, job in ipairs(jobs) do
-    job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
-    if job.redrive then job.live, job.gone = live[i], not redis.call('ZSCORE', P .. 'dead', job.key) end
-  end
-end
-
--- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
-local function suspension(path)
-  if state_num('np') == 0 then return nil end
-  local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
-  for i = 1, 3 do
-    local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
-    until_us = tonumber(until_us)
-    if until_us == 0 then return 'paused -1 ' .. reason end
-    if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
-  end
-end
-
--- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
--- microseconds, because asking takes longer than admitting.
-local MEMORY_FULL, MEMORY_EVERY = 0.9, 100000
-local function memory_short()
-  if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
-    local info = redis.pcall('INFO', 'memory')
-    info = type(info) == 'string' and info or ''
-    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-    state_set('ma', time_us)
-    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
-  end
-  return state_num('mf') == 1
-end
-
--- unique_refused returns the refusal of a job whose unique key another holds.
-local uniques = {}
-local function unique_refused(job)
-  if not job.unique then return nil end
-  local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
-  if not holder then return nil end
-  local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
-  return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
-end
-
--- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
--- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
--- those that waited before it.
-local DROPS = 64
-local dropped, drops = {}, 0
-
-local function victims(job, b, d, size)
-  local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
-  local chosen, jobs_out, bytes_out = {}, 0, 0
-  for i = 1, #found, 2 do
-    local key = found[i]
-    if not dropped[key] then
-      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
-      local rec = redis.call('HGET', JOBS, key)
-      chosen[#chosen + 1] = { key = key, rec = rec }
-      jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
-      if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
-        return chosen, jobs_out, bytes_out
-      end
-    end
-  end
-end
-
-local function overflow(job)
-  local path = job.path
-  local b = bound_open(path.tenant, path.queue)
-  if not b then return nil end
-  job.depth = path.tenant .. ':' .. path.queue
-  local d = depth_open(job.depth)
-  if not d.plan_jobs then
-    d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
-    d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
-  end
-  local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
-  if size > b.bytes then return format('huge %d', size) end
-  local spills = b.policy == 's'
-  if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
-    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
-  elseif spills and d.spilled < b.spill and not job.start then
-    job.spilled, d.spilled = true, d.spilled + 1
-  else
-    local chosen, jobs_out, bytes_out
-    if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
-    if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
-    job.victims, drops = chosen, drops + jobs_out
-    for _, v in ipairs(chosen) do dropped[v.key] = true end
-    d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
-  end
-  job.size = size
-end
-
-for i = 1, PATHS do path_read(i) end
-call_begin(time_us, state_fields)
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-filled_to = state_num('bt')
-buckets_read()
-local jobs, job_keys = jobs_read()
-known(jobs, job_keys)
-
-local seen, writes, admitted, answers = {}, {}, {}, {}
-local ended_count = state_num('en') + state_num('eo')
-local arrival = u64(time_us)
-for i, job in ipairs(jobs) do
-  local cost = job.cost * 1000000
-  local base = job.start or time_us
-  if job.gone then
-    answers[i] = 'gone'
-  elseif job.known and not job.redrive or seen[job.key] then
-    answers[i] = 'duplicate'
-  elseif ended_count >= ENDED_CAP then
-    answers[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < base then
-    answers[i] = 'deadline'
-  elseif memory_short() then
-    answers[i] = 'memory'
-  elseif queue_refused(job.path.queue) then
-    answers[i] = 'queues'
-  else
-    answers[i] = suspension(job.path) or unique_refused(job) or decide(job.path, cost) or overflow(job)
-    if not answers[i] then
-      charge(job.path, cost)
-      seen[job.key] = true
-      local q = queue_open(job.path.queue)
-      local seq = u64(state_add('seq', 1))
-      local score
-      if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
-        job.flags = job.flags - job.flags % 2 + 1 + TIMED
-        job.score = base + q.wait
-        score = u64(job.score)
-      elseif job.flags % 2 == 1 then
-        job.score, score = job.deadline, sub(job.rec, 15, 22)
-      elseif job.start then
-        job.score = base + q.horizon
-        score = u64(job.score)
-      else
-        job.score = time_us + q.horizon
-        q.undated = q.undated or u64(job.score)
-        score = q.undated
-      end
-      if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
-      if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
-      if job.unique then uniques[job.unique] = job.key end
-      job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
-      writes[#writes + 1] = job.key
-      writes[#writes + 1] = job.stamped
-      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
-      admitted[#admitted + 1] = i
-    end
-  end
-end
-if #admitted == 0 then return { 'decided', unpack(answers) } end
-
-local answer = redis.pcall('HSET', JOBS, unpack(writes))
-if type(answer) == 'table' and answer.err then
-  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
-  for _, i in ipairs(admitted) do answers[i] = 'memory' end
-  return { 'decided', unpack(answers) }
-end
-
-buckets_write()
-local redriven = 0
-for _, i in ipairs(admitted) do
-  if jobs[i].redrive then redriven = redriven + 1 end
-end
-state_add('accepted', #admitted - redriven)
-
 -- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
 -- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
 -- enters later goes behind the tags that are there. The lanes of a tenant that are open are taken to be as long as
@@ -834,45 +537,13 @@ local function admitted_line(job, position)
   return format('admitted %d %d', position, wait_guess(job, position))
 end
 
--- place_alone serves the two commonest cases of a lone job: nobody waits in the queue and its one pool has room, so
--- that the job goes straight to the workers; or no pool has room and the job joins its tenant's only lane. It
--- returns nil in any other case, and has then changed nothing.
-local function place_alone()
-  local i = admitted[1]
-  local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or state_num('ng') > 0 then return nil end
-  local q, c = queue_open(job.path.queue), job.path.class
-  local id = state_get('pools:' .. q.name) or ''
-  local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
-  if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
-  local ready = P .. 'ready:' .. id
-  if slots and redis.call('XLEN', ready) < tonumber(slots) then
-    for k = 1, q.n do
-      if q.waiting[k] > 0 then return nil end
-    end
-    state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
-    pattern_commit(q, c)
-    q.dispatched, q.touched = 1, true
-    redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
-    answers[i] = 'straight'
-  else
-    local lane = record_lane(job.stamped)
-    local line = (c - 1) .. ':' .. q.name
-    local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-    if not x or sub(x, 10) ~= lane then return nil end
-    local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
-    redis.call('ZADD', lane_key, format('%d', job.score), job.member)
-    q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
-    answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
-  end
-  queue_write(time_us)
-  state_write()
-  return { 'decided', unpack(answers) }
-end
+local jobs, job_keys, uniques = {}, {}, {}
+local seen, writes, admitted, answers = {}, {}, {}, {}
 
--- place_and_fill serves every case. Its functions are made only by the calls that need them: making them costs more
--- than a lone admission.
-local function place_and_fill()
+-- rare returns what only some calls need: making these functions, those of the fill above all, costs more than a lone
+-- admission.
+local function rare_make()
+  local rare = {}
 -- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
 -- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
 -- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
@@ -931,6 +602,10 @@ local function gate_park(name, class, queue, tag, member)
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
 end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
@@ -980,6 +655,83 @@ local function leave_write()
   state_add('en', #ended)
   if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
   ended, ended_keys = {}, {}
+end
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
+-- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
+-- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
+-- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
+-- (HASH, `nb` entries) has one for TENANT:QUEUE.
+local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
+local depths, bounds = {}, {}
+local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+
+local function bound_open(tenant, queue)
+  local name = tenant .. ':' .. queue
+  local b = bounds[name]
+  if b == nil then
+    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
+    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+      low = tonumber(low) / 100 } or false
+    if b and b.jobs == 0 then b.jobs = math.huge end
+    if b and b.bytes == 0 then b.bytes = math.huge end
+    bounds[name] = b
+  end
+  return b
+end
+
+local function depth_open(name)
+  local d = depths[name]
+  if not d then
+    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
+    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+    depths[name] = d
+  end
+  return d
+end
+
+local function depth_add(name, count, size)
+  local d = depth_open(name)
+  d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  state_add('nl', count)
+  if count < 0 then depth_freed[name] = true end
+end
+
+local function depth_name(key, rec)
+  return match(key, '^[^:]*') .. ':' .. record_queue(rec)
+end
+
+-- job_size returns the bytes of a job as it is stored.
+local function job_size(key, rec)
+  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
+end
+
+-- depth_leave takes a job out of the depth that it counts in.
+local function depth_leave(key, rec)
+  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
+end
+
+-- old_add and old_remove follow a counted job into and out of its lane.
+local function old_add(key, rec)
+  if not record_has(rec, COUNTED) then return end
+  local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
+  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
+end
+
+local function old_remove(key, rec)
+  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
+end
+
+local function depth_write()
+  for name, d in pairs(depths) do
+    if d.dirty and d.jobs > 0 then
+      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+    elseif d.dirty then
+      redis.call('HDEL', DEPTH, name)
+    end
+    d.dirty = false
+  end
 end
 -- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
 -- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
@@ -1700,6 +1452,111 @@ local function lane_shrunk(cl, tenant, lane)
     tenant_write(cl, tenant, x)
   end
 end
+-- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
+-- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
+local SUSPENDED = P .. 'suspended'
+  local DELAYED = 128
+  -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
+  function rare.options(job, at)
+    if has_flag(job.flags, LARGE) and not job.redrive then
+      job.payload = ARGV[at]
+      at = at + 1
+    end
+    if has_flag(job.flags, DELAYED) then
+      local start = tonumber(ARGV[at])
+      start = start < 0 and time_us - start or start
+      if start > time_us then job.start = start end
+      job.flags = job.flags - DELAYED
+      at = at + 1
+    end
+    if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
+      job.unique, job.unique_for = job.path.tenant .. ':' .. ARGV[at], tonumber(ARGV[at + 1])
+      at = at + 2
+    end
+    return at
+  end
+
+  -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
+  function rare.suspension(path)
+    local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
+    for i = 1, 3 do
+      local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
+      until_us = tonumber(until_us)
+      if until_us == 0 then return 'paused -1 ' .. reason end
+      if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
+    end
+  end
+
+  -- memory_ask notes whether Redis has used more than MEMORY_FULL of its maxmemory.
+  local MEMORY_FULL = 0.9
+  function rare.memory_ask()
+    local info = redis.pcall('INFO', 'memory')
+    info = type(info) == 'string' and info or ''
+    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+    state_set('ma', time_us)
+    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
+  end
+
+  -- unique_refused returns the refusal of a job whose unique key another holds.
+  function rare.unique_refused(job)
+    local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
+    if not holder then return nil end
+    local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
+    return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
+  end
+
+  -- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
+  -- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
+  -- those that waited before it.
+  local DROPS = 64
+  local dropped, drops = {}, 0
+
+  local function victims(job, b, d, size)
+    local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
+    local chosen, jobs_out, bytes_out = {}, 0, 0
+    for i = 1, #found, 2 do
+      local key = found[i]
+      if not dropped[key] then
+        if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
+        local rec = redis.call('HGET', JOBS, key)
+        chosen[#chosen + 1] = { key = key, rec = rec }
+        jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+        if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
+          return chosen, jobs_out, bytes_out
+        end
+      end
+    end
+  end
+
+  function rare.overflow(job)
+    local path = job.path
+    local b = bound_open(path.tenant, path.queue)
+    if not b then return nil end
+    job.depth = path.tenant .. ':' .. path.queue
+    local d = depth_open(job.depth)
+    if not d.plan_jobs then
+      d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
+      d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+    end
+    local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
+    if size > b.bytes then return format('huge %d', size) end
+    local spills = b.policy == 's'
+    if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
+      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
+    elseif spills and d.spilled < b.spill and not job.start then
+      job.spilled, d.spilled = true, d.spilled + 1
+    else
+      local chosen, jobs_out, bytes_out
+      if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
+      if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
+      job.victims, drops = chosen, drops + jobs_out
+      for _, v in ipairs(chosen) do dropped[v.key] = true end
+      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
+    end
+    job.size = size
+  end
+
   local function spill_add(name, key, rec)
     redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
     redis.call('SADD', SPILLS, name)
@@ -1720,50 +1577,211 @@ end
     end
   end
 
-  for _, i in ipairs(admitted) do
-    if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
-  end
-  for _, i in ipairs(admitted) do
-    if jobs[i].victims then drop_oldest(jobs[i]) end
-  end
-  for _, i in ipairs(admitted) do
-    local job = jobs[i]
-    local q = queue_open(job.path.queue)
-    if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
-    if job.unique then
-      redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
-      if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
-        redis.call('HSET', UKEYS, job.key, job.unique)
+  function rare.place_and_fill()
+    for _, i in ipairs(admitted) do
+      if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
+    end
+    for _, i in ipairs(admitted) do
+      if jobs[i].victims then drop_oldest(jobs[i]) end
+    end
+    for _, i in ipairs(admitted) do
+      local job = jobs[i]
+      local q = queue_open(job.path.queue)
+      if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
+      if job.unique then
+        redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
+        if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
+          redis.call('HSET', UKEYS, job.key, job.unique)
+        end
+      end
+      if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
+      if job.spilled then
+        spill_add(job.depth, job.key, job.stamped)
+        job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
+      elseif job.start then
+        due_add(LATER, job.start, job.key)
+      else
+        old_add(job.key, job.stamped)
+        local cl = class_open(q, job.path.class)
+        job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
+        refill[q.name] = true
       end
     end
-    if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
-    if job.spilled then
-      spill_add(job.depth, job.key, job.stamped)
-      job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
-    elseif job.start then
-      due_add(LATER, job.start, job.key)
-    else
-      old_add(job.key, job.stamped)
-      local cl = class_open(q, job.path.class)
-      job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
-      refill[q.name] = true
+    local continues = fill(time_us)
+    local straight = {}
+    for _, key in ipairs(dispatched) do straight[key] = true end
+    for _, i in ipairs(admitted) do
+      local job = jobs[i]
+      if job.spilled then
+        answers[i] = format('spilled %d', job.position)
+      elseif job.start then
+        answers[i] = format('later %d', job.start - time_us)
+      else
+        answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+      end
+      if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
     end
+    return { continues and 'more' or 'decided', unpack(answers) }
   end
-  local continues = fill(time_us)
-  local straight = {}
-  for _, key in ipairs(dispatched) do straight[key] = true end
-  for _, i in ipairs(admitted) do
-    local job = jobs[i]
-    if job.spilled then
-      answers[i] = format('spilled %d', job.position)
-    elseif job.start then
-      answers[i] = format('later %d', job.start - time_us)
-    else
-      answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
-    end
-    if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
-  end
-  return { continues and 'more' or 'decided', unpack(answers) }
+
+  return rare
 end
 
-return place_alone() or place_and_fill()
+local rare_made
+local function rare()
+  rare_made = rare_made or rare_make()
+  return rare_made
+end
+
+local function jobs_read()
+  local at = PATHS_AT + PATHS * PATH_SIZE
+  while at <= #ARGV do
+    local rec = ARGV[at + 2]
+    local flags = byte(rec, 2)
+    local index = tonumber(ARGV[at])
+    local job = { path = paths[math.abs(index)], redrive = index < 0, id = ARGV[at + 1], rec = rec, flags = flags,
+      cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
+    job.key = job.path.tenant .. ':' .. job.id
+    at = at + 3
+    if flags > 1 then at = rare().options(job, at) end
+    jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
+  end
+end
+
+-- known marks the jobs that live or have ended within the window.
+local function known()
+  local live = redis.call('HMGET', JOBS, unpack(job_keys))
+  local generation = state_num('gen')
+  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(job_keys))
+  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
+  for i, job in ipairs(jobs) do
+    job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
+    if job.redrive then job.live, job.gone = live[i], not redis.call('ZSCORE', P .. 'dead', job.key) end
+  end
+end
+
+-- memory_short reports whether Redis is nearly full. It asks at most every MEMORY_EVERY microseconds, because asking takes
+-- longer than admitting.
+local MEMORY_EVERY = 100000
+local function memory_short()
+  if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then rare().memory_ask() end
+  return state_num('mf') == 1
+end
+
+-- bounded reports whether there may be a bound for the depth of the job's tenant in its queue.
+local function bounded(job)
+  return state_num('nb') > 0 or queue_open(job.path.queue).overflow ~= '-'
+end
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, state_fields)
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+filled_to = state_num('bt')
+buckets_read()
+jobs_read()
+known()
+
+local ended_count = state_num('en') + state_num('eo')
+local arrival = u64(time_us)
+for i, job in ipairs(jobs) do
+  local cost = job.cost * 1000000
+  local base = job.start or time_us
+  if job.gone then
+    answers[i] = 'gone'
+  elseif job.known and not job.redrive or seen[job.key] then
+    answers[i] = 'duplicate'
+  elseif ended_count >= ENDED_CAP then
+    answers[i] = 'dedup'
+  elseif job.flags % 2 == 1 and job.deadline < base then
+    answers[i] = 'deadline'
+  elseif memory_short() then
+    answers[i] = 'memory'
+  elseif queue_refused(job.path.queue) then
+    answers[i] = 'queues'
+  else
+    answers[i] = state_num('np') > 0 and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
+      or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
+    if not answers[i] then
+      charge(job.path, cost)
+      seen[job.key] = true
+      local q = queue_open(job.path.queue)
+      local seq = u64(state_add('seq', 1))
+      local score
+      if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
+        job.flags = job.flags - job.flags % 2 + 1 + TIMED
+        job.score = base + q.wait
+        score = u64(job.score)
+      elseif job.flags % 2 == 1 then
+        job.score, score = job.deadline, sub(job.rec, 15, 22)
+      elseif job.start then
+        job.score = base + q.horizon
+        score = u64(job.score)
+      else
+        job.score = time_us + q.horizon
+        q.undated = q.undated or u64(job.score)
+        score = q.undated
+      end
+      if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
+      if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+      if job.unique then uniques[job.unique] = job.key end
+      job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
+      writes[#writes + 1] = job.key
+      writes[#writes + 1] = job.stamped
+      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+      admitted[#admitted + 1] = i
+    end
+  end
+end
+if #admitted == 0 then return { 'decided', unpack(answers) } end
+
+local answer = redis.pcall('HSET', JOBS, unpack(writes))
+if type(answer) == 'table' and answer.err then
+  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
+  for _, i in ipairs(admitted) do answers[i] = 'memory' end
+  return { 'decided', unpack(answers) }
+end
+
+buckets_write()
+local redriven = 0
+for _, i in ipairs(admitted) do
+  if jobs[i].redrive then redriven = redriven + 1 end
+end
+state_add('accepted', #admitted - redriven)
+
+-- place_alone serves the two commonest cases of a lone job: nobody waits in the queue and its one pool has room, so
+-- that the job goes straight to the workers; or no pool has room and the job joins its tenant's only lane. It
+-- returns nil in any other case, and has then changed nothing.
+local function place_alone()
+  local i = admitted[1]
+  local job = jobs[i]
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or state_num('ng') > 0 then return nil end
+  local q, c = queue_open(job.path.queue), job.path.class
+  local id = state_get('pools:' .. q.name) or ''
+  local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
+  if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
+  local ready = P .. 'ready:' .. id
+  if slots and redis.call('XLEN', ready) < tonumber(slots) then
+    for k = 1, q.n do
+      if q.waiting[k] > 0 then return nil end
+    end
+    state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
+    pattern_commit(q, c)
+    q.dispatched, q.touched = 1, true
+    redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    answers[i] = 'straight'
+  else
+    local lane = record_lane(job.stamped)
+    local line = (c - 1) .. ':' .. q.name
+    local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+    if not x or sub(x, 10) ~= lane then return nil end
+    local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
+    redis.call('ZADD', lane_key, format('%d', job.score), job.member)
+    q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
+    answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
+  end
+  queue_write(time_us)
+  state_write()
+  return { 'decided', unpack(answers) }
+end
+
+return place_alone() or rare().place_and_fill()
