@@ -23,8 +23,8 @@ func balanced() Run {
 			Fairness: ledger.Fairness{Jain: 1},
 		},
 		Census: lua.Census{
-			Accepted: 9, Waiting: 1, Later: 1, Ready: 1, Dead: 2, Live: 5,
-			Left: map[string]int64{"completed": 2, "dropped": 1, "cancelled": 1}, Died: map[string]int64{"expired": 1, "max_attempts": 1},
+			Accepted: 9, Waiting: 1, Later: 1, Ready: 1, Dead: 3, Live: 6,
+			Left: map[string]int64{"completed": 2, "cancelled": 1}, Died: map[string]int64{"expired": 1, "max_attempts": 1, "dropped": 1},
 		},
 		States: map[string]string{"mail": "open"},
 	}

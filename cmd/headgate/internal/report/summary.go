@@ -101,11 +101,6 @@ type Downstream struct {
 	WaitStepsP99   int `json:"wait_steps_p99"`
 }
 
-// reasons under which the store counts jobs that left, and dead letters.
-const (
-	expired = "expired"
-)
-
 // NewSummary works the summary of a run out.
 func NewSummary(run Run) Summary {
 	f := run.Figures
@@ -135,18 +130,16 @@ func NewSummary(run Run) Summary {
 	return s
 }
 
-// take fills in what Redis holds, and whether it adds up.
+// take fills in what Redis holds, and whether it adds up. Dead letters of the reasons with a count of their own, and
+// those that were purged, are in that of the reason; a run redrives none.
 func (s *Summary) take(c lua.Census) {
 	s.Completed = c.Left["completed"]
-	s.Dropped = c.Left["dropped"]
 	s.Cancelled = c.Left["cancelled"]
-	s.Expired = c.Left[expired] + c.Died[expired]
-	for reason, n := range c.Died {
-		if reason != expired {
-			s.Dead += n
-		}
-	}
-	s.Waiting = c.Waiting + c.Later + c.Ready
+	s.Dropped = c.Died["dropped"]
+	timedOut := c.Died["expired"] + c.Died["queue_timeout"]
+	s.Expired = timedOut + c.Left["expired"] + c.Left["queue_timeout"]
+	s.Dead = c.Dead + c.Left["purged"] - timedOut - s.Dropped
+	s.Waiting = c.Waiting + c.Later + c.Spilled + c.Ready
 	sum := s.Completed + s.Expired + s.Dropped + s.Cancelled + s.Dead + s.Waiting
 	s.Conserved = c.Conserved() && c.Accepted == int64(s.Admitted) && sum == c.Accepted
 }
