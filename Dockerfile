@@ -10,5 +10,6 @@ FROM gcr.io/distroless/static-debian12:nonroot
 COPY --from=build /headgate /headgate
 # The image holds no redis-server: without an address Headgate falls back to a store inside its process, which is
 # for a first look. Give it one, as docker-compose.yml does.
+# Nor does it hold anything that worker --exec could run: for that, COPY --from=headgate /headgate into an image of yours.
 ENTRYPOINT ["/headgate"]
 CMD ["demo"]

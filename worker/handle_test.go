@@ -229,6 +229,52 @@ func TestAJobOfAnUnknownTypeGoesBackUnharmed(t *testing.T) {
 	}
 }
 
+func TestAHandlerOfAnyTypeTakesWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var mu sync.Mutex
+	var took []string
+	note := func(who string, job worker.Job[[]byte]) error {
+		mu.Lock()
+		defer mu.Unlock()
+		took = append(took, who+" "+job.Type+" "+string(job.Args))
+		return nil
+	}
+	r.run(r.store, worker.Config{Concurrency: 1}, func(w *worker.Worker) {
+		worker.RegisterAny(w, func(_ context.Context, job worker.Job[[]byte]) error { return note("any", job) })
+		worker.Register(w, "send", func(_ context.Context, job worker.Job[[]byte]) error { return note("own", job) })
+		w.Use(func(next worker.Handler) worker.Handler {
+			return func(ctx context.Context, job worker.Job[[]byte]) error {
+				job.Args = []byte("wrapped")
+				return next(ctx, job)
+			}
+		})
+	})
+	for _, jobType := range []string{"send", "print"} {
+		r.enqueue(job(jobType, jobType))
+		r.idle()
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if got := strings.Join(took, ", "); got != "own send {}, any print wrapped" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func TestThereIsOneHandlerOfAnyType(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	w, err := worker.New(r.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker.RegisterAny(w, nothing)
+	worker.RegisterAny(w, nothing)
+	if err := w.Run(t.Context()); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "handler of any type") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAJobPastItsDeadlineIsNotStarted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -60,6 +60,17 @@ func Register[A any](w *Worker, jobType string, handler func(ctx context.Context
 	}
 }
 
+// RegisterAny makes handler the one of all jobs whose type has none of its own, whatever the type: for programs that
+// pass jobs on to somebody who knows the types. It must not be called once Run was; Run reports a second one.
+func RegisterAny(w *Worker, handler Handler) {
+	if w.anyType != nil {
+		err := &headgate.FieldError{Field: "handler of any type", Value: "a second one", Allowed: "one a worker"}
+		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
+		return
+	}
+	w.anyType = handler
+}
+
 // decode fills args, a pointer, with the payload.
 func decode(payload []byte, args any) error {
 	switch raw := args.(type) {
@@ -75,14 +86,26 @@ func decode(payload []byte, args any) error {
 	return nil
 }
 
-// wrapped returns the handlers with all middleware around them.
-func (w *Worker) wrapped() map[string]Handler {
-	all := make(map[string]Handler, len(w.handlers))
-	for jobType, handler := range w.handlers {
-		for _, around := range slices.Backward(w.middleware) {
-			handler = around(handler)
+// wrap puts all middleware around all handlers.
+func (w *Worker) wrap() {
+	around := func(handler Handler) Handler {
+		for _, middleware := range slices.Backward(w.middleware) {
+			handler = middleware(handler)
 		}
-		all[jobType] = handler
+		return handler
 	}
-	return all
+	for jobType, handler := range w.handlers {
+		w.handlers[jobType] = around(handler)
+	}
+	if w.anyType != nil {
+		w.anyType = around(w.anyType)
+	}
+}
+
+// handlerOf returns the handler of a type; nil if there is none.
+func (w *Worker) handlerOf(jobType string) Handler {
+	if handler := w.handlers[jobType]; handler != nil {
+		return handler
+	}
+	return w.anyType
 }

@@ -57,7 +57,7 @@ func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) an
 	if !job.Deadline.IsZero() && s.w.clock.now().After(job.Deadline) {
 		return answer{outcome: lua.Expire, reason: ReasonDeadline}
 	}
-	handler := s.w.handlers[job.Type]
+	handler := s.w.handlerOf(job.Type)
 	if handler == nil {
 		if s.w.unknown.allow() {
 			s.logger.Warn().Str("type", job.Type).Str("queue", job.Queue).Msg("no handler for this type: jobs are handed back")

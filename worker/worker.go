@@ -12,14 +12,15 @@ import (
 	"github.com/headgate/headgate/scheduler"
 )
 
-// Worker runs jobs. Make it with New, give it handlers with Register and Use, then call Run once. Breakers may be
+// Worker runs jobs. Make it with New, give it handlers with Register, RegisterAny and Use, then call Run once. Breakers may be
 // called from several goroutines at any time.
 type Worker struct {
 	store  *lua.Store
 	config Config
 	pool   lua.Pool
-	// handlers and middleware are written before Run and only read after.
+	// handlers, anyType (nil for none) and middleware are written before Run and only read after.
 	handlers   map[string]Handler
+	anyType    Handler
 	middleware []Middleware
 	// problems are what Register found wrong; Run returns them.
 	problems []error
@@ -75,7 +76,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := errors.Join(w.problems...); err != nil {
 		return fmt.Errorf("run worker: %w", err)
 	}
-	w.handlers = w.wrapped()
+	w.wrap()
 	// What ends jobs outlives ctx, because a drain needs it.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()

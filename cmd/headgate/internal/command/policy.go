@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,13 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/rollout"
-	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
-
-// site is where a policy is in force.
-type site struct{ redis, prefix string }
 
 func newPolicy() *cobra.Command {
 	c := &cobra.Command{
@@ -32,8 +27,7 @@ JSON document. Producers notice a new one with their next call.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var s site
-	c.PersistentFlags().StringVar(&s.redis, "redis", "", "`URL` of the Redis, redis://host:6379 or host:port (required)")
-	c.PersistentFlags().StringVar(&s.prefix, "prefix", "", "`PREFIX` of the deployment's keys (default \"hg\")")
+	s.add(c.PersistentFlags())
 	c.AddCommand(&cobra.Command{
 		Use: "get", Short: "Print the policy in force", Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -63,23 +57,6 @@ input; "default" is the built-in policy, so a file of that name is ./default.`,
 		},
 	})
 	return c
-}
-
-// with opens the store for the time of a call.
-func (s site) with(ctx context.Context, notes io.Writer, do func(context.Context, *lua.Store) error) (err error) {
-	if s.redis == "" {
-		return usage(errors.New("say which Redis with --redis, redis://host:6379 for one: a private one has nobody else's policy"))
-	}
-	opened, err := embedded.Open(ctx, embedded.Config{Addr: s.redis, Log: notes})
-	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
-	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
-	store, err := lua.Open(ctx, opened.Client(), lua.Config{Prefix: s.prefix})
-	if err != nil {
-		return err
-	}
-	return do(ctx, store)
 }
 
 func printPolicy(ctx context.Context, store *lua.Store, to io.Writer) error {

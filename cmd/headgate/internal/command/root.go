@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitRefused = 3
 )
 
 // usageError is a command line that is wrong.
@@ -41,9 +43,15 @@ func usage(err error) error {
 // Run runs headgate with the given arguments and returns its exit code. When ctx ends, commands drain and report what
 // they have.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return runWith(ctx, args, os.Stdin, stdout, stderr)
+}
+
+// runWith is Run with another standard input.
+func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes a line of its own for each failed dial; the errors say what matters.
 	stderr = shared(stderr)
 	root := newRoot(stdout, stderr) //nolint:contextcheck // Cobra hands ctx to the commands.
+	root.SetIn(stdin)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -55,6 +63,9 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if _, wrong := errors.AsType[*usageError](err); wrong {
 		fmt.Fprintln(stderr, "headgate: see headgate help, or --help after a command")
 		return exitUsage
+	}
+	if _, refused := errors.AsType[*refusedError](err); refused {
+		return exitRefused
 	}
 	return exitFailure
 }
@@ -68,7 +79,9 @@ buckets for everybody, a tenant, a queue and a priority), in what order they run
 urgency, fair shares of tenants, deadlines), and which may run now (circuit breakers).`,
 		Example: `  headgate demo                                    the whole story in 20 seconds; needs nothing
   headgate replay requests.csv --speed 10000       do again what a trace recorded
-  headgate policy get --redis localhost:6379       which limits are in force`,
+  headgate policy get --redis localhost:6379       which limits are in force
+  headgate enqueue --help                          jobs from a shell, or as JSON lines
+  headgate worker --help                           jobs to an HTTP server or a command`,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
@@ -78,7 +91,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(newDemo(), newReplay(), newPolicy(), newVersion())
+	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	return root
 }
 
@@ -158,17 +171,18 @@ func (f *common) add(c *cobra.Command) {
 }
 
 // logger returns the logger of --log.
-func (f *common) logger(to io.Writer) (zerolog.Logger, error) {
-	if f.log == logLevels[0] {
+func (f *common) logger(to io.Writer) (zerolog.Logger, error) { return newLogger(to, f.log) }
+
+// newLogger returns a logger of one of logLevels.
+func newLogger(to io.Writer, name string) (zerolog.Logger, error) {
+	if !slices.Contains(logLevels, name) {
+		return zerolog.Nop(), usage(&headgate.FieldError{Field: "--log", Value: fmt.Sprintf("%q", name), Allowed: "one of " + strings.Join(logLevels, ", ")})
+	}
+	if name == logLevels[0] {
 		return zerolog.Nop(), nil
 	}
-	for _, name := range logLevels[1:] {
-		if f.log == name {
-			level, err := zerolog.ParseLevel(name)
-			return zerolog.New(to).Level(level).With().Timestamp().Logger(), err
-		}
-	}
-	return zerolog.Nop(), usage(&headgate.FieldError{Field: "--log", Value: fmt.Sprintf("%q", f.log), Allowed: "one of " + strings.Join(logLevels, ", ")})
+	level, err := zerolog.ParseLevel(name)
+	return zerolog.New(to).Level(level).With().Timestamp().Logger(), err
 }
 
 // errNotConserved and errInterrupted are failures that come after the report.

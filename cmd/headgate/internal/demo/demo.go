@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -66,6 +67,8 @@ type demo struct {
 	script script
 	stage  *stage.Stage
 	start  time.Time
+	// stopped is the moment of the story at which it was interrupted; 0 while it was not.
+	stopped atomic.Int64
 }
 
 // Run tells the story. When ctx ends before the story does, it drains and returns what there is, as interrupted.
@@ -93,6 +96,7 @@ func (d *demo) run(ctx context.Context) (*Outcome, error) {
 	showing, stopShowing := context.WithCancel(context.WithoutCancel(ctx))
 	var show sync.WaitGroup
 	show.Go(func() { d.show(showing) })
+	show.Go(func() { d.stopClock(ctx, showing) })
 	err := d.perform(ctx)
 	wall := time.Since(d.start)
 	stopShowing()
@@ -110,9 +114,28 @@ func (d *demo) run(ctx context.Context) (*Outcome, error) {
 		Run: report.Run{
 			Rows: figures.Progress.Asked, Figures: figures, Census: census, States: d.stage.BreakerStates(), Wall: wall, Interrupted: interrupted,
 		},
-		script: d.script, start: d.start, limits: d.limitTexts(), timelines: d.timelines(wall),
+		script: d.script, start: d.start, told: d.elapsed(), limits: d.limitTexts(), timelines: d.timelines(wall),
 		beside: d.stage.Ledger().WaitOf(bakery.tenant, d.start.Add(d.script.at(floodBegins)), d.start.Add(d.script.at(mailDies))),
 	}, nil
+}
+
+// stopClock stops the clock of the story when ctx ends: while the worker drains nothing of it happens any more.
+func (d *demo) stopClock(ctx, over context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-over.Done():
+	}
+	if ctx.Err() != nil {
+		d.stopped.Store(int64(time.Since(d.start)))
+	}
+}
+
+// elapsed returns how much of the story was told.
+func (d *demo) elapsed() time.Duration {
+	if stopped := d.stopped.Load(); stopped > 0 {
+		return time.Duration(stopped)
+	}
+	return time.Since(d.start)
 }
 
 // errOver is why the sending ends when the worker cannot work.
@@ -194,7 +217,7 @@ func (a actor) job() headgate.Job {
 
 // handle is every tenant's handler. A dead downstream fails fast.
 func (d *demo) handle(ctx context.Context, task stage.Task) error {
-	if task.Downstream == bakery.downstream && d.script.mailDead(time.Since(d.start)) {
+	if task.Downstream == bakery.downstream && d.script.mailDead(d.elapsed()) {
 		return errMailDead
 	}
 	for _, a := range cast {

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/cmd/headgate/internal/stage"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -60,8 +62,67 @@ func TestAnInterruptedStoryIsReported(t *testing.T) {
 	if s := report.NewSummary(outcome.Run); !s.Interrupted || !s.Conserved || s.Submitted == 0 {
 		t.Errorf("got %+v", s)
 	}
-	if !strings.Contains(out.String(), "had not died yet") {
+	if !strings.Contains(out.String(), "had not died yet") || !strings.Contains(out.String(), "THE FLOOD    had not begun") {
 		t.Errorf("got %s", out.String())
+	}
+}
+
+// TestTheSummarySpeaksOfWhatHappened tells a story that was interrupted before mail died, and drained until after.
+func TestTheSummarySpeaksOfWhatHappened(t *testing.T) {
+	t.Parallel()
+	s := newScript(20 * time.Second)
+	tell := func(told time.Duration) string {
+		var out bytes.Buffer
+		o := &Outcome{Run: report.Run{Wall: 6500 * time.Millisecond, Interrupted: true}, script: s, told: told, timelines: map[string]ledger.Timeline{}}
+		for _, a := range cast {
+			o.timelines[a.tenant] = ledger.Timeline{Asked: make([]int, 13), Started: make([]int, 13)}
+		}
+		o.Write(&out)
+		return strings.ReplaceAll(out.String(), "! mail dead", "") // That is the picture's legend.
+	}
+	for _, row := range []struct {
+		told        time.Duration
+		said, never []string
+	}{
+		{
+			time.Second,
+			[]string{"interrupted after 1.0 of 20:", "THE FLOOD    had not begun", "mail had not died yet"},
+			[]string{"mail died", "beside it", "!"},
+		},
+		{
+			4900 * time.Millisecond,
+			[]string{"interrupted after 4.9 of 20:", "beside it.", "mail had not died yet"},
+			[]string{"mail died", "had not begun", "!"},
+		},
+		{
+			6 * time.Second,
+			[]string{"until mail died", "THE BREAKER  mail died at 5.0 s", "!!!"},
+			[]string{"not died yet", "mail was alive"},
+		},
+	} {
+		text := tell(row.told)
+		for _, want := range row.said {
+			if !strings.Contains(text, want) {
+				t.Errorf("after %s it does not say %q:\n%s", row.told, want, text)
+			}
+		}
+		for _, lie := range row.never {
+			if strings.Contains(text, lie) {
+				t.Errorf("after %s it says %q:\n%s", row.told, lie, text)
+			}
+		}
+	}
+}
+
+func TestNothingHappensAfterAnInterrupt(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	d := &demo{script: newScript(20 * time.Second), start: time.Now().Add(-4 * time.Second)}
+	cancel()
+	d.stopClock(ctx, t.Context())
+	d.start = d.start.Add(-2 * time.Second) // The drain takes two seconds.
+	if err := d.handle(t.Context(), stage.Task{Job: bakery.job()}); err != nil || d.elapsed() >= 5*time.Second {
+		t.Errorf("after %s of the story mail said %v", d.elapsed(), err)
 	}
 }
 

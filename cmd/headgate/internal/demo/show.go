@@ -22,7 +22,7 @@ func (d *demo) show(ctx context.Context) {
 	for {
 		select {
 		case <-tick.C:
-			elapsed := time.Since(d.start)
+			elapsed := d.elapsed()
 			painter.Paint(d.picture(elapsed), d.line(elapsed))
 		case <-ctx.Done():
 			return
@@ -43,7 +43,7 @@ func (d *demo) picture(elapsed time.Duration) string {
 			a.tenant, a.tier, p.Asked, p.Admitted, p.Refused, p.Admitted-p.Started, p.Running, p.Done)
 	}
 	text.WriteString("\n")
-	writePicture(&text, d.script, d.timelines(elapsed), d.stage.Ledger().Periods(bakery.downstream), d.start)
+	writePicture(&text, d.script, elapsed, d.timelines(elapsed), d.stage.Ledger().Periods(bakery.downstream), d.start)
 	return text.String()
 }
 

@@ -15,8 +15,10 @@ import (
 type Outcome struct {
 	Run report.Run
 
-	script    script
-	start     time.Time
+	script script
+	start  time.Time
+	// told is the moment of the story at which it ended. Nothing that comes after it in the script has happened.
+	told      time.Duration
 	limits    map[string]string
 	timelines map[string]ledger.Timeline
 	// beside is how long the bakery's jobs waited during the flood, before mail died.
@@ -25,10 +27,14 @@ type Outcome struct {
 
 // Write writes the summary for people.
 func (o *Outcome) Write(to io.Writer) {
-	fmt.Fprintf(to, "What happened in %.1f seconds, with %d slots of one worker:\n\n", o.Run.Wall.Seconds(), slots)
+	fmt.Fprintf(to, "What happened in %.1f seconds, with %d slots of one worker", o.Run.Wall.Seconds(), slots)
+	if o.Run.Interrupted {
+		fmt.Fprintf(to, ", interrupted after %.1f of %.0f", o.told.Seconds(), o.script.at(parts).Seconds())
+	}
+	fmt.Fprint(to, ":\n\n")
 	o.writeTenants(to)
 	fmt.Fprintln(to, "\nWho was served when:")
-	writePicture(to, o.script, o.timelines, o.mail().Periods, o.start)
+	writePicture(to, o.script, o.told, o.timelines, o.mail().Periods, o.start)
 	fmt.Fprintln(to)
 	o.writeFlood(to)
 	o.writeUrgent(to)
@@ -71,15 +77,26 @@ func (o *Outcome) mail() ledger.Breaker {
 	return ledger.Breaker{Downstream: bakery.downstream}
 }
 
+// reached reports whether the story came to a part of the script.
+func (o *Outcome) reached(part float64) bool { return o.told >= o.script.at(part) }
+
 func (o *Outcome) writeFlood(to io.Writer) {
+	if !o.reached(floodBegins) {
+		fmt.Fprintln(to, "THE FLOOD    had not begun when the demo ended.")
+		return
+	}
 	flood := o.tenant(crawler)
 	fmt.Fprintf(to, "THE FLOOD    The crawler asked for %d jobs of %d tokens each. Its tier allows %s,\n", flood.Asked, crawler.cost, o.limits[crawler.tenant])
 	fmt.Fprintf(to, "             so %d were refused at the gate", flood.Refused)
 	if v := flood.LastRefusal; v.Reason == headgate.ReasonLimited {
 		fmt.Fprintf(to, " and told why: scope %s, tokens left %d, retry after %s at most", v.Scope, v.TokensLeft, report.Short(flood.Longest))
 	}
+	until := ""
+	if o.reached(mailDies) {
+		until = ", until mail died"
+	}
 	fmt.Fprintf(to, ".\n             What got in waited %s (p99), behind itself. The bakery, in the same class,\n", report.Short(flood.Wait.P99))
-	fmt.Fprintf(to, "             waited %s (p50) and %s (p99) beside it, until mail died.\n", report.Short(o.beside.P50), report.Short(o.beside.P99))
+	fmt.Fprintf(to, "             waited %s (p50) and %s (p99) beside it%s.\n", report.Short(o.beside.P50), report.Short(o.beside.P99), until)
 }
 
 func (o *Outcome) writeUrgent(to io.Writer) {
@@ -91,7 +108,7 @@ func (o *Outcome) writeUrgent(to io.Writer) {
 func (o *Outcome) writeBreaker(to io.Writer) {
 	b := o.mail()
 	since := func(at time.Time) string { return fmt.Sprintf("%.1f s", at.Sub(o.start).Seconds()) }
-	if len(b.Periods) == 0 && o.Run.Wall < o.script.at(mailDies) {
+	if !o.reached(mailDies) {
 		fmt.Fprintln(to, "THE BREAKER  mail had not died yet when the demo ended.")
 		return
 	}
@@ -123,7 +140,8 @@ func (o *Outcome) writeBooks(to io.Writer) {
 }
 
 // writePicture draws who asked and who was served, slice by slice, and what mail and its breaker did.
-func writePicture(to io.Writer, s script, timelines map[string]ledger.Timeline, periods []ledger.Period, start time.Time) {
+// told is how much of the script has happened.
+func writePicture(to io.Writer, s script, told time.Duration, timelines map[string]ledger.Timeline, periods []ledger.Period, start time.Time) {
 	var strips []report.Strip
 	length := 0
 	for _, a := range cast {
@@ -140,7 +158,7 @@ func writePicture(to io.Writer, s script, timelines map[string]ledger.Timeline, 
 		switch at := start.Add(from); {
 		case anyPeriod(periods, at, start.Add(to)):
 			marks[i] = '×'
-		case s.mailDead(from):
+		case from <= told && s.mailDead(from):
 			marks[i] = '!'
 		}
 	}

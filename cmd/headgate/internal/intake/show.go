@@ -1,0 +1,82 @@
+package intake
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+)
+
+// WriteJSON writes the tally as one object on one line.
+func (t *Tally) WriteJSON(to io.Writer) error {
+	text, err := json.Marshal(t)
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if _, err := fmt.Fprintf(to, "%s\n", text); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// WriteVerdicts writes a row for each verdict that was kept.
+func (t *Tally) WriteVerdicts(to io.Writer) {
+	rows := report.NewTable(to, 5, "line", "id", "verdict", "reason", "scope", "tokens left", "retry after", "place", "estimated wait")
+	for _, v := range t.Verdicts {
+		tokens, retry, place, wait := "-", "-", "-", "-"
+		switch {
+		case v.Reason == headgate.ReasonLimited:
+			tokens, retry = fmt.Sprint(v.TokensLeft), short(v.RetryAfterMs)
+		case v.RetryAfterMs > 0:
+			retry = short(v.RetryAfterMs)
+		case v.Decision == headgate.Admitted.String():
+			place = "at a worker's"
+			if v.Position > 0 {
+				place = strconv.Itoa(v.Position)
+			}
+			if v.EstimatedWaitMs != nil {
+				wait = short(*v.EstimatedWaitMs)
+			}
+		}
+		line := "-"
+		if v.Line > 0 {
+			line = strconv.Itoa(v.Line)
+		}
+		rows.AppendRow(table.Row{
+			line, v.ID, v.Decision, cmp.Or(string(v.Reason), "-"), cmp.Or(string(v.Scope), "-"), tokens, retry, place, wait,
+		})
+	}
+	rows.Render()
+}
+
+// WriteCounts writes how many jobs came to what.
+func (t *Tally) WriteCounts(to io.Writer) {
+	rows := report.NewTable(to, 1, "verdict", "jobs", "retry after")
+	rows.AppendRow(table.Row{"admitted", t.Admitted, "-"})
+	rows.AppendRow(table.Row{"duplicate", t.Duplicates, "-"})
+	for _, reason := range slices.Sorted(maps.Keys(t.Refused)) {
+		retry := "-"
+		if reason == headgate.ReasonLimited {
+			retry = "≤ " + short(t.RetryAfterMs)
+		}
+		rows.AppendRow(table.Row{"refused: " + string(reason), t.Refused[reason], retry})
+	}
+	if t.BadLines > 0 {
+		rows.AppendRow(table.Row{"bad lines", t.BadLines, "-"})
+	}
+	if t.Unanswered > 0 {
+		rows.AppendRow(table.Row{"no answer", t.Unanswered, "-"})
+	}
+	rows.Render()
+}
+
+func short(ms float64) string { return report.Short(time.Duration(ms * float64(time.Millisecond))) }

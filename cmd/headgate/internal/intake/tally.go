@@ -1,0 +1,84 @@
+package intake
+
+import (
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/producer"
+)
+
+// Tally is what came of all jobs, in the JSON that the user gets.
+type Tally struct {
+	// Submitted = Admitted + Duplicates + Σ Refused.
+	Submitted  int                     `json:"submitted"`
+	Admitted   int                     `json:"admitted"`
+	Duplicates int                     `json:"duplicates"`
+	Refused    map[headgate.Reason]int `json:"refused"`
+	// BadLines could not be a job.
+	BadLines int `json:"bad_lines"`
+	// Unanswered may have entered or not.
+	Unanswered  int  `json:"unanswered"`
+	Interrupted bool `json:"interrupted"`
+	// RetryAfterMs is the longest time that a refusal said.
+	RetryAfterMs float64 `json:"retry_after_ms"`
+	// Verdicts are those of single jobs, if they were asked for.
+	Verdicts []Verdict `json:"verdicts,omitempty"`
+}
+
+// Verdict is what came of one job.
+type Verdict struct {
+	Line            int             `json:"line,omitempty"` // zero for a job that came from flags
+	Tenant          string          `json:"tenant"`
+	ID              string          `json:"id"`
+	Decision        string          `json:"decision"`
+	Reason          headgate.Reason `json:"reason,omitempty"`
+	Scope           headgate.Scope  `json:"scope,omitempty"`
+	TokensLeft      headgate.Tokens `json:"tokens_left,omitempty"`
+	Burst           headgate.Tokens `json:"burst,omitempty"`
+	RetryAfterMs    float64         `json:"retry_after_ms,omitempty"`
+	Position        int             `json:"position,omitempty"`
+	EstimatedWaitMs *float64        `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately
+}
+
+// Refusals returns how many jobs were refused, for whatever reason.
+func (t *Tally) Refusals() int {
+	n := 0
+	for _, count := range t.Refused {
+		n += count
+	}
+	return n
+}
+
+// invalid reports whether a result is of a job that could never enter, and so was not sent.
+func invalid(r producer.Result) bool { return errors.Is(r.Err, headgate.ErrInvalid) }
+
+// answered reports whether a result is a verdict.
+func answered(r producer.Result) bool { return r.Err == nil || errors.Is(r.Err, headgate.ErrRefused) }
+
+// add counts an answered job.
+func (t *Tally) add(v headgate.Verdict) {
+	t.Submitted++
+	switch v.Decision {
+	case headgate.Admitted:
+		t.Admitted++
+	case headgate.Duplicate:
+		t.Duplicates++
+	case headgate.Refused:
+		t.Refused[v.Reason]++
+		t.RetryAfterMs = max(t.RetryAfterMs, millis(v.RetryAfter))
+	}
+}
+
+func verdictOf(line int, job *headgate.Job, v headgate.Verdict) Verdict {
+	out := Verdict{
+		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
+		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position,
+	}
+	if v.Decision == headgate.Admitted && v.EstimatedWait >= 0 {
+		out.EstimatedWaitMs = new(millis(v.EstimatedWait))
+	}
+	return out
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
