@@ -23,6 +23,7 @@ type Compiled struct {
 	standard    tenantView
 	tenants     map[string]*tenantView
 	queues      map[string]Queue
+	overflows   map[headgate.Scope]Overflow
 	// other is every queue that nobody configured.
 	other Queue
 	// ranked are the configured tenants' names in order.
@@ -51,7 +52,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	p = p.withDefaults()
 	c := &Compiled{
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global,
-		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
+		tenants: make(map[string]*tenantView), queues: p.Queues, overflows: p.Overflows, other: Queue{}.withDefaults(),
 	}
 	c.standard = p.viewOf(Tenant{Tier: StandardTier})
 	for name, tenant := range p.Tenants {
@@ -135,6 +136,9 @@ func (c *Compiled) QueueOf(queue string) Queue {
 	q.Classes = slices.Clone(q.Classes)
 	return q
 }
+
+// Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
+func (c *Compiled) Overflows() map[headgate.Scope]Overflow { return maps.Clone(c.overflows) }
 
 // ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
 func (c *Compiled) ClassesOf(queue string) []headgate.Class { return c.QueueOf(queue).Classes }

@@ -71,6 +71,21 @@ func drawPolicy(t *rapid.T) Policy {
 			Classes:       PresetCritical(),
 			Horizon:       time.Duration(rapid.Int64Range(int64(MinHorizon), int64(MaxHorizon)).Draw(t, "horizon")),
 			ExpiredPolicy: Drop,
+			MaxWait:       time.Duration(rapid.SampledFrom([]int64{0, int64(MinMaxWait), int64(MaxMaxWait)}).Draw(t, "max wait")),
+			PoisonLimit:   rapid.IntRange(0, MaxPoisonLimit).Draw(t, "poison limit"),
+			KeepDead:      time.Duration(rapid.SampledFrom([]int64{0, int64(MinKeepDead), int64(MaxKeepDead)}).Draw(t, "keep dead")),
+			MaxDead:       rapid.IntRange(0, MaxMaxDead).Draw(t, "max dead"),
+		}
+	}
+	if rapid.Bool().Draw(t, "bounded") {
+		bound := Overflow{
+			Policy:  rapid.SampledFrom([]OverflowPolicy{Reject, DropOldest, Spillover}).Draw(t, "overflow policy"),
+			MaxJobs: rapid.IntRange(1, MaxOverflowJobs).Draw(t, "max jobs"),
+		}
+		p.Overflows = map[headgate.Scope]Overflow{"acme:mail": bound}
+		if mail, ok := queues["mail"]; ok {
+			mail.Overflow = bound
+			queues["mail"] = mail
 		}
 	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)

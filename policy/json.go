@@ -24,6 +24,7 @@ type (
 		Tenants        map[string]tenantJSON        `json:"tenants,omitempty"`
 		QueueLimits    map[headgate.Scope]limitJSON `json:"queue_limits,omitempty"`
 		PriorityLimits map[headgate.Scope]limitJSON `json:"priority_limits,omitempty"`
+		Overflows      map[headgate.Scope]Overflow  `json:"overflows,omitempty"`
 		Queues         map[string]queueJSON         `json:"queues,omitempty"`
 		DedupWindow    string                       `json:"dedup_window,omitempty"`
 	}
@@ -40,6 +41,11 @@ type (
 		Classes       []headgate.Class `json:"classes,omitzero"`
 		Horizon       string           `json:"horizon,omitempty"`
 		ExpiredPolicy ExpiredPolicy    `json:"expired_policy,omitempty"`
+		MaxWait       string           `json:"max_wait,omitempty"`
+		PoisonLimit   int              `json:"poison_limit,omitempty"`
+		KeepDead      string           `json:"keep_dead,omitempty"`
+		MaxDead       int              `json:"max_dead,omitempty"`
+		Overflow      Overflow         `json:"overflow,omitzero"`
 	}
 )
 
@@ -157,8 +163,13 @@ func (p Policy) wire() policyJSON {
 	limit := func(_ headgate.Scope, limit headgate.Limit) limitJSON { return *newLimitJSON(limit) }
 	wire.QueueLimits = convert(p.QueueLimits, limit)
 	wire.PriorityLimits = convert(p.PriorityLimits, limit)
+	wire.Overflows = p.Overflows
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
-		return queueJSON{Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy}
+		return queueJSON{
+			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
+			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
+			Overflow: queue.Overflow,
+		}
 	})
 	return wire
 }
@@ -190,9 +201,15 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		return limit.limit("priority_limits."+string(scope), bad)
 	})
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
-		horizon := bad.parseDuration("queues."+name+".horizon", queue.Horizon)
-		return Queue{Classes: queue.Classes, Horizon: horizon, ExpiredPolicy: queue.ExpiredPolicy}
+		at := "queues." + name
+		return Queue{
+			Classes: queue.Classes, Horizon: bad.parseDuration(at+".horizon", queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
+			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), PoisonLimit: queue.PoisonLimit,
+			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
+			Overflow: queue.Overflow,
+		}
 	})
+	p.Overflows = w.Overflows
 	return p
 }
 
@@ -206,6 +223,14 @@ func convert[K ~string, A, B any](from map[K]A, value func(K, A) B) map[K]B {
 		to[key] = value(key, from[key])
 	}
 	return to
+}
+
+// formatBound is formatDuration, but for zero, which is no bound and is left out.
+func formatBound(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return formatDuration(d)
 }
 
 // parseDuration reads what formatDuration writes; empty is zero, which means the default.

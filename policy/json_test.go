@@ -48,7 +48,13 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 		Tenants:        map[string]Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 3, Disabled: true}}},
 		QueueLimits:    map[headgate.Scope]headgate.Limit{"acme:mail": {Disabled: true}},
 		PriorityLimits: map[headgate.Scope]headgate.Limit{"acme:mail:high": {Tokens: 5, Per: time.Minute, Burst: 5}},
-		Queues:         map[string]Queue{"mail": {}},
+		Queues: map[string]Queue{
+			"mail": {},
+			"sms": {
+				Classes: []headgate.Class{{Name: "all", Weight: 1}}, MaxWait: 90 * time.Minute, PoisonLimit: 1, KeepDead: 7 * 24 * time.Hour,
+				MaxDead: 500,
+			},
+		},
 	}
 	want := `{"version":7,"global":{"tokens":1000,"per":"1s","burst":200},` +
 		`"tiers":{"standard":{"limit":{"tokens":200,"per":"1s","burst":50},"priority_weights":{"high":2}}},` +
@@ -56,7 +62,9 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 		`"queue_limits":{"acme:mail":{"enabled":false}},` +
 		`"priority_limits":{"acme:mail:high":{"tokens":5,"per":"1m","burst":5}},` +
 		`"queues":{"mail":{"classes":[{"name":"high","weight":3},{"name":"medium","weight":2},{"name":"low","weight":1}],` +
-		`"horizon":"1h","expired_policy":"dead_letter"}},"dedup_window":"30s"}`
+		`"horizon":"1h","expired_policy":"dead_letter","poison_limit":3,"max_dead":100000},` +
+		`"sms":{"classes":[{"name":"all","weight":1}],"horizon":"1h","expired_policy":"dead_letter",` +
+		`"max_wait":"1h30m","poison_limit":1,"keep_dead":"168h","max_dead":500}},"dedup_window":"30s"}`
 	for name, marshal := range map[string]func(Policy) ([]byte, error){
 		"Marshal": Marshal, "json.Marshal": func(p Policy) ([]byte, error) { return json.Marshal(p) },
 	} {
@@ -118,6 +126,9 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{`{"queues":{"mail":{"classes":"high"}}}`, `read policy: invalid queues.classes JSON string: allowed is an array`},
 		{`{"global":{"enabled":"yes"}}`, `read policy: invalid global.enabled JSON string: allowed is true or false`},
 		{`{"global":{"rate_per_second":"9"}}`, `read policy: invalid global.rate_per_second JSON string: allowed is a number`},
+		{`{"queues":{"mail":{"poison_limit":"3"}}}`, `read policy: invalid queues.poison_limit JSON string: allowed is a whole number`},
+		{`{"queues":{"mail":{"max_wait":"0s","keep_dead":"a week"}}}`, `invalid queues.mail.max_wait "0s": allowed is a duration such as "500ms", "30s" or "24h"` + "\n" +
+			`invalid queues.mail.keep_dead "a week": allowed is a duration such as "500ms", "30s" or "24h"`},
 		{`{"dedup_window":"soon"}`, `invalid dedup_window "soon": allowed is a duration such as "500ms", "30s" or "24h"`},
 		{`{"global":{"tokens":1,"per":"0s","burst":1},"queues":{"mail":{"horizon":"1 h"}}}`, `invalid global.per "0s": allowed is a duration such as "500ms", "30s" or "24h"` + "\n" +
 			`invalid queues.mail.horizon "1 h": allowed is a duration such as "500ms", "30s" or "24h"`},

@@ -27,6 +27,8 @@ type Policy struct {
 	QueueLimits map[headgate.Scope]headgate.Limit
 	// PriorityLimits are limits of one class of one tenant's jobs in one queue, by "tenant:queue:priority".
 	PriorityLimits map[headgate.Scope]headgate.Limit
+	// Overflows are the bounds of one tenant's depth in one queue, by "tenant:queue"; they replace the queue's.
+	Overflows map[headgate.Scope]Overflow
 	// Queues are the queues that have something of their own, by name.
 	Queues map[string]Queue
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -64,6 +66,18 @@ type Queue struct {
 	Horizon time.Duration
 	// ExpiredPolicy says what becomes of a job whose deadline passed; empty means DeadLetter.
 	ExpiredPolicy ExpiredPolicy
+	// MaxWait is the longest that a job may wait after it could start, 1 ms to 30 days; then it expires. Zero means no
+	// bound.
+	MaxWait time.Duration
+	// PoisonLimit is the number of deliveries lost with a worker that make a job a dead letter, 1 to 255; zero means
+	// DefaultPoisonLimit.
+	PoisonLimit int
+	// KeepDead is how long dead letters are kept, 1 s to 366 days; zero means as long as there is room. MaxDead is how
+	// many are kept, 1 to 100,000; zero means DefaultMaxDead. The oldest go first.
+	KeepDead time.Duration
+	MaxDead  int
+	// Overflow bounds the depth of each tenant in the queue.
+	Overflow Overflow
 }
 
 // ExpiredPolicy is what becomes of a job whose deadline passed before it started.
@@ -77,8 +91,16 @@ const (
 	Drop ExpiredPolicy = "drop"
 )
 
-// Defaults and bounds of a policy's durations.
+// Defaults and bounds of a policy's durations and of its counts.
 const (
+	MinMaxWait         = time.Millisecond
+	MaxMaxWait         = 30 * 24 * time.Hour
+	DefaultPoisonLimit = 3
+	MaxPoisonLimit     = 255
+	MinKeepDead        = time.Second
+	MaxKeepDead        = 366 * 24 * time.Hour
+	DefaultMaxDead     = 100_000
+	MaxMaxDead         = 100_000
 	DefaultHorizon     = time.Hour
 	MinHorizon         = time.Second
 	MaxHorizon         = 30 * 24 * time.Hour
@@ -146,6 +168,10 @@ func (p Policy) withDefaults() Policy {
 		tenant.Tier = cmp.Or(tenant.Tier, StandardTier)
 		p.Tenants[name] = tenant
 	}
+	p.Overflows = maps.Clone(p.Overflows)
+	for scope, overflow := range p.Overflows {
+		p.Overflows[scope] = overflow.withDefaults()
+	}
 	p.Queues = maps.Clone(p.Queues)
 	for name, queue := range p.Queues {
 		p.Queues[name] = queue.withDefaults()
@@ -160,5 +186,8 @@ func (q Queue) withDefaults() Queue {
 	q.Classes = slices.Clone(q.Classes)
 	q.Horizon = cmp.Or(q.Horizon, DefaultHorizon)
 	q.ExpiredPolicy = cmp.Or(q.ExpiredPolicy, DeadLetter)
+	q.PoisonLimit = cmp.Or(q.PoisonLimit, DefaultPoisonLimit)
+	q.MaxDead = cmp.Or(q.MaxDead, DefaultMaxDead)
+	q.Overflow = q.Overflow.withDefaults()
 	return q
 }

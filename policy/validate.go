@@ -57,6 +57,7 @@ func (p Policy) Validate() error {
 	}
 	p.validateTenants(&bad)
 	p.validateScopes(&bad)
+	p.validateOverflows(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		bad.add(headgate.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])
@@ -125,6 +126,15 @@ func (p *problems) queue(owner string, queue Queue) {
 	if queue.ExpiredPolicy != DeadLetter && queue.ExpiredPolicy != Drop {
 		p.field(owner+".expired_policy", strconv.Quote(string(queue.ExpiredPolicy)), quoteNames([]string{string(DeadLetter), string(Drop)}))
 	}
+	if queue.MaxWait != 0 {
+		p.duration(owner+".max_wait", queue.MaxWait, MinMaxWait, MaxMaxWait)
+	}
+	p.integer(owner+".poison_limit", int64(queue.PoisonLimit), 1, MaxPoisonLimit)
+	if queue.KeepDead != 0 {
+		p.duration(owner+".keep_dead", queue.KeepDead, MinKeepDead, MaxKeepDead)
+	}
+	queue.Overflow.validate(p, owner+".overflow")
+	p.integer(owner+".max_dead", int64(queue.MaxDead), 1, MaxMaxDead)
 	if n := len(queue.Classes); n < 1 || n > headgate.MaxClasses {
 		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", headgate.MaxClasses))
 	}

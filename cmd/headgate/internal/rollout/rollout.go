@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -78,7 +79,13 @@ func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error)
 		q := compiled.QueueOf(name)
 		update.Queues = append(update.Queues, lua.QueueSettings{
 			Queue: name, Classes: q.Classes, Horizon: q.Horizon, DropExpired: q.ExpiredPolicy == policy.Drop,
+			MaxWait: q.MaxWait, PoisonLimit: q.PoisonLimit, KeepDead: q.KeepDead, MaxDead: q.MaxDead,
+			Overflow: overflow(q.Overflow),
 		})
+	}
+	for scope, own := range compiled.Overflows() {
+		tenant, queue, _ := strings.Cut(string(scope), ":")
+		update.Overflows = append(update.Overflows, lua.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})
 	}
 	for _, class := range classNames(document) {
 		// No tenant has an empty name, so this is the standard tier's weight.
@@ -88,6 +95,16 @@ func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error)
 		update.Weights = append(update.Weights, lua.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
 	}
 	return update, nil
+}
+
+// overflow returns a bound as the store takes it.
+func overflow(o policy.Overflow) lua.Overflow {
+	if o.Policy == policy.NoBound {
+		return lua.Overflow{}
+	}
+	return lua.Overflow{
+		Policy: lua.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
+	}
 }
 
 // classNames returns every class that the standard tier gives a weight.

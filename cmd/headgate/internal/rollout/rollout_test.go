@@ -3,6 +3,7 @@ package rollout
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
@@ -41,6 +42,25 @@ func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
 	document.Tenants["acme"] = policy.Tenant{Tier: "gold"}
 	if _, err := Put(t.Context(), store, document); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("an unknown tier gave %v", err)
+	}
+}
+
+func TestAnUpdateHoldsTheBoundsOfAQueue(t *testing.T) {
+	t.Parallel()
+	document := policy.Default()
+	document.Queues = map[string]policy.Queue{
+		"mail": {MaxWait: time.Minute, PoisonLimit: 2, KeepDead: time.Hour, MaxDead: 7}, "plain": {},
+	}
+	update, err := newUpdate(0, document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mail, plain := update.Queues[0], update.Queues[1]
+	if mail.MaxWait != time.Minute || mail.PoisonLimit != 2 || mail.KeepDead != time.Hour || mail.MaxDead != 7 {
+		t.Errorf("got %+v", mail)
+	}
+	if plain.MaxWait != 0 || plain.PoisonLimit != lua.DefaultPoisonLimit || plain.KeepDead != 0 || plain.MaxDead != lua.DefaultMaxDead {
+		t.Errorf("got %+v", plain)
 	}
 }
 

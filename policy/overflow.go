@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate"
+)
+
+// Overflow bounds the depth of a tenant in a queue: its live jobs there, dead letters and spilled ones apart, whatever
+// they wait for. The zero Overflow is no bound.
+type Overflow struct {
+	// Policy says what becomes of a job for which there is no room; empty means NoBound.
+	Policy OverflowPolicy `json:"policy,omitempty"`
+	// MaxJobs and MaxBytes are the bounds, up to 10,000,000 jobs and 64 GiB; zero is none, and one of them must be
+	// there. Bytes are those of a job as it is stored: payload, headers, names and some 40 bytes.
+	MaxJobs  int   `json:"max_jobs,omitempty"`
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// MaxSpilled is how many jobs Spillover keeps aside, 1 to 1,000,000; zero means DefaultMaxSpilled.
+	MaxSpilled int `json:"max_spilled,omitempty"`
+	// LowWaterPercent of the bounds is where spilled jobs begin to come back, 1 to 100; zero means DefaultLowWater.
+	LowWaterPercent int `json:"low_water_percent,omitempty"`
+}
+
+// OverflowPolicy is what becomes of a job for which its tenant's depth in its queue leaves no room.
+type OverflowPolicy string
+
+// The overflow policies.
+const (
+	// NoBound lets every job in. Of a tenant in a queue it lifts the queue's bound.
+	NoBound OverflowPolicy = "none"
+	// Reject refuses the job.
+	Reject OverflowPolicy = "reject"
+	// DropOldest makes dead letters of the tenant's oldest waiting jobs in the queue, the lowest class first, never of
+	// a class above the newcomer's.
+	DropOldest OverflowPolicy = "drop_oldest"
+	// Spillover keeps the job aside, and brings it back in order when there is room.
+	Spillover OverflowPolicy = "spillover"
+)
+
+// Defaults and bounds of an Overflow.
+const (
+	MaxOverflowJobs   = 10_000_000
+	MaxOverflowBytes  = 64 << 30
+	DefaultMaxSpilled = 10_000
+	MaxMaxSpilled     = 1_000_000
+	DefaultLowWater   = 50
+)
+
+func (o Overflow) withDefaults() Overflow {
+	if o == (Overflow{}) {
+		return o
+	}
+	o.Policy = cmp.Or(o.Policy, NoBound)
+	if o.Policy == Spillover {
+		o.MaxSpilled = cmp.Or(o.MaxSpilled, DefaultMaxSpilled)
+		o.LowWaterPercent = cmp.Or(o.LowWaterPercent, DefaultLowWater)
+	}
+	return o
+}
+
+// validate checks an Overflow that has its defaults.
+func (o Overflow) validate(bad *problems, owner string) {
+	switch o.Policy {
+	case "", NoBound:
+		if o.MaxJobs != 0 || o.MaxBytes != 0 || o.MaxSpilled != 0 || o.LowWaterPercent != 0 {
+			bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"reject", "drop_oldest" or "spillover" beside a bound`)
+		}
+		return
+	case Reject, DropOldest, Spillover:
+	default:
+		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), quoteNames([]string{string(NoBound), string(Reject), string(DropOldest), string(Spillover)}))
+		return
+	}
+	bad.integer(owner+".max_jobs", int64(o.MaxJobs), 0, MaxOverflowJobs)
+	bad.integer(owner+".max_bytes", o.MaxBytes, 0, MaxOverflowBytes)
+	if o.MaxJobs == 0 && o.MaxBytes == 0 {
+		bad.field(owner+".max_jobs", "0", "1 to "+strconv.Itoa(MaxOverflowJobs)+", or a max_bytes")
+	}
+	if o.Policy == Spillover {
+		bad.integer(owner+".max_spilled", int64(o.MaxSpilled), 1, MaxMaxSpilled)
+		bad.integer(owner+".low_water_percent", int64(o.LowWaterPercent), 1, 100)
+	} else if o.MaxSpilled != 0 || o.LowWaterPercent != 0 {
+		bad.field(owner+".policy", strconv.Quote(string(o.Policy)), `"spillover" beside max_spilled or low_water_percent`)
+	}
+}
+
+// validateOverflows checks the bounds of single tenants.
+func (p Policy) validateOverflows(bad *problems) {
+	for _, scope := range sortedKeys(p.Overflows) {
+		tenant, queue, ok := strings.Cut(string(scope), ":")
+		if !ok || strings.Contains(queue, ":") {
+			bad.field("overflows", strconv.Quote(string(scope)), `scopes "tenant:queue"`)
+			continue
+		}
+		bad.add(scopeError(scope, headgate.ValidateTenant(tenant)))
+		bad.add(scopeError(scope, headgate.ValidateName("queue", queue, true)))
+		p.Overflows[scope].validate(bad, "overflows."+string(scope))
+	}
+}

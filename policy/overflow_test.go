@@ -1,0 +1,45 @@
+package policy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate"
+)
+
+func TestOverflows(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		in   Overflow
+		want string // part of the error, empty for none
+	}{
+		{"no bound", Overflow{}, ""},
+		{"lifted", Overflow{Policy: NoBound}, ""},
+		{"by count", Overflow{Policy: Reject, MaxJobs: 10}, ""},
+		{"by bytes", Overflow{Policy: DropOldest, MaxBytes: 1 << 20}, ""},
+		{"spillover with defaults", Overflow{Policy: Spillover, MaxJobs: 10}, ""},
+		{"a bound without a policy", Overflow{MaxJobs: 10}, `invalid overflows.acme:mail.policy "none": allowed is "reject", "drop_oldest" or "spillover" beside a bound`},
+		{"an unknown policy", Overflow{Policy: "forget", MaxJobs: 1}, `invalid overflows.acme:mail.policy "forget"`},
+		{"a policy without a bound", Overflow{Policy: Reject}, `invalid overflows.acme:mail.max_jobs 0: allowed is 1 to 10000000, or a max_bytes`},
+		{"too many jobs", Overflow{Policy: Reject, MaxJobs: MaxOverflowJobs + 1}, "max_jobs 10000001: allowed is 0 to 10000000"},
+		{"negative bytes", Overflow{Policy: Reject, MaxBytes: -1}, "max_bytes -1"},
+		{"low water of what does not spill", Overflow{Policy: Reject, MaxJobs: 1, LowWaterPercent: 10}, `"spillover" beside max_spilled`},
+		{"low water above the bound", Overflow{Policy: Spillover, MaxJobs: 1, LowWaterPercent: 101}, "low_water_percent 101: allowed is 1 to 100"},
+		{"too many spilled", Overflow{Policy: Spillover, MaxJobs: 1, MaxSpilled: MaxMaxSpilled + 1}, "max_spilled 1000001"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := Policy{Overflows: map[headgate.Scope]Overflow{"acme:mail": c.in}}.Validate()
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	for scope, want := range map[headgate.Scope]string{"acme": `scopes "tenant:queue"`, "acme:mail:high": `scopes "tenant:queue"`, "global:mail": "tenant"} {
+		err := Policy{Overflows: map[headgate.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 1}}}.Validate()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("scope %s: got %v, want %q", scope, err, want)
+		}
+	}
+}
