@@ -40,6 +40,10 @@ type model struct {
 	spilled                       map[string][]string // keys by tenant:queue, the oldest first
 	depthFreed                    map[string]bool
 	unique, ukeys                 map[string]string // holder by name, and name by holder that is to release it
+	// moves is what a call may move; more is whether the last one left work to the timers.
+	moves   int
+	more    bool
+	deadCap int
 }
 
 type modelJob struct {
@@ -62,7 +66,7 @@ const (
 	modelWindow   = 30_000_000
 	modelAudit    = 15_000_000
 	modelMaxStep  = 5_000_000
-	modelMaxDue   = 64
+	modelDeadCap  = 100_000
 	modelNoTimers = int64(9e15)
 )
 
@@ -74,6 +78,7 @@ func newModel() *model {
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
 		unique: map[string]string{}, ukeys: map[string]string{},
 		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{},
+		moves: fairqueue.Moves, deadCap: modelDeadCap,
 	}
 }
 
@@ -94,7 +99,9 @@ func (m *model) begin(now int64) *fairqueue.Call {
 	m.window += max(0, min(passed, modelMaxStep))
 	m.last = now
 	clear(m.depthFreed)
-	return m.room.Begin(now)
+	c := m.room.Begin(now)
+	c.MovesLeft = m.moves
+	return c
 }
 
 func (m *model) rotate() {
@@ -132,6 +139,8 @@ func (m *model) bury(key, reason string, now int64) {
 	}
 	if len(of) > cmp.Or(m.queues[queue].MaxDead, DefaultMaxDead) {
 		m.purge(of[0])
+	} else if len(m.dead) > m.deadCap {
+		m.purge(sortedByTime(m.dead, modelNoTimers, 1)[0])
 	}
 }
 
@@ -178,6 +187,7 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 			m.releaseUnique(d.Job.Key())
 		}
 	}
+	m.more = c.More
 	return out
 }
 
@@ -315,6 +325,7 @@ func verdictText(v headgate.Verdict) string {
 func (m *model) finish(now int64, pool string, jobs []Finish) (words []string, dispatched []fairqueue.Dispatch) {
 	p := m.room.Pools[pool]
 	if p == nil {
+		m.more = false
 		return slices.Repeat([]string{"lost"}, len(jobs)), nil
 	}
 	c := m.begin(now)

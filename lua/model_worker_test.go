@@ -336,7 +336,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		m.putBack(c, m.live[key], now)
 	}
 	due := m.due()
-	for _, timer := range sortedByTime(due, now+fairqueue.ContinueAfter, modelMaxDue) {
+	for _, timer := range sortedByTime(due, now+fairqueue.ContinueAfter, m.moves) {
 		if c.MovesLeft == 0 {
 			break
 		}

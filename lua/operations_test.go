@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/fairqueue"
 )
 
 func (w *walk) admit() {
@@ -25,7 +26,7 @@ func (w *walk) admit() {
 		j.Cost = headgate.Tokens(w.number("cost", 1, 5))
 		j.MaxAttempts = w.number("attempts", 0, 3)
 		if w.number("dated", 0, 2) == 0 {
-			j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", -100_000, 3_000_000)))
+			j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", -100_000, pick(w, "near", []int{3_000_000, 60_000_000}))))
 		}
 		w.drawStart(&j)
 		if w.number("unique", 0, 5) == 0 {
@@ -258,7 +259,7 @@ func (w *walk) finish() {
 	if wk, ok := w.model.workers[worker]; ok {
 		pool = wk.pool
 	} else if !strings.HasPrefix(worker, "orphan-") {
-		pool = walkPools[int(worker[1]-'0')%len(walkPools)].ID()
+		pool = w.pools[int(worker[1]-'0')%len(w.pools)].ID()
 	}
 	n := w.number("finishes", 1, 6)
 	held := w.held[worker]
@@ -278,22 +279,32 @@ func (w *walk) finish() {
 		}
 	}
 	w.stale = append(w.stale, jobs...)
-	want, dispatched := w.model.finish(w.now, pool, w.withTokens(pool, jobs))
-	ends, _, err := w.store.Finish(w.ctx, pool, worker, jobs)
-	check(w.tb, err)
-	w.resend = func() {
-		again, _, err := w.store.Finish(w.ctx, pool, worker, jobs)
+	send := func() []Ended {
+		want, dispatched := w.model.finish(w.now, pool, w.withTokens(pool, jobs))
+		ends, more, err := w.store.Finish(w.ctx, pool, worker, jobs)
 		check(w.tb, err)
-		for i, end := range again {
+		for i, end := range ends {
+			if string(end) != want[i] {
+				w.rt.Fatalf("finish %+v by %s: script says %s, model %s", jobs[i], worker, end, want[i])
+			}
+		}
+		w.ended(more, dispatched)
+		return ends
+	}
+	send()
+	w.resend = func() {
+		for i, end := range send() {
 			if end != EndedLost {
 				w.rt.Fatalf("finish %+v sent again: %s", jobs[i], end)
 			}
 		}
 	}
-	for i, end := range ends {
-		if string(end) != want[i] {
-			w.rt.Fatalf("finish %+v by %s: script says %s, model %s", jobs[i], worker, end, want[i])
-		}
+}
+
+// ended notes what a call dispatched, and compares what it says of work left to the timers.
+func (w *walk) ended(more bool, dispatched []fairqueue.Dispatch) {
+	if more != w.model.more {
+		w.rt.Fatalf("law W: script says more=%t, model %t", more, w.model.more)
 	}
 	w.service.dispatched(dispatched)
 }
@@ -316,16 +327,15 @@ func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
 
 func (w *walk) register() {
 	i := w.number("worker", 0, 4)
-	worker, pool := fmt.Sprintf("w%d", i), walkPools[i%len(walkPools)]
-	slots, lease := w.number("slots", 1, 6), time.Duration(w.number("lease", 1, 15))*time.Second
-	dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
-	send := func() {
-		_, err := w.store.Register(w.ctx, worker, pool, slots, lease)
+	worker, pool := fmt.Sprintf("w%d", i), w.pools[i%len(w.pools)]
+	slots, lease := pick(w, "slots", []int{1, 4, 8}), time.Duration(w.number("lease", 1, 60))*time.Second
+	w.resend = func() {
+		dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
+		more, err := w.store.Register(w.ctx, worker, pool, slots, lease)
 		check(w.tb, err)
+		w.ended(more, dispatched)
 	}
-	send()
-	w.resend = send
-	w.service.dispatched(dispatched)
+	w.resend()
 }
 
 func (w *walk) heartbeat() {
@@ -347,17 +357,16 @@ func (w *walk) heartbeat() {
 
 func (w *walk) reclaim() {
 	worker := fmt.Sprintf("w%d", w.number("worker", 0, 4))
-	want, dispatched := w.model.reclaim(w.now, worker)
-	more, err := w.store.Reclaim(w.ctx, worker)
-	check(w.tb, err)
 	w.resend = func() {
-		_, err := w.store.Reclaim(w.ctx, worker)
+		want, dispatched := w.model.reclaim(w.now, worker)
+		more, err := w.store.Reclaim(w.ctx, worker)
 		check(w.tb, err)
+		if more != (want == "more") {
+			w.rt.Fatalf("reclaim of %s: script says more=%t, model %s", worker, more, want)
+		}
+		w.service.dispatched(dispatched)
 	}
-	if more != (want == "more") {
-		w.rt.Fatalf("reclaim of %s: script says more=%t, model %s", worker, more, want)
-	}
-	w.service.dispatched(dispatched)
+	w.resend()
 }
 
 // orphan lets a consumer that is not registered take entries: a read that was on its way when a lease ended.
@@ -381,23 +390,19 @@ func (w *walk) promote() {
 }
 
 func (w *walk) gate() {
-	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	tenant, queue := pick(w, "tenant", walkTenants[:2]), pick(w, "queue", walkQueues)
 	g := Gate{
 		Name:  pick(w, "gate", []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue), DownstreamGate("api"), DownstreamGate("db")}),
 		Limit: pick(w, "limit", []int{0, 0, 1, 2, Unlimited, Unlimited}), Then: pick(w, "then", []int{Unlimited, 1}),
 		For: time.Duration(w.number("for", 0, 3)) * time.Second, Reason: "test",
 	}
-	dispatched := w.model.setGate(w.now, g)
-	send := func() {
-		_, _, err := w.store.SetGate(w.ctx, g)
-		check(w.tb, err)
-	}
-	send()
 	w.resend = func() { // a second call may wake more waiters, who park again: harmless, and the model does the same
-		w.service.dispatched(w.model.setGate(w.now, g))
-		send()
+		dispatched := w.model.setGate(w.now, g)
+		_, more, err := w.store.SetGate(w.ctx, g)
+		check(w.tb, err)
+		w.ended(more, dispatched)
 	}
-	w.service.dispatched(dispatched)
+	w.resend()
 }
 
 func (w *walk) policy() {

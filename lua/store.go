@@ -129,11 +129,14 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 		if err != nil {
 			return nil, err
 		}
-		text = preamble + text
-		sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-		s.scripts[name] = script{text: text, sha: hex.EncodeToString(sum[:])}
+		s.scripts[name] = newScript(preamble + text)
 	}
 	return s, nil
+}
+
+func newScript(text string) script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return script{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
 // Keys returns the names of the partition's keys.

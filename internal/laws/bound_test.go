@@ -95,16 +95,16 @@ func (c *crowd) change() error {
 	p.Version = c.version + 1
 	p.Tenants = map[string]policy.Tenant{}
 	p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
-	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", headgate.High)[headgate.LevelGlobal], 2000)
+	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", headgate.High)[headgate.LevelGlobal], 8000)
 	for _, tenant := range crowdTenants {
-		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", headgate.High)[headgate.LevelTenant], 600)
+		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", headgate.High)[headgate.LevelTenant], 2400)
 		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
 		for _, queue := range crowdQueues {
 			old := now.compiled.LimitsFor(tenant, queue, headgate.High)
-			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = c.limit(old[headgate.LevelQueue], 400)
+			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = c.limit(old[headgate.LevelQueue], 1600)
 			for _, class := range c.classes {
 				old := now.compiled.LimitsFor(tenant, queue, class.Name)[headgate.LevelPriority]
-				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = c.limit(old, 200)
+				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = c.limit(old, 800)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (c *crowd) limit(old headgate.Limit, about int) headgate.Limit {
 	}
 	l := headgate.Limit{
 		Tokens: headgate.Tokens(c.between(about/4, about)), Per: choose(c.site, time.Second, time.Second, time.Second, 10*time.Second),
-		Burst: headgate.Tokens(c.between(1, about/5)), Disabled: c.chance(5),
+		Burst: headgate.Tokens(c.between(about/10, about/5)), Disabled: c.chance(5),
 	}
 	switch {
 	case !enabled(old):
@@ -297,7 +297,9 @@ func (c *crowd) compare() {
 			scopes[scope], levels[scope] = append(scopes[scope], a), level
 		}
 	}
-	if n := len(scopes[headgate.Global]); n < 500 {
+	n := len(scopes[headgate.Global])
+	c.Logf("%d jobs were admitted", n)
+	if n < 300 {
 		c.Errorf("%d jobs were admitted: too few to show anything", n)
 	}
 	for scope, admissions := range scopes {

@@ -266,24 +266,28 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 }
 
 // TestLoneJobWaitsForItsTurn asserts the order where a call has run out of moves: there is room, and jobs wait for the
-// next call to go on. A job that comes alone then must not go before them.
+// next call to go on. A job that comes alone then must not go before them: in their class it is the last, and in
+// another it has its turn when that of theirs is over.
 func TestLoneJobWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, redistest.Shared(t))
 	classes := headgate.DefaultClasses()
-	var jobs []lua.Candidate
-	for range 2 * maxMoves {
-		jobs = append(jobs, s.job("ann", "mail", 0, classes))
-	}
-	s.admit(jobs...)
-	s.register("w", mailPool, 4*maxMoves, longLease)
-	late := s.job("ann", "mail", 0, classes)
-	s.admit(late)
-	for s.promote().More {
-	}
-	all := s.watch(mailPool).next()
-	if n := len(all); n != len(jobs)+1 || all[n-1].id != late.Job.ID {
-		t.Errorf("%d jobs were dispatched, the last is %s; want %d and %s", n, all[n-1].id, len(jobs)+1, late.Job.ID)
+	for class, place := range map[int]int{0: 2 * maxMoves, 2: maxMoves + 2} { // 64 are 21 turns of three, and one.
+		s := newSite(t, redistest.Shared(t))
+		var jobs []lua.Candidate
+		for range 2 * maxMoves {
+			jobs = append(jobs, s.job("ann", "mail", 0, classes))
+		}
+		s.admit(jobs...)
+		s.register("w", mailPool, 4*maxMoves, longLease)
+		late := s.job("ann", "mail", class, classes)
+		s.admit(late)
+		for s.promote().More {
+		}
+		all := s.watch(mailPool).next()
+		if n := len(all); n != len(jobs)+1 || all[place].id != late.Job.ID {
+			t.Errorf("class %s: %d jobs were dispatched, at place %d is %s; want %d and %s",
+				classes[class].Name, n, place, all[place].id, len(jobs)+1, late.Job.ID)
+		}
 	}
 }
 

@@ -116,6 +116,13 @@ func TestOrphansAreTakenBack(t *testing.T) {
 	if c := s.census(); c.Left["completed"] != own+orphaned || c.Live != 0 {
 		t.Errorf("in the end: %+v", c)
 	}
+	s.register("gone", mailPool, 1, longLease)
+	s.scatter(1)
+	if n := len(s.read("gone", mailPool, 1)); n != 1 {
+		t.Errorf("a worker that is about to go has %d jobs, want 1", n)
+	}
+	_, err = s.store.Reclaim(s.Context(), "gone")
+	s.check(err)
 	consumers, err := s.client.XInfoConsumers(s.Context(), s.store.Keys().Ready(mailPool.ID()), "g").Result()
 	s.check(err)
 	if len(consumers) != 1 || consumers[0].Name != "alive" {

@@ -563,7 +563,8 @@ end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local MOVES, CONTINUE_AFTER = 64, 50000
+local MOVES = 64
+local CONTINUE_AFTER = 50000
 local moves, more = MOVES, false
 
 local function moves_out(timer, now)
