@@ -64,10 +64,7 @@ func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		fmt.Fprintln(stderr, "headgate: see headgate help, or --help after a command")
 		return exitUsage
 	}
-	if _, refused := errors.AsType[*refusedError](err); refused {
-		return exitRefused
-	}
-	return exitFailure
+	return failureCode(err)
 }
 
 func newRoot(stdout, stderr io.Writer) *cobra.Command {
@@ -92,6 +89,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
+	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor())
 	return root
 }
 

@@ -1,0 +1,84 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/lua"
+)
+
+func newDoctor() *cobra.Command {
+	var o operator
+	c := &cobra.Command{
+		Use: "doctor", Short: "Check a Redis and what Headgate keeps there", Args: noArgs,
+		Long: `Checks version, replication, eviction, memory, persistence, clocks, policy, the window of ended
+ids, workers and timers, and says what to do about what is not well. It changes nothing.
+
+Exit codes: 0 all is well or bears a risk that is named, 1 something is wrong, 2 a wrong command
+line.`,
+		Example: `  headgate doctor --redis localhost:6379
+  headgate doctor --json --redis redis://user:password@host:6379/0`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := o.resolve(); err != nil {
+				return err
+			}
+			return o.examine(c)
+		},
+	}
+	o.add(c)
+	return c
+}
+
+// doctorView is a report as JSON shows it.
+type doctorView struct {
+	Health   lua.Health    `json:"health"` // the worst
+	Findings []findingView `json:"findings"`
+}
+
+type findingView struct {
+	Name   string     `json:"name"`
+	Health lua.Health `json:"health"`
+	Text   string     `json:"text"`
+	Do     string     `json:"do,omitempty"`
+}
+
+// examine does without lua.Open, which refuses what this is to tell.
+func (o *operator) examine(c *cobra.Command) (err error) {
+	opened, err := embedded.Open(c.Context(), embedded.Config{Addr: o.redis, Log: c.ErrOrStderr()})
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, opened.Close()) }()
+	found, err := lua.Examine(c.Context(), opened.Client(), lua.Config{Prefix: o.prefix})
+	if err != nil {
+		return err
+	}
+	view := doctorView{Health: found.Worst()}
+	for _, f := range found.Findings {
+		view.Findings = append(view.Findings, findingView(f))
+	}
+	if err := o.print(c, view, view.write); err != nil {
+		return err
+	}
+	if view.Health == lua.HealthFail {
+		return errors.New("something is wrong: see the lines that say fail")
+	}
+	return nil
+}
+
+func (v doctorView) write(to io.Writer) {
+	t := report.NewTable(to, 3, "", "what", "found")
+	for _, f := range v.Findings {
+		t.AppendRow(table.Row{f.Health, f.Name, f.Text})
+		if f.Do != "" {
+			t.AppendRow(table.Row{"", "", "→ " + f.Do})
+		}
+	}
+	t.Render()
+}

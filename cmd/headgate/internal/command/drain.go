@@ -1,0 +1,141 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/lua"
+)
+
+// How often drain looks, and for how long each time it suspends enqueueing: a drain that is killed ends by itself.
+const (
+	drainEvery = 250 * time.Millisecond
+	drainHold  = 30 * time.Second
+	drainRenew = 10 * time.Second
+)
+
+// drainFlags are the flags of headgate drain.
+type drainFlags struct {
+	operator
+
+	timeout time.Duration
+	keep    bool
+}
+
+func newDrain() *cobra.Command {
+	var f drainFlags
+	c := &cobra.Command{
+		Use: "drain QUEUE", Short: "Let a queue run empty", Args: oneArg("QUEUE"),
+		Long: `Suspends enqueueing for a queue and waits until none of its jobs is left but dead letters; then
+enqueueing goes on, unless --keep-suspended. Producers are refused meanwhile, and told why. Jobs
+that wait for a time are waited for too: cancel them, or give a --timeout.
+
+Exit codes: 0 the queue is empty, 1 it is not, 2 a wrong command line, 3 no such queue.`,
+		Example: `  headgate drain mail --redis localhost:6379
+  headgate drain mail --timeout 5m --keep-suspended --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if f.timeout < 0 {
+				return fieldError("timeout", f.timeout.String(), "0, for none, or more")
+			}
+			return f.with(c, func(ctx context.Context, store *lua.Store) error { return f.run(ctx, c, store, args[0]) })
+		},
+	}
+	f.add(c)
+	c.Flags().DurationVar(&f.timeout, "timeout", 0, "give up after `DURATION`, such as 5m; by default never")
+	c.Flags().BoolVar(&f.keep, "keep-suspended", false, "leave enqueueing suspended, also when it was given up; headgate resume ends that")
+	return c
+}
+
+// drainedView is what became of a drain.
+type drainedView struct {
+	Queue     string  `json:"queue"`
+	Drained   bool    `json:"drained"`
+	Waiting   int64   `json:"waiting"`
+	Ready     int64   `json:"ready"`
+	Running   int64   `json:"running"`
+	Later     int64   `json:"later"`
+	Suspended bool    `json:"suspended"` // whether enqueueing still is
+	TookS     float64 `json:"took_s"`
+}
+
+func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store, queue string) error {
+	state, err := store.Queue(ctx, queue)
+	if err != nil {
+		return err
+	}
+	bounded := ctx
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		bounded, cancel = context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+	}
+	began := time.Now()
+	before := state.Suspended
+	forever := before != nil && before.Until.IsZero()
+	left, failed := f.wait(bounded, c, store, queue, forever)
+	// What follows belongs to the end of a drain, however it ended.
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	view := drainedView{
+		Queue: queue, Drained: failed == nil, Waiting: left.Waiting, Ready: left.Ready, Running: left.Running, Later: left.Later,
+		Suspended: f.keep || before != nil && (forever || time.Until(before.Until) > 0), TookS: time.Since(began).Seconds(),
+	}
+	switch {
+	case forever: // As it was before.
+	case f.keep:
+		err = store.Suspend(end, lua.QueueGate(queue), 0, drainReason)
+	case view.Suspended: // What was left of the suspension that this one replaced.
+		err = store.Suspend(end, lua.QueueGate(queue), time.Until(before.Until), before.Reason)
+	default:
+		err = store.Resume(end, lua.QueueGate(queue))
+	}
+	printed := f.print(c, view, func(to io.Writer) {
+		if view.Drained {
+			fmt.Fprintf(to, "queue %s is empty\n", queue)
+		}
+	})
+	return errors.Join(failed, err, printed)
+}
+
+const drainReason = "the queue is being drained"
+
+// wait suspends enqueueing, unless it is for good, and returns when nothing is left, or with what is when ctx ends.
+func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Store, queue string, suspended bool) (lua.Remaining, error) {
+	painter := report.NewPainter(c.ErrOrStderr())
+	defer painter.Done(true)
+	ticker := time.NewTicker(drainEvery)
+	defer ticker.Stop()
+	var left lua.Remaining
+	var renewed time.Time
+	for {
+		if !suspended && time.Since(renewed) >= drainRenew {
+			if err := store.Suspend(ctx, lua.QueueGate(queue), drainHold, drainReason); err != nil {
+				return left, err
+			}
+			renewed = time.Now()
+		}
+		now, err := store.Remaining(ctx, queue)
+		switch {
+		case err == nil && now.Total() == 0:
+			return now, nil
+		case err == nil:
+			left = now
+		case ctx.Err() == nil:
+			return left, err
+		}
+		line := fmt.Sprintf("headgate: queue %s: %d waiting, %d ready, %d running, %d later", queue, left.Waiting, left.Ready, left.Running, left.Later)
+		painter.Paint(line, line)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return left, fmt.Errorf("queue %s is not empty: %d waiting, %d ready, %d running, %d later; headgate queue show %s tells what holds them back",
+				queue, left.Waiting, left.Ready, left.Running, left.Later, queue)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+func newJob() *cobra.Command {
+	var o operator
+	c := parent("job", "Find, list and cancel jobs", `Nobody should have to ask where a job went. A job is named by its tenant and its id.
+
+Exit codes: 0 found or done, 1 a failure, 2 a wrong command line, 3 no such job, or it has
+ended already.`,
+		`  headgate job show acme order-17 --redis localhost:6379
+  headgate job list --place waiting --queue mail --redis localhost:6379
+  headgate job cancel acme order-17 --reason "ordered twice" --redis localhost:6379`)
+	o.add(c)
+	c.AddCommand(newJobShow(&o), newJobList(&o), newJobCancel(&o))
+	return c
+}
+
+func newJobShow(o *operator) *cobra.Command {
+	var payload bool
+	c := &cobra.Command{
+		Use: "show TENANT ID", Short: "Tell where a job is, and what it waits for", Args: keyArgs,
+		Example: `  headgate job show acme order-17 --redis localhost:6379
+  headgate job show acme order-17 --payload --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				return o.show(ctx, c, store, keyOf(args), payload)
+			})
+		},
+	}
+	c.Flags().BoolVar(&payload, "payload", false, "show the payload too")
+	return c
+}
+
+// show writes all that is known of a job.
+func (o *operator) show(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key, payload bool) error {
+	sight, err := store.Look(ctx, key)
+	if err != nil {
+		return err
+	}
+	view := viewOf(sight)
+	if payload && sight.Place != lua.PlaceEnded {
+		if view.Payload, err = store.Payload(ctx, key); err != nil {
+			return err
+		}
+	}
+	return o.print(c, view, view.write)
+}
+
+// listFlags are the flags of the commands that list jobs.
+type listFlags struct {
+	query lua.ListQuery
+	place string
+}
+
+func (f *listFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringVar(&f.query.Queue, "queue", "", "those of `QUEUE` only")
+	flags.IntVar(&f.query.Limit, "limit", lua.DefaultPage, "at most `N` jobs, 1 to 1000")
+	flags.StringVar(&f.query.Cursor, "cursor", "", "go on after the page that ended with `CURSOR`")
+}
+
+func newJobList(o *operator) *cobra.Command {
+	var f listFlags
+	c := &cobra.Command{
+		Use: "list", Short: "List the jobs that live", Args: noArgs,
+		Long: `Lists jobs that live, dead letters included: all of them in no order, or those of one place.
+Places are waiting, later, ready, running and dead. A job that moves while pages are read may
+show twice, or not at all; one that stays shows.`,
+		Example: `  headgate job list --place running --redis localhost:6379
+  headgate job list --tenant acme --type welcome --limit 200 --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			f.query.Place = headgate.Place(f.place)
+			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.list(ctx, c, store, f.query) })
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&f.place, "place", "", "`PLACE`: waiting, later, ready, running or dead; by default all")
+	c.Flags().StringVar(&f.query.Tenant, "tenant", "", "those of `TENANT` only")
+	c.Flags().StringVar(&f.query.Type, "type", "", "those of `TYPE` only")
+	return c
+}
+
+// list writes one page of a listing. The store may need several calls to fill it.
+func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store, query lua.ListQuery) error {
+	if query.Limit < 1 {
+		return fieldError("limit", strconv.Itoa(query.Limit), fmt.Sprintf("1 to %d jobs", lua.MaxPage))
+	}
+	view := listView{Jobs: []listedView{}}
+	for left := query.Limit; left > 0; left = query.Limit - len(view.Jobs) {
+		query := query
+		query.Limit = left
+		if view.Cursor != "" {
+			query.Cursor = view.Cursor
+		}
+		page, err := store.List(ctx, query)
+		if err != nil {
+			return err
+		}
+		for _, job := range page.Jobs {
+			view.Jobs = append(view.Jobs, listedViewOf(job))
+		}
+		if view.Cursor = page.Cursor; view.Cursor == "" {
+			break
+		}
+	}
+	if err := o.print(c, view, view.write); err != nil {
+		return err
+	}
+	if len(view.Jobs) == 0 {
+		return nothing("no job is like that")
+	}
+	return nil
+}
+
+func newJobCancel(o *operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "cancel TENANT ID", Short: "End a job", Args: keyArgs,
+		Long: `Ends a job wherever it waits. One that runs is told so by its worker's next heartbeat: its
+handler's context ends, and the job leaves as cancelled unless it completes first.`,
+		Example: `  headgate job cancel acme order-17 --redis localhost:6379
+  headgate job cancel acme order-17 --reason "ordered twice" --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				key := keyOf(args)
+				if _, err := store.Look(ctx, key); err != nil {
+					return err // A name that none can have, or one that nobody knows.
+				}
+				running, _, err := store.Cancel(ctx, key, reason)
+				if err != nil {
+					return err
+				}
+				outcome := struct {
+					Tenant  string `json:"tenant"`
+					ID      string `json:"id"`
+					Outcome string `json:"outcome"`
+				}{key.Tenant, key.ID, "cancelled"}
+				text := "job " + key.String() + " is cancelled"
+				if running {
+					outcome.Outcome = "cancelling"
+					text = "job " + key.String() + " runs; its worker ends it with its next heartbeat"
+				}
+				return o.print(c, outcome, func(to io.Writer) { fmt.Fprintln(to, text) })
+			})
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that its handler is told")
+	return c
+}

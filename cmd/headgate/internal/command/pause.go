@@ -1,0 +1,179 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// target is what pause and resume are about.
+type target struct {
+	operator
+
+	queue, tenant string
+	enqueue       bool
+}
+
+func (t *target) add(c *cobra.Command, enqueue string) {
+	t.operator.add(c)
+	flags := c.Flags()
+	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to hold back")
+	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to hold back; with --queue, in that queue alone")
+	flags.BoolVar(&t.enqueue, "enqueue", false, enqueue)
+}
+
+// gate names the target.
+func (t *target) gate() (lua.GateName, error) {
+	var bad []error
+	if t.queue != "" {
+		bad = append(bad, headgate.ValidateName("queue", t.queue, true))
+	}
+	if t.tenant != "" {
+		bad = append(bad, headgate.ValidateTenant(t.tenant))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return "", usage(err)
+	}
+	switch {
+	case t.queue == "" && t.tenant == "":
+		return "", usage(errors.New("say what with --queue, --tenant, or both for a tenant in a queue"))
+	case t.tenant == "":
+		return lua.QueueGate(t.queue), nil
+	case t.queue == "":
+		return lua.TenantGate(t.tenant), nil
+	}
+	return lua.TenantQueueGate(t.tenant, t.queue), nil
+}
+
+// pausedView is what became of a pause or a resume.
+type pausedView struct {
+	Gate lua.GateName `json:"gate"`
+	// Dispatch and Enqueue say what is held back now: "paused", "resumed" or, where nothing was done, "".
+	Dispatch string     `json:"dispatch,omitempty"`
+	Enqueue  string     `json:"enqueue,omitempty"`
+	Running  int        `json:"running"` // jobs that had passed before
+	Until    *time.Time `json:"until,omitempty"`
+}
+
+func newPause() *cobra.Command {
+	var t target
+	var duration time.Duration
+	var reason string
+	c := &cobra.Command{
+		Use: "pause (--queue QUEUE | --tenant TENANT)", Short: "Hold back the jobs of a queue or a tenant", Args: noArgs,
+		Long: `Keeps the jobs of a queue, of a tenant, or of a tenant in a queue from the workers. Those that
+run go on, and producers go on enqueueing. With --enqueue it is the other way round: producers
+are refused, with the reason, and what has entered runs. For both, call it twice.`,
+		Example: `  headgate pause --queue mail --reason "provider maintenance" --redis localhost:6379
+  headgate pause --tenant acme --for 10m --redis localhost:6379
+  headgate pause --queue mail --tenant acme --enqueue --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			gate, err := t.gate()
+			if err != nil {
+				return err
+			}
+			if duration < 0 || duration > 0 && duration < time.Millisecond || duration > headgate.MaxDelay {
+				return fieldError("for", duration.String(), "0, until resumed, or 1ms to "+headgate.MaxDelay.String())
+			}
+			return t.with(c, func(ctx context.Context, store *lua.Store) error {
+				return t.pause(ctx, c, store, gate, duration, reason)
+			})
+		},
+	}
+	t.add(c, "refuse what is enqueued, instead of holding back what has entered")
+	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` of the pause, such as 10m; by default until headgate resume")
+	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that is shown, and with --enqueue told to producers")
+	return c
+}
+
+func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName, duration time.Duration, reason string) error {
+	if t.queue != "" {
+		if _, err := store.Queue(ctx, t.queue); errors.Is(err, lua.ErrUnknownQueue) {
+			fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no job of queue %s was seen yet\n", t.queue)
+		}
+	}
+	view := pausedView{Gate: gate}
+	if duration > 0 {
+		now, err := store.Time(ctx)
+		if err != nil {
+			return err
+		}
+		view.Until = stamp(now.Add(duration))
+	}
+	text := gate.Words() + " is paused"
+	if t.enqueue {
+		if err := store.Suspend(ctx, gate, duration, reason); err != nil {
+			return err
+		}
+		view.Enqueue, text = "paused", "enqueueing is suspended for "+gate.Words()
+	} else {
+		held, err := store.Pause(ctx, gate, duration, reason)
+		if err != nil {
+			return err
+		}
+		view.Dispatch, view.Running = "paused", held
+		if held > 0 {
+			text += fmt.Sprintf("; %d jobs had passed before and go on", held)
+		}
+	}
+	return t.print(c, view, func(to io.Writer) { fmt.Fprintln(to, text+until(view.Until)) })
+}
+
+func newResume() *cobra.Command {
+	var t target
+	c := &cobra.Command{
+		Use: "resume (--queue QUEUE | --tenant TENANT)", Short: "End what pause began", Args: noArgs,
+		Long: `Lets the jobs of a queue, of a tenant, or of a tenant in a queue run and be enqueued again. A
+pause is named as it was set: that of a tenant in a queue is not that of the tenant.
+
+Exit code 3 says that nothing was paused.`,
+		Example: `  headgate resume --queue mail --redis localhost:6379
+  headgate resume --queue mail --tenant acme --enqueue --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			gate, err := t.gate()
+			if err != nil {
+				return err
+			}
+			return t.with(c, func(ctx context.Context, store *lua.Store) error { return t.resume(ctx, c, store, gate) })
+		},
+	}
+	t.add(c, "resume enqueueing alone")
+	return c
+}
+
+func (t *target) resume(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName) error {
+	view := pausedView{Gate: gate}
+	suspensions, err := store.Suspensions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, s := range suspensions {
+		if s.Name != gate {
+			continue
+		}
+		if err := store.Resume(ctx, gate); err != nil {
+			return err
+		}
+		view.Enqueue = "resumed"
+	}
+	if !t.enqueue {
+		was, err := store.Unpause(ctx, gate)
+		if err != nil {
+			return err
+		}
+		if was {
+			view.Dispatch = "resumed"
+		}
+	}
+	if view.Dispatch+view.Enqueue == "" {
+		return nothing("%s is not paused: headgate queue show tells what is", gate.Words())
+	}
+	return t.print(c, view, func(to io.Writer) { fmt.Fprintln(to, gate.Words()+" is resumed") })
+}

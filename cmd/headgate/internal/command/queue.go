@@ -1,0 +1,118 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/lua"
+)
+
+func newQueue() *cobra.Command {
+	var o operator
+	c := parent("queue", "See what waits where, and who works on it", `Shows queues: what waits in each class, what runs, what is paused, who waits most, and which
+jobs are next.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no such queue, or none at all.`,
+		`  headgate queue list --redis localhost:6379
+  headgate queue show mail --redis localhost:6379
+  headgate queue peek mail --redis localhost:6379`)
+	o.add(c)
+	c.AddCommand(newQueueList(&o), newQueueShow(&o), newQueuePeek(&o))
+	return c
+}
+
+func newQueueList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List every queue", Args: noArgs,
+		Example: `  headgate queue list --redis localhost:6379
+  headgate queue list --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				queues, err := store.Queues(ctx)
+				if err != nil {
+					return err
+				}
+				view := queuesView{Queues: []queueView{}}
+				for i := range queues {
+					view.Queues = append(view.Queues, queueViewOf(&queues[i]))
+				}
+				if err := o.print(c, view, view.write); err != nil {
+					return err
+				}
+				if len(queues) == 0 {
+					return &nothingError{cause: errors.New("there is no queue yet: no job was enqueued and no worker registered")}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// shownTenants is how many tenants queue show names.
+const shownTenants = 10
+
+func newQueueShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show QUEUE", Short: "Show one queue, who waits in it most, its gates and its workers", Args: oneArg("QUEUE"),
+		Example: `  headgate queue show mail --redis localhost:6379
+  headgate queue show mail --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				view, err := readQueue(ctx, store, args[0])
+				if err != nil {
+					return err
+				}
+				return o.print(c, view, view.write)
+			})
+		},
+	}
+}
+
+func readQueue(ctx context.Context, store *lua.Store, name string) (queueDetails, error) {
+	queue, err := store.Queue(ctx, name)
+	if err != nil {
+		return queueDetails{}, err
+	}
+	tenants, partial, err := store.WaitingTenants(ctx, name, shownTenants)
+	if err != nil {
+		return queueDetails{}, err
+	}
+	gates, err := store.Gates(ctx)
+	if err != nil {
+		return queueDetails{}, err
+	}
+	workers, err := store.Workers(ctx)
+	if err != nil {
+		return queueDetails{}, err
+	}
+	return newQueueDetails(&queue, tenants, partial, gates, workers), nil
+}
+
+func newQueuePeek(o *operator) *cobra.Command {
+	var n int
+	c := &cobra.Command{
+		Use: "peek QUEUE", Short: "Show which jobs of a queue are next", Args: oneArg("QUEUE"),
+		Long: `Shows, for each class, the tenants in the order in which they are served, with the next job of
+each. A tenant that was served comes again by its share, which this does not foretell.`,
+		Example: `  headgate queue peek mail --redis localhost:6379
+  headgate queue peek mail --tenants 3 --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if n < 1 || n > lua.MaxPeek {
+				return fieldError("tenants", strconv.Itoa(n), "1 to "+strconv.Itoa(lua.MaxPeek)+" tenants")
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				queue, classes, err := store.Peek(ctx, args[0], n)
+				if err != nil {
+					return err
+				}
+				view := newPeekView(&queue, classes)
+				return o.print(c, view, view.write)
+			})
+		},
+	}
+	c.Flags().IntVar(&n, "tenants", 10, "at most `N` tenants a class, 1 to 100")
+	return c
+}

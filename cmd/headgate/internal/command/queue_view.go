@@ -1,0 +1,271 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/lua"
+)
+
+// queueView is a queue as JSON shows it.
+type queueView struct {
+	Queue        string         `json:"queue"`
+	Classes      []classView    `json:"classes"`
+	Waiting      int64          `json:"waiting"`
+	Ready        int64          `json:"ready"`
+	Running      int64          `json:"running"`
+	Later        int64          `json:"later"`
+	LaterAtLeast bool           `json:"later_at_least"` // there are more than were looked at
+	Dead         int64          `json:"dead"`
+	Gate         *gateView      `json:"gate,omitempty"`
+	Suspended    *suspendedView `json:"suspended,omitempty"`
+	Pools        []string       `json:"pools"`
+	Workers      int            `json:"workers"`
+	Slots        int            `json:"slots"`
+	PaceMs       float64        `json:"pace_ms"` // from one dispatch to the next while jobs wait; 0 for not measured
+}
+
+type classView struct {
+	Class   headgate.Priority `json:"class"`
+	Weight  int               `json:"weight"`
+	Waiting int64             `json:"waiting"`
+}
+
+type gateView struct {
+	Name   lua.GateName `json:"name"`
+	Limit  int          `json:"limit"`
+	Held   int          `json:"held"`
+	Until  *time.Time   `json:"until,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+}
+
+type suspendedView struct {
+	Until  *time.Time `json:"until,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+func gateViewOf(g lua.GateState) gateView {
+	return gateView{g.Name, g.Limit, g.Held, stamp(g.Until), g.Reason}
+}
+
+func queueViewOf(q *lua.QueueState) queueView {
+	v := queueView{
+		Queue: q.Name, Classes: []classView{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
+		LaterAtLeast: q.LaterAtLeast, Dead: q.Dead, Pools: append([]string{}, q.Pools...), Workers: q.Workers, Slots: q.Slots,
+		PaceMs: float64(q.Pace.Microseconds()) / 1e3,
+	}
+	for _, c := range q.Classes {
+		v.Classes = append(v.Classes, classView{c.Name, c.Weight, c.Waiting})
+	}
+	if q.Gate != nil {
+		v.Gate = new(gateViewOf(*q.Gate))
+	}
+	if q.Suspended != nil {
+		v.Suspended = &suspendedView{stamp(q.Suspended.Until), q.Suspended.Reason}
+	}
+	return v
+}
+
+// state says in a few words what holds a queue back.
+func (v queueView) state() string {
+	var parts []string
+	if v.Gate != nil {
+		parts = append(parts, v.Gate.words())
+	}
+	if v.Suspended != nil {
+		parts = append(parts, "enqueueing suspended"+because(v.Suspended.Reason)+until(v.Suspended.Until))
+	}
+	if v.Workers == 0 {
+		parts = append(parts, "no workers")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (g gateView) words() string {
+	switch {
+	case g.Limit == 0:
+		return "paused" + because(g.Reason) + until(g.Until)
+	case g.Held >= g.Limit:
+		return fmt.Sprintf("full: %d of %d jobs%s%s", g.Held, g.Limit, because(g.Reason), until(g.Until))
+	}
+	return fmt.Sprintf("%d of %d jobs%s%s", g.Held, g.Limit, because(g.Reason), until(g.Until))
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + tame(reason, shownText) + ")"
+}
+
+func (v queueView) later() string {
+	if v.LaterAtLeast {
+		return fmt.Sprintf("≥ %d", v.Later)
+	}
+	return strconv.FormatInt(v.Later, 10)
+}
+
+type queuesView struct {
+	Queues []queueView `json:"queues"`
+}
+
+func (v queuesView) write(to io.Writer) {
+	if len(v.Queues) == 0 {
+		return
+	}
+	t := report.NewTable(to, 1, "queue", "waiting", "ready", "running", "later", "dead", "slots", "state")
+	for _, q := range v.Queues {
+		t.AppendRow(table.Row{q.Queue, q.Waiting, q.Ready, q.Running, q.later(), q.Dead, q.Slots, q.state()})
+	}
+	t.Render()
+}
+
+// queueDetails is all that queue show tells.
+type queueDetails struct {
+	queueView
+
+	Tenants        []tenantView `json:"tenants"`         // those with the most waiting
+	TenantsPartial bool         `json:"tenants_partial"` // not all were looked at
+	Gates          []gateView   `json:"gates"`           // of tenants in the queue, of tenants, and of downstreams
+	WorkerList     []workerView `json:"worker_list"`
+}
+
+type tenantView struct {
+	Tenant  string `json:"tenant"`
+	Waiting int64  `json:"waiting"`
+}
+
+type workerView struct {
+	Worker   string     `json:"worker"`
+	Pool     string     `json:"pool"`
+	Slots    int        `json:"slots"`
+	Held     int        `json:"held"`
+	LeaseEnd *time.Time `json:"lease_end,omitempty"`
+}
+
+// newQueueDetails keeps the gates and workers that concern the queue.
+func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial bool, gates []lua.GateState, workers []lua.WorkerState) queueDetails {
+	v := queueDetails{queueView: queueViewOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []gateView{}, WorkerList: []workerView{}}
+	for _, t := range tenants {
+		v.Tenants = append(v.Tenants, tenantView{t.Tenant, t.Waiting})
+	}
+	for _, g := range gates {
+		name := string(g.Name)
+		ofOtherQueue := strings.HasPrefix(name, "q:") || strings.HasPrefix(name, "u:") && !strings.HasSuffix(name, ":"+q.Name)
+		if !ofOtherQueue {
+			v.Gates = append(v.Gates, gateViewOf(g))
+		}
+	}
+	for _, w := range workers {
+		for _, served := range w.Queues {
+			if served.Queue == q.Name {
+				v.WorkerList = append(v.WorkerList, workerView{w.Name, w.Pool, w.Slots, w.Held, stamp(w.LeaseEnd)})
+			}
+		}
+	}
+	return v
+}
+
+func (v queueDetails) write(to io.Writer) {
+	queuesView{[]queueView{v.queueView}}.write(to)
+	t := report.NewTable(to, 1, "class", "weight", "waiting")
+	for _, c := range v.Classes {
+		t.AppendRow(table.Row{c.Class, c.Weight, c.Waiting})
+	}
+	t.Render()
+	if v.PaceMs > 0 {
+		fmt.Fprintf(to, "While jobs wait, one starts every %s.\n", report.Short(time.Duration(v.PaceMs*float64(time.Millisecond))))
+	}
+	if len(v.Tenants) > 0 {
+		t = report.NewTable(to, 1, "tenant", "waiting")
+		for _, tenant := range v.Tenants {
+			t.AppendRow(table.Row{tenant.Tenant, tenant.Waiting})
+		}
+		t.Render()
+	}
+	if v.TenantsPartial {
+		fmt.Fprintln(to, "There are more tenants than were looked at.")
+	}
+	if len(v.Gates) > 0 {
+		t = report.NewTable(to, 2, "gate", "state")
+		for _, g := range v.Gates {
+			t.AppendRow(table.Row{g.Name.Words(), g.words()})
+		}
+		t.Render()
+	}
+	if len(v.WorkerList) > 0 {
+		t = report.NewTable(to, 2, "worker", "pool", "slots", "held", "lease ends")
+		for _, w := range v.WorkerList {
+			t.AppendRow(table.Row{w.Worker, w.Pool, w.Slots, w.Held, at(w.LeaseEnd)})
+		}
+		t.Render()
+	}
+}
+
+// peekView is what is next in a queue.
+type peekView struct {
+	Queue string `json:"queue"`
+	// Turn is the class whose turn it is, of which TurnLeft dispatches are left.
+	Turn     headgate.Priority `json:"turn"`
+	TurnLeft int               `json:"turn_left"`
+	Classes  []peekedClassView `json:"classes"`
+}
+
+type peekedClassView struct {
+	classView
+
+	Runnable int64        `json:"runnable"` // tenants
+	Held     int64        `json:"held"`     // tenants behind gates
+	Next     []peekedView `json:"next"`
+}
+
+type peekedView struct {
+	Tenant string     `json:"tenant"`
+	Tag    float64    `json:"tag"`
+	ID     string     `json:"id,omitempty"`
+	Type   string     `json:"type,omitempty"`
+	By     *time.Time `json:"by,omitempty"` // its deadline, or arrival + horizon
+	// Behind is the closed gate at which it will park.
+	Behind lua.GateName `json:"behind,omitempty"`
+}
+
+func newPeekView(q *lua.QueueState, classes []lua.PeekedClass) peekView {
+	v := peekView{Queue: q.Name, TurnLeft: q.TurnLeft, Classes: []peekedClassView{}}
+	if q.Turn < len(q.Classes) {
+		v.Turn = q.Classes[q.Turn].Name
+	}
+	for _, c := range classes {
+		class := peekedClassView{classView{c.Name, c.Weight, c.Waiting}, c.Runnable, c.Held, []peekedView{}}
+		for _, p := range c.Next {
+			class.Next = append(class.Next, peekedView{p.Tenant, p.Tag, p.Next.Key.ID, p.Next.Record.Job.Type, stamp(p.Next.At), p.Behind})
+		}
+		v.Classes = append(v.Classes, class)
+	}
+	return v
+}
+
+func (v peekView) write(to io.Writer) {
+	fmt.Fprintf(to, "Queue %s: it is the turn of class %s, for %d more.\n", v.Queue, v.Turn, v.TurnLeft)
+	for _, c := range v.Classes {
+		fmt.Fprintf(to, "Class %s, weight %d: %d jobs wait, of %d tenants that can run and %d behind gates.\n", c.Class, c.Weight, c.Waiting, c.Runnable, c.Held)
+		if len(c.Next) == 0 {
+			continue
+		}
+		t := report.NewTable(to, 5, "tenant", "next job", "type", "ordered by", "held by", "start tag")
+		for _, p := range c.Next {
+			held := ""
+			if p.Behind != "" {
+				held = "gate of " + p.Behind.Words()
+			}
+			t.AppendRow(table.Row{p.Tenant, p.ID, p.Type, at(p.By), held, fmt.Sprintf("%.3f", p.Tag)})
+		}
+		t.Render()
+	}
+}

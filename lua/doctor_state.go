@@ -1,0 +1,158 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// setting returns a setting of Redis; told is false where CONFIG is not allowed.
+func (d *doctor) setting(ctx context.Context, name string) (value string, told bool) {
+	values, err := d.client.ConfigGet(ctx, name).Result()
+	if err != nil {
+		return "", false
+	}
+	value, told = values[name]
+	return value, told
+}
+
+// clockTolerance is how far two clocks may be apart before deadlines that producers reckon by their own are off.
+const clockTolerance = time.Second
+
+func (d *doctor) clock() {
+	text := fmt.Sprintf("the clock of Redis is %s ahead of this machine's, give or take %s", d.ahead.Round(time.Millisecond), d.roundTrip.Round(10*time.Microsecond))
+	if d.ahead < 0 {
+		text = fmt.Sprintf("the clock of Redis is %s behind this machine's, give or take %s", -d.ahead.Round(time.Millisecond), d.roundTrip.Round(10*time.Microsecond))
+	}
+	if max(d.ahead, -d.ahead)-d.roundTrip/2 > clockTolerance {
+		d.add("clock", HealthWarn, text+": deadlines and start times that are reckoned here are off by that", "run an NTP client on both machines")
+		return
+	}
+	d.add("clock", HealthOK, text, "")
+}
+
+// partitionState looks at what Headgate keeps. The memory of a job is a sample of the jobs hash.
+func (d *doctor) partitionState(ctx context.Context) error {
+	p := d.partition
+	pipe := d.client.Pipeline()
+	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter")
+	live := pipe.HLen(ctx, p.Jobs())
+	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
+	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
+	later := pipe.ZRangeWithScores(ctx, p.Later(), 0, 0)
+	workers := pipe.HLen(ctx, p.Workers())
+	if _, err := pipe.Exec(ctx); err != nil && state.Err() != nil {
+		return fmt.Errorf("read state: %w", unread(err))
+	}
+	d.add("partitions", HealthOK, "1, keys "+p.Base()+"*", "")
+	d.jobs(live.Val(), sample)
+	numbers := make([]int64, 4)
+	for i := range numbers {
+		numbers[i], _ = strconv.ParseInt(textAt(state.Val(), i), 10, 64)
+	}
+	d.policy(ctx, numbers[0])
+	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
+	d.workers(workers.Val(), live.Val())
+	first := math.Inf(1)
+	for _, z := range append(due.Val(), later.Val()...) {
+		first = math.Min(first, z.Score)
+	}
+	d.timers(first, textAt(state.Val(), 5))
+	return nil
+}
+
+// memorySample is how many fields of the jobs hash MEMORY USAGE looks at.
+const memorySample = 50
+
+func (d *doctor) jobs(live int64, sample *redis.IntCmd) {
+	text := fmt.Sprintf("%d jobs live", live)
+	if bytes, err := sample.Result(); err == nil && live > 0 {
+		text += fmt.Sprintf(", some %d bytes each with their payloads up to 4 KiB; lanes and larger payloads come on top", bytes/live)
+	}
+	d.add("jobs", HealthOK, text, "")
+}
+
+func (d *doctor) policy(ctx context.Context, version int64) {
+	exists, err := d.client.Exists(ctx, d.partition.Policy()).Result()
+	switch {
+	case err == nil && version > 0 && exists == 0:
+		d.add("policy", HealthFail, fmt.Sprintf("version %d is in force and its text is gone: no producer can read it", version), "headgate policy set FILE")
+	case version == 0:
+		d.add("policy", HealthOK, "version 0, the built-in one", "")
+	default:
+		d.add("policy", HealthOK, fmt.Sprintf("version %d", version), "")
+	}
+}
+
+// The window of ended ids by default, as in fragments/rotate.lua, and the parts of its cap at which it is short.
+const (
+	defaultWindow = 30 * time.Second
+	dedupWarn     = 0.5
+	dedupFull     = 0.9
+	// slowRate is below what a deployment of some size ends in a second.
+	slowRate = 1000
+)
+
+// dedup reckons the rate that the window allows: ids are kept in two generations of a window each.
+func (d *doctor) dedup(window time.Duration, ended int64) {
+	if window <= 0 {
+		window = defaultWindow
+	}
+	limit := float64(d.config.EndedCap)
+	rate := limit / (2 * window.Seconds())
+	text := fmt.Sprintf("ended ids are remembered for %s, at most %d of them: %.0f jobs/s for ever; %d are kept now", window, d.config.EndedCap, rate, ended)
+	const do = "make the policy's dedup window shorter, or EndedCap of every producer's lua.Config larger (some 80 bytes an id)"
+	switch part := float64(ended) / limit; {
+	case part > dedupFull:
+		d.add("dedup", HealthFail, text+": new jobs are about to be refused", do)
+	case part > dedupWarn || rate < slowRate:
+		d.add("dedup", HealthWarn, text+"; above that jobs are refused", do)
+	default:
+		d.add("dedup", HealthOK, text, "")
+	}
+}
+
+func (d *doctor) workers(n, live int64) {
+	if n == 0 && live > 0 {
+		d.add("workers", HealthWarn, fmt.Sprintf("none is registered, and %d jobs live", live), "start one, or look at the queues: headgate queue list")
+		return
+	}
+	d.add("workers", HealthOK, fmt.Sprintf("%d registered", n), "")
+}
+
+// timerTolerance is how late a timer may be before nobody seems to run them.
+const timerTolerance = 5 * time.Second
+
+func (d *doctor) timers(first float64, promoter string) {
+	if math.IsInf(first, 1) {
+		d.add("timers", HealthOK, "none is set", "")
+		return
+	}
+	late := d.now.Sub(time.UnixMicro(int64(first))).Round(time.Second)
+	if late <= timerTolerance {
+		d.add("timers", HealthOK, "none is late", "")
+		return
+	}
+	text := fmt.Sprintf("the first is %s late: retries, deadlines and leases of lost workers wait", late)
+	if end, owner, ok := strings.Cut(promoter, "|"); ok {
+		if at, err := parseMicros(end); err == nil {
+			text += fmt.Sprintf("; the last scheduler was %s, %s ago", owner, d.now.Sub(at).Round(time.Second))
+		}
+	}
+	d.add("timers", HealthFail, text, "start a worker or a scheduler: each runs them")
+}
+
+// size writes a number of bytes for people.
+func size(bytes int64) string {
+	const unit = 1 << 10
+	value, names := float64(bytes), []string{"bytes", "KiB", "MiB", "GiB", "TiB"}
+	for value >= unit && len(names) > 1 {
+		value, names = value/unit, names[1:]
+	}
+	return strconv.FormatFloat(value, 'f', min(1, 5-len(names)), 64) + " " + names[0]
+}

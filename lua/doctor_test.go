@@ -1,0 +1,105 @@
+package lua
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// finding returns a line of a report.
+func finding(t *testing.T, r Report, name string) Finding {
+	t.Helper()
+	for _, f := range r.Findings {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Errorf("the report has no line %s", name)
+	return Finding{}
+}
+
+func TestDoctorNamesTheRisk(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		options redistest.Options
+		line    string
+		health  Health
+		text    string
+	}{
+		"a store that keeps nothing": {redistest.Options{}, "persistence", HealthWarn, "a crash or a restart loses every acknowledged job"},
+		"snapshots":                  {redistest.Options{Args: []string{"--save", "900 1"}}, "persistence", HealthWarn, "since the last one, now "},
+		"append-only, everysec":      {redistest.Options{AppendFsync: "everysec"}, "persistence", HealthOK, "up to 2 seconds"},
+		"append-only, no":            {redistest.Options{AppendFsync: "no"}, "persistence", HealthWarn, "some 30 seconds"},
+		"append-only, always":        {redistest.Options{AppendFsync: "always"}, "persistence", HealthOK, "loses no job"},
+		"eviction of everything":     {redistest.Options{MaxMemory: "64mb", MaxMemoryPolicy: "allkeys-lru"}, "eviction", HealthFail, "deletes jobs"},
+		"eviction of what expires":   {redistest.Options{MaxMemory: "64mb", MaxMemoryPolicy: "volatile-lru"}, "eviction", HealthWarn, "forgets levels of limits"},
+		"no maxmemory":               {redistest.Options{}, "memory", HealthWarn, "no maxmemory"},
+		"a full one":                 {redistest.Options{MaxMemory: "900kb"}, "memory", HealthFail, "jobs are refused"},
+		"a replica":                  {redistest.Options{Args: []string{"--replicaof", "127.0.0.1 1"}}, "replication", HealthFail, "refuses writes"},
+		"no CONFIG":                  {redistest.Options{Args: []string{"--rename-command", "CONFIG", ""}}, "persistence", HealthWarn, "does not tell"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), Config{})
+			check(t, err)
+			if f := finding(t, r, row.line); f.Health != row.health || !strings.Contains(f.Text, row.text) || (f.Health != HealthOK) != (f.Do != "") {
+				t.Errorf("%+v", f)
+			}
+			if row.health == HealthFail && r.Worst() != HealthFail {
+				t.Errorf("worst %s", r.Worst())
+			}
+		})
+	}
+}
+
+func TestDoctorLooksAtTheState(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	r, err := y.store.Doctor(t.Context())
+	check(t, err)
+	for name, text := range map[string]string{
+		"version": "Redis ", "clock": "the clock of Redis is ", "partitions": "1, keys ", "jobs": "0 jobs live", "policy": "version 0",
+		"dedup": "remembered for 30s, at most 4000000 of them: 66667 jobs/s", "workers": "0 registered", "timers": "none is set",
+	} {
+		if f := finding(t, r, name); f.Health != HealthOK || !strings.Contains(f.Text, text) || f.Do != "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	y.store.config.EndedCap = 600
+	check(t, y.client.HSet(t.Context(), y.store.partition.State(), "en", 500, "eo", 99, "pv", 7).Err())
+	past := mail("acme", "past")
+	past.Delay = time.Millisecond
+	y.admitAt(7, past, mail("acme", "waits"))
+	check(t, y.client.ZAdd(t.Context(), y.store.partition.Later(), redis.Z{Score: 1_700_000_000_000_000, Member: "acme:past"}).Err())
+	r, err = y.store.Doctor(t.Context())
+	check(t, err)
+	for name, text := range map[string]string{"dedup": "10 jobs/s", "policy": "text is gone", "timers": "late: retries"} {
+		if f := finding(t, r, name); f.Health != HealthFail || !strings.Contains(f.Text, text) || f.Do == "" {
+			t.Errorf("%+v", f)
+		}
+	}
+	if f := finding(t, r, "workers"); f.Health != HealthWarn || !strings.Contains(f.Text, "2 jobs live") {
+		t.Errorf("%+v", f)
+	}
+	if f := finding(t, r, "jobs"); !strings.Contains(f.Text, "bytes each") {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestDoctorNeedsAnAnswer(t *testing.T) {
+	t.Parallel()
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
+	defer func() { _ = client.Close() }()
+	if _, err := Examine(t.Context(), client, Config{}); !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Examine(t.Context(), client, Config{Prefix: "a{b}"}); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,137 @@
+package lua
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+func kinds(g Sighting) string {
+	var all []string
+	for _, w := range g.Waits {
+		all = append(all, string(w.Kind))
+	}
+	return strings.Join(all, " ")
+}
+
+func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ctx := t.Context()
+	called := mail("acme", "called")
+	called.Downstream = "smtp"
+	delayed := mail("acme", "delayed")
+	delayed.Delay = time.Hour
+	y.admit(mail("acme", "first"), mail("acme", "second"), called, delayed)
+
+	if g := y.look("first"); g.Place != headgate.PlaceWaiting || g.Position != 1 || kinds(g) != "workers" ||
+		g.Record.Job.Priority != headgate.Medium || g.Record.Job.Type != "welcome" || g.PayloadBytes != 5 {
+		t.Errorf("without workers: %+v", g)
+	}
+	if g := y.look("second"); g.Position != 2 || kinds(g) != "workers turn" || !strings.HasPrefix(g.Waits[1].Text, "1 job of tenant acme in class medium of queue mail goes") {
+		t.Errorf("second in line: %+v", g)
+	}
+	g := y.look("delayed")
+	if wait := time.Until(g.At); g.Place != headgate.PlaceLater || wait < 59*time.Minute || wait > time.Hour || kinds(g) != "time workers" || !g.Waits[0].Until.Equal(g.At) {
+		t.Errorf("delayed: %+v", g)
+	}
+
+	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Minute, "maintenance | tonight")
+	check(t, err)
+	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, "")
+	check(t, err)
+	_, _, err = y.store.SetGate(ctx, Gate{Name: DownstreamGate("smtp"), For: time.Minute, Then: Unlimited, Reason: "breaker open: failures"})
+	check(t, err)
+	g = y.look("called")
+	texts := map[WaitKind][]string{}
+	for _, w := range g.Waits {
+		texts[w.Kind] = append(texts[w.Kind], w.Text)
+		if timed := w.Gate == "q:mail" || w.Gate == "d:smtp"; w.Gate != "" && timed == w.Until.IsZero() {
+			t.Errorf("end of %+v", w)
+		}
+	}
+	if len(texts[WaitPause]) != 2 || len(texts[WaitBreaker]) != 1 || texts[WaitBreaker][0] != "downstream smtp is shut off: breaker open: failures" ||
+		!strings.Contains(strings.Join(texts[WaitPause], ", "), "queue mail is paused: maintenance | tonight") {
+		t.Errorf("behind gates: %v", texts)
+	}
+	_, _, err = y.store.SetGate(ctx, Gate{Name: QueueGate("mail"), Limit: 1, Then: Unlimited})
+	check(t, err)
+	was, err := y.store.Unpause(ctx, TenantGate("acme"))
+	check(t, err)
+	y.register(5)
+	if g := y.look("second"); !was || kinds(g) != "cap" || g.Waits[0].Text != "queue mail runs 1 jobs at a time and has 1" {
+		t.Errorf("behind a cap: was %t, %+v", was, g)
+	}
+}
+
+func TestLookFollowsAJobToItsEnd(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.register(1)
+	y.admit(mail("acme", "a"))
+	if g := y.look("a"); g.Place != headgate.PlaceReady || g.Pool != yardPool.ID() || kinds(g) != "turn" {
+		t.Errorf("ready: %+v", g)
+	}
+	y.read(1)
+	g := y.look("a")
+	if since := time.Since(g.Since); g.Place != PlaceRunning || g.Worker != "w1" || g.Token != y.tokens["a"] || since < 0 || since > time.Minute || g.Waits != nil {
+		t.Errorf("running: %+v", g)
+	}
+	y.finish("a", Finish{Outcome: Retry, Delay: 0, Text: "refused | again", Ran: 2 * time.Millisecond})
+	if g := y.look("a"); g.Place != headgate.PlaceLater || kinds(g) != "time" || g.Record.Attempts != 1 ||
+		g.Waits[0].Text != "it comes back after its last delivery, which was failed by worker w1" {
+		t.Errorf("later: %+v", g)
+	}
+	_, err := y.store.Promote(t.Context(), "s", time.Second)
+	check(t, err)
+	y.read(1)
+	if running, _, err := y.store.Cancel(t.Context(), g.Key, "ordered twice"); err != nil || !running {
+		t.Errorf("cancel: %t, %v", running, err)
+	}
+	if g := y.look("a"); !g.Cancelled || g.Reason != "ordered twice" {
+		t.Errorf("cancelling: %+v", g)
+	}
+	y.finish("a", Finish{Outcome: Complete})
+	if g := y.look("a"); g.Place != PlaceEnded {
+		t.Errorf("ended: %+v", g)
+	}
+
+	y.kill("b")
+	g = y.look("b")
+	if g.Place != PlaceDead || g.Reason != "discarded" || g.Text != "bad | address" || time.Since(g.At) > time.Minute || len(g.History) != 1 {
+		t.Fatalf("dead: %+v", g)
+	}
+	if d := g.History[0]; d.Outcome != "failed" || d.Ran != 3*time.Millisecond || d.Worker != "w1" || d.Text != "bad | address" || !d.At.Equal(g.At) {
+		t.Errorf("history: %+v", d)
+	}
+}
+
+func TestLookAtWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	large := mail("acme", "large")
+	large.Payload = make([]byte, 10_000)
+	y.admit(large)
+	if g := y.look("large"); g.PayloadBytes != 10_000 || len(g.Record.Job.Payload) != 0 {
+		t.Errorf("large: %d bytes", g.PayloadBytes)
+	}
+	payload, err := y.store.Payload(t.Context(), headgate.Key{Tenant: "acme", ID: "large"})
+	if err != nil || len(payload) != 10_000 {
+		t.Errorf("payload: %d bytes, %v", len(payload), err)
+	}
+	for key, want := range map[headgate.Key]error{
+		{Tenant: "acme", ID: "none"}: headgate.ErrUnknownJob,
+		{Tenant: "a:b", ID: "x"}:     headgate.ErrInvalid,
+		{Tenant: "acme"}:             headgate.ErrInvalid,
+	} {
+		if _, err := y.store.Look(t.Context(), key); !errors.Is(err, want) {
+			t.Errorf("look at %s: %v", key, err)
+		}
+		if _, err := y.store.Payload(t.Context(), key); !errors.Is(err, want) {
+			t.Errorf("payload of %s: %v", key, err)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Pause keeps jobs under a gate from the workers, for a duration; zero means until Unpause. Those that run go on: held
+// is how many do. A cap that the gate had is kept and comes back with the end of the pause. It reads the gate before it
+// sets it, so whoever changes the same gate in between is overruled.
+func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration, reason string) (held int, err error) {
+	g, found, err := s.gateState(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	then := Unlimited
+	switch {
+	case found && g.Limit > 0:
+		then = g.Limit
+	case found:
+		then = g.Then
+	}
+	held, _, err = s.SetGate(ctx, Gate{Name: name, Limit: 0, For: duration, Then: then, Reason: reason[:min(len(reason), maxErrorText)]})
+	return held, err
+}
+
+// Unpause ends what Pause began; was is false where nothing was paused.
+func (s *Store) Unpause(ctx context.Context, name GateName) (was bool, err error) {
+	g, found, err := s.gateState(ctx, name)
+	if err != nil || !found || g.Limit > 0 {
+		return false, err
+	}
+	_, _, err = s.SetGate(ctx, Gate{Name: name, Limit: g.Then, Then: Unlimited})
+	return err == nil, err
+}
+
+func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, found bool, err error) {
+	value, err := connection(s).HGet(ctx, s.partition.Gates(), string(name)).Result()
+	if isNil(err) {
+		return GateState{}, false, nil
+	}
+	if err != nil {
+		return GateState{}, false, fmt.Errorf("read gate %s: %w", name, unread(err))
+	}
+	g, err = parseGate(string(name), value)
+	return g, err == nil, err
+}
+
+// Remaining counts the jobs of a queue that may still run.
+type Remaining struct {
+	Waiting, Ready, Running, Later int64
+}
+
+// Total is their sum.
+func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.Later }
+
+// Remaining counts what is left of a queue, for whoever drains it. Jobs that move meanwhile may make a number above 0
+// wrong; a Total of 0 is counted again at one instant, so that it is true. That costs a read of all jobs that wait for a
+// time, of whichever queue; above 5,000 of these, Later is a lower bound as long as the Total is above 0.
+func (s *Store) Remaining(ctx context.Context, queue string) (Remaining, error) {
+	q := QueueState{Name: queue}
+	at := map[string]*QueueState{queue: &q}
+	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.countReady, s.countLater} {
+		if err := part(ctx, at); err != nil {
+			return Remaining{}, err
+		}
+	}
+	left := Remaining{Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later}
+	if left.Total() > 0 {
+		return left, nil
+	}
+	return s.remainingAtOnce(ctx, queue)
+}
+
+// remainingAtOnce counts in one transaction of reads. Ready counts what is in streams, read or not.
+func (s *Store) remainingAtOnce(ctx context.Context, queue string) (Remaining, error) {
+	state := s.partition.State()
+	for {
+		ids, err := connection(s).HGet(ctx, state, "pools").Result()
+		if err != nil && !isNil(err) {
+			return Remaining{}, fmt.Errorf("read pools: %w", unread(err))
+		}
+		pipe := connection(s).TxPipeline()
+		now := pipe.HMGet(ctx, state, "pools", "cfg:"+queue, "q:"+queue)
+		later := pipe.ZRange(ctx, s.partition.Later(), 0, -1)
+		var streams []*redis.XMessageSliceCmd
+		for id := range strings.FieldsSeq(ids) {
+			streams = append(streams, pipe.XRange(ctx, s.partition.Ready(id), "-", "+"))
+		}
+		if _, err := pipe.Exec(ctx); err != nil {
+			return Remaining{}, fmt.Errorf("count jobs of %s: %w", queue, unread(err))
+		}
+		if textAt(now.Val(), 0) != ids {
+			continue // A pool has come or gone.
+		}
+		q := QueueState{Name: queue}
+		for _, class := range parseQueueConfig(textAt(now.Val(), 1)).classes {
+			q.Classes = append(q.Classes, ClassState{Class: class})
+		}
+		q.readText(textAt(now.Val(), 2))
+		for _, stream := range streams {
+			for _, m := range stream.Val() {
+				raw, _ := m.Values["j"].(string)
+				rec, _ := m.Values["r"].(string)
+				if row := listedOf(raw, rec); row.Record.Job.Queue == queue {
+					q.Ready++
+				}
+			}
+		}
+		for keys := range slices.Chunk(later.Val(), listPortion) {
+			members := make([]member, len(keys))
+			for i, key := range keys {
+				members[i].name = key
+			}
+			if err := s.countQueues(ctx, members, map[string]*QueueState{queue: &q}); err != nil {
+				return Remaining{}, err
+			}
+		}
+		return Remaining{Waiting: q.Waiting(), Ready: q.Ready, Later: q.Later}, nil
+	}
+}

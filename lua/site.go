@@ -1,0 +1,250 @@
+package lua
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// GateState is a gate as it stands.
+type GateState struct {
+	Name GateName
+	// Limit is the number of jobs at a time, 0 for shut; Held how many entries of ready streams passed under it.
+	Limit, Held int
+	// Until is when the limit ends, zero for never by itself; Then is the limit after that, Unlimited for no gate.
+	Until time.Time
+	Then  int
+	// Reason is what was said when it was set.
+	Reason string
+}
+
+// Shut reports whether nothing passes now.
+func (g GateState) Shut() bool { return g.Held >= g.Limit }
+
+// The kinds of gates, by the first byte of their names.
+const (
+	gateQueue       = 'q'
+	gateTenant      = 't'
+	gateTenantQueue = 'u'
+	gateDownstream  = 'd'
+)
+
+// split returns the kind of a gate and what it guards.
+func (n GateName) split() (kind byte, guarded string) {
+	before, after, _ := strings.Cut(string(n), ":")
+	if len(before) != 1 {
+		return 0, string(n)
+	}
+	return before[0], after
+}
+
+// Words names what a gate guards for people, such as "tenant acme in queue mail".
+func (n GateName) Words() string {
+	kind, guarded := n.split()
+	switch kind {
+	case gateQueue:
+		return "queue " + guarded
+	case gateTenant:
+		return "tenant " + guarded
+	case gateTenantQueue:
+		tenant, queue, _ := strings.Cut(guarded, ":")
+		return "tenant " + tenant + " in queue " + queue
+	case gateDownstream:
+		return "downstream " + guarded
+	}
+	return string(n)
+}
+
+// parseGate reads limit|held|until|then|reason.
+func parseGate(name, value string) (GateState, error) {
+	parts := strings.SplitN(value, "|", 5)
+	if len(parts) < 5 {
+		return GateState{}, fmt.Errorf("read gate %s: %w", name, errUnknownReply)
+	}
+	numbers, err := parseNumbers(strings.Join(parts[:3], " "))
+	if err != nil || len(numbers) != 3 {
+		return GateState{}, fmt.Errorf("read gate %s: %w", name, cmp.Or(err, errUnknownReply))
+	}
+	g := GateState{Name: GateName(name), Limit: int(numbers[0]), Held: int(numbers[1]), Then: Unlimited, Reason: parts[4]}
+	if numbers[2] > 0 {
+		g.Until = time.UnixMicro(numbers[2])
+	}
+	if parts[3] != "" {
+		if g.Then, err = strconv.Atoi(parts[3]); err != nil {
+			return GateState{}, fmt.Errorf("read gate %s: %w", name, err)
+		}
+	}
+	return g, nil
+}
+
+// Gates returns every gate, by name.
+func (s *Store) Gates(ctx context.Context) ([]GateState, error) {
+	stored, err := connection(s).HGetAll(ctx, s.partition.Gates()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read gates: %w", unread(err))
+	}
+	gates := make([]GateState, 0, len(stored))
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		g, err := parseGate(name, stored[name])
+		if err != nil {
+			return nil, err
+		}
+		gates = append(gates, g)
+	}
+	return gates, nil
+}
+
+// Suspension is a queue, a tenant or a tenant in a queue for which enqueueing is suspended.
+type Suspension struct {
+	Name GateName
+	// Until is when it ends, zero for never by itself.
+	Until time.Time
+	// Reason is what producers are told.
+	Reason string
+}
+
+// Suspensions returns every Suspension, by name.
+func (s *Store) Suspensions(ctx context.Context) ([]Suspension, error) {
+	stored, err := connection(s).HGetAll(ctx, s.partition.Base()+"suspended").Result()
+	if err != nil {
+		return nil, fmt.Errorf("read suspensions: %w", unread(err))
+	}
+	all := make([]Suspension, 0, len(stored))
+	for _, name := range slices.Sorted(maps.Keys(stored)) {
+		end, reason, _ := strings.Cut(stored[name], "|")
+		until, err := parseMicros(end)
+		if err != nil {
+			return nil, fmt.Errorf("read suspension %s: %w", name, err)
+		}
+		all = append(all, Suspension{Name: GateName(name), Until: until, Reason: reason})
+	}
+	return all, nil
+}
+
+// WorkerState is a registered worker.
+type WorkerState struct {
+	Name string
+	// Pool is the id of its pool, Queues what the pool serves.
+	Pool   string
+	Queues []QueueWeight
+	// Slots is how many jobs it holds at most, Held how many it does.
+	Slots, Held int
+	// LeaseEnd is when it counts as lost unless it is heard of before.
+	LeaseEnd time.Time
+}
+
+// Workers returns every registered worker, by pool and name.
+func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
+	stored, err := connection(s).HGetAll(ctx, s.partition.Workers()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read workers: %w", unread(err))
+	}
+	pools, err := s.pools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := slices.Sorted(maps.Keys(stored))
+	ends, err := s.leaseEnds(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	workers := make([]WorkerState, 0, len(stored))
+	for i, name := range names {
+		w := WorkerState{Name: name, LeaseEnd: ends[i]}
+		parts := strings.Split(stored[name], "|")
+		if len(parts) != 3 {
+			return nil, fmt.Errorf("read worker %s: %w", name, errUnknownReply)
+		}
+		w.Pool = parts[0]
+		if w.Slots, err = strconv.Atoi(parts[1]); err != nil {
+			return nil, fmt.Errorf("read worker %s: %w", name, err)
+		}
+		if p, ok := pools[w.Pool]; ok {
+			w.Queues, w.Held = p.pool.Queues, p.held[name]
+		}
+		workers = append(workers, w)
+	}
+	slices.SortStableFunc(workers, func(a, b WorkerState) int { return cmp.Compare(a.Pool, b.Pool) })
+	return workers, nil
+}
+
+// leaseEnds returns when the lease of each worker ends.
+func (s *Store) leaseEnds(ctx context.Context, workers []string) ([]time.Time, error) {
+	ends := make([]time.Time, len(workers))
+	if len(workers) == 0 {
+		return ends, nil
+	}
+	timers := make([]string, len(workers))
+	for i, name := range workers {
+		timers[i] = "w" + name
+	}
+	scores, err := connection(s).ZMScore(ctx, s.partition.Due(), timers...).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read leases: %w", unread(err))
+	}
+	for i, score := range scores {
+		if score > 0 {
+			ends[i] = time.UnixMicro(int64(score))
+		}
+	}
+	return ends, nil
+}
+
+// poolState is a pool and who holds what of its stream.
+type poolState struct {
+	pool  Pool
+	slots int
+	// held counts entries by worker.
+	held map[string]int
+}
+
+// pools returns every pool by id. An entry of a stream that no worker has read is in nobody's count.
+func (s *Store) pools(ctx context.Context) (map[string]*poolState, error) {
+	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read pools: %w", unread(err))
+	}
+	all := map[string]*poolState{}
+	for field, value := range state {
+		id, ok := strings.CutPrefix(field, "pool:")
+		if !ok {
+			continue
+		}
+		p := parsePool(value)
+		pending, err := connection(s).XPending(ctx, s.partition.Ready(id), group).Result()
+		switch {
+		case err == nil:
+			for worker, n := range pending.Consumers {
+				p.held[worker] = int(n)
+			}
+		case IsPoolGone(err) || isNil(err):
+			continue // The pool was closed since the state was read.
+		default:
+			return nil, fmt.Errorf("read pool %s: %w", id, unread(err))
+		}
+		all[id] = p
+	}
+	return all, nil
+}
+
+// parsePool reads slots|mode|cur|left|queue=weight,….
+func parsePool(value string) *poolState {
+	parts := strings.SplitN(value, "|", 5)
+	p := &poolState{held: map[string]int{}}
+	if len(parts) < 5 {
+		return p
+	}
+	p.slots, _ = strconv.Atoi(parts[0])
+	p.pool.Strict = parts[1] == "s"
+	for part := range strings.SplitSeq(parts[4], ",") {
+		queue, weight, _ := strings.Cut(part, "=")
+		n, _ := strconv.Atoi(weight)
+		p.pool.Queues = append(p.pool.Queues, QueueWeight{Queue: queue, Weight: n})
+	}
+	return p
+}

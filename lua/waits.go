@@ -1,0 +1,102 @@
+package lua
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Wait is one reason why a job does not run yet.
+type Wait struct {
+	// Kind says which mechanism holds it back.
+	Kind WaitKind
+	// Text says so in a sentence, without a final stop.
+	Text string
+	// Gate is the closed gate, for the kinds that are one.
+	Gate GateName
+	// Until is when the reason ends by itself; zero when it does not, or nobody knows.
+	Until time.Time
+}
+
+// WaitKind is a kind of Wait.
+type WaitKind string
+
+// The kinds.
+const (
+	// WaitPause is a queue or tenant that an operator paused.
+	WaitPause WaitKind = "pause"
+	// WaitBreaker is a downstream's breaker, open or half-open.
+	WaitBreaker WaitKind = "breaker"
+	// WaitCap is a gate whose units are all held.
+	WaitCap WaitKind = "cap"
+	// WaitTime is the job's own time, or its backoff.
+	WaitTime WaitKind = "time"
+	// WaitWorkers is a queue that no worker serves.
+	WaitWorkers WaitKind = "workers"
+	// WaitWaking is a gate that has opened and whose waiters come back one after the other.
+	WaitWaking WaitKind = "waking"
+	// WaitTurn is the order: other jobs and other tenants come first.
+	WaitTurn WaitKind = "turn"
+)
+
+// waits lists what a job that does not run waits for.
+func waits(g *Sighting, f facts, around surroundings) []Wait {
+	var all []Wait
+	job := &g.Record.Job
+	if g.Place == headgate.PlaceLater {
+		all = append(all, waitLater(g))
+	}
+	for _, gate := range f.gates {
+		all = append(all, gate.wait())
+	}
+	if len(around.pools) == 0 && g.Place != headgate.PlaceReady {
+		all = append(all, Wait{Kind: WaitWorkers, Text: "no worker that is registered serves queue " + job.Queue})
+	}
+	if len(f.gates) == 0 && (f.blocked || f.mode == "b" || f.mode == "t") {
+		all = append(all, Wait{Kind: WaitWaking, Text: "its gate has opened, and its waiters come back one after the other"})
+	}
+	switch {
+	case g.Place == headgate.PlaceReady:
+		all = append(all, Wait{Kind: WaitTurn, Text: "it is in its workers' stream, and the next of them that is free takes it"})
+	case g.Place == headgate.PlaceWaiting && g.Position > 1:
+		text := fmt.Sprintf("%d jobs of tenant %s in class %s of queue %s go before it", g.Position-1, job.Tenant, job.Priority, job.Queue)
+		if g.Position == 2 {
+			text = fmt.Sprintf("1 job of tenant %s in class %s of queue %s goes before it", job.Tenant, job.Priority, job.Queue)
+		}
+		all = append(all, Wait{Kind: WaitTurn, Text: text + ", by deadline or arrival"})
+	case g.Place == headgate.PlaceWaiting && len(all) == 0:
+		all = append(all, Wait{Kind: WaitTurn, Text: fmt.Sprintf("it is the first of its lane and waits for a free slot, for the turn of class %s and of tenant %s", job.Priority, job.Tenant)})
+	}
+	return all
+}
+
+func waitLater(g *Sighting) Wait {
+	w := Wait{Kind: WaitTime, Until: g.At, Text: "its time has not come"}
+	if len(g.History) > 0 {
+		last := g.History[len(g.History)-1]
+		w.Text = fmt.Sprintf("it comes back after its last delivery, which was %s by worker %s", last.Outcome, last.Worker)
+	}
+	return w
+}
+
+// wait says what a closed gate holds back.
+func (g GateState) wait() Wait {
+	w := Wait{Gate: g.Name, Until: g.Until}
+	kind, name := g.Name.split()
+	because := ""
+	if g.Reason != "" {
+		because = ": " + g.Reason
+	}
+	switch {
+	case kind == gateDownstream && g.Limit == 0:
+		w.Kind, w.Text = WaitBreaker, "downstream "+name+" is shut off"+because
+	case kind == gateDownstream:
+		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("downstream %s takes %d jobs at a time and has %d%s", name, g.Limit, g.Held, because)
+	case g.Limit == 0:
+		w.Kind, w.Text = WaitPause, g.Name.Words()+" is paused"+because
+	default:
+		w.Kind, w.Text = WaitCap, fmt.Sprintf("%s runs %d jobs at a time and has %d%s", g.Name.Words(), g.Limit, g.Held, because)
+	}
+	return w
+}

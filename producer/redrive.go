@@ -1,0 +1,171 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// RedriveOptions say how dead letters run again. The zero RedriveOptions are those of Redrive.
+type RedriveOptions struct {
+	// WithoutLimits leaves the buckets alone: nothing is checked there and nothing charged.
+	WithoutLimits bool
+	// DropDeadline takes away a deadline that has passed, by which the job would be refused. One that is to come stays.
+	DropDeadline bool
+}
+
+// RedriveResult is what became of one dead letter.
+type RedriveResult struct {
+	Key     headgate.Key
+	Verdict headgate.Verdict
+	// Err is nil if the job is on its way again, a *headgate.RefusedError if it was refused and stays dead. It matches
+	// headgate.ErrNotDead where there is no dead letter, and headgate.ErrOutcomeUnknown where no answer came.
+	Err error
+}
+
+// Redrive brings up to lua.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
+// like one, and keeps its id, payload and history; its attempts count from zero. The results are in the order of the
+// keys. The error is nil if and only if every one of them was admitted; bad keys are *headgate.FieldErrors, and then
+// nothing is sent.
+func (p *Producer) Redrive(ctx context.Context, keys ...headgate.Key) ([]RedriveResult, error) {
+	return p.RedriveWith(ctx, RedriveOptions{}, keys...)
+}
+
+// RedriveWith is Redrive with options.
+func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys ...headgate.Key) ([]RedriveResult, error) {
+	if err := checkKeys(keys); err != nil {
+		return nil, err
+	}
+	ctx, cancel := p.bound(ctx)
+	defer cancel()
+	letters, err := p.store.Letters(ctx, keys)
+	if err != nil {
+		return nil, fmt.Errorf("redrive: %w", err)
+	}
+	if options.DropDeadline {
+		if err := p.dropPassed(ctx, letters); err != nil {
+			return nil, fmt.Errorf("redrive: %w", err)
+		}
+	}
+	results := make([]RedriveResult, len(keys))
+	for i, key := range keys {
+		results[i] = RedriveResult{Key: key, Verdict: headgate.Verdict{ID: key.ID}}
+	}
+	p.redrive(ctx, options, letters, results)
+	return results, redriveSummary(results)
+}
+
+// checkKeys reports every bad key at once.
+func checkKeys(keys []headgate.Key) error {
+	if len(keys) == 0 || len(keys) > lua.MaxBatchJobs {
+		return &headgate.FieldError{Field: "keys", Value: strconv.Itoa(len(keys)), Allowed: fmt.Sprintf("1 to %d dead letters a call", lua.MaxBatchJobs)}
+	}
+	bad := make([]error, 0, 2*len(keys))
+	for _, key := range keys {
+		bad = append(bad, headgate.ValidateTenant(key.Tenant), headgate.ValidateName("id", key.ID, false))
+	}
+	return errors.Join(bad...)
+}
+
+// dropPassed takes away the deadlines that have passed by the clock of Redis.
+func (p *Producer) dropPassed(ctx context.Context, letters []lua.Letter) error {
+	now, err := p.store.Time(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range letters {
+		if job := &letters[i].Record.Job; job.Deadline.Before(now) {
+			job.Deadline = time.Time{}
+		}
+	}
+	return nil
+}
+
+// redrive makes one admit call. Where the policy has changed since it was read, nothing was done: it is read anew and
+// the call made once more. It is not sent again when no answer came: a letter that left would look like none.
+func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) {
+	for again := false; ; again = true {
+		snapshot, err := p.limits.current(ctx)
+		var places []int
+		var verdicts []headgate.Verdict
+		if err == nil {
+			var candidates []lua.Candidate
+			candidates, places = redriveCandidates(snapshot, options, letters, results)
+			if len(candidates) == 0 {
+				return
+			}
+			verdicts, err = p.store.Admit(ctx, snapshot.Version(), candidates)
+		}
+		if errors.Is(err, lua.ErrStale) && !again {
+			if err = p.limits.reload(ctx, snapshot); err == nil {
+				continue
+			}
+		}
+		if lua.InDoubt(err) {
+			err = unknown(err)
+		}
+		if err != nil && places == nil {
+			for i := range results {
+				results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
+			}
+		}
+		for k, i := range places {
+			if err != nil {
+				results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
+				continue
+			}
+			results[i].Verdict, results[i].Err = verdicts[k], verdicts[k].Err()
+		}
+		return
+	}
+}
+
+// redriveCandidates returns the letters as admission takes them and their places among the results. What cannot run
+// again gets its error there.
+func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (candidates []lua.Candidate, places []int) {
+	for i := range letters {
+		letter := &letters[i]
+		job := &letter.Record.Job
+		classes := snapshot.ClassesOf(job.Queue)
+		// The policy may have fewer classes by now.
+		class := min(letter.Record.Class, len(classes)-1)
+		job.Priority = classes[class].Name
+		limits := new([headgate.Levels]headgate.Limit)
+		for level := range limits {
+			limits[level].Disabled = true
+		}
+		if !options.WithoutLimits {
+			*limits = snapshot.LimitsFor(job.Tenant, job.Queue, job.Priority)
+		}
+		candidate, err := letter.Redrive(class, limits)
+		if err != nil {
+			results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
+			continue
+		}
+		candidates, places = append(candidates, candidate), append(places, i)
+	}
+	return candidates, places
+}
+
+// redriveSummary counts the letters that stay dead.
+func redriveSummary(results []RedriveResult) error {
+	bad := 0
+	var first error
+	for _, result := range results {
+		if result.Err != nil {
+			if bad++; first == nil {
+				first = result.Err
+			}
+		}
+	}
+	if bad == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d dead letters were not redriven, the first of them: %w", bad, len(results), first)
+}

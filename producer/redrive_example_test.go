@@ -1,0 +1,50 @@
+package producer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+)
+
+// Dead letters run again by their keys. What is no dead letter is told apart from what is refused.
+func ExampleProducer_Redrive() {
+	ctx := context.Background()
+	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
+	defer stopRedis()
+	store, err := lua.Connect(ctx, url, lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	job := headgate.NewJob("acme", "mail", "welcome", nil)
+	job.ID = "order-17"
+	if _, err := p.Enqueue(ctx, job); err != nil {
+		log.Fatal(err)
+	}
+
+	results, err := p.Redrive(ctx, headgate.Key{Tenant: "acme", ID: "order-17"})
+	if err != nil && results == nil {
+		log.Fatal(err) // Nothing was sent.
+	}
+	for _, r := range results {
+		switch {
+		case errors.Is(r.Err, headgate.ErrNotDead):
+			fmt.Printf("%s: it is no dead letter\n", r.Key)
+		case errors.Is(r.Err, headgate.ErrRefused):
+			fmt.Printf("%s: stays dead: %v\n", r.Key, r.Err)
+		default:
+			fmt.Printf("%s: %s\n", r.Key, r.Verdict.Decision)
+		}
+	}
+	// Output:
+	// acme:order-17: it is no dead letter
+}

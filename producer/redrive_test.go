@@ -1,0 +1,188 @@
+package producer_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+// letters makes dead letters of jobs: a worker takes each and gives it up. It leaves no worker behind.
+func letters(t *testing.T, store *lua.Store, p *producer.Producer, jobs ...headgate.Job) []headgate.Key {
+	t.Helper()
+	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err := store.Register(t.Context(), "w", pool, len(jobs), time.Minute)
+	must(t, err)
+	var keys []headgate.Key
+	for _, j := range jobs {
+		verdict, err := p.Enqueue(t.Context(), j)
+		must(t, err)
+		keys = append(keys, headgate.Key{Tenant: j.Tenant, ID: verdict.ID})
+	}
+	leases, err := store.Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
+	must(t, err)
+	var ends []lua.Finish
+	for _, l := range leases {
+		ends = append(ends, lua.Finish{
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "no",
+		})
+	}
+	_, _, err = store.Finish(t.Context(), pool.ID(), "w", ends)
+	must(t, err)
+	_, err = store.Reclaim(t.Context(), "w")
+	must(t, err)
+	return keys
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func place(t *testing.T, store *lua.Store, key headgate.Key) headgate.Place {
+	t.Helper()
+	sight, err := store.Look(t.Context(), key)
+	must(t, err)
+	return sight.Place
+}
+
+func TestRedriveBringsLettersBack(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, store, producer.Config{Policy: unlimited()})
+	large := job("acme")
+	large.ID, large.Payload, large.Headers = "large", []byte(strings.Repeat("x", 10_000)), map[string]string{"trace": "1"}
+	small := job("bakery")
+	small.Priority = headgate.High
+	keys := letters(t, store, p, large, small)
+
+	results, err := p.Redrive(t.Context(), keys...)
+	must(t, err)
+	for i, r := range results {
+		sight, err := store.Look(t.Context(), r.Key)
+		must(t, err)
+		if r.Key != keys[i] || r.Verdict.Decision != headgate.Admitted || sight.Place != headgate.PlaceWaiting || len(sight.History) != 1 {
+			t.Errorf("%+v: %+v", r, sight)
+		}
+	}
+	if got, err := store.Payload(t.Context(), keys[0]); err != nil || string(got) != string(large.Payload) {
+		t.Errorf("payload of %d bytes, %v", len(got), err)
+	}
+	if sight, err := store.Look(t.Context(), keys[1]); err != nil || sight.Record.Job.Priority != headgate.High {
+		t.Errorf("%+v, %v", sight, err)
+	}
+	if c := census(t, store); !c.Conserved() || c.Dead != 0 || c.Waiting != 2 || c.Accepted != 2 {
+		t.Errorf("%+v", c)
+	}
+	results, err = p.Redrive(t.Context(), keys...)
+	if !errors.Is(err, headgate.ErrNotDead) || len(results) != 2 || !errors.Is(results[1].Err, headgate.ErrNotDead) {
+		t.Errorf("twice: %+v, %v", results, err)
+	}
+}
+
+func TestRedriveIsCharged(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, store, producer.Config{Policy: limited(headgate.Limit{Tokens: 3, Per: time.Hour, Burst: 3})})
+	keys := letters(t, store, p, job("acme"), job("acme"))
+	results, err := p.Redrive(t.Context(), keys...)
+	if !errors.Is(err, headgate.ErrLimited) || !strings.HasPrefix(err.Error(), "1 of 2 dead letters were not redriven, the first of them: job refused: scope acme holds 0 tokens") {
+		t.Fatalf("%v", err)
+	}
+	if results[0].Err != nil || !errors.Is(results[1].Err, headgate.ErrLimited) || results[1].Verdict.RetryAfter == 0 || place(t, store, keys[1]) != lua.PlaceDead {
+		t.Errorf("%+v", results)
+	}
+	if _, err := p.RedriveWith(t.Context(), producer.RedriveOptions{WithoutLimits: true}, keys[1]); err != nil || place(t, store, keys[1]) != headgate.PlaceWaiting {
+		t.Errorf("without limits: %v", err)
+	}
+}
+
+func TestRedriveDropsADeadlineThatPassed(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, store, producer.Config{Policy: unlimited()})
+	soon, late := job("acme"), job("acme")
+	soon.Deadline, late.Deadline = time.Now().Add(300*time.Millisecond), time.Now().Add(time.Hour)
+	keys := letters(t, store, p, soon, late)
+	timer := time.NewTimer(time.Until(soon.Deadline) + 10*time.Millisecond)
+	<-timer.C
+	results, err := p.Redrive(t.Context(), keys[0])
+	if !errors.Is(err, headgate.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, store, keys[0]) != lua.PlaceDead {
+		t.Errorf("%+v, %v", results, err)
+	}
+	_, err = p.RedriveWith(t.Context(), producer.RedriveOptions{DropDeadline: true}, keys...)
+	must(t, err)
+	for i, dated := range []bool{false, true} {
+		sight, err := store.Look(t.Context(), keys[i])
+		if err != nil || sight.Record.Job.Deadline.IsZero() == dated {
+			t.Errorf("deadline %s, %v", sight.Record.Job.Deadline, err)
+		}
+	}
+}
+
+func TestRedriveFollowsTheStoredPolicy(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, store, producer.Config{})
+	keys := letters(t, store, p, job("acme"))
+	next := policy.Unlimited()
+	next.Version = 1
+	put(t, store, next) // The producer has not heard of it.
+	if _, err := p.Redrive(t.Context(), keys...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestRedriveRefusesBadCalls(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, store, producer.Config{Policy: unlimited()})
+	live, err := p.Enqueue(t.Context(), job("acme"))
+	must(t, err)
+	for _, key := range []headgate.Key{{Tenant: "acme", ID: "none"}, {Tenant: "acme", ID: live.ID}} {
+		results, err := p.Redrive(t.Context(), key)
+		if !errors.Is(err, headgate.ErrNotDead) || len(results) != 1 || !errors.Is(results[0].Err, headgate.ErrNotDead) {
+			t.Errorf("%s: %+v, %v", key, results, err)
+		}
+	}
+	for want, keys := range map[string][]headgate.Key{
+		"invalid keys 0: allowed is 1 to 64 dead letters a call":  nil,
+		"invalid keys 65: allowed is 1 to 64 dead letters a call": make([]headgate.Key, 65),
+		`invalid tenant "a:b"`: {{Tenant: "a:b", ID: "x"}},
+		`invalid id ""`:        {{Tenant: "acme"}},
+	} {
+		if results, err := p.Redrive(t.Context(), keys...); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), want) || results != nil {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestRedriveWithoutAnAnswer: a letter whose answer was lost is neither dead nor surely back.
+func TestRedriveWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	prefix := redistest.Prefix(t)
+	store := openAs(t, server.Client(t), prefix)
+	keys := letters(t, store, newProducer(t, store, producer.Config{Policy: unlimited()}), job("acme"))
+	proxy := redistest.NewProxy(t, server.Addr())
+	far := newProducer(t, openAs(t, proxy.Client(t), prefix), producer.Config{Policy: unlimited(), Timeout: time.Second})
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !isScript(c) {
+			return redistest.Action{}
+		}
+		return redistest.Action{Cut: redistest.CutAfter}
+	})
+	results, err := far.Redrive(t.Context(), keys...)
+	if !errors.Is(err, headgate.ErrOutcomeUnknown) || errors.Is(err, headgate.ErrUnavailable) || !errors.Is(results[0].Err, headgate.ErrOutcomeUnknown) {
+		t.Errorf("%+v, %v", results, err)
+	}
+	proxy.Decide(nil)
+}
