@@ -62,9 +62,17 @@ type Job struct {
 	Unique Unique
 	// Payload is what the handler is given.
 	Payload []byte
-	// Headers travel with the payload, for trace contexts and the like.
+	// Headers travel with the payload, for trace contexts and the like. HeaderBackoff means something to workers.
 	Headers map[string]string
 }
+
+// HeaderBackoff is the header that gives a job a backoff of its own, before those of the worker's Config: "BASE MOST",
+// the durations of an exponential backoff with full jitter, as in "1s 10m", or one duration for the same wait after
+// each failed run, as in "30s". Each is 1 ms to MaxBackoff.
+const HeaderBackoff = "headgate-backoff"
+
+// MaxBackoff is the longest wait that HeaderBackoff may ask for.
+const MaxBackoff = 24 * time.Hour
 
 // Unique is a key that one job of its tenant holds at a time: another with the same key is refused. The zero Unique
 // is none.

@@ -130,10 +130,29 @@ func (j *Job) validateHeaders() error {
 		}
 		size += len(name) + len(value)
 	}
+	if value, ok := j.Headers[HeaderBackoff]; ok {
+		if _, _, err := ParseBackoff(value); err != nil {
+			return err
+		}
+	}
 	if size > MaxHeaderBytes {
 		return intError("headers", int64(size), 0, MaxHeaderBytes, "bytes in all")
 	}
 	return nil
+}
+
+// ParseBackoff reads the value of HeaderBackoff. One duration is both base and most.
+func ParseBackoff(value string) (base, most time.Duration, err error) {
+	first, second, two := strings.Cut(value, " ")
+	base, err = time.ParseDuration(first)
+	most = base
+	if err == nil && two {
+		most, err = time.ParseDuration(second)
+	}
+	if err != nil || base < time.Millisecond || most < base || most > MaxBackoff {
+		return 0, 0, &FieldError{"header " + HeaderBackoff, quote(value), `one or two durations such as "30s" or "1s 10m", 1ms to ` + MaxBackoff.String() + ", the longer one last"}
+	}
+	return base, most, nil
 }
 
 // Validate reports every bad field of the limit at once; scope names it in the errors.

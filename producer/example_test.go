@@ -60,3 +60,40 @@ func startRedis(ctx context.Context) (url string, stop func()) {
 	}
 	return "redis://" + redis.Options().Addr, func() { _ = redis.Close() }
 }
+
+// Periodic jobs are enqueued once a tick, however many processes run the same list.
+func ExampleNewPeriodic() {
+	ctx, stop := context.WithCancel(context.Background())
+	url, stopRedis := startRedis(ctx)
+	defer stopRedis()
+	store, err := lua.Connect(ctx, url, lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, err = producer.NewPeriodic(p, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{
+		{Name: "invoices", Spec: "@every 0s", Job: headgate.NewJob("acme", "report", "invoices", nil)},
+	}})
+	fmt.Println(errors.Is(err, headgate.ErrInvalid))
+
+	periodic, err := producer.NewPeriodic(p, producer.PeriodicConfig{Seconds: true, Jobs: []producer.PeriodicJob{{
+		Name: "invoices", Spec: "* * * * * *", Make: func(time.Time) headgate.Job {
+			stop() // One tick is enough for an example.
+			return headgate.NewJob("acme", "report", "invoices", nil)
+		},
+	}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := periodic.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("a tick came, and Run ended with its ctx")
+	// Output:
+	// true
+	// a tick came, and Run ended with its ctx
+}

@@ -21,8 +21,9 @@ const (
 )
 
 // EnqueueWait asks for one job to enter as often as it is refused for a reason that passes, each time after the
-// refusal's RetryAfter and up to a tenth more, until it enters or ctx ends. A refusal that is permanent, and any other
-// error, comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
+// refusal's RetryAfter and up to a tenth more, until it enters or ctx ends: also while an operator has suspended
+// enqueueing. A refusal that is permanent, one because another job holds the unique key (that job is the one that was
+// asked for), and any other error comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
 // refusal, whose verdict is returned: the job did not enter.
 func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
 	if err := p.prepare(&job); err != nil {
@@ -30,7 +31,7 @@ func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.
 	}
 	for {
 		verdict, err := p.enqueue(ctx, job)
-		if !errors.Is(err, headgate.ErrRefused) || verdict.Permanent() {
+		if !errors.Is(err, headgate.ErrRefused) || verdict.Permanent() || verdict.Reason == headgate.ReasonUnique {
 			return verdict, err
 		}
 		timer := time.NewTimer(waitFor(verdict.RetryAfter))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -17,6 +18,11 @@ type Scheduler struct {
 	config Config
 	// owner names it among the holders of the timer lease.
 	owner string
+	// holding is until when this Scheduler may take itself for the holder of the timer lease, in nanoseconds since born.
+	holding atomic.Int64
+	born    time.Time
+	// stepped says that the clock of Redis has stepped since the follower last looked.
+	stepped atomic.Bool
 	// woken holds a token when the earliest timer has been lowered since the last look.
 	woken chan struct{}
 }
@@ -27,7 +33,7 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure scheduler: %w", err)
 	}
-	return &Scheduler{store: store, config: config, owner: uuid.NewString(), woken: make(chan struct{}, 1)}, nil
+	return &Scheduler{store: store, config: config, owner: uuid.NewString(), born: time.Now(), woken: make(chan struct{}, 1)}, nil
 }
 
 // Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
@@ -35,6 +41,9 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { s.watch(ctx) })
+	if s.config.OnDead != nil {
+		running.Go(func() { s.follow(ctx) })
+	}
 	s.loop(ctx)
 	running.Wait()
 	return nil
@@ -64,8 +73,13 @@ const callTimeout = 2 * time.Second
 func (s *Scheduler) promote(ctx context.Context) (lua.Promotion, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	sent := time.Since(s.born)
 	p, err := s.store.Promote(ctx, s.owner, s.config.TimerLease)
+	if err == nil && !p.Held {
+		s.holding.Store(int64(sent + s.config.TimerLease))
+	}
 	if err == nil && p.Stepped {
+		s.stepped.Store(true)
 		s.config.Logger.Error().Msg("the clock of redis has stepped by more than 5 s: all worker leases were armed anew")
 	}
 	return p, err

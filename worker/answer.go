@@ -16,6 +16,11 @@ func Discard(err error) error { return &discardError{err} }
 // nothing about the downstream.
 func Snooze(d time.Duration) error { return &snoozeError{max(d, 0)} }
 
+// RetryAfter returns err as a failure of the job after which it comes back in d, 0 to headgate.MaxDelay, whatever its
+// backoff says: what a downstream asks for in a Retry-After. An attempt is burnt, and the downstream's circuit breaker
+// counts err as it would count it alone.
+func RetryAfter(d time.Duration, err error) error { return &retryError{max(d, 0), err} }
+
 // Ignore returns err as a failure of the job that is not the downstream's: it is retried as after err itself, and
 // the downstream's circuit breaker does not count it.
 func Ignore(err error) error { return &ignoreError{err} }
@@ -28,6 +33,22 @@ func (e *discardError) Unwrap() error { return e.cause }
 type snoozeError struct{ delay time.Duration }
 
 func (e *snoozeError) Error() string { return "snoozed for " + e.delay.String() }
+
+type retryError struct {
+	delay time.Duration
+	cause error
+}
+
+func (e *retryError) Error() string { return fmt.Sprintf("retry after %s: %s", e.delay, e.cause) }
+func (e *retryError) Unwrap() error { return e.cause }
+
+// after returns the delay; that of nil is zero.
+func (e *retryError) after() time.Duration {
+	if e == nil {
+		return 0
+	}
+	return e.delay
+}
 
 type ignoreError struct{ cause error }
 

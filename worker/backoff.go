@@ -3,11 +3,17 @@ package worker
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/headgate/headgate"
 )
+
+// BackoffFunc returns how long a job waits after its attempt'th failed run, from 1. What is below 0 counts as 0, what is
+// above headgate.MaxDelay as that. Several goroutines call it.
+type BackoffFunc func(attempt int) time.Duration
 
 // ExponentialBackoff returns a backoff with full jitter: even in [0, d), where d is base after the first failed run
 // and doubles with each further one, up to most. Both must be above 0.
-func ExponentialBackoff(base, most time.Duration) func(attempt int) time.Duration {
+func ExponentialBackoff(base, most time.Duration) BackoffFunc {
 	return func(attempt int) time.Duration {
 		d := base
 		for i := 1; i < attempt && d < most; i++ {
@@ -15,6 +21,27 @@ func ExponentialBackoff(base, most time.Duration) func(attempt int) time.Duratio
 		}
 		return rand.N(max(min(d, most), 1))
 	}
+}
+
+// backoff returns how long a job waits after its attempt'th failed run: by its own header, else by its type, its queue,
+// or the default.
+func (c Config) backoff(job *headgate.Job, attempt int) time.Duration {
+	if text, ok := job.Headers[headgate.HeaderBackoff]; ok {
+		// The producer has checked it; what another wrote and cannot be read is as good as absent.
+		if base, most, err := headgate.ParseBackoff(text); err == nil && base == most {
+			return base
+		} else if err == nil {
+			return ExponentialBackoff(base, most)(attempt)
+		}
+	}
+	wait := c.Backoff
+	if own := c.QueueBackoff[job.Queue]; own != nil {
+		wait = own
+	}
+	if own := c.TypeBackoff[job.Type]; own != nil {
+		wait = own
+	}
+	return max(wait(attempt), 0)
 }
 
 // The time for which a job goes back that this worker cannot run now: long enough for another worker to take

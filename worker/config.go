@@ -36,9 +36,12 @@ type Config struct {
 	DrainTimeout time.Duration
 	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
 	DefaultTimeout time.Duration
-	// Backoff returns how long a job waits after its attempt'th failed run, from 1; nil means
-	// ExponentialBackoff(time.Second, 10*time.Minute). Several goroutines call it.
-	Backoff func(attempt int) time.Duration
+	// Backoff is for jobs of which nothing more particular is known; nil means ExponentialBackoff(time.Second,
+	// 10*time.Minute), which has full jitter. QueueBackoff replaces it for single queues, TypeBackoff both for single
+	// types, and a job's own header headgate.HeaderBackoff all three.
+	Backoff      BackoffFunc
+	QueueBackoff map[string]BackoffFunc
+	TypeBackoff  map[string]BackoffFunc
 	// Breaker configures the circuit breaker of each downstream that Breakers does not name.
 	Breaker breaker.Config
 	// Breakers configures the circuit breakers of single downstreams.
@@ -77,6 +80,7 @@ func (c Config) withDefaults() Config {
 		c.Backoff = ExponentialBackoff(time.Second, 10*time.Minute)
 	}
 	c.Breakers = maps.Clone(c.Breakers)
+	c.QueueBackoff, c.TypeBackoff = maps.Clone(c.QueueBackoff), maps.Clone(c.TypeBackoff)
 	c.Scheduler.Logger = c.Logger
 	return c
 }
@@ -115,5 +119,19 @@ func (c Config) validate() error {
 			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
 		}
 	}
+	bad = append(bad, validateBackoffs("QueueBackoff", "queue", c.QueueBackoff)...)
+	bad = append(bad, validateBackoffs("TypeBackoff", "type", c.TypeBackoff)...)
 	return errors.Join(bad...)
+}
+
+func validateBackoffs(field, kind string, backoffs map[string]BackoffFunc) (bad []error) {
+	for _, name := range slices.Sorted(maps.Keys(backoffs)) {
+		if err := headgate.ValidateName(kind+" of "+field, name, kind == "queue"); err != nil {
+			bad = append(bad, err)
+		}
+		if backoffs[name] == nil {
+			bad = append(bad, &headgate.FieldError{Field: field + "[" + strconv.Quote(name) + "]", Value: "nil", Allowed: "a function"})
+		}
+	}
+	return bad
 }

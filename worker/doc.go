@@ -11,7 +11,7 @@
 //
 // # The lease
 //
-// What Redis leases is the worker, not the job: one heartbeat, three times a lease, extends all that it holds. By
+// What Redis leases is the worker, not the job: one heartbeat, three times a lease or oftener, extends all that it holds. By
 // this machine's monotonic clock the lease ends one Lease after the last heartbeat that came through was sent, since
 // Redis may have counted from then. A tenth of it before that, the guard cancels every handler's ctx with
 // headgate.ErrLeaseLost; a session thus ends, and the worker registers under a new name:
@@ -35,13 +35,27 @@
 //	nil                      completed
 //	Discard(err)             dead letter, "discarded"
 //	Snooze(d)                back after d, no attempt burnt
+//	RetryAfter(d, err)       an attempt burnt: back after d, or dead letter, "max_attempts"
 //	any other error, panic   an attempt burnt: back after a backoff, or dead letter, "max_attempts"
+//	whatever, but cancelled  gone as "cancelled", if this worker or Redis knew of it in time
 //	payload not taken        dead letter, "bad_payload"
 //	record not readable      dead letter, "unreadable"
 //	deadline passed          expired, without a start
 //	no handler for the type  back after 0.2-1 s, no attempt burnt
+//	a second suspect         back after 0.2-1 s, no attempt burnt; see below
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown
-//	cancelled by a drain     back at once, no attempt burnt
+//	cut short by a drain     back at once, no attempt burnt
+//
+// # Suspects
+//
+// A job whose delivery was lost with a worker may be what killed it. Such suspects run one at a time in a worker, and
+// Redis is told before each starts; so if the worker dies again, the delivery counts against the one that ran, and its
+// neighbours are only late. As many as the queue's poison limit make it a dead letter, "poison".
+//
+// # Cancelling
+//
+// A worker that holds jobs sends a heartbeat every 500 ms at least, and is told with the answer which of them were
+// cancelled; it ends their ctx with ErrCancelled.
 //
 // # Shutdown
 //

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/embedded"
@@ -66,4 +67,40 @@ func startRedis(ctx context.Context) (url string, stop func()) {
 		log.Fatal(err)
 	}
 	return "redis://" + redis.Options().Addr, func() { _ = redis.Close() }
+}
+
+// A handler leaves a result, which a producer reads once the job has completed.
+func ExampleSetResult() {
+	ctx, stop := context.WithCancel(context.Background())
+	url, stopRedis := startRedis(ctx)
+	defer stopRedis()
+	store, err := lua.Connect(ctx, url, lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	w, err := worker.New(store, worker.Config{
+		Queues:   []lua.QueueWeight{{Queue: "math"}},
+		Observer: worker.Observer{Finished: func(worker.Event) { stop() }},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker.Register(w, "double", func(ctx context.Context, job worker.Job[int]) error {
+		return worker.SetResult(ctx, fmt.Append(nil, 2*job.Args), time.Hour)
+	})
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	verdict, err := p.Enqueue(ctx, headgate.NewJob("acme", "math", "double", []byte("21")))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	result, err := p.Result(context.Background(), "acme", verdict.ID)
+	fmt.Printf("%s %v\n", result, err)
+	// Output: 42 <nil>
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // finisher tells Redis how jobs ended. No timer is involved: what is submitted while one call is in flight goes with
-// the next one, up to lua.MaxBatchJobs.
+// the next one, up to lua.MaxBatchJobs and lua.MaxBatchBytes of results.
 //
 // A call whose answer was lost is sent again: Redis answers "lost" for what the first one ended, so that is taken
 // for done. Nothing is given up while the worker runs, for a job that is not ended here would be held for ever.
@@ -84,7 +84,14 @@ func (f *finisher) run(ctx context.Context) {
 func (f *finisher) next() []*ending {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n := min(len(f.mu.waiting), lua.MaxBatchJobs)
+	n, bytes := 0, 0
+	for n < min(len(f.mu.waiting), lua.MaxBatchJobs) {
+		bytes += len(f.mu.waiting[n].finish.Result)
+		if n > 0 && bytes > lua.MaxBatchBytes {
+			break
+		}
+		n++
+	}
 	batch := f.mu.waiting[:n:n]
 	f.mu.waiting = f.mu.waiting[n:]
 	if len(f.mu.waiting) == 0 {
@@ -157,7 +164,7 @@ func (f *finisher) settle(batch []*ending, ends []lua.Ended, doubt bool) {
 	for i, e := range batch {
 		e.ended = ends[i]
 		if doubt && ends[i] == lua.EndedLost {
-			e.ended = intended(e.finish.Outcome)
+			e.ended = intended(&e.finish)
 		}
 		close(e.done)
 	}

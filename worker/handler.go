@@ -24,9 +24,10 @@ type Job[A any] struct {
 	Admitted time.Time
 }
 
-// Handler runs a job, its payload undecoded. Its answer is the error: nil completes the job, Discard and Snooze do
-// what they say, any other fails it: it is retried after a backoff until it is out of attempts. A panic fails it
-// too. When ctx ends, context.Cause says why: the job's time-out, headgate.ErrLeaseLost, or ErrDraining.
+// Handler runs a job, its payload undecoded. Its answer is the error: nil completes the job, Discard, Snooze and
+// RetryAfter do what they say, any other fails it: it is retried after a backoff until it is out of attempts. A panic
+// fails it too. When ctx ends, context.Cause says why: the job's time-out, headgate.ErrLeaseLost, ErrDraining, or
+// ErrCancelled with its reason.
 type Handler func(ctx context.Context, job Job[[]byte]) error
 
 // Middleware wraps every handler.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,8 @@ type held struct {
 type heldJob struct {
 	lease   lua.Lease
 	claimed bool
+	// cancel ends the ctx of the job's handler; nil until that has one.
+	cancel context.CancelCauseFunc
 }
 
 func newHeld() *held {
@@ -57,6 +60,35 @@ func (h *held) add(lease lua.Lease) admission {
 	}
 	h.mu.jobs[lease.Token] = &heldJob{lease: lease}
 	return added
+}
+
+// watch gives the means to end the job's handler.
+func (h *held) watch(token string, cancel context.CancelCauseFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if job := h.mu.jobs[token]; job != nil {
+		job.cancel = cancel
+	}
+}
+
+// cancel ends the handler of a job. One that has no ctx yet is missed: Redis says it again.
+func (h *held) cancel(token string, cause error) {
+	h.mu.Lock()
+	var cancel context.CancelCauseFunc
+	if job := h.mu.jobs[token]; job != nil {
+		cancel = job.cancel
+	}
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel(cause)
+	}
+}
+
+// any reports whether anything is held.
+func (h *held) any() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.mu.jobs) > 0
 }
 
 // claim reports whether the caller is the one to tell Redis how the job ended.

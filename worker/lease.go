@@ -16,24 +16,37 @@ const (
 	timeoutsPerLease = 6
 )
 
-// classesEvery is how many heartbeats pass between two looks at the classes of queues.
+// cancelDelay is how long a worker that holds jobs goes without asking whether one of them was cancelled.
+const cancelDelay = 500 * time.Millisecond
+
+// classesEvery is how many looks at the clock pass between two looks at the classes of queues.
 const classesEvery = 10
 
 // keep extends the lease until ctx ends or the lease is lost. The lease that counts begins when a heartbeat that came
 // through was sent, because Redis may have counted from then.
 func (s *session) keep(ctx context.Context) {
 	lease := s.w.config.Lease
+	pace := lease / beatsPerLease // of a worker that holds nothing, and of looks at the clock
 	trouble := false
-	next := lease / beatsPerLease
-	for beats := 1; s.sleep(ctx, next); beats++ {
+	next, beaten, refreshed, looks := min(pace, cancelDelay), time.Now(), time.Now(), 0
+	for s.sleep(ctx, next) {
+		// A worker that holds nothing looks as often whether that has changed, which costs Redis nothing.
+		if rest := time.Until(beaten.Add(pace)); !trouble && rest > 0 && !s.held.any() {
+			next = min(rest, cancelDelay)
+			continue
+		}
 		err := s.beat(ctx)
 		switch {
 		case err == nil:
 			if trouble {
 				s.logger.Info().Msg("heartbeats come through again")
 			}
-			trouble, next = false, lease/beatsPerLease
-			s.refresh(ctx, beats%classesEvery == 0)
+			trouble, next, beaten = false, min(pace, cancelDelay), time.Now()
+			if time.Since(refreshed) >= pace {
+				looks++
+				s.refresh(ctx, looks%classesEvery == 0)
+				refreshed = time.Now()
+			}
 		case errors.Is(err, headgate.ErrLeaseLost):
 			s.loseLease("redis has taken the jobs back")
 			return
@@ -58,6 +71,9 @@ func (s *session) beat(ctx context.Context) error {
 	}
 	s.leaseEnd = sent.Add(lease)
 	s.guard.Reset(time.Until(s.leaseEnd) - s.margin())
+	for _, c := range beat.Cancelled {
+		s.held.cancel(c.Token, &cancelledError{reason: c.Reason})
+	}
 	if beat.Promote && s.w.config.NoScheduler {
 		s.w.promoting.give()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -22,7 +23,13 @@ import (
 	"github.com/headgate/headgate/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(suite{m}) }
+// TestMain runs the tests, or a worker for one of them as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv(roleAddr) != "" {
+		os.Exit(playWorker())
+	}
+	goleak.VerifyTestMain(suite{m})
+}
 
 // suite ends the shared servers before leaks are looked for.
 type suite struct{ m *testing.M }

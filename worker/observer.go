@@ -56,6 +56,9 @@ const (
 	Expired Outcome = "expired"
 	// Released jobs went back unharmed.
 	Released Outcome = "released"
+	// Cancelled jobs were ended by somebody else while they were here: Reason and Err say why, as far as this worker was
+	// told in time.
+	Cancelled Outcome = "cancelled"
 	// Lost jobs were no longer this worker's.
 	Lost Outcome = "lost"
 )
@@ -71,6 +74,11 @@ const (
 	ReasonBadPayload = "bad_payload"
 	ReasonUnreadable = "unreadable"
 	ReasonDeadline   = "deadline"
+	// ReasonSuspect is that of a job that may have killed a worker, and went back because another such job is running
+	// here, or because Redis could not be told of its start.
+	ReasonSuspect = "suspect"
+	// ReasonCancelled is that of a job that was cancelled without a reason.
+	ReasonCancelled = "cancelled"
 )
 
 func outcomeOf(ended lua.Ended) Outcome {
@@ -85,14 +93,16 @@ func outcomeOf(ended lua.Ended) Outcome {
 		return Expired
 	case lua.EndedReleased:
 		return Released
+	case lua.EndedCancelled:
+		return Cancelled
 	case lua.EndedLost:
 	}
 	return Lost
 }
 
 // intended is the end that a Finish asks for: what became of it if the answer was lost and the job is gone.
-func intended(outcome lua.Outcome) lua.Ended {
-	switch outcome {
+func intended(finish *lua.Finish) lua.Ended {
+	switch finish.Outcome {
 	case lua.Complete:
 		return lua.EndedDone
 	case lua.Retry:
@@ -102,6 +112,9 @@ func intended(outcome lua.Outcome) lua.Ended {
 	case lua.Expire:
 		return lua.EndedExpired
 	case lua.Release:
+		if finish.Reason == ReasonCancelled {
+			return lua.EndedCancelled
+		}
 	}
 	return lua.EndedReleased
 }

@@ -19,6 +19,12 @@ type answer struct {
 	err    error
 	// ran is how long the handler ran.
 	ran time.Duration
+	// cancelled says that the job was cancelled and this worker knows; the outcome is then Release, which Redis takes
+	// for the end.
+	cancelled bool
+	// result of a completed job is kept for keep, if that is above zero.
+	result []byte
+	keep   time.Duration
 }
 
 // errJobTimeout is the cause with which a handler's ctx ends at its job's time-out.
@@ -28,8 +34,11 @@ var errJobTimeout = fmt.Errorf("time-out of the job: %w", context.DeadlineExceed
 func (s *session) handle(jobs context.Context, lease lua.Lease) {
 	defer s.w.slots.give()
 	defer s.held.remove(lease.Token)
+	own, cancel := context.WithCancelCause(jobs)
+	defer cancel(nil)
+	s.held.watch(lease.Token, cancel)
 	event := s.event(lease)
-	a := s.decide(jobs, lease, &event)
+	a := s.decide(own, lease, &event)
 	event.Reason, event.Err = a.reason, a.err
 	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), headgate.ErrLeaseLost) {
 		if !s.held.claim(lease.Token) {
@@ -38,6 +47,9 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 		e := s.w.finisher.submit(finishOf(lease, a))
 		<-e.done
 		event.Outcome = outcomeOf(e.ended)
+		if event.Outcome == Cancelled && !a.cancelled {
+			event.Reason = ReasonCancelled // This worker had not heard of it.
+		}
 	} else {
 		// The lease is over: Redis gives the job to another, and would refuse to hear from this worker.
 		event.Outcome = Lost
@@ -46,12 +58,15 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 }
 
 // decide runs the job unless something stands against it. It fills in the event's times.
-func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) answer {
+func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) answer {
 	job := &lease.Job
 	if lease.Err != nil {
 		return answer{outcome: lua.Kill, reason: ReasonUnreadable, err: lease.Err}
 	}
-	if jobs.Err() != nil {
+	if reason, ok := cancelledBy(ctx); ok {
+		return answer{outcome: lua.Release, reason: reason, cancelled: true}
+	}
+	if ctx.Err() != nil {
 		return answer{outcome: lua.Release, reason: ReasonShutdown}
 	}
 	if !job.Deadline.IsZero() && s.w.clock.now().After(job.Deadline) {
@@ -64,53 +79,89 @@ func (s *session) decide(jobs context.Context, lease lua.Lease, event *Event) an
 		}
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonUnknown}
 	}
+	if lease.Lost > 0 && !s.w.suspect.TryLock() {
+		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
+	} else if lease.Lost > 0 {
+		defer s.w.suspect.Unlock()
+	}
 	call, ok := s.w.breakers.tryAcquire(job.Downstream)
 	if !ok {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
 	defer call.ignored() // Does nothing after a verdict.
+	defer context.AfterFunc(ctx, func() {
+		if _, ok := cancelledBy(ctx); ok {
+			call.ignored() // Also where the handler takes its time: what it does now is not the downstream's.
+		}
+	})()
+	if lease.Lost > 0 {
+		if err := s.noteStart(ctx, lease); err != nil {
+			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
+		}
+	}
+	return s.run(ctx, handler, lease, call, event)
+}
+
+// noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker
+// is lost too, it counts against the job. Other jobs in hand then count nothing, and pay nothing for the note.
+func (s *session) noteStart(ctx context.Context, lease lua.Lease) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.w.store.Started(ctx, s.name, headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
+}
+
+// run runs the handler and makes an answer of its.
+func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall, event *Event) answer {
 	if s.w.config.Observer.Started != nil {
 		s.w.config.Observer.Started(*event)
 	}
 	began := time.Now()
-	err := s.call(jobs, handler, lease)
+	var left result
+	err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease)
 	event.RunTime = time.Since(began)
-	a := s.judge(jobs, lease, call, err)
+	a := s.judge(ctx, lease, call, err)
 	a.ran = event.RunTime
+	if a.outcome == lua.Complete {
+		a.result, a.keep = left.get()
+	}
 	return a
 }
 
 // call runs the handler until it returns, panics or exits.
-func (s *session) call(jobs context.Context, handler Handler, lease lua.Lease) (err error) {
+func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease) (err error) {
 	timeout := lease.Job.Timeout
 	if timeout == 0 {
 		timeout = s.w.config.DefaultTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(jobs, timeout, errJobTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
 	job := Job[[]byte]{
 		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Admitted: lease.Arrival,
 	}
 	job.Priority = s.w.classes.name(job.Queue, lease.Class)
-	result := make(chan error, 1)
+	answered := make(chan error, 1)
 	go func() { // A handler may end its goroutine, and this one has things left to do.
 		err := errExited
 		defer func() {
 			if value := recover(); value != nil {
 				err = newPanicError(value)
 			}
-			result <- err
+			answered <- err
 		}()
 		err = handler(ctx, job)
 	}()
-	return <-result
+	return <-answered
 }
 
 // judge turns the handler's error into an answer, and tells the downstream's breaker.
-func (s *session) judge(jobs context.Context, lease lua.Lease, call *guardedCall, err error) answer {
+func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
-	cancelled := jobs.Err() != nil && !is[*panicError](err)
+	retry, _ := errors.AsType[*retryError](err)
+	drained := ctx.Err() != nil && !is[*panicError](err)
+	reason, cancelled := cancelledBy(ctx)
 	switch {
+	case cancelled:
+		return answer{outcome: lua.Release, reason: reason, err: err, cancelled: true}
 	case err == nil:
 		call.succeeded()
 		return answer{outcome: lua.Complete}
@@ -120,30 +171,37 @@ func (s *session) judge(jobs context.Context, lease lua.Lease, call *guardedCall
 		return answer{outcome: lua.Kill, reason: ReasonDiscarded, err: err}
 	case is[*payloadError](err):
 		return answer{outcome: lua.Kill, reason: ReasonBadPayload, err: err}
-	case cancelled:
+	case drained:
 		return answer{outcome: lua.Release, reason: ReasonShutdown, err: err}
 	case is[*ignoreError](err):
 	default:
 		if rest := call.failed(); call.probe() {
 			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe
-			// has been chosen, so that one bad job cannot be the probe for ever.
-			return answer{outcome: lua.Release, delay: rest + returnDelay(), reason: ReasonProbe, err: err}
+			// has been chosen, so that one bad job cannot be the probe for ever, and not before it asks to.
+			return answer{outcome: lua.Release, delay: max(rest+returnDelay(), retry.after()), reason: ReasonProbe, err: err}
 		}
 	}
-	delay := max(s.w.config.Backoff(lease.Attempts+1), 0)
-	return answer{outcome: lua.Retry, delay: delay, err: err}
+	if retry != nil {
+		return answer{outcome: lua.Retry, delay: retry.delay, err: err}
+	}
+	return answer{outcome: lua.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1), err: err}
 }
 
 func finishOf(lease lua.Lease, a answer) lua.Finish {
 	f := lua.Finish{
 		Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID},
-		Outcome: a.outcome, Plain: lease.Plain, Delay: a.delay, Ran: a.ran,
+		Outcome: a.outcome, Plain: lease.Plain, Delay: min(a.delay, headgate.MaxDelay), Ran: a.ran,
+		Result: a.result, KeepResult: a.keep,
 	}
-	switch {
-	case a.outcome == lua.Kill || a.outcome == lua.Retry:
+	switch a.outcome {
+	case lua.Kill, lua.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()
-	case a.outcome == lua.Release:
+	case lua.Release:
 		f.Text = a.reason // The error of a probe or of a shutdown is not the job's.
+		if a.cancelled {
+			f.Reason = ReasonCancelled // Redis ends the job by the mark it has; this is for intended.
+		}
+	case lua.Complete, lua.Expire:
 	}
 	return f
 }

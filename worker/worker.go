@@ -33,6 +33,9 @@ type Worker struct {
 	finisher  *finisher
 	breakers  *breakers
 	classes   *classes
+	// suspect is held while a job runs that was lost with a worker before: one at a time, so that the next crash tells
+	// which of them it was.
+	suspect sync.Mutex
 	// unknown is for warnings about types without a handler.
 	unknown sampled
 }

@@ -54,6 +54,15 @@ func (p Partition) Ready(pool string) string { return p.base + "ready:" + pool }
 // Large is a STRING: the payload of a job that is too large for the jobs hash.
 func (p Partition) Large(key string) string { return p.base + "large:" + key }
 
+// Result is a STRING: the result of a completed job, for as long as it is kept.
+func (p Partition) Result(key string) string { return p.base + "result:" + key }
+
+// Periodic is a HASH of periodic jobs and their last ticks that were enqueued, in microseconds since 1970.
+func (p Partition) Periodic() string { return p.base + "periodic" }
+
+// Followers is a HASH of those who follow the dead letters and how far they are.
+func (p Partition) Followers() string { return p.base + "followers" }
+
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
 func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
 

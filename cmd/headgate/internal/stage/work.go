@@ -78,7 +78,7 @@ func endingOf(e worker.Event) ledger.Ending {
 		if e.Reason == worker.ReasonProbe {
 			return ledger.Spared
 		}
-	case worker.Expired, worker.Lost:
+	case worker.Expired, worker.Cancelled, worker.Lost:
 	}
 	return ledger.BrokenOff
 }

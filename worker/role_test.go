@@ -1,0 +1,122 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
+)
+
+// This binary plays a worker as a process of its own when it is told where.
+const (
+	roleAddr   = "HEADGATE_WORKER_ADDR"
+	rolePrefix = "HEADGATE_WORKER_PREFIX"
+	roleSlots  = 8
+)
+
+// playWorker serves the queue "mail" until SIGTERM, and returns the exit code. Jobs of the type "poison" kill the
+// process, those of the type "long" run until their ctx ends.
+func playWorker() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // This is the main of a process.
+	defer stop()
+	options := &redis.Options{Addr: os.Getenv(roleAddr), ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
+	redisclient.Settings(options)
+	client := redis.NewClient(options)
+	defer client.Close()
+	store, err := lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(rolePrefix)})
+	for tries := 1; err != nil && tries < 10; tries++ { // A busy machine; a supervisor would start it again.
+		store, err = lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(rolePrefix)})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	w, err := worker.New(store, worker.Config{
+		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 600 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	worker.Register(w, "send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		select { // Long enough to be there when the poison acts.
+		case <-time.After(20 * time.Millisecond):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	worker.Register(w, "poison", func(context.Context, worker.Job[[]byte]) error {
+		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	})
+	worker.Register(w, "long", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	if err := w.Run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// process is a worker in a process of its own. ended is closed when it has ended.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// process starts one. It ends with the test at the latest.
+func (r *rig) process() *process {
+	r.tb.Helper()
+	binary, err := os.Executable()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	//nolint:gosec // It is this binary.
+	p := &process{command: exec.CommandContext(context.WithoutCancel(r.tb.Context()), binary), ended: make(chan struct{})}
+	p.command.Env = append(os.Environ(), roleAddr+"="+r.server.Addr(), rolePrefix+"="+r.prefix)
+	p.command.Stderr = os.Stderr
+	if err := p.command.Start(); err != nil {
+		r.tb.Fatal(err)
+	}
+	go func() {
+		defer close(p.ended)
+		_ = p.command.Wait() // How it ended is in its state.
+	}()
+	r.tb.Cleanup(func() {
+		_ = p.command.Process.Kill() // Most have ended.
+		<-p.ended
+	})
+	return p
+}
+
+// end waits for the process to have ended, up to patience, and returns the signal that did it, 0 for none.
+func (p *process) end(tb testing.TB) syscall.Signal {
+	tb.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		tb.Fatal("the process does not end")
+	}
+	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	if ok && status.Signaled() {
+		return status.Signal()
+	}
+	if code := p.command.ProcessState.ExitCode(); code != 0 {
+		tb.Errorf("the process exited with %d", code)
+	}
+	return 0
+}
