@@ -122,9 +122,9 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready, spills []string, e
 			lanes = append(lanes, found...)
 		}
 	}
-	names, err := connection(s).SMembers(ctx, base+"spills").Result()
+	names, err := s.spillsOf(ctx)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read spills: %w", unread(err))
+		return nil, nil, nil, err
 	}
 	for _, name := range names {
 		spills = append(spills, base+"spill:"+name)

@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ const (
 
 // ListQuery says which jobs to list. The zero ListQuery lists all that live.
 type ListQuery struct {
-	// Place is waiting, later, ready, running or dead; empty means all.
+	// Place is waiting, later, spilled, ready, running or dead; empty means all. Spilled ones are looked for among all.
 	Place headgate.Place
 	// Queue, Tenant, Type and, of dead letters, Reason leave out all others when not empty.
 	Queue, Tenant, Type, Reason string
@@ -78,10 +79,13 @@ func (s *Store) List(ctx context.Context, q ListQuery) (ListPage, error) {
 			return ListPage{}, err
 		}
 	}
-	if q.Place == "" {
+	if q.Place == "" || q.Place == headgate.PlaceSpilled {
 		if err := s.findPlaces(ctx, l.found); err != nil {
 			return ListPage{}, err
 		}
+	}
+	if q.Place == headgate.PlaceSpilled {
+		l.found = slices.DeleteFunc(l.found, func(row Listed) bool { return row.Place != q.Place })
 	}
 	page := ListPage{Jobs: l.found}
 	if !l.end {
@@ -92,9 +96,9 @@ func (s *Store) List(ctx context.Context, q ListQuery) (ListPage, error) {
 
 func (q ListQuery) validate() error {
 	switch q.Place {
-	case "", headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceReady, PlaceRunning, PlaceDead:
+	case "", headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceSpilled, headgate.PlaceReady, PlaceRunning, PlaceDead:
 	default:
-		return &headgate.FieldError{Field: "place", Value: strconv.Quote(string(q.Place)), Allowed: "waiting, later, ready, running or dead, or nothing for all"}
+		return &headgate.FieldError{Field: "place", Value: strconv.Quote(string(q.Place)), Allowed: "waiting, later, spilled, ready, running or dead, or nothing for all"}
 	}
 	for _, name := range []struct {
 		field, value string

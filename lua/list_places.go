@@ -242,7 +242,7 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 		return nil
 	}
 	pipe := connection(s).Pipeline()
-	found := make([][3]*redis.FloatCmd, len(rows))
+	found := make([][4]*redis.FloatCmd, len(rows))
 	why := make([]*redis.StringCmd, len(rows))
 	for i := range rows {
 		raw, r := encodeKey(rows[i].Key), &rows[i].Record
@@ -251,6 +251,7 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 		found[i][1] = pipe.ZScore(ctx, s.partition.Later(), raw)
 		cq := strconv.Itoa(r.Class) + ":" + r.Job.Queue
 		found[i][2] = pipe.ZScore(ctx, s.laneKey(cq, r.Job.Tenant, r.lane()), r.member())
+		found[i][3] = pipe.ZScore(ctx, s.spillKey(r.Job.Tenant, r.Job.Queue), raw)
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
 		return fmt.Errorf("find places: %w", unread(err))
@@ -258,9 +259,12 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 	missing := map[headgate.Key]*Listed{}
 	for i := range rows {
 		row := &rows[i]
-		for k, place := range []headgate.Place{PlaceDead, headgate.PlaceLater, headgate.PlaceWaiting} {
+		for k, place := range []headgate.Place{PlaceDead, headgate.PlaceLater, headgate.PlaceWaiting, headgate.PlaceSpilled} {
 			if found[i][k].Err() == nil {
-				row.Place, row.At = place, time.UnixMicro(int64(found[i][k].Val()))
+				row.Place = place
+				if place != headgate.PlaceSpilled { // whose score is no time
+					row.At = time.UnixMicro(int64(found[i][k].Val()))
+				}
 				break
 			}
 		}

@@ -31,7 +31,7 @@ type Sighting struct {
 	// Record is the job as stored. A Large payload is left out: PayloadBytes is its length.
 	Record       Record
 	PayloadBytes int64
-	// Position is that in its lane, from 1, when waiting; 0 elsewhere.
+	// Position is that in its lane or its overflow store, from 1, when waiting or spilled; 0 elsewhere.
 	Position int
 	// Waits says what the job waits for, the most certain to hold it back first.
 	Waits []Wait
@@ -93,7 +93,8 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	if err != nil {
 		return Sighting{}, err
 	}
-	if sight.Place == headgate.PlaceWaiting || sight.Place == headgate.PlaceLater || sight.Place == headgate.PlaceReady {
+	switch sight.Place {
+	case headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceReady, headgate.PlaceSpilled:
 		sight.Waits = waits(&sight, facts, around)
 	}
 	return sight, nil

@@ -53,11 +53,11 @@ func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, foun
 
 // Remaining counts the jobs of a queue that may still run.
 type Remaining struct {
-	Waiting, Ready, Running, Later int64
+	Waiting, Ready, Running, Later, Spilled int64
 }
 
 // Total is their sum.
-func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.Later }
+func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.Later + r.Spilled }
 
 // Remaining counts what is left of a queue, for whoever drains it. Jobs that move meanwhile may make a number above 0
 // wrong; a Total of 0 is counted again at one instant, so that it is true. That costs a read of all jobs that wait for a
@@ -65,12 +65,12 @@ func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.La
 func (s *Store) Remaining(ctx context.Context, queue string) (Remaining, error) {
 	q := QueueState{Name: queue}
 	at := map[string]*QueueState{queue: &q}
-	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.countReady, s.countLater} {
+	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.countReady, s.countLater, s.countSpilled} {
 		if err := part(ctx, at); err != nil {
 			return Remaining{}, err
 		}
 	}
-	left := Remaining{Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later}
+	left := Remaining{Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later, Spilled: q.Spilled}
 	if left.Total() > 0 {
 		return left, nil
 	}

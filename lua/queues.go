@@ -30,6 +30,8 @@ type QueueState struct {
 	// Later counts jobs that wait for a time. LaterAtLeast says that there are more than were looked at.
 	Later        int64
 	LaterAtLeast bool
+	// Spilled counts jobs that wait for their tenant's depth to go down.
+	Spilled int64
 	// Gate is the queue's gate: its pause or its cap. Nil is none.
 	Gate *GateState
 	// Suspended is set while enqueueing is.
@@ -106,7 +108,7 @@ func (s *Store) queueStates(ctx context.Context, names []string) ([]QueueState, 
 	if len(names) == 0 {
 		return queues, nil
 	}
-	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.readHolds, s.readStaff, s.countReady, s.countLater} {
+	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.readHolds, s.readStaff, s.countReady, s.countLater, s.countSpilled} {
 		if err := part(ctx, at); err != nil {
 			return nil, err
 		}

@@ -32,6 +32,8 @@ const (
 	WaitCap WaitKind = "cap"
 	// WaitTime is the job's own time, or its backoff.
 	WaitTime WaitKind = "time"
+	// WaitDepth is a tenant that has as many jobs in the queue as it may.
+	WaitDepth WaitKind = "depth"
 	// WaitWorkers is a queue that no worker serves.
 	WaitWorkers WaitKind = "workers"
 	// WaitWaking is a gate that has opened and whose waiters come back one after the other.
@@ -46,6 +48,9 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 	job := &g.Record.Job
 	if g.Place == headgate.PlaceLater {
 		all = append(all, waitLater(g))
+	}
+	if g.Place == headgate.PlaceSpilled {
+		return append(all, Wait{Kind: WaitDepth, Text: fmt.Sprintf("tenant %s has as many jobs in queue %s as it may; of those kept aside it is number %d", job.Tenant, job.Queue, g.Position)})
 	}
 	for _, gate := range f.gates {
 		all = append(all, gate.wait())

@@ -18,6 +18,7 @@ const (
 	drainEvery = 250 * time.Millisecond
 	drainHold  = 30 * time.Second
 	drainRenew = 10 * time.Second
+	drainCount = 2 * time.Second // for one count
 )
 
 // drainFlags are the flags of headgate drain.
@@ -60,6 +61,7 @@ type drainedView struct {
 	Ready     int64   `json:"ready"`
 	Running   int64   `json:"running"`
 	Later     int64   `json:"later"`
+	Spilled   int64   `json:"spilled"`
 	Suspended bool    `json:"suspended"` // whether enqueueing still is
 	TookS     float64 `json:"took_s"`
 }
@@ -83,7 +85,7 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	view := drainedView{
-		Queue: queue, Drained: failed == nil, Waiting: left.Waiting, Ready: left.Ready, Running: left.Running, Later: left.Later,
+		Queue: queue, Drained: failed == nil, Waiting: left.Waiting, Ready: left.Ready, Running: left.Running, Later: left.Later, Spilled: left.Spilled,
 		Suspended: f.keep || before != nil && (forever || time.Until(before.Until) > 0), TookS: time.Since(began).Seconds(),
 	}
 	switch {
@@ -120,7 +122,7 @@ func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Stor
 			}
 			renewed = time.Now()
 		}
-		now, err := store.Remaining(ctx, queue)
+		now, err := remaining(ctx, store, queue)
 		switch {
 		case err == nil && now.Total() == 0:
 			return now, nil
@@ -129,13 +131,27 @@ func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Stor
 		case ctx.Err() == nil:
 			return left, err
 		}
-		line := fmt.Sprintf("headgate: queue %s: %d waiting, %d ready, %d running, %d later", queue, left.Waiting, left.Ready, left.Running, left.Later)
+		line := "headgate: queue " + queue + ": " + counted(left)
 		painter.Paint(line, line)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
-			return left, fmt.Errorf("queue %s is not empty: %d waiting, %d ready, %d running, %d later; headgate queue show %s tells what holds them back",
-				queue, left.Waiting, left.Ready, left.Running, left.Later, queue)
+			return left, fmt.Errorf("queue %s is not empty: %s; headgate queue show %s tells what holds them back", queue, counted(left), queue)
 		}
 	}
+}
+
+// remaining counts once also when ctx ends meanwhile, so that the last word is of what is left.
+func remaining(ctx context.Context, store *lua.Store, queue string) (lua.Remaining, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainCount)
+	defer cancel()
+	return store.Remaining(ctx, queue)
+}
+
+func counted(left lua.Remaining) string {
+	text := fmt.Sprintf("%d waiting, %d ready, %d running, %d later", left.Waiting, left.Ready, left.Running, left.Later)
+	if left.Spilled > 0 {
+		text += fmt.Sprintf(", %d spilled", left.Spilled)
+	}
+	return text
 }

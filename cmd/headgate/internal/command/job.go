@@ -75,7 +75,7 @@ func newJobList(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "List the jobs that live", Args: noArgs,
 		Long: `Lists jobs that live, dead letters included: all of them in no order, or those of one place.
-Places are waiting, later, ready, running and dead. A job that moves while pages are read may
+Places are waiting, later, spilled, ready, running and dead. A job that moves while pages are read may
 show twice, or not at all; one that stays shows.`,
 		Example: `  headgate job list --place running --redis localhost:6379
   headgate job list --tenant acme --type welcome --limit 200 --redis localhost:6379`,
@@ -85,7 +85,7 @@ show twice, or not at all; one that stays shows.`,
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&f.place, "place", "", "`PLACE`: waiting, later, ready, running or dead; by default all")
+	c.Flags().StringVar(&f.place, "place", "", "`PLACE`: waiting, later, spilled, ready, running or dead; by default all")
 	c.Flags().StringVar(&f.query.Tenant, "tenant", "", "those of `TENANT` only")
 	c.Flags().StringVar(&f.query.Type, "type", "", "those of `TYPE` only")
 	return c

@@ -133,6 +133,8 @@ func (v jobView) where() string {
 		return fmt.Sprintf("waiting, at place %d of its lane", v.Position)
 	case headgate.PlaceLater:
 		return "waiting until " + at(v.At)
+	case headgate.PlaceSpilled:
+		return fmt.Sprintf("spilled, at place %d of its overflow store", v.Position)
 	case headgate.PlaceReady:
 		return "ready, in the stream of pool " + v.Pool
 	case lua.PlaceRunning:

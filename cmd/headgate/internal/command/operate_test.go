@@ -151,10 +151,10 @@ func TestQueueCommands(t *testing.T) {
 	p.run(exitNothing, "queue list")
 	p.enqueue("a", "b")
 	queues, _ := p.object(exitOK, "queue list")["queues"].([]any)
-	fields := strings.Fields("classes dead later later_at_least pace_ms pools queue ready running slots waiting workers")
+	fields := strings.Fields("classes dead later later_at_least pace_ms pools queue ready running slots spilled waiting workers")
 	checkKeys(t, "a queue", queues[0], fields)
 	show := p.object(exitOK, "queue show mail")
-	checkKeys(t, "a queue shown", show, strings.Fields("classes dead gates later later_at_least pace_ms pools queue ready running slots tenants tenants_partial waiting worker_list workers"))
+	checkKeys(t, "a queue shown", show, strings.Fields("classes dead gates later later_at_least pace_ms pools queue ready running slots spilled tenants tenants_partial waiting worker_list workers"))
 	peek := p.object(exitOK, "queue peek mail")
 	checkKeys(t, "what is next", peek, strings.Fields("classes queue turn turn_left"))
 	p.run(exitOK, "pause --tenant acme --reason maintenance")
@@ -286,7 +286,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	p.work(3, lua.Kill) // Dead letters do not keep a queue from being empty.
 	wait.Wait()
 	view := decode(t, out.stdout)
-	checkKeys(t, "a drain", view, strings.Fields("drained later queue ready running suspended took_s waiting"))
+	checkKeys(t, "a drain", view, strings.Fields("drained later queue ready running spilled suspended took_s waiting"))
 	if view["drained"] != true || view["suspended"] != true {
 		t.Errorf("%s", out.stdout)
 	}

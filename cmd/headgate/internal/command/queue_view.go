@@ -23,6 +23,7 @@ type queueView struct {
 	Running      int64          `json:"running"`
 	Later        int64          `json:"later"`
 	LaterAtLeast bool           `json:"later_at_least"` // there are more than were looked at
+	Spilled      int64          `json:"spilled"`
 	Dead         int64          `json:"dead"`
 	Gate         *gateView      `json:"gate,omitempty"`
 	Suspended    *suspendedView `json:"suspended,omitempty"`
@@ -58,7 +59,7 @@ func gateViewOf(g lua.GateState) gateView {
 func queueViewOf(q *lua.QueueState) queueView {
 	v := queueView{
 		Queue: q.Name, Classes: []classView{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
-		LaterAtLeast: q.LaterAtLeast, Dead: q.Dead, Pools: append([]string{}, q.Pools...), Workers: q.Workers, Slots: q.Slots,
+		LaterAtLeast: q.LaterAtLeast, Spilled: q.Spilled, Dead: q.Dead, Pools: append([]string{}, q.Pools...), Workers: q.Workers, Slots: q.Slots,
 		PaceMs: float64(q.Pace.Microseconds()) / 1e3,
 	}
 	for _, c := range q.Classes {

@@ -1,0 +1,56 @@
+package lua
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// TestLookAndListSeeSpilledJobs: a job that is kept aside is found like any other, and a drain waits for it.
+func TestLookAndListSeeSpilledJobs(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, err := Open(ctx, redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t)})
+	check(t, err)
+	check(t, s.PutPolicy(ctx, PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
+		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
+		Overflow: Overflow{Policy: Spillover, MaxJobs: 1, MaxSpilled: 2, LowWater: 50},
+	}}}))
+	var verdicts []headgate.Verdict
+	for _, id := range []string{"in", "aside", "aside too", "refused"} {
+		j := headgate.NewJob("acme", "mail", "t", nil)
+		j.ID = strings.ReplaceAll(id, " ", "-")
+		v, err := s.Admit(ctx, 1, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+		check(t, err)
+		verdicts = append(verdicts, v...)
+	}
+	if v := verdicts[2]; v.Place != headgate.PlaceSpilled || v.Position != 2 {
+		t.Errorf("third verdict %+v", v)
+	}
+	if v := verdicts[3]; v.Reason != headgate.ReasonOverflow {
+		t.Errorf("fourth verdict %+v", v)
+	}
+	sight, err := s.Look(ctx, headgate.Key{Tenant: "acme", ID: "aside-too"})
+	check(t, err)
+	if sight.Place != headgate.PlaceSpilled || sight.Position != 2 || len(sight.Waits) != 1 || sight.Waits[0].Kind != WaitDepth {
+		t.Errorf("look: %+v", sight)
+	}
+	page, err := s.List(ctx, ListQuery{Place: headgate.PlaceSpilled})
+	check(t, err)
+	if len(page.Jobs) != 2 {
+		t.Errorf("listed: %+v", page)
+	}
+	left, err := s.Remaining(ctx, "mail")
+	check(t, err)
+	if left.Waiting != 1 || left.Spilled != 2 || left.Total() != 3 {
+		t.Errorf("remaining: %+v", left)
+	}
+	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "in"}, "")
+	check(t, err)
+	if left, err = s.Remaining(ctx, "mail"); err != nil || left.Waiting != 1 || left.Spilled != 1 {
+		t.Errorf("after the job in the lane has left: %+v, %v", left, err)
+	}
+}
