@@ -148,6 +148,7 @@ func (l *lister) step(ctx context.Context, n int) error {
 		return l.stepReady(ctx, n)
 	case headgate.PlaceWaiting:
 		return l.stepWaiting(ctx, n)
+	case headgate.PlaceSpilled: // among all
 	}
 	fields, next, end, err := l.store.fields(ctx, l.store.partition.Jobs(), l.at.Jobs, n)
 	if err != nil {

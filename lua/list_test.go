@@ -163,11 +163,11 @@ func TestListRefusesBadCalls(t *testing.T) {
 	page, err := y.store.List(t.Context(), ListQuery{Place: PlaceDead, Limit: 1})
 	check(t, err)
 	for want, q := range map[string]ListQuery{
-		`invalid cursor "nonsense": allowed is what the page before ended with, or nothing to begin`:     {Cursor: "nonsense"},
-		`allowed is one of a listing with the same place, queue, tenant, type and reason`:                {Place: PlaceDead, Queue: "mail", Cursor: page.Cursor},
+		`invalid cursor "nonsense": allowed is what the page before ended with, or nothing to begin`:              {Cursor: "nonsense"},
+		`allowed is one of a listing with the same place, queue, tenant, type and reason`:                         {Place: PlaceDead, Queue: "mail", Cursor: page.Cursor},
 		`invalid place "nowhere": allowed is waiting, later, spilled, ready, running or dead, or nothing for all`: {Place: "nowhere"},
-		`invalid limit 1001: allowed is 1 to 1000 jobs`:                                                  {Limit: 1001},
-		`invalid limit -1: allowed is 1 to 1000 jobs`:                                                    {Limit: -1},
+		`invalid limit 1001: allowed is 1 to 1000 jobs`:                                                           {Limit: 1001},
+		`invalid limit -1: allowed is 1 to 1000 jobs`:                                                             {Limit: -1},
 		`invalid queue "a b"`:  {Queue: "a b"},
 		`invalid tenant "a:b"`: {Tenant: "a:b"},
 		`invalid reason "expired": allowed is a reason or a time for dead letters only`: {Reason: "expired"},

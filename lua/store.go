@@ -94,6 +94,8 @@ func (s *Store) Close() error { return connection(s).Close() }
 
 // connection returns the store's client. Neither the struct nor a method names its type: every package that knows Store
 // would compile the two thousand methods behind it once more, which takes 1.3 s each.
+//
+//nolint:forcetypeassert // newStore takes nothing else
 func connection(s *Store) redis.UniversalClient { return s.client.(redis.UniversalClient) }
 
 // Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new

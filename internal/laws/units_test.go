@@ -43,3 +43,27 @@ func TestUnitOfAPausedTenantGoesToAnother(t *testing.T) {
 	}
 	s.census()
 }
+
+// TestUnitsReachWhoCanUseThem asserts law W for a downstream with units. As many waiters run as it has units; and one
+// that is woken for a unit, and finds its tenant paused, leaves it to the next.
+func TestUnitsReachWhoCanUseThem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Shared(t))
+	s.register("w", mailPool, 10, longLease)
+	s.setGate(lua.DownstreamGate("api"), 0)
+	for _, tenant := range []string{"a", "b", "c", "paused", "z"} { // Equal tags wake by name.
+		j := s.job(tenant, "mail", 0, headgate.DefaultClasses())
+		j.Job.Downstream = "api"
+		s.admit(j)
+	}
+	s.setGate(lua.DownstreamGate("api"), 3)
+	held := s.read("w", mailPool, 10)
+	if len(held) != 3 {
+		t.Fatalf("law W: of 3 units %d are used, and 5 jobs wait for them", len(held))
+	}
+	s.setGate(lua.TenantGate("paused"), 0)
+	s.finish(mailPool, held[:1], complete)
+	if next := s.read("w", mailPool, 10); len(next) != 1 || next[0].Job.Tenant != "z" {
+		t.Errorf("law W: the unit is free, its first waiter is paused, and the next does not run: %+v", next)
+	}
+}

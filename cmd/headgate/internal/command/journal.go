@@ -36,6 +36,8 @@ func (j *journal) finished(e worker.Event) {
 	switch e.Outcome {
 	case worker.Completed:
 		level = zerolog.DebugLevel
+	case worker.Cancelled:
+		level = zerolog.InfoLevel
 	case worker.Released:
 		level = zerolog.InfoLevel
 		if e.Reason == worker.ReasonUnknown || e.Reason == worker.ReasonBreaker {
