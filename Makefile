@@ -20,6 +20,8 @@ PACKAGES ?= ./...
 # Flags for `make bench`, as in: make bench BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
 BENCHFLAGS ?=
+# How long `make crash` kills.
+CRASHTIME ?= 10m
 # Time for each fuzz target.
 FUZZTIME ?= 10s
 
@@ -49,6 +51,10 @@ bench: deps ## Run the benchmarks.
 .PHONY: bench-once
 bench-once: ## Run each benchmark once, to see that it runs.
 	$(MAKE) bench BENCHFLAGS='-benchtime 1x'
+
+.PHONY: crash
+crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
+	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.

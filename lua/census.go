@@ -41,22 +41,26 @@ const censusTries = 5
 
 // Census counts everything in one transaction of reads. Its cost grows with the number of lanes: it is for tests,
 // reports and operators. The lanes are named before the count, so jobs that move to new ones meanwhile are missed:
-// it counts again, a few times, while the sum is not right.
+// it counts again, a few times, while the sum is not right. A full Redis takes no transactions, not even of reads:
+// there it counts without one.
 func (s *Store) Census(ctx context.Context) (c Census, err error) {
 	for range censusTries {
-		if c, err = s.count(ctx); err != nil || c.Conserved() {
+		c, err = s.count(ctx, connection(s).TxPipeline())
+		if redis.HasErrorPrefix(err, "EXECABORT") {
+			c, err = s.count(ctx, connection(s).Pipeline())
+		}
+		if err != nil || c.Conserved() {
 			break
 		}
 	}
 	return c, err
 }
 
-func (s *Store) count(ctx context.Context) (Census, error) {
+func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error) {
 	lanes, ready, spills, err := s.placeKeys(ctx)
 	if err != nil {
 		return Census{}, err
 	}
-	pipe := connection(s).TxPipeline()
 	state := pipe.HGetAll(ctx, s.partition.State())
 	live := pipe.HLen(ctx, s.partition.Jobs())
 	later := pipe.ZCard(ctx, s.partition.Later())

@@ -172,15 +172,26 @@ type runError struct {
 func (e *runError) Error() string { return "run script " + e.script + ": " + e.err.Error() }
 func (e *runError) Unwrap() error { return e.err }
 
-// classify adds ErrUnavailable where the command certainly never left: nothing was sent.
+// classify adds ErrUnavailable where the command was certainly not carried out: nothing was sent, or Redis was not ready.
 func classify(err error) error {
 	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
 	// time-out of the connection.
 	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
-	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) {
+	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) || isNotReady(err) {
 		return errors.Join(headgate.ErrUnavailable, err)
 	}
 	return err
+}
+
+// isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica, or
+// is busy. They are no answer to the command, which was not carried out.
+func isNotReady(err error) bool {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "CLUSTERDOWN ", "TRYAGAIN "} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from

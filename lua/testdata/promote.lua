@@ -1335,6 +1335,11 @@ local function worker_reclaim(worker, lost, now)
   local w = worker_read(worker)
   if not w then return true end
   local pool = pool_open(w.pool)
+  if not pool then -- Others of the pool have drained with it, and whoever was first has closed it: it had no entries.
+    redis.call('HDEL', WORKERS, worker)
+    redis.call('ZREM', DUE, 'w' .. worker)
+    return true
+  end
   if not consumer_return(pool, worker, lost, now) then return false end
   redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, worker)
   redis.call('HDEL', WORKERS, worker)

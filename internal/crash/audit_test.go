@@ -1,0 +1,219 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// findings are what the books of the processes and Redis say when all is over.
+type findings struct {
+	census lua.Census
+	// admitted are the jobs that a producer was told are in, by key; refused counts the others by reason.
+	admitted map[string]headgate.Job
+	refused  map[string]int
+	// lost were admitted and are neither dead letters nor among the ids that ended; unrun were admitted, are no dead
+	// letters, and no handler has begun them.
+	lost, unrun []string
+	deaths      map[string]int
+	runs        int
+	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost. A
+	// worker that wakes up may begin a job after the one that has it by then, so the order of the runs does not matter.
+	again, unexplained int
+	// deliveries is the sum of what the jobs' handlers were told of deliveries lost.
+	deliveries int
+	// charges are what buckets say that differs from what was admitted.
+	charges                []string
+	undecided, refusedEnds int
+}
+
+// run is one start of a handler.
+type run struct {
+	at            int64
+	attempt, lost int
+}
+
+// audit reads everything.
+func (s *storm) audit() *findings {
+	s.Helper()
+	census, err := s.store.Census(s.Context())
+	s.check(err)
+	f := &findings{census: census, refused: map[string]int{}, admitted: map[string]headgate.Job{}}
+	s.read(producerRole, func(of int, words []string) {
+		n, err := strconv.Atoi(words[1])
+		s.check(err)
+		switch words[0] {
+		case "A":
+			j := stormJob(of, n)
+			f.admitted[j.Tenant+":"+j.ID] = j
+		case "R":
+			f.refused[words[2]]++
+		case "X":
+			f.undecided++
+		}
+	})
+	f.runsOf(s)
+	ended, dead, deaths := outcomes(s.Context(), s.Fatal, s.client, s.store)
+	f.deaths = deaths
+	for key := range f.admitted {
+		if !ended[key] && !dead[key] {
+			f.lost = append(f.lost, key)
+		}
+	}
+	slices.Sort(f.lost)
+	f.charges = s.charges(f.admitted)
+	return f
+}
+
+// runsOf reads the workers' books.
+func (f *findings) runsOf(s *storm) {
+	s.Helper()
+	runs := map[string][]run{}
+	s.read(workerRole, func(_ int, words []string) {
+		switch words[0] {
+		case "B":
+			at, err := strconv.ParseInt(words[1], 10, 64)
+			s.check(err)
+			attempt, err := strconv.Atoi(words[3])
+			s.check(err)
+			lost, err := strconv.Atoi(words[4])
+			s.check(err)
+			runs[words[2]] = append(runs[words[2]], run{at, attempt, lost})
+		case "F":
+			if words[3] == "lost" {
+				f.refusedEnds++
+			}
+		}
+	})
+	for key, all := range runs {
+		slices.SortFunc(all, func(a, b run) int { return int(a.at - b.at) })
+		f.runs += len(all)
+		lost := slices.MaxFunc(all, func(a, b run) int { return a.lost - b.lost }).lost
+		seen := map[int]bool{}
+		for _, r := range all {
+			if seen[r.attempt] {
+				f.again++
+				if lost == 0 {
+					f.unexplained++
+					s.Logf("job %s ran again and no delivery of it was lost: %+v", key, all)
+				}
+			}
+			seen[r.attempt] = true
+		}
+		f.deliveries += lost
+		if _, ok := f.admitted[key]; !ok {
+			s.Errorf("job %s ran, and no producer was told that it is in", key)
+		}
+	}
+	dead, err := s.client.ZRange(s.Context(), s.store.Keys().Dead(), 0, -1).Result()
+	s.check(err)
+	for key := range f.admitted {
+		if runs[key] == nil && !slices.Contains(dead, key) {
+			f.unrun = append(f.unrun, key)
+		}
+	}
+}
+
+// outcomes returns the keys of the jobs that ended and of the dead letters, and counts these by reason. The dedup window
+// must not have passed.
+func outcomes(ctx context.Context, fail func(...any), client *redis.Client, store *lua.Store) (ended, dead map[string]bool, deaths map[string]int) {
+	ended, dead, deaths = map[string]bool{}, map[string]bool{}, map[string]int{}
+	why, err := client.HGetAll(ctx, store.Keys().Why()).Result()
+	if err != nil {
+		fail(err)
+	}
+	letters, err := client.ZRange(ctx, store.Keys().Dead(), 0, -1).Result()
+	if err != nil {
+		fail(err)
+	}
+	for _, key := range letters {
+		dead[key] = true
+		reason, _, _ := strings.Cut(why[key], "|")
+		deaths[reason]++
+	}
+	for generation := range 2 {
+		members, err := client.SMembers(ctx, store.Keys().Base()+"ended:"+strconv.Itoa(generation)).Result()
+		if err != nil {
+			fail(err)
+		}
+		for _, key := range members {
+			ended[key] = true
+		}
+	}
+	return ended, dead, deaths
+}
+
+// charges compares each bucket with what was admitted: it holds its burst less that, to the micro-token, and what it
+// has gained since.
+func (s *storm) charges(admitted map[string]headgate.Job) (wrong []string) {
+	s.Helper()
+	spent, all := map[string]int64{}, int64(0)
+	for _, j := range admitted {
+		spent[j.Tenant] += int64(j.Cost)
+		all += int64(j.Cost)
+	}
+	compare := func(scope, stored string, burst, perDay, cost int64) {
+		text, _, _ := strings.Cut(stored, ":")
+		level, err := strconv.ParseInt(text, 10, 64)
+		s.check(err)
+		left := (burst - cost) * 1_000_000
+		gained := int64(time.Since(s.began).Seconds()*float64(perDay)*1_000_000/86_400) + 1
+		if level < left || level > left+gained {
+			wrong = append(wrong, fmt.Sprintf("%s: %d tokens admitted of %d, %d micro-tokens left", scope, cost, burst, level))
+		}
+	}
+	for tenant, cost := range spent {
+		stored, err := s.client.HGet(s.Context(), s.store.Keys().Buckets(tenant), "").Result()
+		s.check(err)
+		compare(tenant, stored, tenantBurst, 1, cost)
+	}
+	stored, err := s.client.HGet(s.Context(), s.store.Keys().State(), "gb").Result()
+	s.check(err)
+	compare("global", stored, globalBurst, globalPerDay, all)
+	return wrong
+}
+
+// print reports.
+func (f *findings) print(s *storm) {
+	s.Helper()
+	s.Logf("storm of %s: %s", time.Since(s.began).Round(time.Second), s.strikesText())
+	s.Logf("acknowledged %d, refused %v, undecided %d", len(f.admitted), f.refused, f.undecided)
+	s.Logf("accepted %d, left %v, dead letters %v", f.census.Accepted, f.census.Left, f.deaths)
+	s.Logf("lost %d, never run %d, charged wrongly %d", len(f.lost), len(f.unrun), len(f.charges))
+	s.Logf("runs %d, beyond one an attempt %d (of jobs with no delivery lost: %d), deliveries lost %d, ends refused %d",
+		f.runs, f.again, f.unexplained, f.deliveries, f.refusedEnds)
+}
+
+// assert fails unless the laws held.
+func (f *findings) assert(s *storm) {
+	s.Helper()
+	if c := f.census; !c.Conserved() || c.Live != c.Dead || c.Accepted != int64(len(f.admitted)) {
+		s.Errorf("law L4: %d jobs were acknowledged, and Redis has %+v", len(f.admitted), c)
+	}
+	for reason := range maps.Keys(f.census.Left) {
+		if reason != "completed" {
+			s.Errorf("law L9: jobs left as %s, which nobody asked for", reason)
+		}
+	}
+	if len(f.lost) > 0 || len(f.unrun) > 0 {
+		s.Errorf("law L4: lost %v, never run %v", f.lost, f.unrun)
+	}
+	if len(f.charges) > 0 {
+		s.Errorf("law L3: %v", f.charges)
+	}
+	if f.unexplained > 0 {
+		s.Errorf("law L5: %d runs beyond one of jobs that no worker lost", f.unexplained)
+	}
+	if f.undecided > 0 {
+		s.Errorf("%d jobs were never decided", f.undecided)
+	}
+}

@@ -1,0 +1,168 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// stormPool is what all workers of these tests serve.
+var stormPool = lua.Pool{Queues: stormQueues}
+
+// desk is a partition, and a client that looks at its keys. It may be used by several goroutines.
+type desk struct {
+	*testing.T
+	client *redis.Client
+	store  *lua.Store
+	prefix string
+	// pool is what register, read and finish are about.
+	pool lua.Pool
+}
+
+// newDesk opens a store under a prefix of its own.
+func newDesk(t *testing.T, server *redistest.Server) *desk {
+	t.Helper()
+	return newDeskAt(t, server, redistest.Prefix(t))
+}
+
+func newDeskAt(t *testing.T, server *redistest.Server, prefix string) *desk {
+	t.Helper()
+	d := &desk{T: t, client: server.Client(t), prefix: prefix, pool: stormPool}
+	store, err := lua.Open(t.Context(), d.client, lua.Config{Prefix: d.prefix})
+	d.check(err)
+	d.store = store
+	return d
+}
+
+func (d *desk) check(err error) {
+	d.Helper()
+	if err != nil {
+		d.Fatal(err)
+	}
+}
+
+func (d *desk) pause(t time.Duration) {
+	d.Helper()
+	if err := wait(d.Context(), t); err != nil {
+		d.Fatal(context.Cause(d.Context()))
+	}
+}
+
+// candidate returns a job without limits whose priority is one of the default classes.
+func candidate(j headgate.Job) lua.Candidate {
+	class := 1
+	for i, c := range headgate.DefaultClasses() {
+		if c.Name == j.Priority {
+			class = i
+		}
+	}
+	return lua.Candidate{Job: &j, Class: class, Limits: &[headgate.Levels]headgate.Limit{}}
+}
+
+// admit asks for jobs by as many calls as it takes.
+func (d *desk) admit(version int64, jobs ...lua.Candidate) (verdicts []headgate.Verdict) {
+	d.Helper()
+	for len(jobs) > 0 {
+		n := min(len(jobs), lua.MaxBatchJobs)
+		some, err := d.store.Admit(d.Context(), version, jobs[:n])
+		d.check(err)
+		verdicts, jobs = append(verdicts, some...), jobs[n:]
+	}
+	return verdicts
+}
+
+func (d *desk) register(worker string, slots int, lease time.Duration) {
+	d.Helper()
+	_, err := d.store.Register(d.Context(), worker, d.pool, slots, lease)
+	d.check(err)
+}
+
+func (d *desk) read(worker string, count int) []lua.Lease {
+	d.Helper()
+	leases, err := d.store.Read(d.Context(), worker, d.pool.ID(), count, -1, false)
+	d.check(err)
+	return leases
+}
+
+// finish ends jobs, each as end says, and returns what became of them.
+func (d *desk) finish(leases []lua.Lease, end func(lua.Lease) lua.Finish) (ends []lua.Ended) {
+	d.Helper()
+	for len(leases) > 0 {
+		n := min(len(leases), lua.MaxBatchJobs)
+		all := make([]lua.Finish, n)
+		for i, l := range leases[:n] {
+			all[i] = end(l)
+		}
+		some, _, err := d.store.Finish(d.Context(), d.pool.ID(), "worker", all)
+		d.check(err)
+		ends, leases = append(ends, some...), leases[n:]
+	}
+	return ends
+}
+
+func endAs(l lua.Lease, outcome lua.Outcome) lua.Finish {
+	return lua.Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Plain: l.Plain}
+}
+
+func complete(l lua.Lease) lua.Finish { return endAs(l, lua.Complete) }
+
+// promote runs what is due, and says how long to wait for more.
+func (d *desk) promote() time.Duration {
+	d.Helper()
+	for {
+		p, err := d.store.Promote(d.Context(), "desk", 20*time.Millisecond)
+		d.check(err)
+		if !p.More {
+			return max(time.Millisecond, min(p.Next, 20*time.Millisecond))
+		}
+	}
+}
+
+// census asserts L4.
+func (d *desk) census() lua.Census {
+	d.Helper()
+	c, err := d.store.Census(d.Context())
+	d.check(err)
+	if !c.Conserved() {
+		d.Errorf("law L4: %+v", c)
+	}
+	return c
+}
+
+// drain runs everything until only dead letters are left.
+func (d *desk) drain(worker string, end func(lua.Lease) lua.Finish) {
+	d.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; {
+		next := d.promote()
+		leases := d.read(worker, lua.MaxBatchJobs)
+		d.finish(leases, end)
+		if len(leases) > 0 {
+			continue
+		}
+		if c := d.census(); c.Live == c.Dead {
+			return
+		} else if time.Now().After(deadline) {
+			d.Fatalf("it does not drain: %+v", c)
+		}
+		d.pause(next)
+	}
+}
+
+// level returns the micro-tokens of a tenant's bucket.
+func (d *desk) level(tenant, rest string) (int64, error) {
+	stored, err := d.client.HGet(d.Context(), d.store.Keys().Buckets(tenant), rest).Result()
+	if err != nil {
+		return 0, fmt.Errorf("read bucket of %s: %w", tenant, err)
+	}
+	text, _, _ := strings.Cut(stored, ":")
+	return strconv.ParseInt(text, 10, 64)
+}

@@ -1,0 +1,25 @@
+// Package crash kills processes, a Redis among them, and looks at what is left. It holds no code of the product.
+//
+//	points_test     L3 L4      a process dies at each of its commands in turn, before Redis has it and after
+//	storm_test      L3 L4 L5   producers, schedulers, workers and Redis die at random under load; `make crash` for ten minutes
+//	everysec_test   L4         what appendfsync everysec may lose, and that the rest is whole
+//	full_test       L4 L9      a Redis that is out of memory refuses jobs and goes on running those that it has
+//	stubborn_test   L5         a worker that was stopped for longer than its lease is not believed
+//	together_test   L4 L12     all workers of a pool drain at the same time
+//	deadline_test   L8         a hundred thousand deadlines
+//	exits_test      L9         every way out of the house, counted
+//	overflow_test   L9         a tenant's depth at its bound, under each policy
+//	bench_test      T12        how long a job of a dead worker waits; asynq beside it
+//
+// # What is said and what is seen
+//
+// Processes keep books (book_test): a producer writes down what it was told, a worker when a handler begins. A line is
+// written before anything follows from it, so a process that is killed has told all that it did. Redis is asked in the
+// end: which ids ended (the dedup window outlasts the test), which are dead letters and why, what counters and buckets
+// hold. Limits refill a token a day, so a bucket shows to the token what was charged.
+//
+// # Seeds
+//
+// What is done to whom comes from a seed that is printed; HEADGATE_SEED repeats it. When a machine gets round to it is
+// not repeated.
+package crash

@@ -1,0 +1,224 @@
+package crash_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/worker"
+)
+
+const (
+	everysecKills = 4
+	// sampleStep is how often the length of the journal of Redis is looked at.
+	sampleStep = 50 * time.Millisecond
+	// everysecLoss is what appendfsync everysec may lose; so much more when the disk was slow to flush.
+	everysecLoss, slowDisk = time.Second, 2 * time.Second
+)
+
+// TestEverysecLosesASecondAtMost asserts what is said of L4 under appendfsync everysec: a machine that fails takes with
+// it what was acknowledged in the last second, no more, and what is left is conserved. The failure is made by cutting
+// the journal of a killed Redis back to its length of a second before.
+func TestEverysecLosesASecondAtMost(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t, "everysec")
+	config, err := s.client.ConfigGet(t.Context(), "dir").Result()
+	s.check(err)
+	e := &everysec{storm: s, dataDir: config["dir"], acknowledged: map[string]time.Time{}}
+	e.services()
+	var lastGone map[string]bool
+	for range everysecKills {
+		s.pause(time.Duration(1300+s.dice.IntN(500)) * time.Millisecond)
+		lastGone = e.crash(lastGone)
+	}
+	e.stopProducing()
+	s.calm()
+	e.stopAll()
+	census, err := s.store.Census(t.Context())
+	s.check(err)
+	ended, dead, _ := outcomes(t.Context(), t.Fatal, s.client, s.store)
+	lost := 0
+	for key := range e.acknowledged {
+		if !ended[key] && !dead[key] && !lastGone[key] {
+			t.Errorf("job %s was acknowledged and kept by every crash, and is gone", key)
+		}
+		if lastGone[key] {
+			lost++
+		}
+	}
+	t.Logf("%d crashes, %d jobs acknowledged, %d of them lost, Redis has %+v", everysecKills, len(e.acknowledged), lost, census)
+	if !census.Conserved() || census.Accepted != int64(len(ended)+len(dead)) {
+		t.Errorf("law L4: %+v, %d ended, %d dead", census, len(ended), len(dead))
+	}
+}
+
+// everysec is a storm whose services run in this process.
+type everysec struct {
+	*storm
+	dataDir                string
+	producing, serving     sync.WaitGroup
+	stopProducers, stopAny context.CancelFunc
+
+	mu           sync.Mutex
+	acknowledged map[string]time.Time // when, by the clock of this process
+}
+
+// services runs producers, a worker and the scheduler.
+func (e *everysec) services() {
+	e.Helper()
+	sdk, err := producer.New(e.store, producer.Config{Timeout: 500 * time.Millisecond})
+	e.check(err)
+	var producing, serving context.Context
+	producing, e.stopProducers = context.WithCancel(e.Context())
+	serving, e.stopAny = context.WithCancel(e.Context())
+	for of := range 4 {
+		e.producing.Go(func() {
+			for n := 0; wait(producing, 5*time.Millisecond) == nil; n++ {
+				e.enqueue(producing, sdk, stormJob(of, n))
+			}
+		})
+	}
+	w, err := worker.New(e.store, worker.Config{Queues: stormQueues, Concurrency: stormSlots, Lease: stormLease, NoScheduler: true, DrainTimeout: time.Second})
+	e.check(err)
+	worker.Register(w, "work", func(context.Context, worker.Job[[]byte]) error { return nil })
+	timers, err := scheduler.New(e.store, scheduler.Config{})
+	e.check(err)
+	e.serving.Go(func() { _ = timers.Run(serving) })
+	e.serving.Go(func() { _ = w.Run(serving) })
+}
+
+// enqueue asks until there is an answer, and notes when that came.
+func (e *everysec) enqueue(ctx context.Context, sdk *producer.Producer, j headgate.Job) {
+	for ctx.Err() == nil {
+		verdict, err := sdk.Enqueue(ctx, j)
+		if err == nil {
+			e.mu.Lock()
+			e.acknowledged[j.Tenant+":"+verdict.ID] = time.Now()
+			e.mu.Unlock()
+		}
+		if err == nil || verdict.Decision == headgate.Refused && verdict.Reason != "" {
+			return
+		}
+		_ = wait(ctx, 10*time.Millisecond)
+	}
+}
+
+// crash kills Redis, cuts its journal and starts it again. It returns the acknowledged jobs that are gone, those of
+// earlier crashes included, and asserts that those which are new are no older than a second.
+func (e *everysec) crash(before map[string]bool) (gone map[string]bool) {
+	e.Helper()
+	type sample struct {
+		at   time.Time
+		size int64
+	}
+	var samples []sample
+	for begin := time.Now(); time.Since(begin) < everysecLoss+4*sampleStep; e.pause(sampleStep) {
+		at := time.Now()
+		samples = append(samples, sample{at, e.journalSize()})
+	}
+	allowed := everysecLoss
+	if e.delayedFlushes() > 0 {
+		allowed = everysecLoss + slowDisk
+	}
+	killed := time.Now()
+	e.server.Kill(e.TB)
+	cut := samples[0]
+	for _, s := range samples {
+		if killed.Sub(s.at) >= everysecLoss {
+			cut = s
+		}
+	}
+	full := e.journalSize()
+	e.check(os.Truncate(e.journal(), cut.size))
+	e.server.Restart(e.TB)
+	e.mu.Lock()
+	known := maps.Clone(e.acknowledged)
+	e.mu.Unlock()
+	gone = map[string]bool{}
+	listed := 0
+	ended, live := e.kept()
+	for key, at := range known {
+		if ended[key] || live[key] {
+			continue
+		}
+		gone[key] = true
+		if before[key] {
+			continue
+		}
+		listed++
+		if old := killed.Sub(at); old > allowed+2*sampleStep {
+			e.Errorf("job %s was acknowledged %s before the crash, and is lost", key, old)
+		}
+	}
+	e.Logf("crash: the journal lost %d bytes of its last %s, %d jobs: %s", full-cut.size, killed.Sub(cut.at), listed, list(gone, before))
+	return gone
+}
+
+func list(gone, before map[string]bool) string {
+	var fresh []string
+	for key := range gone {
+		if !before[key] {
+			fresh = append(fresh, key)
+		}
+	}
+	slices.Sort(fresh)
+	return strings.Join(fresh, " ")
+}
+
+// kept returns the ids that Redis knows.
+func (e *everysec) kept() (ended, live map[string]bool) {
+	e.Helper()
+	ended, _, _ = outcomes(e.Context(), e.Fatal, e.client, e.store)
+	keys, err := e.client.HKeys(e.Context(), e.store.Keys().Jobs()).Result()
+	e.check(err)
+	live = map[string]bool{}
+	for _, key := range keys {
+		live[key] = true
+	}
+	return ended, live
+}
+
+// journal names the last file of the append-only journal.
+func (e *everysec) journal() string {
+	e.Helper()
+	files, err := filepath.Glob(filepath.Join(e.dataDir, "appendonlydir", "*.incr.aof"))
+	if err == nil && len(files) != 1 {
+		err = fmt.Errorf("%d journals in %s", len(files), e.dataDir)
+	}
+	e.check(err)
+	return files[0]
+}
+
+func (e *everysec) journalSize() int64 {
+	e.Helper()
+	info, err := os.Stat(e.journal())
+	e.check(err)
+	return info.Size()
+}
+
+// delayedFlushes counts the times that Redis put a write off because the disk had not finished the last flush.
+func (e *everysec) delayedFlushes() int {
+	e.Helper()
+	info, err := e.client.Info(e.Context(), "persistence").Result()
+	e.check(err)
+	_, text, _ := strings.Cut(info, "aof_delayed_fsync:")
+	text, _, _ = strings.Cut(text, "\r")
+	n, err := strconv.Atoi(text)
+	e.check(err)
+	return n
+}
+
+func (e *everysec) stopProducing() { e.stopProducers(); e.producing.Wait() }
+
+func (e *everysec) stopAll() { e.stopAny(); e.serving.Wait() }

@@ -1,0 +1,300 @@
+package crash_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+const (
+	exitSteps = 600
+	// exitAge, exitWait and exitLease are over while the test runs.
+	exitAge, exitWait, exitLease = 150 * time.Millisecond, 40 * time.Millisecond, 30 * time.Millisecond
+)
+
+// exitQueues are queues out of which jobs go in ways of their own.
+func exitQueues() []lua.QueueSettings {
+	queues := []lua.QueueSettings{
+		{Queue: "plain"},
+		{Queue: "drop", DropExpired: true},
+		{Queue: "wait", MaxWait: exitWait},
+		{Queue: "waitdrop", MaxWait: exitWait, DropExpired: true},
+		{Queue: "age", KeepDead: exitAge},
+		{Queue: "count", MaxDead: 3},
+		{Queue: "bound", Overflow: lua.Overflow{Policy: lua.DropOldest, MaxJobs: 2}},
+		{Queue: "poison", PoisonLimit: 1},
+	}
+	for i := range queues {
+		queues[i].Classes, queues[i].Horizon = headgate.DefaultClasses(), time.Hour
+	}
+	return queues
+}
+
+// TestEveryWayOutIsCounted asserts L9: through random histories that use every way out, each job that entered has left
+// through the way that the test has seen, a dead letter has its reason, whatever has no record has a counter, and the
+// sum over all ways is what entered.
+func TestEveryWayOutIsCounted(t *testing.T) {
+	t.Parallel()
+	x := &exits{desk: newDesk(t, redistest.Shared(t)), dice: newDice(t), told: map[string]string{}, queue: map[string]string{}}
+	var pool lua.Pool
+	for _, q := range exitQueues() {
+		pool.Queues = append(pool.Queues, lua.QueueWeight{Queue: q.Queue, Weight: 1})
+	}
+	x.pool = pool
+	putPolicy(t, x.store, stormPolicy(), exitQueues()...)
+	x.register("main", 4, time.Minute)
+	steps := []func(){x.enter, x.enter, x.enter, x.work, x.work, x.work, x.hold, x.cancel, x.cancel, x.lose, x.purge, x.wait, x.wait}
+	for range exitSteps {
+		steps[x.dice.IntN(len(steps))]()
+	}
+	x.endHeld()
+	x.drain("main", complete2(x))
+	for deadline := time.Now().Add(10 * time.Second); ; x.pause(x.promote()) {
+		if n, err := x.client.ZCard(t.Context(), x.store.Keys().Dead()+":age").Result(); err == nil && n == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("dead letters outstay their time")
+		}
+	}
+	x.account()
+}
+
+// exits is a random history, and what its author was told.
+type exits struct {
+	*desk
+	dice *rand.Rand
+	// told is how each job left, by key, as far as somebody was told; queue is where each job is.
+	told, queue map[string]string
+	keys        []headgate.Key
+	held        []lua.Lease
+	// dropped counts the jobs that had to go for others, purged the dead letters purged by hand.
+	dropped, purged int64
+	losers          int
+	// suspects were in the hands of workers that were lost, from the queue whose poison limit is one.
+	suspects map[string]bool
+}
+
+// enter asks for some jobs of a queue.
+func (x *exits) enter() {
+	queue := exitQueues()[x.dice.IntN(len(x.pool.Queues))].Queue
+	var jobs []lua.Candidate
+	for range 1 + x.dice.IntN(6) {
+		j := headgate.NewJob(fmt.Sprintf("t%d", x.dice.IntN(3)), queue, "work", nil)
+		j.ID = fmt.Sprintf("j%d", len(x.keys)+len(jobs))
+		j.MaxAttempts = 1 + x.dice.IntN(2)
+		switch x.dice.IntN(5) {
+		case 0:
+			j.Deadline = time.Now().Add(time.Duration(20+x.dice.IntN(40)) * time.Millisecond)
+		case 1:
+			j.Delay = time.Duration(1+x.dice.IntN(50)) * time.Millisecond
+		}
+		jobs = append(jobs, candidate(j))
+	}
+	for i, v := range x.admit(1, jobs...) {
+		key := headgate.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
+		x.keys = append(x.keys, key)
+		x.dropped += int64(v.Dropped)
+		if v.Decision == headgate.Admitted {
+			x.queue[key.String()] = queue
+		} else if v.Reason == "" {
+			x.Errorf("job %s was refused without a reason", key)
+		}
+	}
+}
+
+// work ends what the worker can get, each in some way.
+func (x *exits) work() { x.end(x.read("main", 1+x.dice.IntN(4))) }
+
+// hold takes jobs, to be ended later: some are cancelled meanwhile.
+func (x *exits) hold() {
+	x.endHeld()
+	x.held = x.read("main", 2)
+}
+
+func (x *exits) endHeld() {
+	x.end(x.held)
+	x.held = nil
+}
+
+func (x *exits) end(leases []lua.Lease) { x.note(leases, x.anyEnd) }
+
+func (x *exits) anyEnd(l lua.Lease) lua.Finish {
+	f := endAs(l, everyOutcome[x.dice.IntN(len(everyOutcome))])
+	switch f.Outcome {
+	case lua.Kill:
+		f.Reason = []string{"discarded", "bad_payload"}[x.dice.IntN(2)]
+	case lua.Retry:
+		f.Delay = time.Duration(x.dice.IntN(20)) * time.Millisecond
+	case lua.Expire:
+		if l.Job.Deadline.IsZero() || time.Now().Before(l.Job.Deadline) {
+			f.Outcome = lua.Complete
+		}
+	case lua.Complete, lua.Release:
+	}
+	return f
+}
+
+// note ends jobs and keeps what is answered.
+func (x *exits) note(leases []lua.Lease, end func(lua.Lease) lua.Finish) {
+	for _, l := range leases {
+		f := end(l)
+		x.tell(f, x.finish([]lua.Lease{l}, func(lua.Lease) lua.Finish { return f })[0])
+	}
+}
+
+func (x *exits) tell(f lua.Finish, ended lua.Ended) {
+	key := f.Key.String()
+	if x.told[key] != "" && x.told[key] != "cancelling" {
+		x.Errorf("job %s left as %s, and comes back", key, x.told[key])
+	}
+	switch ended {
+	case lua.EndedDone:
+		x.told[key] = "completed"
+	case lua.EndedCancelled:
+		x.told[key] = "cancelled"
+	case lua.EndedDead:
+		x.told[key] = f.Reason
+		if f.Outcome == lua.Retry {
+			x.told[key] = "max_attempts"
+		}
+	case lua.EndedExpired, lua.EndedRetried, lua.EndedReleased:
+	case lua.EndedLost:
+		x.Errorf("job %s was lost to a worker that was there", key)
+	}
+}
+
+// complete2 completes jobs and keeps that.
+func complete2(x *exits) func(lua.Lease) lua.Finish {
+	return func(l lua.Lease) lua.Finish {
+		f := complete(l)
+		x.tell(f, lua.EndedDone)
+		return f
+	}
+}
+
+// cancel cancels any job, wherever it is.
+func (x *exits) cancel() {
+	if len(x.keys) == 0 {
+		return
+	}
+	key := x.keys[max(0, len(x.keys)-1-x.dice.IntN(30))]
+	if len(x.held) > 0 && x.dice.IntN(3) == 0 {
+		key = endAs(x.held[0], "").Key
+	}
+	running, _, err := x.store.Cancel(x.Context(), key, "as drawn")
+	switch {
+	case err == nil && running:
+		x.told[key.String()] = "cancelling"
+	case err == nil:
+		x.told[key.String()] = "cancelled"
+	}
+}
+
+// lose gives jobs to a worker that is never heard of again.
+func (x *exits) lose() {
+	name := fmt.Sprintf("loser%d", x.losers)
+	x.losers++
+	x.register(name, 3, exitLease)
+	for _, l := range x.read(name, 3) {
+		key := endAs(l, "").Key.String()
+		if l.Job.Queue == "poison" {
+			if x.suspects == nil {
+				x.suspects = map[string]bool{}
+			}
+			x.suspects[key] = true
+		}
+	}
+	x.pause(exitLease + time.Millisecond)
+	for x.client.HExists(x.Context(), x.store.Keys().Workers(), name).Val() {
+		x.pause(x.promote())
+	}
+}
+
+func (x *exits) purge() {
+	letters, err := x.client.ZRangeArgs(x.Context(), redis.ZRangeArgs{Key: x.store.Keys().Dead(), Start: 0, Stop: 1, Rev: true}).Result()
+	x.check(err)
+	for _, letter := range letters {
+		tenant, id, _ := strings.Cut(letter, ":")
+		purged, err := x.store.Purge(x.Context(), []headgate.Key{{Tenant: tenant, ID: id}})
+		x.check(err)
+		if purged[0] {
+			x.purged++
+		}
+	}
+}
+
+func (x *exits) wait() { x.pause(x.promote() + time.Duration(x.dice.IntN(10))*time.Millisecond) }
+
+// account compares what the test was told with what Redis counts.
+func (x *exits) account() {
+	c := x.census()
+	told := map[string]int64{}
+	for key, way := range x.told {
+		if x.suspects[key] && way == "cancelling" {
+			way = "cancelled" // Its worker was lost, and the job went with the delivery.
+		}
+		told[way]++
+	}
+	deaths := int64(0)
+	for _, n := range c.Died {
+		deaths += n
+	}
+	poisoned := int64(0)
+	for key := range x.suspects {
+		if x.told[key] == "" {
+			poisoned++
+		}
+	}
+	x.Logf("accepted %d, left %v, died %v, dead %d; purged by hand %d", c.Accepted, c.Left, c.Died, c.Dead, x.purged)
+	equal := func(what string, counted, seen int64) {
+		if counted != seen {
+			x.Errorf("law L9: Redis counts %d %s, %d were seen", counted, what, seen)
+		}
+		if counted == 0 {
+			x.Errorf("no job left as %s: the history does not use that way", what)
+		}
+	}
+	equal("accepted", c.Accepted, int64(len(x.queue)))
+	equal("completed", c.Left["completed"], told["completed"])
+	equal("cancelled", c.Left["cancelled"], told["cancelled"]+told["cancelling"])
+	for _, reason := range []string{"discarded", "bad_payload", "max_attempts"} {
+		equal(reason, c.Died[reason], told[reason])
+	}
+	equal("dropped", c.Died["dropped"], x.dropped)
+	equal("poison", c.Died["poison"], poisoned)
+	equal("purged", c.Left["purged"], deaths-c.Dead)
+	if by := c.Left["purged"] - x.purged; by <= 0 || x.purged == 0 {
+		x.Errorf("%d were purged by hand and %d by age and count: the history does not use both", x.purged, by)
+	}
+	late := c.Died["expired"] + c.Died["queue_timeout"] + c.Left["expired"] + c.Left["queue_timeout"]
+	rest := c.Accepted - told["completed"] - told["cancelled"] - told["cancelling"] - (deaths - c.Died["expired"] - c.Died["queue_timeout"])
+	equal("expired in all", late, rest)
+	for _, n := range []int64{c.Died["expired"], c.Died["queue_timeout"], c.Left["expired"], c.Left["queue_timeout"]} {
+		if n == 0 {
+			x.Error("a job expires in four ways, and the history does not use them all")
+		}
+	}
+	why, err := x.client.HGetAll(x.Context(), x.store.Keys().Why()).Result()
+	x.check(err)
+	letters, err := x.client.ZRange(x.Context(), x.store.Keys().Dead(), 0, -1).Result()
+	x.check(err)
+	if slices.Sort(letters); !slices.Equal(letters, slices.Sorted(maps.Keys(why))) {
+		x.Errorf("law L9: %d dead letters, %d reasons", len(letters), len(why))
+	}
+	for key, reason := range why {
+		if told := x.told[key]; reason[0] == '|' || told != "" && !strings.HasPrefix(reason, told+"|") {
+			x.Errorf("law L9: dead letter %s has the reason %q, told was %q", key, reason, told)
+		}
+	}
+}

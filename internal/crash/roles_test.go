@@ -1,0 +1,243 @@
+package crash_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/worker"
+)
+
+// The roles that this binary plays as a process of its own, and what it is told.
+const (
+	roleVariable   = "HEADGATE_CRASH_ROLE"
+	addrVariable   = "HEADGATE_CRASH_ADDR"
+	bookVariable   = "HEADGATE_CRASH_BOOK"
+	numberVariable = "HEADGATE_CRASH_NUMBER"
+
+	producerRole  = "producer"
+	schedulerRole = "scheduler"
+	workerRole    = "worker"
+	stubbornRole  = "stubborn"
+	asynqRole     = "asynq"
+)
+
+const (
+	// stormLease is short, so that a process that is stopped outlasts it.
+	stormLease = 1500 * time.Millisecond
+	stormSlots = 12
+	// stormCallers times stormPace is the load of a producer.
+	stormCallers = 6
+	stormPace    = 50 * time.Millisecond
+	// resendFor is well within the dedup window of stormPolicy.
+	resendFor = 10 * time.Minute
+)
+
+// player is a process that plays a role until its stdin ends.
+type player struct {
+	store  *lua.Store
+	book   *book
+	number int
+	addr   string
+}
+
+// playRole returns the exit code.
+func playRole(role string) int {
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // This is the main of a process.
+	defer cancel()
+	commands := &stdin{ended: cancel, lines: make(chan struct{}, 16)}
+	go commands.read()
+	logging.Disable()
+	p := &player{}
+	err := p.open(ctx)
+	if err == nil {
+		switch role {
+		case producerRole:
+			err = p.produce(ctx)
+		case schedulerRole:
+			err = p.schedule(ctx)
+		case workerRole:
+			err = p.work(ctx)
+		case stubbornRole:
+			err = p.insist(ctx, commands.lines)
+		case asynqRole:
+			err = p.workAsynq(ctx)
+		}
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		fmt.Fprintf(os.Stderr, "%s %d: %v\n", role, p.number, err)
+		return 1
+	}
+	return 0
+}
+
+// stdin says when a line comes, and when there are no more: the parent closes it, or ends itself.
+type stdin struct {
+	ended func()
+	lines chan struct{}
+}
+
+func (s *stdin) read() {
+	defer s.ended()
+	for one := make([]byte, 1); ; {
+		if _, err := io.ReadFull(os.Stdin, one); err != nil {
+			return
+		}
+		s.lines <- struct{}{}
+	}
+}
+
+// open waits for Redis: it may be away just now.
+func (p *player) open(ctx context.Context) (err error) {
+	if p.number, err = strconv.Atoi(os.Getenv(numberVariable)); err != nil {
+		return err
+	}
+	if p.book, err = openBook(os.Getenv(bookVariable)); err != nil {
+		return err
+	}
+	p.addr = os.Getenv(addrVariable)
+	options := &redis.Options{Addr: p.addr}
+	redisclient.Settings(options)
+	client := redis.NewClient(options)
+	for {
+		if p.store, err = lua.Open(ctx, client, lua.Config{}); err == nil || ctx.Err() != nil {
+			return err
+		}
+		if err := wait(ctx, 30*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *player) schedule(ctx context.Context) error {
+	s, err := scheduler.New(p.store, scheduler.Config{TimerLease: 300 * time.Millisecond})
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+// produce first asks again for what its predecessor in the role was killed over, then for new jobs until ctx ends, and
+// leaves no job undecided.
+func (p *player) produce(ctx context.Context) error {
+	sdk, err := producer.New(p.store, producer.Config{InFlight: 2})
+	if err != nil {
+		return err
+	}
+	var next atomic.Int64
+	open := map[int]bool{}
+	err = readBook(os.Getenv(bookVariable), func(words []string) {
+		n, err := strconv.Atoi(words[1])
+		if err != nil {
+			return
+		}
+		if words[0] == "S" {
+			open[n] = true
+			next.Store(max(next.Load(), int64(n)+1))
+		} else {
+			delete(open, n)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for n := range open {
+		p.decide(ctx, sdk, n)
+	}
+	var running sync.WaitGroup
+	for range stormCallers {
+		running.Go(func() {
+			for wait(ctx, stormPace) == nil {
+				n := int(next.Add(1) - 1)
+				p.book.note("S", n)
+				p.decide(ctx, sdk, n)
+			}
+		})
+	}
+	running.Wait()
+	return nil
+}
+
+// decide asks for a job until it knows what became of it, by the same id within the dedup window.
+func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resendFor) // A job that was sent is decided.
+	defer cancel()
+	for ctx.Err() == nil {
+		_, err := sdk.Enqueue(ctx, stormJob(p.number, number))
+		var refused *headgate.RefusedError
+		switch {
+		case err == nil:
+			p.book.note("A", number)
+			return
+		case errors.As(err, &refused):
+			p.book.note("R", number, refused.Verdict.Reason)
+			return
+		}
+		// In doubt, or Redis is away, or still loads what it has kept.
+		_ = wait(ctx, 20*time.Millisecond)
+	}
+	p.book.note("X", number)
+}
+
+var errPlanned = errors.New("fails as it was planned")
+
+// work runs jobs as their payloads say.
+func (p *player) work(ctx context.Context) error {
+	w, err := worker.New(p.store, worker.Config{
+		Queues: stormQueues, Concurrency: stormSlots, Lease: stormLease, NoScheduler: true, DrainTimeout: 2 * time.Second,
+		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 20 * time.Millisecond },
+		Observer: worker.Observer{
+			Started:  func(e worker.Event) { p.book.note("T", nanos(), e.Key, e.Token) },
+			Finished: func(e worker.Event) { p.book.note("F", nanos(), e.Key, e.Outcome, e.Reason, e.Token) },
+		},
+	})
+	if err != nil {
+		return err
+	}
+	worker.Register(w, "work", func(ctx context.Context, job worker.Job[[]byte]) error {
+		key := headgate.Key{Tenant: job.Tenant, ID: job.ID}
+		p.book.note("B", nanos(), key, job.Attempt, job.Lost)
+		defer func() { p.book.note("E", nanos(), key) }()
+		fails, millis, fate := 0, 0, ""
+		if _, err := fmt.Sscan(string(job.Args), &fails, &millis, &fate); err != nil {
+			return worker.Discard(err)
+		}
+		if err := wait(ctx, time.Duration(millis)*time.Millisecond); err != nil {
+			return err
+		}
+		switch {
+		case job.Attempt <= fails:
+			return errPlanned
+		case fate == "discard":
+			return worker.Discard(errPlanned)
+		}
+		return nil
+	})
+	p.book.note("up", nanos(), "work")
+	return w.Run(ctx)
+}
