@@ -62,11 +62,15 @@ func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, 
 	return purged, nil
 }
 
-// Started notes that a worker's handler has begun a job whose delivery was lost before (Record.Lost): if that worker is
-// lost too, the job counts as one delivery more.
-func (s *Store) Started(ctx context.Context, worker string, key headgate.Key) error {
-	if err := connection(s).HSet(ctx, s.partition.Started(), encodeKey(key), worker).Err(); err != nil {
-		return fmt.Errorf("note start of %s: %w", key, unread(err))
+// Started notes that a worker's handler begins a job whose delivery was lost before (Record.Lost): if that worker is
+// lost too, the job counts as one delivery more. headgate.ErrLeaseLost means that the job is no longer the worker's.
+func (s *Store) Started(ctx context.Context, pool, worker, token string, key headgate.Key) error {
+	reply, err := s.run(ctx, "start", pool, worker, token, encodeKey(key))
+	if err != nil {
+		return err
+	}
+	if reply[0] == "lost" {
+		return fmt.Errorf("start %s: %w", key, headgate.ErrLeaseLost)
 	}
 	return nil
 }

@@ -175,8 +175,17 @@ func (w *walk) start() {
 			if j == nil || j.lost == 0 || !w.model.holds(worker, f.Key.String()) {
 				continue
 			}
-			w.model.started[f.Key.String()] = worker
-			check(w.tb, w.store.Started(w.ctx, worker, f.Key))
+			pool, orphan := strings.CutPrefix(worker, "orphan-")
+			if !orphan {
+				pool = w.model.workers[worker].pool
+			}
+			err := w.store.Started(w.ctx, pool, worker, f.Token, f.Key)
+			if current := w.withTokens(pool, []Finish{f})[0].Key == f.Key; current != (err == nil) {
+				w.rt.Fatalf("start of %s by %s: %v, and its lease is current: %t", f.Key, worker, err, current)
+			}
+			if err == nil {
+				w.model.started[f.Key.String()] = worker
+			}
 			return
 		}
 	}

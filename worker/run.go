@@ -107,7 +107,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 func (s *session) noteStart(ctx context.Context, lease lua.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return s.w.store.Started(ctx, s.name, headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
+	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
 }
 
 // run runs the handler and makes an answer of its.

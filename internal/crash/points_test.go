@@ -189,7 +189,7 @@ func (p *point) round(store *lua.Store) error {
 	for i, l := range leases {
 		ends[i] = end(l, l.Attempts == 0)
 	}
-	if err := store.Started(p.ctx, "first", ends[0].Key); err != nil {
+	if err := store.Started(p.ctx, stormPool.ID(), "first", ends[0].Token, ends[0].Key); err != nil {
 		return err
 	}
 	_, _, err = store.Finish(p.ctx, stormPool.ID(), "first", ends)

@@ -1,0 +1,18 @@
+-- start notes that a worker's handler begins a job whose delivery was lost before.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] pool  id
+-- ARGV[2] worker  name
+-- ARGV[3] token  of the lease
+-- ARGV[4] key  of the job
+-- Reply {"started"} or {"lost"}
+-- Never notes what is no longer the worker's: nobody would take the note away.
+-- luacheck: ignore 211
+local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- @include state
+-- @include group
+-- @include relief
+local ready = P .. 'ready:' .. POOL
+if redis.call('EXISTS', ready) == 0 then return { 'lost' } end
+if #redis.call('XPENDING', ready, GROUP, TOKEN, TOKEN, 1, WORKER) == 0 then return { 'lost' } end
+redis.call('HSET', P .. 'started', KEY, WORKER)
+return { 'started' }
