@@ -1,0 +1,129 @@
+package lua
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// redrive returns the candidate of a dead letter.
+func (w *walk) redrive(key string) Candidate {
+	dead := w.model.live[key]
+	j := headgate.NewJob(dead.Tenant, dead.Queue, "t", dead.payload)
+	j.ID, j.Cost, j.Downstream = dead.ID, dead.Cost, dead.Downstream
+	j.Priority = headgate.DefaultClasses()[dead.Class].Name
+	if dead.Dated && !dead.timed {
+		j.Deadline = time.UnixMicro(dead.Score)
+	}
+	return Candidate{Job: &j, Class: dead.Class, Limits: &w.limits[slices.Index(walkTenants, dead.Tenant)%len(w.limits)], Redrive: true}
+}
+
+func (w *walk) cancel() {
+	keys := slices.Sorted(maps.Keys(w.model.live))
+	if len(keys) == 0 || w.number("any", 0, 9) == 0 {
+		keys = append(keys, "ann:j0", "bob:nobody")
+	}
+	key := pick(w, "cancelled", keys)
+	want, dispatched := w.model.cancel(w.now, key)
+	k, err := decodeKey(key)
+	check(w.tb, err)
+	running, _, err := w.store.Cancel(w.ctx, k, "test")
+	got := "cancelled"
+	switch {
+	case errors.Is(err, headgate.ErrUnknownJob):
+		got = "unknown"
+	case errors.Is(err, headgate.ErrEnded):
+		got = "ended"
+		if want == "dead" && strings.Contains(err.Error(), "dead letter") {
+			got = "dead"
+		}
+	case err != nil:
+		check(w.tb, err)
+	case running:
+		got = "cancelling"
+	}
+	if got != want {
+		w.rt.Fatalf("cancel %s: script says %s, model %s", key, got, want)
+	}
+	w.resend = func() { _, _, _ = w.store.Cancel(w.ctx, k, "test") }
+	w.service.dispatched(dispatched)
+}
+
+func (w *walk) purge() {
+	if len(w.model.dead) == 0 {
+		return
+	}
+	w.model.begin(w.now)
+	key := pick(w, "purged", slices.Sorted(maps.Keys(w.model.dead)))
+	w.model.purge(key)
+	k, err := decodeKey(key)
+	check(w.tb, err)
+	send := func() []bool {
+		purged, err := w.store.Purge(w.ctx, []headgate.Key{k, {Tenant: "ann", ID: "nobody"}})
+		check(w.tb, err)
+		return purged
+	}
+	if purged := send(); !purged[0] || purged[1] {
+		w.rt.Fatalf("purge %s and an unknown one: %v", key, purged)
+	}
+	w.resend = func() { send() }
+}
+
+func (w *walk) suspend() {
+	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	name := pick(w, "suspended", []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue)})
+	w.model.begin(w.now)
+	delete(w.model.timers, "s"+string(name))
+	if w.number("resume", 0, 2) > 0 {
+		delete(w.model.suspended, string(name))
+		w.resend = func() { check(w.tb, w.store.Resume(w.ctx, name)) }
+	} else {
+		duration := time.Duration(w.number("for", 0, 2)) * time.Second
+		w.model.suspended[string(name)] = 0
+		if duration > 0 {
+			w.model.suspended[string(name)] = w.now + duration.Microseconds()
+			w.model.timers["s"+string(name)] = w.now + duration.Microseconds()
+		}
+		w.resend = func() { check(w.tb, w.store.Suspend(w.ctx, name, duration, "test")) }
+	}
+	w.resend()
+}
+
+func (w *walk) drawOverflow() Overflow {
+	policy := pick(w, "overflow", []OverflowPolicy{"", "", Reject, DropOldest, DropOldest, Spillover, Spillover})
+	if policy == "" {
+		return Overflow{}
+	}
+	return Overflow{
+		Policy: policy, MaxJobs: w.number("max jobs", 0, 8), MaxBytes: pick(w, "max bytes", []int64{0, 0, 200, 1000, 20_000}),
+		MaxSpilled: w.number("max spilled", 1, 20), LowWater: pick(w, "low water", []int{0, 50, 100}),
+	}
+}
+
+// start marks the handler of a job that was lost before as begun.
+func (w *walk) start() {
+	for _, worker := range slices.Sorted(maps.Keys(w.held)) {
+		for _, f := range w.held[worker] {
+			j := w.model.live[f.Key.String()]
+			if j == nil || j.lost == 0 || !w.model.holds(worker, f.Key.String()) {
+				continue
+			}
+			pool, orphan := strings.CutPrefix(worker, "orphan-")
+			if !orphan {
+				pool = w.model.workers[worker].pool
+			}
+			err := w.store.Started(w.ctx, pool, worker, f.Token, f.Key)
+			if current := w.withTokens(pool, []Finish{f})[0].Key == f.Key; current != (err == nil) {
+				w.rt.Fatalf("start of %s by %s: %v, and its lease is current: %t", f.Key, worker, err, current)
+			}
+			if err == nil {
+				w.model.started[f.Key.String()] = worker
+			}
+			return
+		}
+	}
+}
