@@ -33,6 +33,8 @@ type Sighting struct {
 	PayloadBytes int64
 	// Position is that in its lane or its overflow store, from 1, when waiting or spilled; 0 elsewhere.
 	Position int
+	// EstimatedWait is a guess of the time until a waiting job starts, as in a Verdict; negative when there is none.
+	EstimatedWait time.Duration
 	// Waits says what the job waits for, the most certain to hold it back first.
 	Waits []Wait
 	// At is when it is due (later), or when it died (dead).
@@ -96,6 +98,9 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	switch sight.Place {
 	case headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceReady, headgate.PlaceSpilled:
 		sight.Waits = waits(&sight, facts, around)
+		if facts.mode != "a" || facts.blocked || len(facts.gates) > 0 {
+			sight.EstimatedWait = -1 // Until a gate opens nobody knows.
+		}
 	}
 	return sight, nil
 }
@@ -116,6 +121,10 @@ func (g *Sighting) read(pairs []string) (facts, error) {
 		switch name {
 		case "position":
 			g.Position, err = strconv.Atoi(value)
+		case "wait":
+			var us int64
+			us, err = strconv.ParseInt(value, 10, 64)
+			g.EstimatedWait = time.Duration(us) * time.Microsecond
 		case "mode":
 			f.mode = value
 		case "blocked":

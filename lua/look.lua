@@ -2,7 +2,7 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
+-- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
 --   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
@@ -14,6 +14,7 @@ local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
 -- @include record
 -- @include score
 -- @include queue
+-- @include guess
 -- @include time
 local now = now_us(NOW)
 local out = {}
@@ -52,6 +53,7 @@ local function lane_tell(r, tenant, position)
   tell('position', position + 1)
   local x = redis.call('HGET', P .. 'ten:' .. cq, tenant)
   tell('mode', sub(x, 1, 1))
+  tell('wait', format('%d', wait_guess({ tenant = tenant, queue = r.queue, class = r.class + 1 }, position + 1)))
   local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then

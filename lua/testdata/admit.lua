@@ -333,6 +333,59 @@ local function queue_write(now)
     end
   end
 end
+-- guess: how long a job waits.
+-- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
+-- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
+-- enters later goes behind the tags that are there. The lanes of a tenant that are open are taken to be as long as
+-- the job's.
+local OPEN = '(4000000000000000' -- below BLOCKED of lane.lua
+local function class_ahead(q, c, path, position)
+  if not path.runnable then
+    local line = (c - 1) .. ':' .. q.name
+    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
+    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
+    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+    path.lanes = 1
+    if x and sub(x, 10) == '*' then
+      path.lanes = math.max(1, redis.call('ZCOUNT', P .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
+    end
+  end
+  return math.min(q.waiting[c], path.rank + 1 + (position * path.lanes - 1) * path.runnable)
+end
+
+-- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
+local function class_waits(q, i)
+  if q.waiting[i] > 0 and state_num('ng') > 0 then
+    q.runs = q.runs or {}
+    q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
+    if q.runs[i] == 0 then return 0 end
+  end
+  return q.waiting[i]
+end
+
+-- wait_guess guesses the wait of a job with a tenant, a queue and a class, from 1, at a position in its lane, in
+-- microseconds, -1 for unknown: the dispatches up to and with its own, at the queue's pace, and the way to the
+-- handler. The pattern is walked from its phase until the job's class has had what is ahead. Of what it gives another
+-- class meanwhile, newcomers take half at most, or the class must have it waiting.
+local DELIVERY = 500 -- microseconds
+local function wait_guess(path, position)
+  local q, c = queue_open(path.queue), path.class
+  if q.pace == 0 then return -1 end
+  local all = class_ahead(q, c, path, position)
+  local turns = math.ceil((all - (q.cur == c and q.left or 0)) / q.w[c])
+  local passed = false -- the pattern has been at c: who comes now has had a turn less
+  for k = 0, q.n - 1 do
+    local i = (q.cur + k - 1) % q.n + 1
+    if i == c then
+      passed = k > 0
+    elseif turns > 0 then
+      local waits, served = class_waits(q, i), (passed and turns - 1 or turns) * q.w[i]
+      if k == 0 then served = served - q.w[i] + q.left end
+      if waits > 0 then all = all + math.min(served, waits + served / 2) end
+    end
+  end
+  return math.floor(all * q.pace) + DELIVERY
+end
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -481,60 +534,8 @@ local function buckets_write()
   if b and b.dirty then state_set('gb', bucket_text(b)) end
 end
 
--- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
--- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
--- enters later goes behind the tags that are there. The lanes of a tenant that are open are taken to be as long as
--- the job's.
-local OPEN = '(4000000000000000' -- below BLOCKED of lane.lua
-local function class_ahead(q, c, path, position)
-  if not path.runnable then
-    local line = (c - 1) .. ':' .. q.name
-    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
-    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
-    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
-    path.lanes = 1
-    if x and sub(x, 10) == '*' then
-      path.lanes = math.max(1, redis.call('ZCOUNT', P .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
-    end
-  end
-  return math.min(q.waiting[c], path.rank + 1 + (position * path.lanes - 1) * path.runnable)
-end
-
--- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
-local function class_waits(q, i)
-  if q.waiting[i] > 0 and state_num('ng') > 0 then
-    q.runs = q.runs or {}
-    q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
-    if q.runs[i] == 0 then return 0 end
-  end
-  return q.waiting[i]
-end
-
--- wait_guess guesses the wait of a job: the dispatches up to and with its own, at the queue's pace, and the way to the
--- handler. The pattern is walked from its phase until the job's class has had what is ahead. Of what it gives another
--- class meanwhile, newcomers take half at most, or the class must have it waiting.
-local DELIVERY = 500 -- microseconds
-local function wait_guess(job, position)
-  local q, c = queue_open(job.path.queue), job.path.class
-  if q.pace == 0 then return -1 end
-  local all = class_ahead(q, c, job.path, position)
-  local turns = math.ceil((all - (q.cur == c and q.left or 0)) / q.w[c])
-  local passed = false -- the pattern has been at c: who comes now has had a turn less
-  for k = 0, q.n - 1 do
-    local i = (q.cur + k - 1) % q.n + 1
-    if i == c then
-      passed = k > 0
-    elseif turns > 0 then
-      local waits, served = class_waits(q, i), (passed and turns - 1 or turns) * q.w[i]
-      if k == 0 then served = served - q.w[i] + q.left end
-      if waits > 0 then all = all + math.min(served, waits + served / 2) end
-    end
-  end
-  return math.floor(all * q.pace) + DELIVERY
-end
-
 local function admitted_line(job, position)
-  return format('admitted %d %d', position, wait_guess(job, position))
+  return format('admitted %d %d', position, wait_guess(job.path, position))
 end
 
 local jobs, job_keys, uniques = {}, {}, {}

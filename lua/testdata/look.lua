@@ -2,7 +2,7 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- Reply {place, record, name, value…}. Places: waiting (position; mode of its tenant; blocked 1 where its lane stands
+-- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
 --   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
@@ -261,6 +261,59 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+-- guess: how long a job waits.
+-- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
+-- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
+-- enters later goes behind the tags that are there. The lanes of a tenant that are open are taken to be as long as
+-- the job's.
+local OPEN = '(4000000000000000' -- below BLOCKED of lane.lua
+local function class_ahead(q, c, path, position)
+  if not path.runnable then
+    local line = (c - 1) .. ':' .. q.name
+    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
+    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
+    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+    path.lanes = 1
+    if x and sub(x, 10) == '*' then
+      path.lanes = math.max(1, redis.call('ZCOUNT', P .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
+    end
+  end
+  return math.min(q.waiting[c], path.rank + 1 + (position * path.lanes - 1) * path.runnable)
+end
+
+-- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
+local function class_waits(q, i)
+  if q.waiting[i] > 0 and state_num('ng') > 0 then
+    q.runs = q.runs or {}
+    q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
+    if q.runs[i] == 0 then return 0 end
+  end
+  return q.waiting[i]
+end
+
+-- wait_guess guesses the wait of a job with a tenant, a queue and a class, from 1, at a position in its lane, in
+-- microseconds, -1 for unknown: the dispatches up to and with its own, at the queue's pace, and the way to the
+-- handler. The pattern is walked from its phase until the job's class has had what is ahead. Of what it gives another
+-- class meanwhile, newcomers take half at most, or the class must have it waiting.
+local DELIVERY = 500 -- microseconds
+local function wait_guess(path, position)
+  local q, c = queue_open(path.queue), path.class
+  if q.pace == 0 then return -1 end
+  local all = class_ahead(q, c, path, position)
+  local turns = math.ceil((all - (q.cur == c and q.left or 0)) / q.w[c])
+  local passed = false -- the pattern has been at c: who comes now has had a turn less
+  for k = 0, q.n - 1 do
+    local i = (q.cur + k - 1) % q.n + 1
+    if i == c then
+      passed = k > 0
+    elseif turns > 0 then
+      local waits, served = class_waits(q, i), (passed and turns - 1 or turns) * q.w[i]
+      if k == 0 then served = served - q.w[i] + q.left end
+      if waits > 0 then all = all + math.min(served, waits + served / 2) end
+    end
+  end
+  return math.floor(all * q.pace) + DELIVERY
+end
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
@@ -326,6 +379,7 @@ local function lane_tell(r, tenant, position)
   tell('position', position + 1)
   local x = redis.call('HGET', P .. 'ten:' .. cq, tenant)
   tell('mode', sub(x, 1, 1))
+  tell('wait', format('%d', wait_guess({ tenant = tenant, queue = r.queue, class = r.class + 1 }, position + 1)))
   local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then

@@ -30,6 +30,7 @@ type jobView struct {
 	Arrival      *time.Time        `json:"arrival,omitempty"`
 	Deadline     *time.Time        `json:"deadline,omitempty"`
 	Position     int               `json:"position,omitempty"`
+	WaitMs       *float64          `json:"estimated_wait_ms,omitempty"` // a guess; absent when there is none
 	Waits        []waitView        `json:"waits,omitempty"`
 	At           *time.Time        `json:"at,omitempty"`
 	Pool         string            `json:"pool,omitempty"`
@@ -70,6 +71,9 @@ func viewOf(g lua.Sighting) jobView {
 		Arrival: stamp(g.Record.Arrival), Deadline: stamp(job.Deadline), Position: g.Position, At: stamp(g.At), Pool: g.Pool,
 		Worker: g.Worker, Token: g.Token, Since: stamp(g.Since), Cancelled: g.Cancelled, Reason: g.Reason, Text: g.Text,
 		Headers: job.Headers, PayloadBytes: g.PayloadBytes,
+	}
+	if g.Place == headgate.PlaceWaiting && g.EstimatedWait >= 0 {
+		v.WaitMs = new(float64(g.EstimatedWait.Microseconds()) / 1e3)
 	}
 	for _, w := range g.Waits {
 		v.Waits = append(v.Waits, waitView{w.Kind, w.Text, w.Gate, stamp(w.Until)})
@@ -130,7 +134,11 @@ func (v jobView) write(to io.Writer) {
 func (v jobView) where() string {
 	switch v.Place {
 	case headgate.PlaceWaiting:
-		return fmt.Sprintf("waiting, at place %d of its lane", v.Position)
+		text := fmt.Sprintf("waiting, at place %d of its lane", v.Position)
+		if v.WaitMs != nil {
+			text += fmt.Sprintf(", for some %s", time.Duration(*v.WaitMs*1e6).Round(time.Millisecond))
+		}
+		return text
 	case headgate.PlaceLater:
 		return "waiting until " + at(v.At)
 	case headgate.PlaceSpilled:

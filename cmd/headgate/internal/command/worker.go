@@ -129,11 +129,26 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		for _, name := range f.types {
 			worker.Register(w, name, to.Handle)
 		}
+		warnOf(ctx, store, logger)
 		logger.Info().Stringer("to", to).Strs("queues", f.queues).Strs("types", f.types).Int("concurrency", config.Concurrency).Msg("worker starts")
 		err = w.Run(ctx)
 		journal.summary()
 		return err
 	})
+}
+
+// warnOf logs what is not well with the Redis that the worker starts on, such as what a crash of it would lose.
+func warnOf(ctx context.Context, store *lua.Store, logger zerolog.Logger) {
+	found, err := store.Doctor(ctx)
+	if err != nil {
+		logger.Warn().Err(err).Msg("redis not examined")
+		return
+	}
+	for _, f := range found.Findings {
+		if f.Health != lua.HealthOK {
+			logger.Warn().Str("check", f.Name).Str("health", string(f.Health)).Str("do", f.Do).Msg(f.Text)
+		}
+	}
 }
 
 // config returns the worker's part of the flags, and every bad one at once.

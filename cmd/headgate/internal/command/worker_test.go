@@ -111,7 +111,7 @@ func TestWorkerDeliversByHTTP(t *testing.T) {
 		}
 	}
 	checkLog(t, out.stderr)
-	for _, want := range []string{`"error":"answered 422 Unprocessable Entity"`, `"message":"worker drained"`, `"completed":4,"retried":3,"dead":3`} {
+	for _, want := range []string{`"error":"answered 422 Unprocessable Entity"`, `"check":"persistence"`, `"message":"worker drained"`, `"completed":4,"retried":3,"dead":3`} {
 		if !strings.Contains(out.stderr, want) {
 			t.Errorf("%q is not in %s", want, out.stderr)
 		}
