@@ -185,16 +185,16 @@ func list(gone, before map[string]bool) string {
 	return strings.Join(fresh, " ")
 }
 
-// kept returns the ids that Redis knows.
+// kept returns the ids that Redis knows. Jobs go on from living to ended meanwhile, so those that live are read first.
 func (e *everysec) kept() (ended, live map[string]bool) {
 	e.Helper()
-	ended, _, _ = outcomes(e.Context(), e.Fatal, e.client, e.store)
 	keys, err := e.client.HKeys(e.Context(), e.store.Keys().Jobs()).Result()
 	e.check(err)
 	live = map[string]bool{}
 	for _, key := range keys {
 		live[key] = true
 	}
+	ended, _, _ = outcomes(e.Context(), e.Fatal, e.client, e.store)
 	return ended, live
 }
 
