@@ -57,6 +57,7 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	for range exitSteps {
 		steps[x.dice.IntN(len(steps))]()
 	}
+	x.crowd()
 	x.endHeld()
 	x.drain("main", complete2(x))
 	for deadline := time.Now().Add(10 * time.Second); ; x.pause(x.promote()) {
@@ -101,6 +102,12 @@ func (x *exits) enter() {
 		}
 		jobs = append(jobs, candidate(j))
 	}
+	x.ask(queue, jobs)
+}
+
+// ask admits jobs and notes the answers.
+func (x *exits) ask(queue string, jobs []lua.Candidate) {
+	x.Helper()
 	for i, v := range x.admit(1, jobs...) {
 		key := headgate.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
 		x.keys = append(x.keys, key)
@@ -111,6 +118,21 @@ func (x *exits) enter() {
 			x.Errorf("job %s was refused without a reason", key)
 		}
 	}
+}
+
+// crowd makes sure that a job is dropped, however the dice fell: of three that wait in a queue with a bound of two.
+func (x *exits) crowd() {
+	gate := lua.Gate{Name: lua.QueueGate("bound"), Reason: x.Name()}
+	_, _, err := x.store.SetGate(x.Context(), gate)
+	x.check(err)
+	for range 3 {
+		j := headgate.NewJob("crowd", "bound", "work", nil)
+		j.ID = fmt.Sprintf("j%d", len(x.keys))
+		x.ask("bound", []lua.Candidate{candidate(j)})
+	}
+	gate.Limit = lua.Unlimited
+	_, _, err = x.store.SetGate(x.Context(), gate)
+	x.check(err)
 }
 
 // work ends what the worker can get, each in some way.
