@@ -96,13 +96,15 @@ func (c *Call) Refill(pool string) { c.refillPools[pool] = true }
 // RefillQueue notes a queue in which something may run now.
 func (c *Call) RefillQueue(queue string) { c.refill[queue] = true }
 
-// Release gives the units of a job back that leaves a ready stream.
-func (c *Call) Release(j *Job) {
-	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
-		if g := c.room.Gates[name]; g != nil {
-			g.Held = max(0, g.Held-1)
-			c.freed[name] = true
+// Release gives the units of an entry back that leaves a ready stream.
+func (c *Call) Release(e *Entry) {
+	for _, name := range gateNames(e.Job.Queue, e.Job.Tenant, e.Job.Downstream) {
+		g := c.room.Gates[name]
+		if g == nil || g.Rate != nil || g.Period != 0 && g.Period != e.Period {
+			continue
 		}
+		g.Held = max(0, g.Held-1)
+		c.freed[name] = true
 	}
 }
 
@@ -159,10 +161,12 @@ func (c *Call) movesOut(timer string) {
 	c.More = true
 }
 
-// vanished lets the unit that a lane might have used go to another waiter.
+// vanished lets the units that a lane might have used go to other waiters.
 func (c *Call) vanished(l *lane) {
-	if name := l.downstreamGate(); len(l.name) > 1 && c.room.Gates[name] != nil {
-		c.passOn[name] = true
+	for _, name := range l.gates() {
+		if c.room.Gates[name] != nil {
+			c.passOn[name] = true
+		}
 	}
 }
 
@@ -172,7 +176,9 @@ func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
 		return
 	}
 	if l.blocked {
-		c.room.forget(l.downstreamGate(), cl.line(), t.name+":"+l.name)
+		for _, name := range l.gates() {
+			c.room.forget(name, cl.line(), t.name+":"+l.name)
+		}
 	} else if t.mode == runnable {
 		c.vanished(l)
 	}
@@ -196,8 +202,9 @@ func (c *Call) settle(cl *class, t *tenant, l *lane) {
 	}
 	if len(t.lanes) == 0 {
 		if was == tenantParked {
-			c.room.forget("t:"+t.name, cl.line(), t.name)
-			c.room.forget("u:"+t.name+":"+cl.queue.name, cl.line(), t.name)
+			for _, name := range tenantGates(t.name, cl.queue.name) {
+				c.room.forget(name, cl.line(), t.name)
+			}
 		}
 		delete(cl.tenants, t.name)
 	}

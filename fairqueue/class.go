@@ -47,7 +47,7 @@ type lane struct {
 	jobs    []*Job
 }
 
-func (l *lane) downstreamGate() string { return "d:" + l.name[1:] }
+func (l *lane) gates() []string { return laneGates(l.name[1:]) }
 
 func (l *lane) dated() bool { return l.name[0] == 'd' }
 

@@ -27,7 +27,11 @@ func (r *Room) Lines() []string {
 		}
 	}
 	for name, g := range r.Gates {
-		add("gate %s limit %d held %d", name, g.Limit, g.Held)
+		if g.Rate == nil {
+			add("gate %s limit %d held %d", name, g.Limit, g.Held)
+		} else {
+			add("gate %s rate %v", name, g.Rate)
+		}
 	}
 	for gate, parked := range r.parked {
 		for line, members := range parked {
@@ -40,6 +44,9 @@ func (r *Room) Lines() []string {
 		add("pool %s slots %d turn %d left %d ready %d", id, p.Slots, p.pattern.current, p.pattern.left, len(p.Ready))
 		for i, e := range p.Ready {
 			add("ready %s %03d %s", id, i, e.Job.Key())
+			if e.Period != 0 {
+				add("mark %s period %d", e.Job.Key(), e.Period)
+			}
 		}
 	}
 	for name, at := range r.Timers {

@@ -45,13 +45,13 @@ func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 		}
 		q := c.room.queue(p.Queues[i])
 		k, _ := q.pattern.Next(func(k int) bool { return q.classes[k].least() != nil })
-		if j := c.serve(q.classes[k]); j != nil {
+		if e := c.serve(q.classes[k]); e != nil {
 			q.pattern.Commit(k)
 			if !p.Strict && len(p.Queues) > 1 {
 				p.pattern.Commit(i)
 			}
-			p.Ready = append(p.Ready, &Entry{Job: j})
-			out = append(out, Dispatch{p.ID, j})
+			p.Ready = append(p.Ready, e)
+			out = append(out, Dispatch{p.ID, e.Job})
 			room--
 		}
 	}
@@ -74,17 +74,17 @@ func (c *Call) nextQueue(p *Pool) (int, bool) {
 	return 0, false
 }
 
-// serve makes one move with the tenant at the head of a class and returns the job if it was a dispatch.
-func (c *Call) serve(cl *class) *Job {
+// serve makes one move with the tenant at the head of a class and returns the entry if it was a dispatch.
+func (c *Call) serve(cl *class) *Entry {
 	c.MovesLeft--
 	t := cl.least()
 	if c.parkTenant(cl, t) {
 		return nil
 	}
 	l := t.head()
-	if gate := l.downstreamGate(); len(l.name) > 1 && c.room.closed(gate) {
+	if c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag) {
 		l.blocked = true
-		c.room.park(gate, cl.line(), t.name+":"+l.name, t.tag)
+		c.vanished(l)
 		if t.head() == nil {
 			cl.exit(t, laneParked)
 		}
@@ -99,40 +99,65 @@ func (c *Call) serve(cl *class) *Job {
 	}
 	cl.v = t.tag
 	t.tag += VirtualTime(float64(j.Cost) / float64(c.room.Weight(cl.queue.names[cl.index], t.name)))
+	e := &Entry{Job: j}
 	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
-		if g := c.room.Gates[name]; g != nil {
+		switch g := c.room.Gates[name]; {
+		case g == nil:
+		case g.Rate != nil:
+			g.Rate.Take()
+			c.passOn[name] = true
+		default:
 			g.Held++
+			e.Period = max(e.Period, g.Period)
 		}
 	}
 	c.settle(cl, t, l)
-	return j
+	return e
+}
+
+// parkWaiter parks a waiter behind the first closed one of several gates, and reports whether there is one.
+func (c *Call) parkWaiter(cl *class, gates []string, member string, tag VirtualTime) bool {
+	for _, name := range gates {
+		if c.room.closed(name) {
+			c.room.park(name, cl.line(), member, tag)
+			c.armRate(name)
+			return true
+		}
+	}
+	return false
+}
+
+// armRate sets the timer of a rate that has nothing left but waiters.
+func (c *Call) armRate(name string) {
+	if g := c.room.Gates[name]; g != nil && g.Rate != nil {
+		c.room.Timers["g"+name] = c.now + g.Rate.Wait()
+	}
 }
 
 // parkTenant parks t if a gate of its own is closed. Its open lanes leave their units to others.
 func (c *Call) parkTenant(cl *class, t *tenant) bool {
-	for _, name := range []string{"t:" + t.name, "u:" + t.name + ":" + cl.queue.name} {
-		if !c.room.closed(name) {
-			continue
-		}
-		c.room.park(name, cl.line(), t.name, t.tag)
-		cl.exit(t, tenantParked)
-		for _, l := range t.lanes {
-			if !l.blocked {
-				c.vanished(l)
-			}
-		}
-		return true
+	if !c.parkWaiter(cl, tenantGates(t.name, cl.queue.name), t.name, t.tag) {
+		return false
 	}
-	return false
+	cl.exit(t, tenantParked)
+	for _, l := range t.lanes {
+		if !l.blocked {
+			c.vanished(l)
+		}
+	}
+	return true
 }
 
 // wake brings back as many waiters of each line as the gate has free units.
 func (c *Call) wake(name string) {
 	units := math.MaxInt
 	if g := c.room.Gates[name]; g != nil {
-		units = g.Limit - g.Held
+		units = g.units()
 	}
 	if units <= 0 {
+		if len(c.room.parked[name]) > 0 {
+			c.armRate(name)
+		}
 		return
 	}
 	if queue, ok := strings.CutPrefix(name, "q:"); ok {
@@ -149,19 +174,22 @@ func (c *Call) wake(name string) {
 			member, tag, _ := c.room.popWaiter(name, line)
 			index, queue := splitLine(line)
 			cl := c.room.queue(queue).classes[index]
-			if !strings.HasPrefix(name, "d:") {
+			if strings.Contains("tur", name[:1]) {
 				c.wakeTenant(cl, member, tag)
 				woken++
-			} else if c.wakeLane(cl, member) {
+			} else if c.wakeLane(cl, member, tag) {
 				woken++
 			}
 		}
 	}
 }
 
-// wakeLane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
-func (c *Call) wakeLane(cl *class, member string) bool {
+// wakeLane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
+func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
 	name, laneName, _ := strings.Cut(member, ":")
+	if c.parkWaiter(cl, laneGates(laneName[1:]), member, tag) {
+		return false
+	}
 	t := cl.tenants[name]
 	t.lanes[laneName].blocked = false
 	if t.mode == laneParked {
@@ -170,14 +198,11 @@ func (c *Call) wakeLane(cl *class, member string) bool {
 	return t.mode == runnable
 }
 
-// wakeTenant moves a tenant from the gate that opened to the other one if that is closed.
+// wakeTenant moves a tenant from the gate that opened to another one if that is closed.
 func (c *Call) wakeTenant(cl *class, name string, tag VirtualTime) {
 	t := cl.tenants[name]
-	for _, gate := range []string{"t:" + name, "u:" + name + ":" + cl.queue.name} {
-		if c.room.closed(gate) {
-			c.room.park(gate, cl.line(), name, tag)
-			return
-		}
+	if c.parkWaiter(cl, tenantGates(name, cl.queue.name), name, tag) {
+		return
 	}
 	if t.head() == nil {
 		t.mode = laneParked

@@ -23,6 +23,8 @@ type Entry struct {
 	Job *Job
 	// Worker is who has read it, empty for nobody.
 	Worker string
+	// Period is that of the breaker's gate that the job was dispatched under, 0 for none.
+	Period uint64
 }
 
 // Pool is a set of workers that serve the same queues.
@@ -36,9 +38,31 @@ type Pool struct {
 	pattern *Pattern
 }
 
-// Gate stops what it guards while Held ≥ Limit.
+// Gate stops what it guards while it has no unit free.
 type Gate struct {
+	// Limit is how many jobs may be in workers' hands at a time, Held how many are.
 	Limit, Held int
+	// Period makes it a breaker's: only jobs dispatched in the same period count. Other gates have 0.
+	Period uint64
+	// Rate makes it a rate of dispatches; Limit and Held are not used then.
+	Rate Meter
+}
+
+// Meter is a rate of dispatches, such as a token bucket.
+type Meter interface {
+	// Free is how many dispatches may be made now.
+	Free() int
+	// Take counts a dispatch.
+	Take()
+	// Wait is how many microseconds it takes until one more may be made. Free is 0.
+	Wait() int64
+}
+
+func (g *Gate) units() int {
+	if g.Rate != nil {
+		return g.Rate.Free()
+	}
+	return g.Limit - g.Held
 }
 
 // Room is the waiting room of one partition: queues, pools, gates, and the timers that they need. Its methods are
@@ -47,8 +71,9 @@ type Room struct {
 	// Timers are in microseconds by name, as package lua keeps them: d a lane's next deadline, g a gate whose
 	// waiters are not all awake, f a fill out of moves.
 	Timers map[string]int64
-	// Gates by name: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM. What has none is not limited.
-	Gates  map[string]*Gate
+	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
+	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate. What has none is not limited.
+	Gates map[string]*Gate
 	Pools  map[string]*Pool
 	Weight WeightFunc
 	queues map[string]*queue
@@ -101,16 +126,25 @@ func (r *Room) NextSeq() uint64 {
 
 func (r *Room) closed(gate string) bool {
 	g := r.Gates[gate]
-	return g != nil && g.Held >= g.Limit
+	return g != nil && g.units() <= 0
 }
 
-// gateNames returns the gates that a job in a worker's hands counts against.
-func gateNames(queue, tenant, downstream string) []string {
-	names := []string{"q:" + queue, "t:" + tenant, "u:" + tenant + ":" + queue}
-	if downstream != "" {
-		names = append(names, "d:"+downstream)
+// tenantGates and laneGates name what stands before a tenant in a queue, and before a lane, in the order in which they
+// are asked.
+func tenantGates(tenant, queue string) []string {
+	return []string{"t:" + tenant, "u:" + tenant + ":" + queue, "r:" + tenant}
+}
+
+func laneGates(downstream string) []string {
+	if downstream == "" {
+		return nil
 	}
-	return names
+	return []string{"d:" + downstream, "b:" + downstream, "s:" + downstream}
+}
+
+// gateNames returns every gate on a job's way.
+func gateNames(queue, tenant, downstream string) []string {
+	return append(append(laneGates(downstream), tenantGates(tenant, queue)...), "q:"+queue)
 }
 
 func lineName(class int, queue string) string { return strconv.Itoa(class) + ":" + queue }
@@ -180,7 +214,7 @@ func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
 					if j.Dated && j.Score < now {
 						continue
 					}
-					if !slices.ContainsFunc(gateNames(name, t.name, j.Downstream), r.closed) {
+					if !slices.ContainsFunc(gateNames(name, t.name, j.Downstream), r.closed) && !r.awaitsTimer(t, l) {
 						return j.Key(), true
 					}
 				}
@@ -188,4 +222,15 @@ func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
 		}
 	}
 	return "", false
+}
+
+// awaitsTimer reports whether a lane or its tenant waits for the timer of a rate: between two calls time alone may have
+// brought what it waits for.
+func (r *Room) awaitsTimer(t *tenant, l *lane) bool {
+	rate := "r:" + t.name
+	if l.blocked {
+		rate = "s:" + l.name[1:]
+	}
+	_, armed := r.Timers["g"+rate]
+	return armed && (l.blocked || t.mode == tenantParked)
 }

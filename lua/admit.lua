@@ -28,6 +28,7 @@ local PATHS, PATHS_AT, PATH_SIZE = tonumber(ARGV[7]), 8, 10
 -- @include pattern
 -- @include tally
 -- @include guess
+-- @include anygate
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -490,7 +491,7 @@ state_add('accepted', #admitted - redriven)
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or state_num('ng') > 0 then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or gates_any() then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')

@@ -289,6 +289,11 @@ func (d *redisDump) marks() {
 			d.add("letter %s of %s at %.0f", z.Member, queue, z.Score)
 		}
 	}
+	for key, period := range d.hash("marks") {
+		k, err := decodeKey(key)
+		check(d.tb, err)
+		d.add("mark %s period %s", k, period)
+	}
 	for key := range d.hash("cancelled") {
 		d.add("cancelled %s", key)
 	}

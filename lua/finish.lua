@@ -14,6 +14,7 @@ local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], A
 -- @include group
 -- @include queue
 -- @include rotate
+-- @include anygate
 local time_us = now_us(NOW)
 local READY = P .. 'ready:' .. POOL
 
@@ -46,7 +47,7 @@ take_held(READY, jobs)
 -- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
 -- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
 local function complete_all()
-  if records_needed or state_num('ng') > 0 or state_num('nc') + state_num('nl') > 0 then return nil end
+  if records_needed or gates_any() or state_num('nc') + state_num('nl') + state_num('nm') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
@@ -130,7 +131,7 @@ local function finish_and_fill()
     return 'released'
   end
 
-  if records_needed or gates_any() or state_num('nl') > 0 then
+  if records_needed or gates_any() or state_num('nl') + state_num('nm') > 0 then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]

@@ -11,6 +11,7 @@
 local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 -- @include call
 -- @include freed
+-- @include gateset
 -- @include record
 -- @include relief
 local now = now_us(NOW)
@@ -22,7 +23,7 @@ local function entries_count()
     for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
-      for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+      for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
         if name == NAME then held = held + 1 end
       end
     end
@@ -35,16 +36,12 @@ local g = gate(NAME)
 redis.call('ZREM', DUE, 'g' .. NAME)
 earliest = nil
 if LIMIT == '' then
-  if g then
-    redis.call('HDEL', GATES, NAME)
-    state_add('ng', -1)
-    gates[NAME], gates_dirty[NAME] = false, nil
-  end
+  gate_remove(NAME)
 else
-  if not g then
-    g = { held = entries_count() }
+  if not g or g.default then
+    gate_count(NAME, 1)
+    g = { held = g and g.held or entries_count() }
     gates[NAME] = g
-    state_add('ng', 1)
   end
   local until_us = DURATION > 0 and now + DURATION or 0
   g.limit = tonumber(LIMIT)

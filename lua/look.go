@@ -132,7 +132,7 @@ func (g *Sighting) read(pairs []string) (facts, error) {
 		case "gate":
 			var gate GateState
 			label, rest, _ := strings.Cut(value, "|")
-			gate, err = parseGate(label, rest)
+			gate, err = parseGate(label, rest, nil)
 			f.gates = append(f.gates, gate)
 		case "at":
 			g.At, err = parseMicros(value)

@@ -3,12 +3,13 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
+--   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
 local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
 -- @include gate
+-- @include bucket
 -- @include jobs
 -- @include group
 -- @include record
@@ -47,6 +48,12 @@ local function entry_tell()
   return 'unknown'
 end
 
+-- gate_line is the text of a closed gate, of a rate with the time of the next dispatch instead of the bucket.
+local function gate_line(g)
+  if g.burst then return format('%.17g|%d|%d', g.rate, g.burst, now + bucket_wait(g, DISPATCH, state_num('bt'))) end
+  return g.default and format('%d|%d|0||', g.limit, g.held) or gate_text(g)
+end
+
 -- lane_tell tells of a job in a lane, given its position there.
 local function lane_tell(r, tenant, position)
   local cq = r.class .. ':' .. r.queue
@@ -57,8 +64,8 @@ local function lane_tell(r, tenant, position)
   local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then
-    for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
-      if gate_closed(name) then tell('gate', name .. '|' .. redis.call('HGET', GATES, name)) end
+    for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+      if gate_closed(name) then tell('gate', name .. '|' .. gate_line(gate(name))) end
     end
   end
   return 'waiting'
@@ -89,7 +96,8 @@ local function place(rec)
   return entry_tell()
 end
 
-state_load({ 'ng', 'pools', 'gen' })
+state_load({ 'ng', 'pools', 'gen', 't', 'bt' })
+st.bt = bucket_time(now)
 local rec = redis.call('HGET', JOBS, KEY)
 if not rec then
   for age = 0, 1 do

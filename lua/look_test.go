@@ -43,7 +43,7 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 	check(t, err)
 	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, "")
 	check(t, err)
-	_, _, err = y.store.SetGate(ctx, Gate{Name: DownstreamGate("smtp"), For: time.Minute, Then: Unlimited, Reason: "breaker open: failures"})
+	_, err = y.store.Pause(ctx, DownstreamGate("smtp"), time.Minute, "they move house")
 	check(t, err)
 	g = y.look("called")
 	texts := map[WaitKind][]string{}
@@ -53,7 +53,7 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 			t.Errorf("end of %+v", w)
 		}
 	}
-	if len(texts[WaitPause]) != 2 || len(texts[WaitBreaker]) != 1 || texts[WaitBreaker][0] != "downstream smtp is shut off: breaker open: failures" ||
+	if len(texts[WaitPause]) != 3 || texts[WaitPause][0] != "downstream smtp is paused: they move house" ||
 		!strings.Contains(strings.Join(texts[WaitPause], ", "), "queue mail is paused: maintenance | tonight") {
 		t.Errorf("behind gates: %v", texts)
 	}

@@ -47,8 +47,8 @@ func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, foun
 	if err != nil {
 		return GateState{}, false, fmt.Errorf("read gate %s: %w", name, unread(err))
 	}
-	g, err = parseGate(string(name), value)
-	return g, err == nil, err
+	g, err = parseGate(string(name), value, nil)
+	return g, err == nil && !strings.HasPrefix(value, "*"), err
 }
 
 // Remaining counts the jobs of a queue that may still run.

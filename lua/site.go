@@ -14,24 +14,37 @@ import (
 // GateState is a gate as it stands.
 type GateState struct {
 	Name GateName
-	// Limit is the number of jobs at a time, 0 for shut; Held how many entries of ready streams passed under it.
+	// Limit is the number of jobs at a time, 0 for shut; Held how many entries of ready streams passed under it, of a
+	// breaker's gate those that were dispatched in its period.
 	Limit, Held int
-	// Until is when the limit ends, zero for never by itself; Then is the limit after that, Unlimited for no gate.
+	// Until is when the limit ends, zero for never by itself; Then is the limit after that, Unlimited for no gate. Of a
+	// rate that lets nothing pass, Until is when it lets the next job.
 	Until time.Time
 	Then  int
 	// Reason is what was said when it was set.
 	Reason string
+	// Rate is dispatches a second and Burst how many at once, where the gate is a rate; Limit and Held are then 0.
+	Rate  float64
+	Burst int
 }
 
 // Shut reports whether nothing passes now.
-func (g GateState) Shut() bool { return g.Held >= g.Limit }
+func (g GateState) Shut() bool {
+	if g.Burst > 0 {
+		return !g.Until.IsZero()
+	}
+	return g.Held >= g.Limit
+}
 
 // The kinds of gates, by the first byte of their names.
 const (
-	gateQueue       = 'q'
-	gateTenant      = 't'
-	gateTenantQueue = 'u'
-	gateDownstream  = 'd'
+	gateQueue          = 'q'
+	gateTenant         = 't'
+	gateTenantQueue    = 'u'
+	gateDownstream     = 'd'
+	gateBreaker        = 'b'
+	gateTenantRate     = 'r'
+	gateDownstreamRate = 's'
 )
 
 // split returns the kind of a gate and what it guards.
@@ -49,54 +62,109 @@ func (n GateName) Words() string {
 	switch kind {
 	case gateQueue:
 		return "queue " + guarded
-	case gateTenant:
+	case gateTenant, gateTenantRate:
 		return "tenant " + guarded
 	case gateTenantQueue:
 		tenant, queue, _ := strings.Cut(guarded, ":")
 		return "tenant " + tenant + " in queue " + queue
-	case gateDownstream:
+	case gateDownstream, gateBreaker, gateDownstreamRate:
 		return "downstream " + guarded
 	}
 	return string(n)
 }
 
-// parseGate reads limit|held|until|then|reason.
-func parseGate(name, value string) (GateState, error) {
-	parts := strings.SplitN(value, "|", 5)
-	if len(parts) < 5 {
-		return GateState{}, fmt.Errorf("read gate %s: %w", name, errUnknownReply)
+// defaultGate names the gate of all that have none of their own.
+func defaultGate(name GateName) string {
+	kind, guarded := name.split()
+	if kind == gateTenantQueue {
+		_, queue, _ := strings.Cut(guarded, ":")
+		return string(TenantQueueGate("*", queue))
 	}
-	numbers, err := parseNumbers(strings.Join(parts[:3], " "))
-	if err != nil || len(numbers) != 3 {
+	return string(kind) + ":*"
+}
+
+// parseGate reads what gate.lua describes. limits are those of the gates of all that have none of their own.
+func parseGate(name, value string, limits map[string]int) (GateState, error) {
+	g := GateState{Name: GateName(name), Then: Unlimited}
+	parts := strings.SplitN(value, "|", 5)
+	bad := func(err error) (GateState, error) {
 		return GateState{}, fmt.Errorf("read gate %s: %w", name, cmp.Or(err, errUnknownReply))
 	}
-	g := GateState{Name: GateName(name), Limit: int(numbers[0]), Held: int(numbers[1]), Then: Unlimited, Reason: parts[4]}
-	if numbers[2] > 0 {
-		g.Until = time.UnixMicro(numbers[2])
+	kind, _ := g.Name.split()
+	var err error
+	switch {
+	case len(parts) < 2:
+		return bad(nil)
+	case kind == gateTenantRate || kind == gateDownstreamRate:
+		return parseRate(g, parts)
+	case parts[0] == "*":
+		g.Limit = limits[defaultGate(g.Name)]
+	default:
+		g.Limit, err = strconv.Atoi(parts[0])
+	}
+	if err != nil {
+		return bad(err)
+	}
+	if g.Held, err = strconv.Atoi(parts[1]); err != nil || len(parts) < 5 {
+		return g, err
+	}
+	if g.Until, err = parseMicros(parts[2]); err != nil {
+		return bad(err)
 	}
 	if parts[3] != "" {
 		if g.Then, err = strconv.Atoi(parts[3]); err != nil {
-			return GateState{}, fmt.Errorf("read gate %s: %w", name, err)
+			return bad(err)
 		}
 	}
+	g.Reason = parts[4]
 	return g, nil
 }
 
-// Gates returns every gate, by name.
+// parseRate reads rate|burst and what follows: a bucket, or from a Sighting the time until the next token.
+func parseRate(g GateState, parts []string) (GateState, error) {
+	perMicrosecond, err := strconv.ParseFloat(parts[0], 64)
+	if err != nil {
+		return GateState{}, fmt.Errorf("read gate %s: %w", g.Name, err)
+	}
+	burst, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return GateState{}, fmt.Errorf("read gate %s: %w", g.Name, err)
+	}
+	g.Rate, g.Burst = perMicrosecond, int(burst/microsPerToken)
+	if len(parts) > 2 && !strings.Contains(parts[2], ":") {
+		g.Until, err = parseMicros(parts[2])
+	}
+	return g, err
+}
+
+// Gates returns every gate, by name. Rates are listed without what is left of them.
 func (s *Store) Gates(ctx context.Context) ([]GateState, error) {
 	stored, err := connection(s).HGetAll(ctx, s.partition.Gates()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read gates: %w", unread(err))
 	}
+	limits := defaultLimits(stored)
 	gates := make([]GateState, 0, len(stored))
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		g, err := parseGate(name, stored[name])
+		g, err := parseGate(name, stored[name], limits)
 		if err != nil {
 			return nil, err
 		}
 		gates = append(gates, g)
 	}
 	return gates, nil
+}
+
+// defaultLimits picks the gates of all that have none of their own out of what is stored.
+func defaultLimits(stored map[string]string) map[string]int {
+	limits := map[string]int{}
+	for name, value := range stored {
+		if strings.Contains(name, ":*") {
+			limit, _, _ := strings.Cut(value, "|")
+			limits[name], _ = strconv.Atoi(limit)
+		}
+	}
+	return limits
 }
 
 // Suspension is a queue, a tenant or a tenant in a queue for which enqueueing is suspended.

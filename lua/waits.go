@@ -30,6 +30,8 @@ const (
 	WaitBreaker WaitKind = "breaker"
 	// WaitCap is a gate whose units are all held.
 	WaitCap WaitKind = "cap"
+	// WaitRate is a rate of dispatches whose tokens are used up.
+	WaitRate WaitKind = "rate"
 	// WaitTime is the job's own time, or its backoff.
 	WaitTime WaitKind = "time"
 	// WaitDepth is a tenant that has as many jobs in the queue as it may.
@@ -94,10 +96,12 @@ func (g GateState) wait() Wait {
 		because = ": " + g.Reason
 	}
 	switch {
-	case kind == gateDownstream && g.Limit == 0:
-		w.Kind, w.Text = WaitBreaker, "downstream "+name+" is shut off"+because
-	case kind == gateDownstream:
-		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("downstream %s takes %d jobs at a time and has %d%s", name, g.Limit, g.Held, because)
+	case kind == gateBreaker && g.Limit == 0:
+		w.Kind, w.Text = WaitBreaker, "the circuit breaker of downstream "+name+" is open"
+	case kind == gateBreaker:
+		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
+	case g.Burst > 0:
+		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %g jobs a second", g.Name.Words(), g.Rate)
 	case g.Limit == 0:
 		w.Kind, w.Text = WaitPause, g.Name.Words()+" is paused"+because
 	default:

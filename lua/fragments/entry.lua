@@ -6,15 +6,40 @@
 -- suspicion if that worker is lost too.
 local STARTED = P .. 'started'
 
+-- gate_leave counts a job that is no longer in a ready stream.
+local function gate_leave(name)
+  local g = gate(name)
+  g.held = math.max(0, g.held - 1)
+  gates_dirty[name] = true
+end
+
+-- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
+local function mark_release(key, name)
+  local period = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  if not period then return end
+  redis.call('HDEL', MARKS, key)
+  state_add('nm', -1)
+  local g = gate(name)
+  if g and g.rest == period then
+    gate_leave(name)
+    freed[name] = true
+  end
+end
+
 -- entry_release gives back the units of a job that leaves a ready stream.
 local function entry_release(key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  local r = record_read(rec)
+  local downstream = sub(r.lane, 2)
+  mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
-  local r = record_read(rec)
-  for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+  local names = { 'q:' .. r.queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. r.queue }
+  if downstream ~= '' then names[4] = 'd:' .. downstream end
+  gates_load(names)
+  for _, name in ipairs(names) do
     if gate(name) then
-      gate_hold(name, -1)
+      gate_leave(name)
       freed[name] = true
     end
   end

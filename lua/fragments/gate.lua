@@ -1,55 +1,141 @@
--- @include state
--- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
--- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
--- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
--- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
-local GATES = P .. 'gates'
+-- @include anygate
+-- @include bucket
+-- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
+-- maps them to:
+--   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
+--                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
+--   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
+-- was dispatched under a breaker to the period; `nm` counts them.
+local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
 local gates, gates_dirty = {}, {}
+local kinds
 
--- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
-local function gates_any()
-  return state_num('ng') > 0
+-- gate_kinds needs `ng` loaded.
+local function gate_kinds()
+  if not kinds then
+    kinds = {}
+    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+  end
+  return kinds
 end
 
-local function gate(name)
+-- gate_default names the gate of all that have none of their own.
+local function gate_default(name)
+  local kind = sub(name, 1, 1)
+  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
+  if kind == 't' or kind == 'd' then return kind .. ':*' end
+end
+
+local function gate_is_rate(name)
+  local kind = byte(name)
+  return kind == 114 or kind == 115
+end
+
+local gate
+
+local function gate_parse(name, v)
+  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  if limit == '*' then
+    local default = gate_default(name)
+    local g = default and default ~= name and gate(default)
+    return g and { limit = g.limit, held = tonumber(held), default = true }
+  end
+  if gate_is_rate(name) then
+    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+  end
+  return { limit = tonumber(limit), held = tonumber(held), rest = rest }
+end
+
+-- gate returns a gate, false for none.
+function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = redis.call('HGET', GATES, name)
-    g = false
-    if v then
-      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
-      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
-    end
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
 end
 
+-- gates_load reads gates in one call.
+local function gates_load(names)
+  local fields = {}
+  for _, name in ipairs(names) do
+    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
+      gates[name] = false
+      fields[#fields + 1] = name
+    end
+  end
+  if #fields == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+end
+
+-- gate_units returns how many more may pass.
+local function gate_units(g)
+  if g.burst then return floor(g.level / DISPATCH) end
+  return g.limit - g.held
+end
+
 local function gate_closed(name)
   local g = gate(name)
-  return g and g.held >= g.limit
+  return g and gate_units(g) <= 0
 end
 
-local function gate_hold(name, units)
-  local g = gate(name)
-  if g then
-    g.held = math.max(0, g.held + units)
-    gates_dirty[name] = true
-  end
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
+local function tenant_gates(tenant, queue)
+  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
 end
 
--- gate_names returns the gates that an entry of a ready stream counts against.
+local function lane_gates(downstream)
+  if downstream == '' then return {} end
+  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+end
+
+-- gate_names returns the gates on a job's way.
 local function gate_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
-    downstream ~= '' and 'd:' .. downstream or nil }
+  local names = lane_gates(downstream)
+  for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+  names[#names + 1] = 'q:' .. queue
+  return names
+end
+
+-- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+local function gate_pass(name)
+  local g = gate(name)
+  if not g then return end
+  gates_dirty[name] = true
+  if g.burst then
+    g.level = g.level - DISPATCH
+  else
+    g.held = g.held + 1
+  end
+  return byte(name) == 98 and g.rest or nil
+end
+
+local function gate_text(g)
+  if g.default then return format('*|%d', g.held) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
 local function gates_write()
+  local texts, gone = {}, {}
   for name in pairs(gates_dirty) do
     local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+    if g and (g.held ~= 0 or not g.default) then
+      texts[#texts + 1] = name
+      texts[#texts + 1] = gate_text(g)
+    else
+      gone[#gone + 1] = name
+    end
   end
   gates_dirty = {}
+  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
+  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
 end
 
 local function gate_park(name, class, queue, tag, member)

@@ -1,4 +1,5 @@
 -- @include queue
+-- @include anygate
 -- guess: how long a job waits.
 -- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
 -- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
@@ -21,7 +22,7 @@ end
 
 -- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
 local function class_waits(q, i)
-  if q.waiting[i] > 0 and state_num('ng') > 0 then
+  if q.waiting[i] > 0 and gates_any() then
     q.runs = q.runs or {}
     q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
     if q.runs[i] == 0 then return 0 end

@@ -67,14 +67,11 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
-local function downstream_gate(lane)
-  return 'd:' .. sub(lane, 2)
-end
-
--- lane_vanished lets the unit that a lane might have used go to another waiter.
+-- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
-  if #lane > 1 and gates_any() and gate(downstream_gate(lane)) then
-    pass_on[downstream_gate(lane)] = true
+  if not gates_any() then return end
+  for _, name in ipairs(lane_gates(sub(lane, 2))) do
+    if gate(name) then pass_on[name] = true end
   end
 end
 

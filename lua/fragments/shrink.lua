@@ -1,7 +1,11 @@
 -- @include lane
 -- shrink: jobs leave a lane other than by dispatch.
 local function gate_forget(name, class, queue, member)
-  redis.call('ZREM', P .. 'gw:' .. name .. '|' .. class .. ':' .. queue, member)
+  local line = class .. ':' .. queue
+  local waiters = P .. 'gw:' .. name .. '|' .. line
+  if redis.call('ZREM', waiters, member) == 1 and redis.call('EXISTS', waiters) == 0 then
+    redis.call('SREM', P .. 'gq:' .. name, line)
+  end
 end
 
 -- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
@@ -20,8 +24,7 @@ local function tenant_drained(cl, tenant, x)
   if x.mode == 'a' then
     tenant_exit(cl, tenant, x)
   elseif x.mode == 't' then
-    gate_forget('t:' .. tenant, cl.c - 1, cl.q.name, tenant)
-    gate_forget('u:' .. tenant .. ':' .. cl.q.name, cl.c - 1, cl.q.name, tenant)
+    for _, name in ipairs(tenant_gates(tenant, cl.q.name)) do gate_forget(name, cl.c - 1, cl.q.name, tenant) end
   end
   redis.call('HDEL', cl.ten, tenant)
   cl.tenants[tenant] = false
@@ -48,7 +51,7 @@ local function lane_shrunk(cl, tenant, lane)
   end
   redis.call('ZREM', lanes, lane)
   if blocked then
-    gate_forget(downstream_gate(lane), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+    for _, name in ipairs(lane_gates(sub(lane, 2))) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
   elseif x.mode == 'a' then
     lane_vanished(lane)
   end

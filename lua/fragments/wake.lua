@@ -1,6 +1,6 @@
 -- @include lane
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
--- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
+-- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
 local MOVES = 64
 local CONTINUE_AFTER = 50000
@@ -11,15 +11,27 @@ local function moves_out(timer, now)
   more = true
 end
 
--- waiter_wake_tenant moves a tenant from the gate that opened to the other one if that is closed.
-local function waiter_wake_tenant(cl, tenant, tag)
-  local x = tenant_open(cl, tenant)
-  for _, name in ipairs({ 't:' .. tenant, 'u:' .. tenant .. ':' .. cl.q.name }) do
+-- rate_arm sets the timer of a rate that has nothing left but waiters.
+local function rate_arm(name, now)
+  local g = gate(name)
+  if g and g.burst then due_add(DUE, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
+end
+
+-- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.
+local function waiter_park(cl, names, tag, member, now)
+  for _, name in ipairs(names) do
     if gate_closed(name) then
-      gate_park(name, cl.c - 1, cl.q.name, tag, tenant)
-      return
+      gate_park(name, cl.c - 1, cl.q.name, tag, member)
+      rate_arm(name, now)
+      return true
     end
   end
+end
+
+-- waiter_wake_tenant moves a tenant from the gate that opened to another one if that is closed.
+local function waiter_wake_tenant(cl, tenant, tag, now)
+  local x = tenant_open(cl, tenant)
+  if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -28,9 +40,10 @@ local function waiter_wake_tenant(cl, tenant, tag)
   end
 end
 
--- waiter_wake_lane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
-local function waiter_wake_lane(cl, member)
+-- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
+local function waiter_wake_lane(cl, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
+  if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
   local x = tenant_open(cl, tenant)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
@@ -40,13 +53,17 @@ end
 
 local function gate_wake(name, now)
   local g = gate(name)
-  local units = g and g.limit - g.held or math.huge
-  if units <= 0 then return end
+  local units = g and gate_units(g) or math.huge
   if byte(name) == 113 then
-    refill[sub(name, 3)] = true
+    if units > 0 then refill[sub(name, 3)] = true end
     return
   end
+  if units <= 0 and not g.burst then return end
   local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
+  if units <= 0 then
+    if #lines > 0 then rate_arm(name, now) end
+    return
+  end
   table.sort(lines)
   for _, line in ipairs(lines) do
     local waiters = P .. 'gw:' .. name .. '|' .. line
@@ -61,10 +78,10 @@ local function gate_wake(name, now)
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
       moves = moves - 1
-      if byte(name) ~= 100 then
-        waiter_wake_tenant(cl, w[1], score_of(w[2]))
+      if not match(name, '^[dbs]') then
+        waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, w[1]) then
+      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end

@@ -3,7 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, limit|held|until|then|reason of each closed one), later (at), spilled (position), ready (pool),
+--   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
@@ -62,73 +62,10 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
--- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
--- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
--- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
--- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
-local GATES = P .. 'gates'
-local gates, gates_dirty = {}, {}
-
--- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+-- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
-  return state_num('ng') > 0
+  return (state_get('ng') or '') ~= ''
 end
-
-local function gate(name)
-  local g = gates[name]
-  if g == nil then
-    local v = redis.call('HGET', GATES, name)
-    g = false
-    if v then
-      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
-      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
-    end
-    gates[name] = g
-  end
-  return g
-end
-
-local function gate_closed(name)
-  local g = gate(name)
-  return g and g.held >= g.limit
-end
-
-local function gate_hold(name, units)
-  local g = gate(name)
-  if g then
-    g.held = math.max(0, g.held + units)
-    gates_dirty[name] = true
-  end
-end
-
--- gate_names returns the gates that an entry of a ready stream counts against.
-local function gate_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
-    downstream ~= '' and 'd:' .. downstream or nil }
-end
-
-local function gates_write()
-  for name in pairs(gates_dirty) do
-    local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
-  end
-  gates_dirty = {}
-end
-
-local function gate_park(name, class, queue, tag, member)
-  local line = class .. ':' .. queue
-  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
-  redis.call('SADD', P .. 'gq:' .. name, line)
-end
--- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
--- is a window old.
-local JOBS = P .. 'jobs'
-
-local function ended_key(generation)
-  return P .. 'ended:' .. format('%d', generation)
-end
--- group: the consumer group of every ready stream.
-local GROUP = 'g'
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 
@@ -148,6 +85,203 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+-- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
+-- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
+-- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
+local function bucket_settle(stored, rate, burst, changed_at, now)
+  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+  if not stored then return b end
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  if stamp > now then stamp = now end
+  if now - stamp >= span and rate >= old then return b end
+  if level > burst then level = burst end
+  local gained
+  if rate == old then
+    gained = (now - stamp) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+  else
+    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
+    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = now
+  end
+  if level + gained >= burst then return b end
+  b.level, b.stamp = level + gained, stamp
+  return b
+end
+
+-- bucket_wait returns the microseconds until b holds cost.
+local function bucket_wait(b, cost, now)
+  local need = cost - b.level
+  local wait = b.stamp + math.ceil(need / b.rate) - now
+  if wait < 1 then wait = 1 end
+  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
+  return wait
+end
+
+local function bucket_fill(b)
+  return math.ceil((b.burst - b.level) / b.rate)
+end
+
+local function bucket_text(b)
+  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+end
+-- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
+-- maps them to:
+--   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
+--                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
+--   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
+-- was dispatched under a breaker to the period; `nm` counts them.
+local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local gates, gates_dirty = {}, {}
+local kinds
+
+-- gate_kinds needs `ng` loaded.
+local function gate_kinds()
+  if not kinds then
+    kinds = {}
+    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+  end
+  return kinds
+end
+
+-- gate_default names the gate of all that have none of their own.
+local function gate_default(name)
+  local kind = sub(name, 1, 1)
+  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
+  if kind == 't' or kind == 'd' then return kind .. ':*' end
+end
+
+local function gate_is_rate(name)
+  local kind = byte(name)
+  return kind == 114 or kind == 115
+end
+
+local gate
+
+local function gate_parse(name, v)
+  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  if limit == '*' then
+    local default = gate_default(name)
+    local g = default and default ~= name and gate(default)
+    return g and { limit = g.limit, held = tonumber(held), default = true }
+  end
+  if gate_is_rate(name) then
+    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+  end
+  return { limit = tonumber(limit), held = tonumber(held), rest = rest }
+end
+
+-- gate returns a gate, false for none.
+function gate(name)
+  local g = gates[name]
+  if g == nil then
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
+    gates[name] = g
+  end
+  return g
+end
+
+-- gates_load reads gates in one call.
+local function gates_load(names)
+  local fields = {}
+  for _, name in ipairs(names) do
+    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
+      gates[name] = false
+      fields[#fields + 1] = name
+    end
+  end
+  if #fields == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+end
+
+-- gate_units returns how many more may pass.
+local function gate_units(g)
+  if g.burst then return floor(g.level / DISPATCH) end
+  return g.limit - g.held
+end
+
+local function gate_closed(name)
+  local g = gate(name)
+  return g and gate_units(g) <= 0
+end
+
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
+local function tenant_gates(tenant, queue)
+  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
+end
+
+local function lane_gates(downstream)
+  if downstream == '' then return {} end
+  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+end
+
+-- gate_names returns the gates on a job's way.
+local function gate_names(queue, tenant, downstream)
+  local names = lane_gates(downstream)
+  for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+  names[#names + 1] = 'q:' .. queue
+  return names
+end
+
+-- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+local function gate_pass(name)
+  local g = gate(name)
+  if not g then return end
+  gates_dirty[name] = true
+  if g.burst then
+    g.level = g.level - DISPATCH
+  else
+    g.held = g.held + 1
+  end
+  return byte(name) == 98 and g.rest or nil
+end
+
+local function gate_text(g)
+  if g.default then return format('*|%d', g.held) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  return format('%d|%d|%s', g.limit, g.held, g.rest)
+end
+
+local function gates_write()
+  local texts, gone = {}, {}
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g and (g.held ~= 0 or not g.default) then
+      texts[#texts + 1] = name
+      texts[#texts + 1] = gate_text(g)
+    else
+      gone[#gone + 1] = name
+    end
+  end
+  gates_dirty = {}
+  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
+  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+end
+
+local function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
@@ -283,7 +417,7 @@ end
 
 -- class_waits returns how many jobs of another class wait, 0 when all stand behind gates.
 local function class_waits(q, i)
-  if q.waiting[i] > 0 and state_num('ng') > 0 then
+  if q.waiting[i] > 0 and gates_any() then
     q.runs = q.runs or {}
     q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
     if q.runs[i] == 0 then return 0 end
@@ -373,6 +507,12 @@ local function entry_tell()
   return 'unknown'
 end
 
+-- gate_line is the text of a closed gate, of a rate with the time of the next dispatch instead of the bucket.
+local function gate_line(g)
+  if g.burst then return format('%.17g|%d|%d', g.rate, g.burst, now + bucket_wait(g, DISPATCH, state_num('bt'))) end
+  return g.default and format('%d|%d|0||', g.limit, g.held) or gate_text(g)
+end
+
 -- lane_tell tells of a job in a lane, given its position there.
 local function lane_tell(r, tenant, position)
   local cq = r.class .. ':' .. r.queue
@@ -383,8 +523,8 @@ local function lane_tell(r, tenant, position)
   local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then
-    for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
-      if gate_closed(name) then tell('gate', name .. '|' .. redis.call('HGET', GATES, name)) end
+    for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+      if gate_closed(name) then tell('gate', name .. '|' .. gate_line(gate(name))) end
     end
   end
   return 'waiting'
@@ -415,7 +555,8 @@ local function place(rec)
   return entry_tell()
 end
 
-state_load({ 'ng', 'pools', 'gen' })
+state_load({ 'ng', 'pools', 'gen', 't', 'bt' })
+st.bt = bucket_time(now)
 local rec = redis.call('HGET', JOBS, KEY)
 if not rec then
   for age = 0, 1 do

@@ -89,7 +89,7 @@ local function clock_advance(now)
 end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -97,57 +97,210 @@ local function call_begin(now, fields)
 end
 -- group: the consumer group of every ready stream.
 local GROUP = 'g'
--- gate: the one mechanism of pause, breaker, cap and rate. A gate has a limit of units (0 is shut; no gate at
--- all is no limit) and holds one unit for each entry of a ready stream that passed under it. `gates` maps
--- its name to "limit|held|until|then|reason". Names: q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM.
--- Waiters stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some.
-local GATES = P .. 'gates'
-local gates, gates_dirty = {}, {}
-
--- gates_any needs `ng`, the number of gates, loaded; without gates nothing below costs a call.
+-- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
-  return state_num('ng') > 0
+  return (state_get('ng') or '') ~= ''
+end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
 end
 
-local function gate(name)
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+-- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
+-- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
+-- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
+local function bucket_settle(stored, rate, burst, changed_at, now)
+  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+  if not stored then return b end
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  if stamp > now then stamp = now end
+  if now - stamp >= span and rate >= old then return b end
+  if level > burst then level = burst end
+  local gained
+  if rate == old then
+    gained = (now - stamp) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+  else
+    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
+    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = now
+  end
+  if level + gained >= burst then return b end
+  b.level, b.stamp = level + gained, stamp
+  return b
+end
+
+-- bucket_wait returns the microseconds until b holds cost.
+local function bucket_wait(b, cost, now)
+  local need = cost - b.level
+  local wait = b.stamp + math.ceil(need / b.rate) - now
+  if wait < 1 then wait = 1 end
+  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
+  return wait
+end
+
+local function bucket_fill(b)
+  return math.ceil((b.burst - b.level) / b.rate)
+end
+
+local function bucket_text(b)
+  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+end
+-- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
+-- maps them to:
+--   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
+--                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
+--   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
+-- was dispatched under a breaker to the period; `nm` counts them.
+local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local gates, gates_dirty = {}, {}
+local kinds
+
+-- gate_kinds needs `ng` loaded.
+local function gate_kinds()
+  if not kinds then
+    kinds = {}
+    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+  end
+  return kinds
+end
+
+-- gate_default names the gate of all that have none of their own.
+local function gate_default(name)
+  local kind = sub(name, 1, 1)
+  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
+  if kind == 't' or kind == 'd' then return kind .. ':*' end
+end
+
+local function gate_is_rate(name)
+  local kind = byte(name)
+  return kind == 114 or kind == 115
+end
+
+local gate
+
+local function gate_parse(name, v)
+  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  if limit == '*' then
+    local default = gate_default(name)
+    local g = default and default ~= name and gate(default)
+    return g and { limit = g.limit, held = tonumber(held), default = true }
+  end
+  if gate_is_rate(name) then
+    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+  end
+  return { limit = tonumber(limit), held = tonumber(held), rest = rest }
+end
+
+-- gate returns a gate, false for none.
+function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = redis.call('HGET', GATES, name)
-    g = false
-    if v then
-      local limit, held, rest = match(v, '^(%d+)|(%d+)|(.*)$')
-      g = { limit = tonumber(limit), held = tonumber(held), rest = rest }
-    end
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
 end
 
+-- gates_load reads gates in one call.
+local function gates_load(names)
+  local fields = {}
+  for _, name in ipairs(names) do
+    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
+      gates[name] = false
+      fields[#fields + 1] = name
+    end
+  end
+  if #fields == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+end
+
+-- gate_units returns how many more may pass.
+local function gate_units(g)
+  if g.burst then return floor(g.level / DISPATCH) end
+  return g.limit - g.held
+end
+
 local function gate_closed(name)
   local g = gate(name)
-  return g and g.held >= g.limit
+  return g and gate_units(g) <= 0
 end
 
-local function gate_hold(name, units)
-  local g = gate(name)
-  if g then
-    g.held = math.max(0, g.held + units)
-    gates_dirty[name] = true
-  end
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
+local function tenant_gates(tenant, queue)
+  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
 end
 
--- gate_names returns the gates that an entry of a ready stream counts against.
+local function lane_gates(downstream)
+  if downstream == '' then return {} end
+  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+end
+
+-- gate_names returns the gates on a job's way.
 local function gate_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue,
-    downstream ~= '' and 'd:' .. downstream or nil }
+  local names = lane_gates(downstream)
+  for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+  names[#names + 1] = 'q:' .. queue
+  return names
+end
+
+-- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+local function gate_pass(name)
+  local g = gate(name)
+  if not g then return end
+  gates_dirty[name] = true
+  if g.burst then
+    g.level = g.level - DISPATCH
+  else
+    g.held = g.held + 1
+  end
+  return byte(name) == 98 and g.rest or nil
+end
+
+local function gate_text(g)
+  if g.default then return format('*|%d', g.held) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
 local function gates_write()
+  local texts, gone = {}, {}
   for name in pairs(gates_dirty) do
     local g = gates[name]
-    if g then redis.call('HSET', GATES, name, format('%d|%d|', g.limit, g.held) .. g.rest) end
+    if g and (g.held ~= 0 or not g.default) then
+      texts[#texts + 1] = name
+      texts[#texts + 1] = gate_text(g)
+    else
+      gone[#gone + 1] = name
+    end
   end
   gates_dirty = {}
+  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
+  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
 end
 
 local function gate_park(name, class, queue, tag, member)
@@ -213,25 +366,6 @@ local function queue_open(name)
   end
   queues[name] = q
   return q
-end
--- bytes: integers as big-endian bytes.
-local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
-
-local function u64(n)
-  local high = floor(n / 4294967296)
-  local low = n - high * 4294967296
-  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
-    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
-end
-
-local function number_at(s, at)
-  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
-  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
-end
-
-local function cost_at(s, at)
-  local a, b, c, d = byte(s, at, at + 3)
-  return ((a * 256 + b) * 256 + c) * 256 + d
 end
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)
@@ -528,14 +662,11 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
-local function downstream_gate(lane)
-  return 'd:' .. sub(lane, 2)
-end
-
--- lane_vanished lets the unit that a lane might have used go to another waiter.
+-- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
-  if #lane > 1 and gates_any() and gate(downstream_gate(lane)) then
-    pass_on[downstream_gate(lane)] = true
+  if not gates_any() then return end
+  for _, name in ipairs(lane_gates(sub(lane, 2))) do
+    if gate(name) then pass_on[name] = true end
   end
 end
 
@@ -559,7 +690,7 @@ local function job_expire(q, key, rec, now)
   end
 end
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
--- many as there are units. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
+-- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
 local MOVES = 64
 local CONTINUE_AFTER = 50000
@@ -570,15 +701,27 @@ local function moves_out(timer, now)
   more = true
 end
 
--- waiter_wake_tenant moves a tenant from the gate that opened to the other one if that is closed.
-local function waiter_wake_tenant(cl, tenant, tag)
-  local x = tenant_open(cl, tenant)
-  for _, name in ipairs({ 't:' .. tenant, 'u:' .. tenant .. ':' .. cl.q.name }) do
+-- rate_arm sets the timer of a rate that has nothing left but waiters.
+local function rate_arm(name, now)
+  local g = gate(name)
+  if g and g.burst then due_add(DUE, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
+end
+
+-- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.
+local function waiter_park(cl, names, tag, member, now)
+  for _, name in ipairs(names) do
     if gate_closed(name) then
-      gate_park(name, cl.c - 1, cl.q.name, tag, tenant)
-      return
+      gate_park(name, cl.c - 1, cl.q.name, tag, member)
+      rate_arm(name, now)
+      return true
     end
   end
+end
+
+-- waiter_wake_tenant moves a tenant from the gate that opened to another one if that is closed.
+local function waiter_wake_tenant(cl, tenant, tag, now)
+  local x = tenant_open(cl, tenant)
+  if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -587,9 +730,10 @@ local function waiter_wake_tenant(cl, tenant, tag)
   end
 end
 
--- waiter_wake_lane reports whether the lane may use the unit: not while its tenant stands behind a gate of its own.
-local function waiter_wake_lane(cl, member)
+-- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
+local function waiter_wake_lane(cl, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
+  if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
   local x = tenant_open(cl, tenant)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
@@ -599,13 +743,17 @@ end
 
 local function gate_wake(name, now)
   local g = gate(name)
-  local units = g and g.limit - g.held or math.huge
-  if units <= 0 then return end
+  local units = g and gate_units(g) or math.huge
   if byte(name) == 113 then
-    refill[sub(name, 3)] = true
+    if units > 0 then refill[sub(name, 3)] = true end
     return
   end
+  if units <= 0 and not g.burst then return end
   local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
+  if units <= 0 then
+    if #lines > 0 then rate_arm(name, now) end
+    return
+  end
   table.sort(lines)
   for _, line in ipairs(lines) do
     local waiters = P .. 'gw:' .. name .. '|' .. line
@@ -620,10 +768,10 @@ local function gate_wake(name, now)
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
       moves = moves - 1
-      if byte(name) ~= 100 then
-        waiter_wake_tenant(cl, w[1], score_of(w[2]))
+      if not match(name, '^[dbs]') then
+        waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, w[1]) then
+      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end
@@ -776,7 +924,7 @@ end
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
 -- that were served by their new tags (`line`, from `h`), and what to write.
 --   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
---   ready:POOL STREAM of entries j key, r record; group g
+--   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
 local refill_pools, pools, picks, dispatched = {}, {}, {}, {}
 local want = 1
 
@@ -803,298 +951,317 @@ local function pool_write(p)
   state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 
-local function plan_more(cl, p)
-  local k = math.max(want, p.loaded > 0 and 16 or 1)
-  local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
-  local n = #r / 2
-  p.loaded = p.loaded + n
-  if n < k then p.all = true end
-  if n == 0 then return end
-  local names, weights = {}, nil
-  for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-  local values = redis.call('HMGET', cl.ten, unpack(names))
-  if state_num('nw') > 0 then
-    local class, fields = cl.q.names[cl.c] .. ':', {}
-    for i = 1, n do fields[i] = class .. names[i] end
-    fields[n + 1] = class
-    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
-  end
-  for i = 1, n do
-    local x = cl.tenants[names[i]] or tenant_parse(values[i])
-    cl.tenants[names[i]] = x
-    x.name, x.member = names[i], r[2 * i - 1]
-    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
-    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
-    p.cand[#p.cand + 1] = x
-  end
-end
-
--- plan_head returns the tenant with the lowest tag, ties by the order of entering.
-local function plan_head(cl)
-  local p = cl.plan
-  if not p then
-    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
-    cl.plan = p
-  end
-  if p.i > #p.cand and not p.all then plan_more(cl, p) end
-  local a, b = p.cand[p.i], p.line[p.h]
-  if a and b then
-    if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
-    return a
-  end
-  return a or b
-end
-
-local function plan_take(p, x)
-  if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
-end
-
-local function plan_put(p, x)
-  p.served[x] = true
-  local line, at = p.line, #p.line + 1
-  while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
-    line[at] = line[at - 1]
-    at = at - 1
-  end
-  line[at] = x
-end
-
--- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
-local function plan_leave(p, x, mode)
-  plan_take(p, x)
-  p.served[x] = nil
-  x.mode = mode
-  p.gone[#p.gone + 1] = x
-end
-
-local function plan_write(cl)
-  local p = cl.plan
-  if not p then return end
-  local V = cl.q.V[cl.c]
-  local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
-  for x in pairs(p.served) do
-    tags[#tags + 1] = format('%.17g', x.tag)
-    tags[#tags + 1] = x.member
-  end
-  for _, x in ipairs(p.gone) do
-    out[#out + 1] = x.member
-    if x.tag > V then
-      kept[#kept + 1] = format('%.17g', x.tag)
-      kept[#kept + 1] = x.name
+local fill_once -- in a block: a function has 200 local variables at most
+do
+  -- tenants_load reads the gates of tenants in one call.
+  local function tenants_load(of, queue)
+    local names = {}
+    for _, tenant in ipairs(of) do
+      for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
     end
-    if x.mode then
-      modes[#modes + 1] = x.name
-      modes[#modes + 1] = x.mode .. x.entry .. x.lane
-    else
-      drained[#drained + 1] = x.name
-      cl.tenants[x.name] = false
+    gates_load(names)
+  end
+
+  local function plan_more(cl, p)
+    local k = math.max(want, p.loaded > 0 and 16 or 1)
+    local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
+    local n = #r / 2
+    p.loaded = p.loaded + n
+    if n < k then p.all = true end
+    if n == 0 then return end
+    local names, weights = {}, nil
+    for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
+    if gates_any() then tenants_load(names, cl.q.name) end
+    local values = redis.call('HMGET', cl.ten, unpack(names))
+    if state_num('nw') > 0 then
+      local class, fields = cl.q.names[cl.c] .. ':', {}
+      for i = 1, n do fields[i] = class .. names[i] end
+      fields[n + 1] = class
+      weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+    end
+    for i = 1, n do
+      local x = cl.tenants[names[i]] or tenant_parse(values[i])
+      cl.tenants[names[i]] = x
+      x.name, x.member = names[i], r[2 * i - 1]
+      x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
+      x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+      p.cand[#p.cand + 1] = x
     end
   end
-  if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
-  if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
-  if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
-  if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
-  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
-  if not left then
-    redis.call('UNLINK', cl.idle)
-  else
-    if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
-    if #tags + #out > 0 then
-      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
-      if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
+
+  -- plan_head returns the tenant with the lowest tag, ties by the order of entering.
+  local function plan_head(cl)
+    local p = cl.plan
+    if not p then
+      p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+      cl.plan = p
     end
+    if p.i > #p.cand and not p.all then plan_more(cl, p) end
+    local a, b = p.cand[p.i], p.line[p.h]
+    if a and b then
+      if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
+      return a
+    end
+    return a or b
   end
-  cl.plan = nil
-end
 
-local function queue_can_run(q, c)
-  return plan_head(class_open(q, c)) ~= nil
-end
-
-local function pool_can_run(p, i)
-  local q = queue_open(p.queues[i])
-  if gates_any() and gate_closed('q:' .. q.name) then return false end
-  return pattern_next(q, queue_can_run) ~= nil
-end
-
-local function pool_next(p)
-  if p.mode == 'w' then return pattern_next(p, pool_can_run) end
-  for i = 1, p.n do
-    if pool_can_run(p, i) then return i end
+  local function plan_take(p, x)
+    if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
   end
-end
 
--- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
-local function park_tenant(cl, x)
-  local queue = cl.q.name
-  for _, name in ipairs({ 't:' .. x.name, 'u:' .. x.name .. ':' .. queue }) do
-    if gate_closed(name) then
-      gate_park(name, cl.c - 1, queue, x.tag, x.name)
-      plan_leave(cl.plan, x, 't')
-      if x.lane ~= '*' then
-        lane_vanished(x.lane)
-      else
-        local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
-        for _, lane in ipairs(open) do lane_vanished(lane) end
+  local function plan_put(p, x)
+    p.served[x] = true
+    local line, at = p.line, #p.line + 1
+    while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
+      line[at] = line[at - 1]
+      at = at - 1
+    end
+    line[at] = x
+  end
+
+  -- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
+  local function plan_leave(p, x, mode)
+    plan_take(p, x)
+    p.served[x] = nil
+    x.mode = mode
+    p.gone[#p.gone + 1] = x
+  end
+
+  local function plan_write(cl)
+    local p = cl.plan
+    if not p then return end
+    local V = cl.q.V[cl.c]
+    local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
+    for x in pairs(p.served) do
+      tags[#tags + 1] = format('%.17g', x.tag)
+      tags[#tags + 1] = x.member
+    end
+    for _, x in ipairs(p.gone) do
+      out[#out + 1] = x.member
+      if x.tag > V then
+        kept[#kept + 1] = format('%.17g', x.tag)
+        kept[#kept + 1] = x.name
       end
-      return true
+      if x.mode then
+        modes[#modes + 1] = x.name
+        modes[#modes + 1] = x.mode .. x.entry .. x.lane
+      else
+        drained[#drained + 1] = x.name
+        cl.tenants[x.name] = false
+      end
     end
-  end
-end
-
--- park_lane parks a lane behind the closed gate of its downstream.
-local function park_lane(cl, x, lane)
-  local lanes = lanes_key(cl, x.name)
-  if not gate_closed(downstream_gate(lane)) then return false end
-  local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
-  gate_park(downstream_gate(lane), cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
-  if x.lane ~= '*' then
-    x.lane = '*'
-    tenant_write(cl, x.name, x)
-  end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
-  return true
-end
-
--- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
-local function lane_popped(cl, x, lane)
-  local key = lane_key(cl, x.name, lane)
-  local mode = 'a'
-  if x.lane ~= '*' then
-    if redis.call('EXISTS', key) == 0 then mode = false end
-  else
-    local lanes = lanes_key(cl, x.name)
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[1] then
-      redis.call('ZADD', lanes, head[2], lane)
+    if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
+    if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
+    if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
+    if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
+    local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
+    if not left then
+      redis.call('UNLINK', cl.idle)
     else
-      redis.call('ZREM', lanes, lane)
-      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+      if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
+      if #tags + #out > 0 then
+        local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+        if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
+      end
     end
-    if head[1] then key = nil end
+    cl.plan = nil
   end
-  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-  end
-  return mode
-end
 
--- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
-local function serve(pool, cl, x, now)
-  local q, gated = cl.q, gates_any()
-  moves = moves - 1
-  q.touched = true
-  if gated and park_tenant(cl, x) then return false end
-  local lane = x.lane
-  if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
-  local downstream = sub(lane, 2)
-  if gated and downstream ~= '' and park_lane(cl, x, lane) then return false end
-  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
-  local member = popped[1]
-  local key = x.name .. ':' .. sub(member, 13)
-  q.waiting[cl.c] = q.waiting[cl.c] - 1
-  local mode = lane_popped(cl, x, lane)
-  if byte(lane) == 100 and score_of(popped[2]) < now then
-    local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
-    job_expire(q, key, rec, now)
-    if mode ~= 'a' then
+  local function queue_can_run(q, c)
+    return plan_head(class_open(q, c)) ~= nil
+  end
+
+  local function pool_can_run(p, i)
+    local q = queue_open(p.queues[i])
+    if gates_any() and gate_closed('q:' .. q.name) then return false end
+    return pattern_next(q, queue_can_run) ~= nil
+  end
+
+  local function pool_next(p)
+    if p.mode == 'w' then return pattern_next(p, pool_can_run) end
+    for i = 1, p.n do
+      if pool_can_run(p, i) then return i end
+    end
+  end
+
+  -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
+  local function park_tenant(cl, x, now)
+    if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+    plan_leave(cl.plan, x, 't')
+    if x.lane ~= '*' then
+      lane_vanished(x.lane)
+    else
+      local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
+      for _, lane in ipairs(open) do lane_vanished(lane) end
+    end
+    return true
+  end
+
+  -- park_lane parks a lane if a gate of its downstream is closed. It leaves the units of the others to others.
+  local function park_lane(cl, x, lane, now)
+    local lanes = lanes_key(cl, x.name)
+    if not waiter_park(cl, lane_gates(sub(lane, 2)), x.tag, x.name .. ':' .. lane, now) then return false end
+    local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
+    lane_vanished(lane)
+    if x.lane ~= '*' then
+      x.lane = '*'
+      tenant_write(cl, x.name, x)
+    end
+    if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+    return true
+  end
+
+  -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
+  local function lane_popped(cl, x, lane)
+    local key = lane_key(cl, x.name, lane)
+    local mode = 'a'
+    if x.lane ~= '*' then
+      if redis.call('EXISTS', key) == 0 then mode = false end
+    else
+      local lanes = lanes_key(cl, x.name)
+      local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+      if head[1] then
+        redis.call('ZADD', lanes, head[2], lane)
+      else
+        redis.call('ZREM', lanes, lane)
+        local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
+        if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+      end
+      if head[1] then key = nil end
+    end
+    if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
+      redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
+    end
+    return mode
+  end
+
+  -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
+  local function serve(pool, cl, x, now)
+    local q, gated = cl.q, gates_any()
+    moves = moves - 1
+    q.touched = true
+    if gated and park_tenant(cl, x, now) then return false end
+    local lane = x.lane
+    if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
+    local downstream = sub(lane, 2)
+    if gated and downstream ~= '' and park_lane(cl, x, lane, now) then return false end
+    local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+    local member = popped[1]
+    local key = x.name .. ':' .. sub(member, 13)
+    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    local mode = lane_popped(cl, x, lane)
+    if byte(lane) == 100 and score_of(popped[2]) < now then
+      local rec = redis.call('HGET', JOBS, key)
+      old_remove(key, rec)
+      job_expire(q, key, rec, now)
+      if mode ~= 'a' then
+        plan_leave(cl.plan, x, mode)
+        lane_vanished(lane)
+      elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+        lane_vanished(lane)
+      end
+      return false
+    end
+    q.V[cl.c] = x.tag
+    if mode == 'a' then
+      plan_take(cl.plan, x)
+      x.tag = x.tag + cost_at(member, 9) / x.weight
+      plan_put(cl.plan, x)
+    else
+      x.tag = x.tag + cost_at(member, 9) / x.weight
       plan_leave(cl.plan, x, mode)
-      lane_vanished(lane)
-    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
-      lane_vanished(lane)
+    end
+    local pick = { pool = pool, key = key }
+    if gated then
+      for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
+        pick.period = gate_pass(name) or pick.period
+        if gate_is_rate(name) then pass_on[name] = true end
+      end
+    end
+    q.dispatched = q.dispatched + 1
+    picks[#picks + 1] = pick
+    return true
+  end
+
+  -- queue_busy reports whether a class has runnable tenants.
+  local function queue_busy(q)
+    for c = 1, q.n do
+      local cl = class_open(q, c)
+      if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
     end
     return false
   end
-  q.V[cl.c] = x.tag
-  if mode == 'a' then
-    plan_take(cl.plan, x)
-    x.tag = x.tag + cost_at(member, 9) / x.weight
-    plan_put(cl.plan, x)
-  else
-    x.tag = x.tag + cost_at(member, 9) / x.weight
-    plan_leave(cl.plan, x, mode)
-  end
-  if gated then
-    for _, name in pairs(gate_names(q.name, x.name, downstream)) do gate_hold(name, 1) end
-  end
-  q.dispatched = q.dispatched + 1
-  picks[#picks + 1] = { pool = pool, key = key }
-  return true
-end
 
--- queue_busy reports whether a class has runnable tenants.
-local function queue_busy(q)
-  for c = 1, q.n do
-    local cl = class_open(q, c)
-    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
-  end
-  return false
-end
-
--- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
-local function fill_pool(pool, now)
-  local room = pool.slots - redis.call('XLEN', pool.key)
-  while room > 0 do
-    want = math.min(room, moves)
-    local i = pool_next(pool)
-    if not i then return false end
-    if moves == 0 then
-      moves_out('f' .. pool.id, now)
-      return true
-    end
-    local q = queue_open(pool.queues[i])
-    local c = pattern_next(q, queue_can_run)
-    local cl = q.classes[c]
-    if serve(pool, cl, plan_head(cl), now) then
-      pattern_commit(q, c)
-      if pool.mode == 'w' and pool.n > 1 then
-        pattern_commit(pool, i)
-        pool.touched = true
+  -- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
+  local function fill_pool(pool, now)
+    local room = pool.slots - redis.call('XLEN', pool.key)
+    while room > 0 do
+      want = math.min(room, moves)
+      local i = pool_next(pool)
+      if not i then return false end
+      if moves == 0 then
+        moves_out('f' .. pool.id, now)
+        return true
       end
-      room = room - 1
+      local q = queue_open(pool.queues[i])
+      local c = pattern_next(q, queue_can_run)
+      local cl = q.classes[c]
+      if serve(pool, cl, plan_head(cl), now) then
+        pattern_commit(q, c)
+        if pool.mode == 'w' and pool.n > 1 then
+          pattern_commit(pool, i)
+          pool.touched = true
+        end
+        room = room - 1
+      end
+    end
+    return true
+  end
+
+  local function picks_write()
+    if #picks == 0 then return end
+    local keys = {}
+    for i = 1, #picks do keys[i] = picks[i].key end
+    local records = redis.call('HMGET', JOBS, unpack(keys))
+    for i = 1, #picks do
+      local period = picks[i].period
+      if period then
+        redis.call('HSET', MARKS, keys[i], period)
+        state_add('nm', 1)
+        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+      else
+        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+      end
+      local flags = byte(records[i], 2)
+      old_remove(keys[i], records[i])
+      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
+      dispatched[#dispatched + 1] = keys[i]
     end
   end
-  return true
-end
 
-local function picks_write()
-  if #picks == 0 then return end
-  local keys = {}
-  for i = 1, #picks do keys[i] = picks[i].key end
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i = 1, #picks do
-    redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
-    local flags = byte(records[i], 2)
-    old_remove(keys[i], records[i])
-    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
-    dispatched[#dispatched + 1] = keys[i]
-  end
-end
-
-local function fill_once(now)
-  for name in pairs(refill) do
-    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
-  end
-  local ids = {}
-  for id in pairs(refill_pools) do ids[#ids + 1] = id end
-  table.sort(ids)
-  refill, refill_pools = {}, {}
-  for _, id in ipairs(ids) do
-    local pool = pool_open(id)
-    local full = pool and fill_pool(pool, now)
-    for i = 1, pool and pool.n or 0 do
-      local q = queues[pool.queues[i]]
-      if q and q.touched then q.busy = full and queue_busy(q) end
+  function fill_once(now)
+    for name in pairs(refill) do
+      for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
     end
+    local ids = {}
+    for id in pairs(refill_pools) do ids[#ids + 1] = id end
+    table.sort(ids)
+    refill, refill_pools = {}, {}
+    for _, id in ipairs(ids) do
+      local pool = pool_open(id)
+      local full = pool and fill_pool(pool, now)
+      for i = 1, pool and pool.n or 0 do
+        local q = queues[pool.queues[i]]
+        if q and q.touched then q.busy = full and queue_busy(q) end
+      end
+    end
+    for _, q in pairs(queues) do
+      for _, cl in pairs(q.classes) do plan_write(cl) end
+    end
+    picks_write()
+    picks = {}
   end
-  for _, q in pairs(queues) do
-    for _, cl in pairs(q.classes) do plan_write(cl) end
-  end
-  picks_write()
-  picks = {}
 end
 
 -- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
@@ -1153,15 +1320,40 @@ end
 -- suspicion if that worker is lost too.
 local STARTED = P .. 'started'
 
+-- gate_leave counts a job that is no longer in a ready stream.
+local function gate_leave(name)
+  local g = gate(name)
+  g.held = math.max(0, g.held - 1)
+  gates_dirty[name] = true
+end
+
+-- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
+local function mark_release(key, name)
+  local period = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  if not period then return end
+  redis.call('HDEL', MARKS, key)
+  state_add('nm', -1)
+  local g = gate(name)
+  if g and g.rest == period then
+    gate_leave(name)
+    freed[name] = true
+  end
+end
+
 -- entry_release gives back the units of a job that leaves a ready stream.
 local function entry_release(key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  local r = record_read(rec)
+  local downstream = sub(r.lane, 2)
+  mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
-  local r = record_read(rec)
-  for _, name in pairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
+  local names = { 'q:' .. r.queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. r.queue }
+  if downstream ~= '' then names[4] = 'd:' .. downstream end
+  gates_load(names)
+  for _, name in ipairs(names) do
     if gate(name) then
-      gate_hold(name, -1)
+      gate_leave(name)
       freed[name] = true
     end
   end
