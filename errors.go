@@ -31,6 +31,8 @@ var (
 	ErrNotUnique = errors.New("not unique")
 	// ErrOverflow matches a refusal because the tenant's depth in the queue is at its bound.
 	ErrOverflow = errors.New("overflow")
+	// ErrBreakerOpen matches a refusal because as many jobs wait for an ill downstream as may.
+	ErrBreakerOpen = errors.New("breaker not closed")
 	// ErrTooLarge matches a refusal of a job that alone is above that bound.
 	ErrTooLarge = errors.New("too large for its queue")
 	// ErrNotDead means that a job to redrive or to purge is no dead letter.
@@ -96,6 +98,8 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("job refused: its tenant has %s in the queue, which is the bound", v.Detail)
 	case ReasonTooLarge:
 		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)
+	case ReasonBreaker:
+		return fmt.Sprintf("job refused: the circuit breaker of %s, is not closed, retry after %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
 	case ReasonGone:
 		return "job refused: it is no dead letter any more"
 	case ReasonNone:
@@ -131,6 +135,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrOverflow
 	case ReasonTooLarge:
 		return target == ErrTooLarge
+	case ReasonBreaker:
+		return target == ErrBreakerOpen
 	case ReasonGone:
 		return target == ErrNotDead
 	case ReasonNone:

@@ -56,6 +56,9 @@ const (
 	ReasonUnique Reason = "unique"
 	// ReasonOverflow means that the tenant's depth in the queue is at its bound; Verdict.Detail is that depth.
 	ReasonOverflow Reason = "overflow"
+	// ReasonBreaker means that the circuit breaker of the job's downstream is not closed, and as many jobs wait for it as
+	// may; Verdict.Detail names both.
+	ReasonBreaker Reason = "breaker"
 	// ReasonTooLarge means that the job alone is above the bound of bytes of its tenant's depth in the queue.
 	ReasonTooLarge Reason = "too_large"
 	// ReasonGone means that the job to redrive is no dead letter.

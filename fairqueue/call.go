@@ -105,6 +105,9 @@ func (c *Call) Release(e *Entry) {
 		}
 		g.Held = max(0, g.Held-1)
 		c.freed[name] = true
+		if g.Default && g.Held == 0 {
+			delete(c.room.Gates, name)
+		}
 	}
 }
 

@@ -33,6 +33,9 @@ func (r *Room) Lines() []string {
 			add("gate %s rate %v", name, g.Rate)
 		}
 	}
+	for name, limit := range r.Defaults {
+		add("gate %s limit %d held 0", name, limit)
+	}
 	for gate, parked := range r.parked {
 		for line, members := range parked {
 			for member, tag := range members {
@@ -52,7 +55,27 @@ func (r *Room) Lines() []string {
 	for name, at := range r.Timers {
 		add("timer %s at %d", name, at)
 	}
+	for downstream, n := range r.waiting() {
+		add("waiting for %s: %d", downstream, n)
+	}
 	return lines
+}
+
+// waiting counts the jobs in lanes by downstream.
+func (r *Room) waiting() map[string]int {
+	waits := map[string]int{}
+	for _, q := range r.queues {
+		for _, c := range q.classes {
+			for _, t := range c.tenants {
+				for _, l := range t.lanes {
+					if len(l.name) > 1 {
+						waits[l.name[1:]] += len(l.jobs)
+					}
+				}
+			}
+		}
+	}
+	return waits
 }
 
 func (c *class) dump(add func(string, ...any)) {

@@ -101,7 +101,7 @@ func (c *Call) serve(cl *class) *Entry {
 	t.tag += VirtualTime(float64(j.Cost) / float64(c.room.Weight(cl.queue.names[cl.index], t.name)))
 	e := &Entry{Job: j}
 	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
-		switch g := c.room.Gates[name]; {
+		switch g := c.room.gate(name); {
 		case g == nil:
 		case g.Rate != nil:
 			g.Rate.Take()

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate"
 )
@@ -46,6 +47,8 @@ type Gate struct {
 	Period uint64
 	// Rate makes it a rate of dispatches; Limit and Held are not used then.
 	Rate Meter
+	// Default says that the Limit is that of Room.Defaults. Such a gate is there only while it holds something.
+	Default bool
 }
 
 // Meter is a rate of dispatches, such as a token bucket.
@@ -74,6 +77,9 @@ type Room struct {
 	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
 	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate. What has none is not limited.
 	Gates map[string]*Gate
+	// Defaults are limits of those that have no gate of their own: t:* of each tenant, u:*:QUEUE of each tenant in the
+	// queue, d:* of each downstream.
+	Defaults map[string]int
 	Pools  map[string]*Pool
 	Weight WeightFunc
 	queues map[string]*queue
@@ -85,7 +91,7 @@ type Room struct {
 // NewRoom returns an empty room in which every weight is 1.
 func NewRoom() *Room {
 	return &Room{
-		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
+		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Defaults: map[string]int{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
 		parked: map[string]map[string]map[string]VirtualTime{},
 		Weight: func(headgate.Priority, string) headgate.Weight { return 1 },
 	}
@@ -127,6 +133,29 @@ func (r *Room) NextSeq() uint64 {
 func (r *Room) closed(gate string) bool {
 	g := r.Gates[gate]
 	return g != nil && g.units() <= 0
+}
+
+// gate returns the gate that a dispatch passes under, nil for none.
+func (r *Room) gate(name string) *Gate {
+	g := r.Gates[name]
+	if limit, ok := r.Defaults[DefaultOf(name)]; g == nil && ok {
+		g = &Gate{Limit: limit, Default: true}
+		r.Gates[name] = g
+	}
+	return g
+}
+
+// DefaultOf names the default of a gate, empty for none.
+func DefaultOf(gate string) string {
+	kind, guarded, _ := strings.Cut(gate, ":")
+	switch kind {
+	case "t", "d":
+		return kind + ":*"
+	case "u":
+		_, queue, _ := strings.Cut(guarded, ":")
+		return "u:*:" + queue
+	}
+	return ""
 }
 
 // tenantGates and laneGates name what stands before a tenant in a queue, and before a lane, in the order in which they

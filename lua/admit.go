@@ -164,7 +164,7 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case "gone":
 		v.Reason = headgate.ReasonGone
 		return v, nil
-	case "paused", "unique":
+	case "paused", "unique", "parked":
 		return v, parseHeld(&v, word, rest)
 	}
 	numbers, err := parseNumbers(rest)
@@ -214,8 +214,13 @@ func parseHeld(v *headgate.Verdict, word, rest string) error {
 	if us >= 0 {
 		v.RetryAfter = time.Duration(us) * time.Microsecond
 	}
-	if word == "paused" {
+	switch word {
+	case "paused":
 		v.Reason, v.Detail = headgate.ReasonPaused, text
+		return nil
+	case "parked":
+		count, downstream, _ := strings.Cut(text, " ")
+		v.Reason, v.Detail = headgate.ReasonBreaker, fmt.Sprintf("downstream %s, for which %s jobs wait", downstream, count)
 		return nil
 	}
 	holder, err := decodeKey(text)

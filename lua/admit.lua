@@ -15,7 +15,8 @@
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
 --   "huge BYTES" where the job alone is above the bound; "dropped N " stands before an admission that cost N older jobs; "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
---   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not
+--   closed, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -37,7 +38,7 @@ local function record_stamp(rec, flags, seq, score, arrival)
 end
 
 local filled_to -- the buckets' own time, which never goes back
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'ma', 'mf' }
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local paths, buckets, tenants = {}, {}, {}
 
 -- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
@@ -243,6 +244,26 @@ local function rare_make()
     return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
   end
 
+  -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
+  local parkings = {}
+  function rare.parked(job)
+    local downstream = sub(record_lane(job.rec), 2)
+    local g = downstream ~= '' and gate('b:' .. downstream)
+    if not g or job.start then return nil end
+    local parking = parkings[downstream]
+    if not parking then
+      local most = redis.call('HMGET', P .. 'maxparked', downstream, '')
+      parking = { most = tonumber(most[1] or most[2] or math.huge), waiting = tonumber(redis.call('HGET', WAITS, downstream) or 0) }
+      parkings[downstream] = parking
+    end
+    if parking.waiting < parking.most then
+      job.parking = parking
+      return nil
+    end
+    local at = redis.call('ZSCORE', DUE, 'b' .. downstream)
+    return format('parked %d %d %s', at and math.max(0, score_of(at) - time_us) or -1, parking.waiting, downstream)
+  end
+
   -- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
   -- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
   -- those that waited before it.
@@ -307,7 +328,7 @@ local function rare_make()
       local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
       redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
         .. match(v.key, ':(.*)$'))
-      q.waiting[cl.c] = q.waiting[cl.c] - 1
+      waiting_add(cl, lane, -1)
       old_remove(v.key, v.rec)
       lane_shrunk(cl, job.path.tenant, lane)
       dead_letter(v.key, v.rec, 'dropped', '', time_us)
@@ -437,7 +458,7 @@ for i, job in ipairs(jobs) do
     answers[i] = 'queues'
   else
     answers[i] = state_num('np') > 0 and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
+      or state_num('nk') > 0 and gates_any() and rare().parked(job) or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
@@ -461,6 +482,7 @@ for i, job in ipairs(jobs) do
       if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
       if job.unique then uniques[job.unique] = job.key end
+      if job.parking then job.parking.waiting = job.parking.waiting + 1 end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
       writes[#writes + 1] = job.stamped
@@ -514,6 +536,7 @@ local function place_alone()
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
+    if #lane > 1 then redis.call('HINCRBY', P .. 'waits', sub(lane, 2), 1) end
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)

@@ -39,7 +39,7 @@ local q = queue_open(r.queue)
 local cl = class_open(q, r.class + 1)
 if redis.call('ZREM', LATER, KEY) == 0 then
   if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, r.lane, -1)
     old_remove(KEY, rec)
     lane_shrunk(cl, tenant, r.lane)
   elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then

@@ -230,9 +230,20 @@ func (d *redisDump) pools() {
 }
 
 func (d *redisDump) gates() {
+	limits := defaultLimits(d.hash("gates"))
 	for name, value := range d.hash("gates") {
-		parts := strings.Split(value, "|")
-		d.add("gate %s limit %s held %s", name, parts[0], parts[1])
+		parts := strings.SplitN(value, "|", 3)
+		switch {
+		case name[0] == gateTenantRate || name[0] == gateDownstreamRate:
+			d.add("gate %s rate %s", name, parts[2])
+		case parts[0] == "*":
+			d.add("gate %s limit %d held %s", name, limits[defaultGate(GateName(name))], parts[1])
+		default:
+			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
+		}
+	}
+	for downstream, n := range d.hash("waits") {
+		d.add("waiting for %s: %s", downstream, n)
 	}
 	for key := range d.keys {
 		rest, ok := strings.CutPrefix(key, "gw:")

@@ -21,6 +21,15 @@ func TenantQueueGate(tenant, queue string) GateName { return GateName("u:" + ten
 // DownstreamGate names the gate of a downstream.
 func DownstreamGate(downstream string) GateName { return GateName("d:" + downstream) }
 
+// TenantRateGate names the rate of dispatches of a tenant.
+func TenantRateGate(tenant string) GateName { return GateName("r:" + tenant) }
+
+// DownstreamRateGate names the rate of dispatches to a downstream.
+func DownstreamRateGate(downstream string) GateName { return GateName("s:" + downstream) }
+
+// Every is the tenant or downstream of a cap that is each one's own.
+const Every = "*"
+
 // Unlimited is the limit of no gate.
 const Unlimited = -1
 

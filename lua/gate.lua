@@ -12,24 +12,9 @@ local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2
 -- @include call
 -- @include freed
 -- @include gateset
--- @include record
+-- @include held
 -- @include relief
 local now = now_us(NOW)
-
--- entries_count counts the entries of all ready streams that passed under the gate.
-local function entries_count()
-  local held = 0
-  for id in string.gmatch(state_get('pools') or '', '%S+') do
-    for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
-      local tenant = key_split(e[2][2])
-      local r = record_read(e[2][4])
-      for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
-        if name == NAME then held = held + 1 end
-      end
-    end
-  end
-  return held
-end
 
 call_begin(now, { 'pools' })
 local g = gate(NAME)
@@ -40,7 +25,7 @@ if LIMIT == '' then
 else
   if not g or g.default then
     gate_count(NAME, 1)
-    g = { held = g and g.held or entries_count() }
+    g = { held = g and g.held or entries_count()[NAME] or 0 }
     gates[NAME] = g
   end
   local until_us = DURATION > 0 and now + DURATION or 0

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -63,7 +64,7 @@ func TestHeads(t *testing.T) {
 		}
 		args, bound := headArg.FindAllStringSubmatch(comment, -1), len(boundArg.FindAllString(code, -1))
 		for i, arg := range args {
-			if arg[1] != string(rune('1'+i)) {
+			if arg[1] != strconv.Itoa(i+1) {
 				t.Errorf("%s: head names ARGV[%s] as number %d", name, arg[1], i+1)
 			}
 		}

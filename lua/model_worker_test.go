@@ -223,33 +223,19 @@ func (m *model) setGate(now int64, g Gate) []fairqueue.Dispatch {
 	name := string(g.Name)
 	delete(m.room.Timers, "g"+name)
 	if g.Limit < 0 {
-		delete(m.room.Gates, name)
+		m.removeGate(name)
 	} else {
 		gate := m.room.Gates[name]
 		if gate == nil {
 			gate = &fairqueue.Gate{Held: m.heldUnder(name)}
 			m.room.Gates[name] = gate
 		}
-		gate.Limit = g.Limit
+		gate.Limit, gate.Default = g.Limit, false
 	}
 	m.gateTimes(name, g, now)
 	c.Freed(name)
 	c.WakeFreed()
 	return m.fill(c, now)
-}
-
-// heldUnder counts the entries that passed under a gate. Surplus entries of pools that lost all workers count too.
-func (m *model) heldUnder(name string) int {
-	held := 0
-	for _, p := range m.room.Pools {
-		for _, e := range p.Ready {
-			if slices.Contains([]string{"q:" + e.Job.Queue, "t:" + e.Job.Tenant, "u:" + e.Job.Tenant + ":" + e.Job.Queue}, name) ||
-				e.Job.Downstream != "" && name == "d:"+e.Job.Downstream {
-				held++
-			}
-		}
-	}
-	return held
 }
 
 type gateEnd struct {
@@ -272,7 +258,7 @@ func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
 	case ok && end.at > now:
 		m.room.Timers["g"+name] = end.at
 	case ok && end.then < 0:
-		delete(m.room.Gates, name)
+		m.removeGate(name)
 	case ok:
 		m.room.Gates[name].Limit = end.then
 	}

@@ -327,11 +327,15 @@ func (w *walk) policy() {
 			u.Weights = append(u.Weights, TenantWeight{c.Name, tenant, weight})
 		}
 	}
+	u.Caps = w.drawCaps()
 	w.resend = func() { check(w.tb, w.store.PutPolicy(w.ctx, u)) }
 	w.resend()
 	w.version++
-	w.model.begin(w.now)
-	w.model.recount()
-	w.model.changed = buckets.Instant(w.model.filled)
 	w.service.weightsChanged()
+	c := w.model.begin(w.now)
+	w.model.setCaps(c, u.Caps)
+	w.model.changed = buckets.Instant(w.model.filled)
+	c.WakeFreed()
+	w.service.dispatched(w.model.fill(c, w.now))
+	w.model.recount()
 }

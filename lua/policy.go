@@ -80,6 +80,24 @@ type TenantOverflow struct {
 	Overflow      Overflow
 }
 
+// Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
+type Cap struct {
+	// Gate is QueueGate, TenantGate, TenantQueueGate or DownstreamGate with a Limit; with the tenant or downstream
+	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate.
+	Gate GateName
+	// Limit is how many at a time, 1 or more.
+	Limit int
+	// Rate is how many jobs may be dispatched a time, each a token.
+	Rate headgate.Limit
+}
+
+func (c Cap) text() string {
+	if kind, _ := c.Gate.split(); kind == gateTenantRate || kind == gateDownstreamRate {
+		return rate(c.Rate) + "|" + burst(c.Rate)
+	}
+	return strconv.Itoa(c.Limit)
+}
+
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
 type TenantWeight struct {
 	Class  headgate.Priority
@@ -99,6 +117,11 @@ type PolicyUpdate struct {
 	Queues      []QueueSettings
 	Overflows   []TenantOverflow
 	Weights     []TenantWeight
+	// Caps replaces every cap and rate that is in force. A pause goes on, and leaves the new cap behind.
+	Caps []Cap
+	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty
+	// name is every downstream that is not named.
+	MaxParked map[string]int
 }
 
 // bounded reports whether anything is bounded.
@@ -117,13 +140,19 @@ var (
 // PutPolicy stores a new version of the policy, if the expected one is in force. After an error InDoubt, the same call
 // again is safe, and finishes what the first one began.
 func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
-	args := make([]any, 0, 7+2*(len(u.Queues)+len(u.Overflows)+len(u.Weights)))
-	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows))
+	args := make([]any, 0, 9+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
+	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows), len(u.Caps), len(u.MaxParked))
 	for _, q := range u.Queues {
 		args = append(args, q.Queue, settingsText(q))
 	}
 	for _, o := range u.Overflows {
 		args = append(args, o.Tenant+":"+o.Queue, o.Overflow.text())
+	}
+	for _, c := range u.Caps {
+		args = append(args, string(c.Gate), c.text())
+	}
+	for downstream, most := range u.MaxParked {
+		args = append(args, downstream, most)
 	}
 	for _, w := range u.Weights {
 		args = append(args, string(w.Class)+":"+w.Tenant, int64(w.Weight))
@@ -133,7 +162,7 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 		return err
 	}
 	switch reply[0] {
-	case "stored":
+	case "stored", "more": // What is left of a fill is the timers'.
 		if u.bounded() {
 			if err := s.recount(ctx); err != nil {
 				return err

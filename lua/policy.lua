@@ -1,4 +1,4 @@
--- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants.
+-- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] expected  version that is in force
@@ -7,20 +7,99 @@
 -- ARGV[5] window  microseconds that ended ids are kept
 -- ARGV[6] queues  number of Q
 -- ARGV[7] bounds  number of B
--- ARGV[8] ...  Q times queue, setting; B times tenant:queue, overflow; then class:tenant, weight (an empty tenant is
---   everybody else)
--- Reply {"stored"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
--- Never moves a job: a new weight counts from a tenant's next dispatch.
+-- ARGV[8] caps  number of C
+-- ARGV[9] parked  number of K
+-- ARGV[10] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
+--   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
+--   weight (an empty tenant is everybody else)
+-- Reply {"stored" | "more"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
+-- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local QUEUES, BOUND_COUNT, QUEUES_AT = tonumber(ARGV[6]), tonumber(ARGV[7]), 8
--- @include time
--- @include queue
--- @include due
+local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local QUEUES_AT = 10
+-- @include call
+-- @include freed
+-- @include gateset
+-- @include held
 local now = now_us(NOW)
 
-state_load({ 't', 'bt', 'dc', 'step', 'pv' })
-clock_advance(now)
+-- paused_then changes the cap that a pause leaves behind.
+local function paused_then(g, limit)
+  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+  g.rest = until_us .. '|' .. limit .. '|' .. reason
+end
+
+-- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
+local function rate_want(name, text)
+  local g = gate(name)
+  if not text then return gate_remove(name) end
+  local rate, burst = match(text, '^([^|]+)|(%d+)$')
+  if not g then
+    gate_count(name, 1)
+    g = bucket_settle(false, tonumber(rate), tonumber(burst), 0, state_num('bt'))
+    gates[name] = g
+  end
+  g.rate, g.burst = tonumber(rate), tonumber(burst)
+  g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
+end
+
+-- cap_want makes a cap what the policy says, or takes it away. A pause goes on. known says that what passed before was
+-- counted.
+local function cap_want(name, limit, known, counts)
+  local g = gate(name)
+  if g and not g.default and g.limit == 0 then
+    paused_then(g, limit or '')
+  elseif not limit then
+    gate_remove(name)
+  elseif not g or g.default then
+    gate_count(name, 1)
+    gates[name] = { limit = tonumber(limit), held = g and known and g.held or counts()[name] or 0, rest = '0||' }
+  else
+    g.limit, g.rest = tonumber(limit), '0||'
+  end
+end
+
+-- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.
+local function caps_apply(at)
+  local wanted, names, covered = {}, {}, {}
+  for i = at, at + 2 * CAPS - 1, 2 do wanted[ARGV[i]] = ARGV[i + 1] end
+  local stored = redis.call('HKEYS', GATES)
+  for _, name in ipairs(stored) do
+    if byte(name) ~= 98 then wanted[name] = wanted[name] or false end
+  end
+  for name in pairs(wanted) do names[#names + 1] = name end
+  table.sort(names, function(a, b)
+    local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
+    if first ~= second then return first end
+    return a < b
+  end)
+  local counted
+  local function counts()
+    counted = counted or entries_count()
+    return counted
+  end
+  for _, name in ipairs(names) do
+    if gate_is_rate(name) then
+      rate_want(name, wanted[name])
+    else
+      if wanted[name] and gate_default(name) == name and not gate(name) then covered[name] = true end
+      cap_want(name, wanted[name], not covered[gate_default(name)], counts)
+    end
+    gates_dirty[name], freed[name] = true, true
+  end
+  if next(covered) then
+    for name, n in pairs(counts()) do
+      local default = gate_default(name)
+      if covered[default] and (not gate(name) or gate(name).default) then
+        gates[name] = { limit = gate(default).limit, held = n, default = true }
+        gates_dirty[name] = true
+      end
+    end
+  end
+end
+
+call_begin(now, { 'pv', 'pools' })
 local current = state_get('pv') or '0'
 if current == VERSION and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
 if current ~= EXPECTED then return { 'conflict', current } end
@@ -43,23 +122,29 @@ end
 redis.call('DEL', P .. 'relief')
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
+queues = {}
+for _, field in ipairs(configured) do st[field] = false end
 for name, setting in pairs(settings) do
   redis.call('HSET', STATE, 'cfg:' .. name, setting)
+  st['cfg:' .. name] = setting
   if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
 end
-redis.call('UNLINK', P .. 'weights')
-local count = 0
-local BOUNDS_AT = QUEUES_AT + 2 * QUEUES
-redis.call('UNLINK', P .. 'bounds')
-for i = BOUNDS_AT, BOUNDS_AT + 2 * BOUND_COUNT - 1, 2 do redis.call('HSET', P .. 'bounds', ARGV[i], ARGV[i + 1]) end
-for i = BOUNDS_AT + 2 * BOUND_COUNT, #ARGV, 2 do
+redis.call('UNLINK', P .. 'weights', P .. 'bounds', P .. 'maxparked')
+local at, weights = QUEUES_AT + 2 * QUEUES, 0
+for i = at, at + 2 * BOUND_COUNT - 1, 2 do redis.call('HSET', P .. 'bounds', ARGV[i], ARGV[i + 1]) end
+at = at + 2 * BOUND_COUNT
+caps_apply(at)
+at = at + 2 * CAPS
+for i = at, at + 2 * PARKED - 1, 2 do redis.call('HSET', P .. 'maxparked', ARGV[i], ARGV[i + 1]) end
+for i = at + 2 * PARKED, #ARGV, 2 do
   redis.call('HSET', P .. 'weights', ARGV[i], ARGV[i + 1])
-  count = count + 1
+  weights = weights + 1
 end
 state_set('pv', VERSION)
 state_set('pat', state_num('bt'))
 state_set('dw', WINDOW)
-state_set('nw', count)
+state_set('nw', weights)
 state_set('nb', BOUND_COUNT)
-state_write()
-return { 'stored' }
+state_set('nk', PARKED)
+freed_wake(now)
+return { fill(now) and 'more' or 'stored' }

@@ -10,17 +10,18 @@
 local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include call
 -- @include reclaim
--- @include gateset
 -- @include rotate
--- @include shrink
--- @include suspended
 -- @include relief
 local now = now_us(NOW)
-local leases_rearm, later_promote, timer_run -- in a block: a function has 200 local variables at most
-do
+
+-- timers_make returns the functions that run what is due, from a function of its own: one has 200 local variables at most.
+local function timers_make()
+-- @include gateset
+-- @include shrink
+-- @include suspended
   local AUDIT_EVERY = 15000000
 
-  function leases_rearm()
+  local function leases_rearm()
     local all = redis.call('HGETALL', WORKERS)
     for i = 1, #all, 2 do
       local lease = match(all[i + 1], '(%d+)$')
@@ -31,7 +32,7 @@ do
     earliest = nil
   end
 
-  function later_promote()
+  local function later_promote()
     local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
     if #keys == 0 then return end
     moves = moves - #keys
@@ -51,7 +52,7 @@ do
     if #members > 0 then
       moves = moves - #members
       redis.call('ZREM', key, unpack(members))
-      q.waiting[cl.c] = q.waiting[cl.c] - #members
+      waiting_add(cl, lane, -#members)
       for _, member in ipairs(members) do
         local job = tenant .. ':' .. sub(member, 13)
         local rec = redis.call('HGET', JOBS, job)
@@ -117,7 +118,7 @@ do
     if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
   end
 
-  function timer_run(timer)
+  local function timer_run(timer)
     local kind, name = sub(timer, 1, 1), sub(timer, 2)
     if kind == 'd' then
       lane_expire(timer)
@@ -143,6 +144,8 @@ do
       due_add(DUE, now, timer)
     end
   end
+
+  return leases_rearm, later_promote, timer_run
 end
 
 call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
@@ -153,6 +156,7 @@ if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then
 end
 state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
+local leases_rearm, later_promote, timer_run = timers_make()
 local stepped = state_num('step') == 1
 if stepped then leases_rearm() end
 later_promote()

@@ -1,5 +1,6 @@
 -- @include freed
 -- @include record
+-- @include capnames
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
@@ -34,8 +35,7 @@ local function entry_release(key, rec)
   mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
-  local names = { 'q:' .. r.queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. r.queue }
-  if downstream ~= '' then names[4] = 'd:' .. downstream end
+  local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)
   for _, name in ipairs(names) do
     if gate(name) then

@@ -233,7 +233,7 @@ do
     local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
     local member = popped[1]
     local key = x.name .. ':' .. sub(member, 13)
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, lane, -1)
     local mode = lane_popped(cl, x, lane)
     if byte(lane) == 100 and score_of(popped[2]) < now then
       local rec = redis.call('HGET', JOBS, key)
@@ -365,6 +365,7 @@ local function fill(now)
   until not spill_return(now)
   leave_write()
   depth_write()
+  waits_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end

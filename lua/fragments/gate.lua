@@ -11,6 +11,7 @@
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
 local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
 
@@ -134,8 +135,8 @@ local function gates_write()
     end
   end
   gates_dirty = {}
-  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
-  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)

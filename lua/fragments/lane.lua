@@ -11,8 +11,9 @@
 --   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
-local BLOCKED = 4e15
-local pass_on, refill = {}, {}
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+local BLOCKED, WAITS = 4e15, P .. 'waits'
+local pass_on, refill, waits = {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -23,6 +24,22 @@ local function class_open(q, c)
     q.classes[c] = cl
   end
   return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  waits = {}
 end
 
 local function lane_key(cl, tenant, lane)

@@ -5,7 +5,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0

@@ -15,7 +15,8 @@
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
 --   "huge BYTES" where the job alone is above the bound; "dropped N " stands before an admission that cost N older jobs; "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
---   it, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not
+--   closed, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -398,7 +399,7 @@ local function record_stamp(rec, flags, seq, score, arrival)
 end
 
 local filled_to -- the buckets' own time, which never goes back
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'ma', 'mf' }
+local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local paths, buckets, tenants = {}, {}, {}
 
 -- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
@@ -560,6 +561,7 @@ local function rare_make()
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
 local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
 
@@ -683,8 +685,8 @@ local function gates_write()
     end
   end
   gates_dirty = {}
-  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
-  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)
@@ -889,8 +891,9 @@ end
 --   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
-local BLOCKED = 4e15
-local pass_on, refill = {}, {}
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+local BLOCKED, WAITS = 4e15, P .. 'waits'
+local pass_on, refill, waits = {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -901,6 +904,22 @@ local function class_open(q, c)
     q.classes[c] = cl
   end
   return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  waits = {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -1067,7 +1086,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -1375,7 +1394,7 @@ do
     local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
     local member = popped[1]
     local key = x.name .. ':' .. sub(member, 13)
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, lane, -1)
     local mode = lane_popped(cl, x, lane)
     if byte(lane) == 100 and score_of(popped[2]) < now then
       local rec = redis.call('HGET', JOBS, key)
@@ -1507,6 +1526,7 @@ local function fill(now)
   until not spill_return(now)
   leave_write()
   depth_write()
+  waits_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1633,6 +1653,26 @@ local SUSPENDED = P .. 'suspended'
     return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
   end
 
+  -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
+  local parkings = {}
+  function rare.parked(job)
+    local downstream = sub(record_lane(job.rec), 2)
+    local g = downstream ~= '' and gate('b:' .. downstream)
+    if not g or job.start then return nil end
+    local parking = parkings[downstream]
+    if not parking then
+      local most = redis.call('HMGET', P .. 'maxparked', downstream, '')
+      parking = { most = tonumber(most[1] or most[2] or math.huge), waiting = tonumber(redis.call('HGET', WAITS, downstream) or 0) }
+      parkings[downstream] = parking
+    end
+    if parking.waiting < parking.most then
+      job.parking = parking
+      return nil
+    end
+    local at = redis.call('ZSCORE', DUE, 'b' .. downstream)
+    return format('parked %d %d %s', at and math.max(0, score_of(at) - time_us) or -1, parking.waiting, downstream)
+  end
+
   -- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
   -- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
   -- those that waited before it.
@@ -1697,7 +1737,7 @@ local SUSPENDED = P .. 'suspended'
       local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
       redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
         .. match(v.key, ':(.*)$'))
-      q.waiting[cl.c] = q.waiting[cl.c] - 1
+      waiting_add(cl, lane, -1)
       old_remove(v.key, v.rec)
       lane_shrunk(cl, job.path.tenant, lane)
       dead_letter(v.key, v.rec, 'dropped', '', time_us)
@@ -1827,7 +1867,7 @@ for i, job in ipairs(jobs) do
     answers[i] = 'queues'
   else
     answers[i] = state_num('np') > 0 and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
+      or state_num('nk') > 0 and gates_any() and rare().parked(job) or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
@@ -1851,6 +1891,7 @@ for i, job in ipairs(jobs) do
       if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
       if job.unique then uniques[job.unique] = job.key end
+      if job.parking then job.parking.waiting = job.parking.waiting + 1 end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
       writes[#writes + 1] = job.key
       writes[#writes + 1] = job.stamped
@@ -1904,6 +1945,7 @@ local function place_alone()
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
+    if #lane > 1 then redis.call('HINCRBY', P .. 'waits', sub(lane, 2), 1) end
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)

@@ -178,6 +178,7 @@ end
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
 local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
 
@@ -301,8 +302,8 @@ local function gates_write()
     end
   end
   gates_dirty = {}
-  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
-  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)
@@ -608,8 +609,9 @@ end
 --   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
-local BLOCKED = 4e15
-local pass_on, refill = {}, {}
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+local BLOCKED, WAITS = 4e15, P .. 'waits'
+local pass_on, refill, waits = {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -620,6 +622,22 @@ local function class_open(q, c)
     q.classes[c] = cl
   end
   return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  waits = {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -843,7 +861,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -1151,7 +1169,7 @@ do
     local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
     local member = popped[1]
     local key = x.name .. ':' .. sub(member, 13)
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, lane, -1)
     local mode = lane_popped(cl, x, lane)
     if byte(lane) == 100 and score_of(popped[2]) < now then
       local rec = redis.call('HGET', JOBS, key)
@@ -1283,6 +1301,7 @@ local function fill(now)
   until not spill_return(now)
   leave_write()
   depth_write()
+  waits_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1321,6 +1340,10 @@ local function gate_remove(name)
   gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
   gates_dirty[name] = true
 end
+-- capnames: the caps that a job in a ready stream counts against.
+local function cap_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
+end
 -- record: reads what header.lua draws.
 local function record_read(rec)
   local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
@@ -1336,25 +1359,22 @@ end
 local function key_split(key)
   return match(key, '^([^:]*):(.*)$')
 end
--- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
--- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
-redis.call('DEL', P .. 'relief')
-local now = now_us(NOW)
-
--- entries_count counts the entries of all ready streams that passed under the gate.
+-- held: what there is before a cap that is new. entries_count counts the entries of all ready streams by cap.
 local function entries_count()
-  local held = 0
+  local counts = {}
   for id in string.gmatch(state_get('pools') or '', '%S+') do
     for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
-      for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
-        if name == NAME then held = held + 1 end
-      end
+      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2))) do counts[name] = (counts[name] or 0) + 1 end
     end
   end
-  return held
+  return counts
 end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local now = now_us(NOW)
 
 call_begin(now, { 'pools' })
 local g = gate(NAME)
@@ -1365,7 +1385,7 @@ if LIMIT == '' then
 else
   if not g or g.default then
     gate_count(NAME, 1)
-    g = { held = g and g.held or entries_count() }
+    g = { held = g and g.held or entries_count()[NAME] or 0 }
     gates[NAME] = g
   end
   local until_us = DURATION > 0 and now + DURATION or 0

@@ -179,6 +179,7 @@ end
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
 local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
 
@@ -302,8 +303,8 @@ local function gates_write()
     end
   end
   gates_dirty = {}
-  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
-  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)
@@ -609,8 +610,9 @@ end
 --   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
-local BLOCKED = 4e15
-local pass_on, refill = {}, {}
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+local BLOCKED, WAITS = 4e15, P .. 'waits'
+local pass_on, refill, waits = {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -621,6 +623,22 @@ local function class_open(q, c)
     q.classes[c] = cl
   end
   return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  waits = {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -844,7 +862,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -1152,7 +1170,7 @@ do
     local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
     local member = popped[1]
     local key = x.name .. ':' .. sub(member, 13)
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, lane, -1)
     local mode = lane_popped(cl, x, lane)
     if byte(lane) == 100 and score_of(popped[2]) < now then
       local rec = redis.call('HGET', JOBS, key)
@@ -1284,6 +1302,7 @@ local function fill(now)
   until not spill_return(now)
   leave_write()
   depth_write()
+  waits_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1316,6 +1335,10 @@ end
 
 local function key_split(key)
   return match(key, '^([^:]*):(.*)$')
+end
+-- capnames: the caps that a job in a ready stream counts against.
+local function cap_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
 end
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
@@ -1351,8 +1374,7 @@ local function entry_release(key, rec)
   mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
-  local names = { 'q:' .. r.queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. r.queue }
-  if downstream ~= '' then names[4] = 'd:' .. downstream end
+  local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)
   for _, name in ipairs(names) do
     if gate(name) then
@@ -1542,6 +1564,27 @@ local function worker_reclaim(worker, lost, now)
   pool_close(pool)
   return true
 end
+-- rotate: the older generation of ended ids goes when it is a window old.
+local DEFAULT_WINDOW = 30000000
+
+-- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
+local function ended_rotate()
+  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
+  if state_num('dc') - state_num('rot') < window then return end
+  local generation = state_num('gen')
+  redis.call('UNLINK', ended_key(generation - 1))
+  state_set('gen', generation + 1)
+  state_set('eo', state_num('en'))
+  state_set('en', 0)
+  state_set('rot', state_num('dc'))
+end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local now = now_us(NOW)
+
+-- timers_make returns the functions that run what is due, from a function of its own: one has 200 local variables at most.
+local function timers_make()
 -- gateset: gates come and go.
 -- gate_count needs `ng` loaded.
 local function gate_count(name, n)
@@ -1561,20 +1604,6 @@ local function gate_remove(name)
   local all = default and default ~= name and gate(default)
   gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
   gates_dirty[name] = true
-end
--- rotate: the older generation of ended ids goes when it is a window old.
-local DEFAULT_WINDOW = 30000000
-
--- ended_rotate needs `dc`, `rot`, `gen`, `en` and `dw` (the window in microseconds) loaded.
-local function ended_rotate()
-  local window = state_num('dw') > 0 and state_num('dw') or DEFAULT_WINDOW
-  if state_num('dc') - state_num('rot') < window then return end
-  local generation = state_num('gen')
-  redis.call('UNLINK', ended_key(generation - 1))
-  state_set('gen', generation + 1)
-  state_set('eo', state_num('en'))
-  state_set('en', 0)
-  state_set('rot', state_num('dc'))
 end
 -- shrink: jobs leave a lane other than by dispatch.
 local function gate_forget(name, class, queue, member)
@@ -1643,15 +1672,9 @@ end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
 local SUSPENDED = P .. 'suspended'
--- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
--- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
-redis.call('DEL', P .. 'relief')
-local now = now_us(NOW)
-local leases_rearm, later_promote, timer_run -- in a block: a function has 200 local variables at most
-do
   local AUDIT_EVERY = 15000000
 
-  function leases_rearm()
+  local function leases_rearm()
     local all = redis.call('HGETALL', WORKERS)
     for i = 1, #all, 2 do
       local lease = match(all[i + 1], '(%d+)$')
@@ -1662,7 +1685,7 @@ do
     earliest = nil
   end
 
-  function later_promote()
+  local function later_promote()
     local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
     if #keys == 0 then return end
     moves = moves - #keys
@@ -1682,7 +1705,7 @@ do
     if #members > 0 then
       moves = moves - #members
       redis.call('ZREM', key, unpack(members))
-      q.waiting[cl.c] = q.waiting[cl.c] - #members
+      waiting_add(cl, lane, -#members)
       for _, member in ipairs(members) do
         local job = tenant .. ':' .. sub(member, 13)
         local rec = redis.call('HGET', JOBS, job)
@@ -1748,7 +1771,7 @@ do
     if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
   end
 
-  function timer_run(timer)
+  local function timer_run(timer)
     local kind, name = sub(timer, 1, 1), sub(timer, 2)
     if kind == 'd' then
       lane_expire(timer)
@@ -1774,6 +1797,8 @@ do
       due_add(DUE, now, timer)
     end
   end
+
+  return leases_rearm, later_promote, timer_run
 end
 
 call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
@@ -1784,6 +1809,7 @@ if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then
 end
 state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
+local leases_rearm, later_promote, timer_run = timers_make()
 local stepped = state_num('step') == 1
 if stepped then leases_rearm() end
 later_promote()

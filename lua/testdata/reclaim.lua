@@ -176,6 +176,7 @@ end
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
 local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
 
@@ -299,8 +300,8 @@ local function gates_write()
     end
   end
   gates_dirty = {}
-  if #texts > 0 then redis.call('HSET', GATES, unpack(texts)) end
-  if #gone > 0 then redis.call('HDEL', GATES, unpack(gone)) end
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)
@@ -606,8 +607,9 @@ end
 --   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
-local BLOCKED = 4e15
-local pass_on, refill = {}, {}
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+local BLOCKED, WAITS = 4e15, P .. 'waits'
+local pass_on, refill, waits = {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -618,6 +620,22 @@ local function class_open(q, c)
     q.classes[c] = cl
   end
   return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  waits = {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -841,7 +859,7 @@ local function lane_place(cl, tenant, lane, score, member)
   local key = lane_key(cl, tenant, lane)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
-  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + 1
+  waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -1149,7 +1167,7 @@ do
     local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
     local member = popped[1]
     local key = x.name .. ':' .. sub(member, 13)
-    q.waiting[cl.c] = q.waiting[cl.c] - 1
+    waiting_add(cl, lane, -1)
     local mode = lane_popped(cl, x, lane)
     if byte(lane) == 100 and score_of(popped[2]) < now then
       local rec = redis.call('HGET', JOBS, key)
@@ -1281,6 +1299,7 @@ local function fill(now)
   until not spill_return(now)
   leave_write()
   depth_write()
+  waits_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1313,6 +1332,10 @@ end
 
 local function key_split(key)
   return match(key, '^([^:]*):(.*)$')
+end
+-- capnames: the caps that a job in a ready stream counts against.
+local function cap_names(queue, tenant, downstream)
+  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
 end
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
@@ -1348,8 +1371,7 @@ local function entry_release(key, rec)
   mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
-  local names = { 'q:' .. r.queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. r.queue }
-  if downstream ~= '' then names[4] = 'd:' .. downstream end
+  local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)
   for _, name in ipairs(names) do
     if gate(name) then
