@@ -26,13 +26,16 @@ type Call struct {
 	refillPools map[string]bool // pools with new room
 	passOn      map[string]bool // gates whose unit may go to another waiter
 	freed       map[string]bool // gates with a unit more
+	unheld      map[string]int  // entries that left, by POOL:DOWNSTREAM
+	spare       map[string]int  // room of pools with nothing to run
+	idle        map[string]bool // pools in which lanes came back from the shelf because of that
 }
 
 // Begin starts a call at a time in microseconds.
 func (r *Room) Begin(now int64) *Call {
 	return &Call{
 		room: r, now: now, MovesLeft: Moves, refill: map[string]bool{}, refillPools: map[string]bool{},
-		passOn: map[string]bool{}, freed: map[string]bool{},
+		passOn: map[string]bool{}, freed: map[string]bool{}, unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{},
 	}
 }
 
@@ -54,6 +57,9 @@ func (c *Call) Place(j *Job) int {
 	}
 	if first := l.add(j); first && l.dated() {
 		c.room.Timers[deadlineTimer(cl, t, l)] = j.Score + 1
+	}
+	if !slices.ContainsFunc(l.gates(), c.room.closed) {
+		c.sees(q, j.Downstream)
 	}
 	if fresh || t.mode == laneParked && !l.blocked {
 		c.enter(cl, t)
@@ -96,8 +102,11 @@ func (c *Call) Refill(pool string) { c.refillPools[pool] = true }
 // RefillQueue notes a queue in which something may run now.
 func (c *Call) RefillQueue(queue string) { c.refill[queue] = true }
 
-// Release gives the units of an entry back that leaves a ready stream.
-func (c *Call) Release(e *Entry) {
+// Release gives the units of an entry back that leaves a pool's ready stream.
+func (c *Call) Release(p *Pool, e *Entry) {
+	if e.Job.Downstream != "" {
+		c.unheld[p.ID+":"+e.Job.Downstream]++
+	}
 	for _, name := range gateNames(e.Job.Queue, e.Job.Tenant, e.Job.Downstream) {
 		g := c.room.Gates[name]
 		if g == nil || g.Rate != nil || g.Period != 0 && g.Period != e.Period {
@@ -117,6 +126,7 @@ func (c *Call) WakeFreed() {
 		c.wake(name)
 	}
 	clear(c.freed)
+	c.passOnShelves()
 }
 
 // ExpireLane ends the jobs of a lane whose deadlines have passed, as far as moves go, and arms its timer anew.
@@ -179,7 +189,7 @@ func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
 		return
 	}
 	if l.blocked {
-		for _, name := range l.gates() {
+		for _, name := range append(l.gates(), shelfOf(l.name[1:])) {
 			c.room.forget(name, cl.line(), t.name+":"+l.name)
 		}
 	} else if t.mode == runnable {

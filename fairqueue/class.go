@@ -138,6 +138,11 @@ type queue struct {
 	pattern *Pattern
 	// used is set by the first job.
 	used bool
+	// last is the downstream of every job that could run since since, * for several; sole says that the queue is that
+	// downstream's alone. See shelf.go.
+	last  string
+	since int64
+	sole  bool
 }
 
 // splitLine takes CLASS:QUEUE apart.

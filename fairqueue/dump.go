@@ -21,7 +21,7 @@ func (r *Room) Lines() []string {
 		if !q.used {
 			continue
 		}
-		add("queue %s turn %d left %d", q.name, q.pattern.current, q.pattern.left)
+		add("queue %s turn %d left %d last %s since %d sole %t", q.name, q.pattern.current, q.pattern.left, q.last, q.since, q.sole)
 		for _, c := range q.classes {
 			c.dump(add)
 		}

@@ -11,7 +11,7 @@ import (
 // until nothing more can be done or the moves are out. It returns the dispatches in order.
 func (c *Call) Fill() []Dispatch {
 	var out []Dispatch
-	for again := true; again; again = len(c.passOn) > 0 {
+	for again := true; again; again = c.wakeIdle() || len(c.passOn) > 0 {
 		names := slices.Sorted(maps.Keys(c.passOn))
 		clear(c.passOn)
 		for _, name := range names {
@@ -34,9 +34,11 @@ func (c *Call) serves(p *Pool) bool {
 
 func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 	room := p.Slots - len(p.Ready)
+	delete(c.spare, p.ID)
 	for room > 0 {
 		i, ok := c.nextQueue(p)
 		if !ok {
+			c.spare[p.ID] = room
 			return out
 		}
 		if c.MovesLeft == 0 {
@@ -45,7 +47,7 @@ func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 		}
 		q := c.room.queue(p.Queues[i])
 		k, _ := q.pattern.Next(func(k int) bool { return q.classes[k].least() != nil })
-		if e := c.serve(q.classes[k]); e != nil {
+		if e := c.serve(p, q.classes[k]); e != nil {
 			q.pattern.Commit(k)
 			if !p.Strict && len(p.Queues) > 1 {
 				p.pattern.Commit(i)
@@ -75,14 +77,19 @@ func (c *Call) nextQueue(p *Pool) (int, bool) {
 }
 
 // serve makes one move with the tenant at the head of a class and returns the entry if it was a dispatch.
-func (c *Call) serve(cl *class) *Entry {
+func (c *Call) serve(p *Pool, cl *class) *Entry {
 	c.MovesLeft--
 	t := cl.least()
 	if c.parkTenant(cl, t) {
 		return nil
 	}
 	l := t.head()
-	if c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag) {
+	parked := c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag)
+	if !parked && c.mustShelve(p, l.name[1:]) {
+		c.room.park(shelfOf(l.name[1:]), cl.line(), t.name+":"+l.name, t.tag)
+		parked = true
+	}
+	if parked {
 		l.blocked = true
 		c.vanished(l)
 		if t.head() == nil {
@@ -148,47 +155,61 @@ func (c *Call) parkTenant(cl *class, t *tenant) bool {
 	return true
 }
 
+const everyone = math.MaxInt
+
 // wake brings back as many waiters of each line as the gate has free units.
-func (c *Call) wake(name string) {
-	units := math.MaxInt
+func (c *Call) wake(name string) { c.wakeSome(name, everyone, nil) }
+
+// wakeSome is wake for at most most of each line, and of some queues only if these are given. It returns how many have
+// left the gate.
+func (c *Call) wakeSome(name string, most int, only []string) (left int) {
+	units := most
 	if g := c.room.Gates[name]; g != nil {
-		units = g.units()
+		units = min(most, g.units())
 	}
 	if units <= 0 {
 		if len(c.room.parked[name]) > 0 {
 			c.armRate(name)
 		}
-		return
+		return 0
 	}
 	if queue, ok := strings.CutPrefix(name, "q:"); ok {
 		c.refill[queue] = true
-		return
+		return 0
 	}
 	for _, line := range slices.Sorted(maps.Keys(c.room.parked[name])) {
+		index, queue := splitLine(line)
+		if only != nil && !slices.Contains(only, queue) {
+			continue
+		}
 		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; {
 			if c.MovesLeft == 0 {
 				c.movesOut("g" + name)
-				return
+				return left
 			}
 			c.MovesLeft--
+			left++
 			member, tag, _ := c.room.popWaiter(name, line)
-			index, queue := splitLine(line)
 			cl := c.room.queue(queue).classes[index]
 			if strings.Contains("tur", name[:1]) {
 				c.wakeTenant(cl, member, tag)
 				woken++
-			} else if c.wakeLane(cl, member, tag) {
+			} else if c.wakeLane(cl, name, member, tag) {
 				woken++
 			}
 		}
 	}
+	return left
 }
 
 // wakeLane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
+func (c *Call) wakeLane(cl *class, gate, member string, tag VirtualTime) bool {
 	name, laneName, _ := strings.Cut(member, ":")
 	if c.parkWaiter(cl, laneGates(laneName[1:]), member, tag) {
 		return false
+	}
+	if !strings.HasPrefix(gate, "h:") {
+		c.sees(cl.queue, laneName[1:])
 	}
 	t := cl.tenants[name]
 	t.lanes[laneName].blocked = false
@@ -204,6 +225,7 @@ func (c *Call) wakeTenant(cl *class, name string, tag VirtualTime) {
 	if c.parkWaiter(cl, tenantGates(name, cl.queue.name), name, tag) {
 		return
 	}
+	c.sees(cl.queue, "*")
 	if t.head() == nil {
 		t.mode = laneParked
 		return

@@ -148,7 +148,7 @@ func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Call, back bool
 	taken := p.Ready[:n]
 	p.Ready = p.Ready[n:]
 	for _, e := range taken {
-		c.Release(e)
+		c.Release(w.room.Pools["main"], e)
 		if back && !c.Return(e.Job) {
 			c.Expired = append(c.Expired, e.Job)
 		}

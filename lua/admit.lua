@@ -527,6 +527,9 @@ local function place_alone()
     pattern_commit(q, c)
     q.dispatched, q.touched = 1, true
     redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    local lane = record_lane(job.stamped)
+    queue_sees(q, sub(lane, 2))
+    if #lane > 1 then redis.call('HINCRBY', P .. 'holds', id .. ':' .. sub(lane, 2), 1) end
     answers[i] = 'straight'
   else
     local lane = record_lane(job.stamped)
@@ -537,6 +540,7 @@ local function place_alone()
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
     if #lane > 1 then redis.call('HINCRBY', P .. 'waits', sub(lane, 2), 1) end
+    queue_sees(q, sub(lane, 2))
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)

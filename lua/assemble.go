@@ -3,8 +3,11 @@ package lua
 import (
 	"embed"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 //go:embed *.lua fragments/*.lua
@@ -13,38 +16,125 @@ var sources embed.FS
 // includeMark begins a line that names a fragment.
 const includeMark = "-- @include "
 
+// piece is a part of a script: a fragment, or lines of the script itself.
+type piece struct {
+	fragment bool
+	text     string
+	words    map[string]bool
+}
+
 // assemble returns a script's text with each fragment inlined once, where it is first named.
 func assemble(name string) (string, error) {
-	var text strings.Builder
-	done := map[string]bool{}
-	if err := inline(&text, name+".lua", done, nil); err != nil {
+	pieces, err := collect(nil, name+".lua", map[string]bool{}, nil)
+	if err != nil {
 		return "", fmt.Errorf("assemble script %s: %w", name, err)
+	}
+	for i := range pieces {
+		pieces[i].words = words(pieces[i].text)
+	}
+	var text strings.Builder
+	for i, p := range pieces {
+		if p.fragment {
+			text.WriteString(enclose(p.text, append(pieces[:i:i], pieces[i+1:]...)))
+		} else {
+			text.WriteString(p.text)
+		}
 	}
 	return text.String(), nil
 }
 
-func inline(text *strings.Builder, path string, done map[string]bool, within []string) error {
+// words returns every word of a text outside of comments.
+func words(text string) map[string]bool {
+	all := map[string]bool{}
+	for line := range strings.Lines(text) {
+		code, _, _ := strings.Cut(line, "--")
+		for word := range strings.FieldsFuncSeq(code, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			all[word] = true
+		}
+	}
+	return all
+}
+
+// collect appends the pieces of a source, those of its fragments before its own.
+func collect(to []piece, path string, done map[string]bool, within []string) ([]piece, error) {
 	if slices.Contains(within, path) {
-		return fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), path)
+		return nil, fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), path)
 	}
 	source, err := sources.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	var own strings.Builder
+	keep := func() {
+		if own.Len() > 0 {
+			to = append(to, piece{fragment: len(within) > 0, text: own.String()})
+		}
+		own.Reset()
 	}
 	for line := range strings.Lines(string(source)) {
 		fragment, found := strings.CutPrefix(strings.TrimSuffix(line, "\n"), includeMark)
 		if !found {
-			text.WriteString(line)
+			own.WriteString(line)
 			continue
 		}
+		keep()
 		inner := "fragments/" + fragment + ".lua"
 		if done[inner] {
 			continue
 		}
-		if err := inline(text, inner, done, append(within, path)); err != nil {
-			return err
+		if to, err = collect(to, inner, done, append(within, path)); err != nil {
+			return nil, err
 		}
 		done[inner] = true
 	}
-	return nil
+	keep()
+	return to, nil
+}
+
+var (
+	luaFunction = regexp.MustCompile(`(?m)^local function (\w+)\(`)
+	luaVariable = regexp.MustCompile(`(?m)^local (\w+(?:, \w+)*)(?: = (.*))?\n`)
+)
+
+// enclose puts a fragment into a block, of which the other pieces see only what they use: a function of Lua has 200 local
+// variables at most, and a script is one.
+func enclose(text string, others []piece) string {
+	used := func(name string) bool {
+		return slices.ContainsFunc(others, func(p piece) bool { return p.words[name] })
+	}
+	hidden := false
+	var functions []string
+	for _, found := range luaFunction.FindAllStringSubmatch(text, -1) {
+		if name := found[1]; used(name) {
+			functions = append(functions, name)
+		} else {
+			hidden = true
+		}
+	}
+	variables := luaVariable.FindAllStringSubmatch(text, -1)
+	needed := map[string]bool{} // by variables that others see
+	var seen []string
+	for _, found := range slices.Backward(variables) {
+		if slices.ContainsFunc(strings.Split(found[1], ", "), func(name string) bool { return needed[name] || used(name) }) {
+			seen = append(seen, found[0])
+			maps.Copy(needed, words(found[2]))
+		} else {
+			hidden = true
+		}
+	}
+	if !hidden {
+		return text
+	}
+	var block strings.Builder
+	for _, line := range slices.Backward(seen) {
+		block.WriteString(line)
+		text = strings.Replace(text, line, "", 1)
+	}
+	for _, name := range functions {
+		text = strings.Replace(text, "local function "+name+"(", "function "+name+"(", 1)
+	}
+	if len(functions) > 0 {
+		block.WriteString("local " + strings.Join(functions, ", ") + "\n")
+	}
+	return block.String() + "do\n" + text + "end\n"
 }

@@ -51,7 +51,7 @@ if redis.call('ZREM', LATER, KEY) == 0 then
       return { 'cancelling' }
     end
     redis.call('XDEL', pool.key, token)
-    entry_release(KEY, rec)
+    entry_release(pool.id, KEY, rec)
     refill_pools[pool.id] = true
   end
 end

@@ -150,7 +150,8 @@ func (d *redisDump) queues() {
 			continue
 		}
 		parts := strings.Split(value, "|")
-		d.add("queue %s turn %d left %s", queue, number(d.tb, parts[0])-1, parts[1])
+		seen := strings.Split(parts[len(parts)-1], ",")
+		d.add("queue %s turn %d left %s last %s since %s sole %t", queue, number(d.tb, parts[0])-1, parts[1], seen[0], seen[1], seen[2] == "1")
 		for c := range (len(parts) - 4) / 2 {
 			v, err := strconv.ParseFloat(parts[4+2*c], 64)
 			check(d.tb, err)

@@ -30,8 +30,9 @@ type Finish struct {
 	Token   string
 	Key     headgate.Key
 	Outcome Outcome
-	// Plain is that of the lease's record: the job owns nothing but that.
-	Plain bool
+	// Plain is that of the lease's record: the job owns nothing but that. Downstream is then the job's, too.
+	Plain      bool
+	Downstream string
 	// Delay is for Retry and Release.
 	Delay time.Duration
 	// Reason is for Kill, Text is what went wrong. At most 1 KiB of Text is kept.
@@ -70,11 +71,14 @@ func (s *Store) Finish(ctx context.Context, pool, worker string, jobs []Finish) 
 	args = append(args, s.now, pool, worker)
 	for i := range jobs {
 		f := &jobs[i]
-		outcome, delay, text := f.Outcome, f.Delay, f.Text[:min(len(f.Text), maxErrorText)]
-		if outcome == Complete && (!f.Plain || f.KeepResult > 0) {
+		outcome, delay, reason, text := f.Outcome, f.Delay, f.Reason, f.Text[:min(len(f.Text), maxErrorText)]
+		switch {
+		case outcome == Complete && (!f.Plain || f.KeepResult > 0):
 			outcome, delay, text = "complete_full", f.KeepResult, string(f.Result)
+		case outcome == Complete:
+			reason = f.Downstream
 		}
-		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(delay), f.Reason, text, micros(f.Ran))
+		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(delay), reason, text, micros(f.Ran))
 	}
 	reply, err := s.run(ctx, "finish", args...)
 	if err != nil {

@@ -4,7 +4,7 @@
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record), complete_full (any; with a delay, text is its result
+--   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay, text is its result
 --   and is kept for so long), retry (an attempt burnt; delay), dead (reason, text), release (none burnt; delay, 0 for
 --   at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
@@ -15,6 +15,7 @@ local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], A
 -- @include queue
 -- @include rotate
 -- @include anygate
+-- @include holds
 local time_us = now_us(NOW)
 local READY = P .. 'ready:' .. POOL
 
@@ -58,9 +59,13 @@ local function complete_all()
   local words = {}
   for i, job in ipairs(jobs) do
     words[i] = job.held and 'done' or 'lost'
-    if job.held then leave_plain(job.key, 'completed') end
+    if job.held then
+      leave_plain(job.key, 'completed')
+      hold_add(POOL, job.reason, -1)
+    end
   end
   leave_write()
+  holds_write()
   state_write()
   return { 'finished', unpack(words) }
 end
@@ -135,7 +140,11 @@ local function finish_and_fill()
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
-      if job.held then entry_release(job.key, job.rec) end
+      if job.held then entry_release(POOL, job.key, job.rec) end
+    end
+  else
+    for _, job in ipairs(jobs) do
+      if job.held then entry_unhold(POOL, job.reason) end
     end
   end
   ended_rotate()

@@ -348,7 +348,7 @@ func (m *model) takeEntry(c *fairqueue.Call, p *fairqueue.Pool, key string) *mod
 	for i, e := range p.Ready {
 		if e.Job.Key() == key && e.Worker != "" {
 			p.Ready = slices.Delete(p.Ready, i, i+1)
-			c.Release(e)
+			c.Release(p, e)
 			delete(m.started, key)
 			return m.live[key]
 		}

@@ -104,7 +104,7 @@ func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fair
 	for _, e := range back {
 		key := e.Job.Key()
 		j := m.live[key]
-		c.Release(e)
+		c.Release(p, e)
 		cancelled, begun := m.cancelled[key], j.lost == 0 || m.started[key] == e.Worker
 		delete(m.cancelled, key)
 		delete(m.started, key)
@@ -163,7 +163,7 @@ func (m *model) cancel(now int64, key string) (string, []fairqueue.Dispatch) {
 				m.cancelled[key] = true
 				return "cancelling", nil
 			}
-			c.Release(p.Ready[at])
+			c.Release(p, p.Ready[at])
 			p.Ready = slices.Delete(p.Ready, at, at+1)
 			delete(m.started, key)
 			c.Refill(p.ID)

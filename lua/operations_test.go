@@ -132,7 +132,7 @@ func (w *walk) readAs(worker string, count int) {
 	for _, l := range leases {
 		k := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 		got = append(got, k.String())
-		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k, Plain: l.Plain})
+		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k, Plain: l.Plain, Downstream: l.Job.Downstream})
 	}
 	if !slices.Equal(got, want) {
 		w.rt.Fatalf("read: script gives %v, model %v", got, want)

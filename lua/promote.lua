@@ -10,142 +10,137 @@
 local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include call
 -- @include reclaim
+-- @include gateset
+-- @include shrink
+-- @include suspended
 -- @include rotate
 -- @include relief
 local now = now_us(NOW)
 
--- timers_make returns the functions that run what is due, from a function of its own: one has 200 local variables at most.
-local function timers_make()
--- @include gateset
--- @include shrink
--- @include suspended
-  local AUDIT_EVERY = 15000000
+local AUDIT_EVERY = 15000000
 
-  local function leases_rearm()
-    local all = redis.call('HGETALL', WORKERS)
-    for i = 1, #all, 2 do
-      local lease = match(all[i + 1], '(%d+)$')
-      redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+local function leases_rearm()
+  local all = redis.call('HGETALL', WORKERS)
+  for i = 1, #all, 2 do
+    local lease = match(all[i + 1], '(%d+)$')
+    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+  end
+  state_set('step', 0)
+  state_add('steps', 1)
+  earliest = nil
+end
+
+local function later_promote()
+  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
+  if #keys == 0 then return end
+  moves = moves - #keys
+  redis.call('ZREM', LATER, unpack(keys))
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i, key in ipairs(keys) do job_return(key, records[i], now) end
+end
+
+-- lane_expire ends the jobs of a lane whose deadlines have passed, and arms the lane's timer anew.
+local function lane_expire(timer)
+  local class, queue, tenant, downstream = match(timer, '^d(%d+):([^:]*):([^:]*):(.*)$')
+  local lane = 'd' .. downstream
+  local q = queue_open(queue)
+  local cl = class_open(q, class + 1)
+  local key = lane_key(cl, tenant, lane)
+  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
+  if #members > 0 then
+    moves = moves - #members
+    redis.call('ZREM', key, unpack(members))
+    waiting_add(cl, lane, -#members)
+    for _, member in ipairs(members) do
+      local job = tenant .. ':' .. sub(member, 13)
+      local rec = redis.call('HGET', JOBS, job)
+      old_remove(job, rec)
+      job_expire(q, job, rec, now)
     end
-    state_set('step', 0)
-    state_add('steps', 1)
-    earliest = nil
+    lane_shrunk(cl, tenant, lane)
   end
+  local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
+end
 
-  local function later_promote()
-    local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
-    if #keys == 0 then return end
-    moves = moves - #keys
-    redis.call('ZREM', LATER, unpack(keys))
-    local records = redis.call('HMGET', JOBS, unpack(keys))
-    for i, key in ipairs(keys) do job_return(key, records[i], now) end
-  end
-
-  -- lane_expire ends the jobs of a lane whose deadlines have passed, and arms the lane's timer anew.
-  local function lane_expire(timer)
-    local class, queue, tenant, downstream = match(timer, '^d(%d+):([^:]*):([^:]*):(.*)$')
-    local lane = 'd' .. downstream
-    local q = queue_open(queue)
-    local cl = class_open(q, class + 1)
-    local key = lane_key(cl, tenant, lane)
-    local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
-    if #members > 0 then
-      moves = moves - #members
-      redis.call('ZREM', key, unpack(members))
-      waiting_add(cl, lane, -#members)
-      for _, member in ipairs(members) do
-        local job = tenant .. ':' .. sub(member, 13)
-        local rec = redis.call('HGET', JOBS, job)
-        old_remove(job, rec)
-        job_expire(q, job, rec, now)
+-- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
+local function gate_due(name)
+  local g = gate(name)
+  if g and match(name, '^[qtud]') and not g.default then
+    local until_us, after, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+    until_us = tonumber(until_us)
+    if until_us > 0 and until_us <= now then
+      if after == '' then
+        gate_remove(name)
+      else
+        g.limit, g.rest = tonumber(after), '0||' .. reason
+        gates_dirty[name] = true
       end
-      lane_shrunk(cl, tenant, lane)
-    end
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-    if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
-  end
-
-  -- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
-  local function gate_due(name)
-    local g = gate(name)
-    if g and match(name, '^[qtud]') and not g.default then
-      local until_us, after, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
-      until_us = tonumber(until_us)
-      if until_us > 0 and until_us <= now then
-        if after == '' then
-          gate_remove(name)
-        else
-          g.limit, g.rest = tonumber(after), '0||' .. reason
-          gates_dirty[name] = true
-        end
-      elseif until_us > now then
-        due_add(DUE, until_us, 'g' .. name)
-      end
-    end
-    freed[name] = true
-  end
-
-  -- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
-  -- worker's lease ended makes the consumer anew.
-  local function consumers_audit(id)
-    local pool = pool_open(id)
-    if not pool then return end
-    for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
-      local name, pending
-      for i = 1, #info, 2 do
-        if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
-      end
-      if redis.call('HEXISTS', WORKERS, name) == 0 then
-        if pending > 0 and not consumer_return(pool, name, true, now) then
-          return due_add(DUE, now, 'c' .. id)
-        end
-        redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
-      end
-    end
-    pool_close(pool)
-    if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
-  end
-
-  -- letters_purge ends a queue's dead letters that are older than it keeps them.
-  local function letters_purge(queue)
-    local _, age = queue_bounds(queue_open(queue))
-    if age == 0 then return end
-    local letters = P .. 'dead:' .. queue
-    local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
-    moves = moves - #old
-    for _, key in ipairs(old) do letter_purge(key) end
-    local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
-    if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
-  end
-
-  local function timer_run(timer)
-    local kind, name = sub(timer, 1, 1), sub(timer, 2)
-    if kind == 'd' then
-      lane_expire(timer)
-    elseif kind == 'g' then
-      gate_due(name)
-    elseif kind == 'f' then
-      refill_pools[name] = true
-    elseif kind == 'c' then
-      consumers_audit(name)
-    elseif kind == 'o' then
-      depth_freed[name] = true
-    elseif kind == 'x' then
-      local rec = redis.call('HGET', JOBS, name)
-      if rec and spill_remove(depth_name(name, rec), name, rec) then
-        job_expire(queue_open(record_queue(rec)), name, rec, now)
-      end
-    elseif kind == 'r' then
-      letters_purge(name)
-    elseif kind == 's' then
-      redis.call('HDEL', SUSPENDED, name)
-      state_set('np', redis.call('HLEN', SUSPENDED))
-    elseif not worker_reclaim(name, true, now) then
-      due_add(DUE, now, timer)
+    elseif until_us > now then
+      due_add(DUE, until_us, 'g' .. name)
     end
   end
+  freed[name] = true
+end
 
-  return leases_rearm, later_promote, timer_run
+-- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
+-- worker's lease ended makes the consumer anew.
+local function consumers_audit(id)
+  local pool = pool_open(id)
+  if not pool then return end
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
+    local name, pending
+    for i = 1, #info, 2 do
+      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
+    end
+    if redis.call('HEXISTS', WORKERS, name) == 0 then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
+        return due_add(DUE, now, 'c' .. id)
+      end
+      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+    end
+  end
+  pool_close(pool)
+  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+end
+
+-- letters_purge ends a queue's dead letters that are older than it keeps them.
+local function letters_purge(queue)
+  local _, age = queue_bounds(queue_open(queue))
+  if age == 0 then return end
+  local letters = P .. 'dead:' .. queue
+  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
+  moves = moves - #old
+  for _, key in ipairs(old) do letter_purge(key) end
+  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
+  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
+end
+
+local function timer_run(timer)
+  local kind, name = sub(timer, 1, 1), sub(timer, 2)
+  if kind == 'd' then
+    lane_expire(timer)
+  elseif kind == 'g' then
+    gate_due(name)
+  elseif kind == 'f' then
+    refill_pools[name] = true
+  elseif kind == 'c' then
+    consumers_audit(name)
+  elseif kind == 'o' then
+    depth_freed[name] = true
+  elseif kind == 'x' then
+    local rec = redis.call('HGET', JOBS, name)
+    if rec and spill_remove(depth_name(name, rec), name, rec) then
+      job_expire(queue_open(record_queue(rec)), name, rec, now)
+    end
+  elseif kind == 'r' then
+    letters_purge(name)
+  elseif kind == 's' then
+    redis.call('HDEL', SUSPENDED, name)
+    state_set('np', redis.call('HLEN', SUSPENDED))
+  elseif not worker_reclaim(name, true, now) then
+    due_add(DUE, now, timer)
+  end
 end
 
 call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
@@ -156,7 +151,6 @@ if owner ~= OWNER and until_us >= now and until_us <= now + TIMER_LEASE then
 end
 state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
-local leases_rearm, later_promote, timer_run = timers_make()
 local stepped = state_num('step') == 1
 if stepped then leases_rearm() end
 later_promote()

@@ -27,11 +27,20 @@ local function mark_release(key, name)
   end
 end
 
+-- entry_unhold gives back a slot that was held for a downstream.
+local function entry_unhold(pool_id, downstream)
+  if downstream == '' then return end
+  hold_add(pool_id, downstream, -1)
+  local name = pool_id .. ':' .. downstream
+  shelf_freed[name] = (shelf_freed[name] or 0) + 1
+end
+
 -- entry_release gives back the units of a job that leaves a ready stream.
-local function entry_release(key, rec)
+local function entry_release(pool_id, key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
+  entry_unhold(pool_id, downstream)
   mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)

@@ -1,4 +1,4 @@
--- @include wake
+-- @include shelf
 -- @include pattern
 -- @include tally
 -- @include spill
@@ -7,345 +7,326 @@
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
 -- that were served by their new tags (`line`, from `h`), and what to write.
---   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
---   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
-local refill_pools, pools, picks, dispatched = {}, {}, {}, {}
+local picks, dispatched = {}, {}
 local want = 1
 
-local function pool_open(id)
-  local p = pools[id]
-  if p == nil then
-    local v = state_get('pool:' .. id)
-    p = false
-    if v then
-      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
-      p = { id = id, key = P .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
-        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
-      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
-        p.n = p.n + 1
-        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
-      end
-    end
-    pools[id] = p
+-- tenants_load reads the gates of tenants in one call.
+local function tenants_load(of, queue)
+  local names = {}
+  for _, tenant in ipairs(of) do
+    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  return p
+  gates_load(names)
 end
 
-local function pool_write(p)
-  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+local function plan_more(cl, p)
+  local k = math.max(want, p.loaded > 0 and 16 or 1)
+  local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
+  local n = #r / 2
+  p.loaded = p.loaded + n
+  if n < k then p.all = true end
+  if n == 0 then return end
+  local names, weights = {}, nil
+  for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
+  if gates_any() then tenants_load(names, cl.q.name) end
+  local values = redis.call('HMGET', cl.ten, unpack(names))
+  if state_num('nw') > 0 then
+    local class, fields = cl.q.names[cl.c] .. ':', {}
+    for i = 1, n do fields[i] = class .. names[i] end
+    fields[n + 1] = class
+    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  end
+  for i = 1, n do
+    local x = cl.tenants[names[i]] or tenant_parse(values[i])
+    cl.tenants[names[i]] = x
+    x.name, x.member = names[i], r[2 * i - 1]
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+    p.cand[#p.cand + 1] = x
+  end
 end
 
-local fill_once -- in a block: a function has 200 local variables at most
-do
-  -- tenants_load reads the gates of tenants in one call.
-  local function tenants_load(of, queue)
-    local names = {}
-    for _, tenant in ipairs(of) do
-      for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-    end
-    gates_load(names)
+-- plan_head returns the tenant with the lowest tag, ties by the order of entering.
+local function plan_head(cl)
+  local p = cl.plan
+  if not p then
+    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+    cl.plan = p
   end
-
-  local function plan_more(cl, p)
-    local k = math.max(want, p.loaded > 0 and 16 or 1)
-    local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
-    local n = #r / 2
-    p.loaded = p.loaded + n
-    if n < k then p.all = true end
-    if n == 0 then return end
-    local names, weights = {}, nil
-    for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-    if gates_any() then tenants_load(names, cl.q.name) end
-    local values = redis.call('HMGET', cl.ten, unpack(names))
-    if state_num('nw') > 0 then
-      local class, fields = cl.q.names[cl.c] .. ':', {}
-      for i = 1, n do fields[i] = class .. names[i] end
-      fields[n + 1] = class
-      weights = redis.call('HMGET', P .. 'weights', unpack(fields))
-    end
-    for i = 1, n do
-      local x = cl.tenants[names[i]] or tenant_parse(values[i])
-      cl.tenants[names[i]] = x
-      x.name, x.member = names[i], r[2 * i - 1]
-      x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
-      x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
-      p.cand[#p.cand + 1] = x
-    end
+  if p.i > #p.cand and not p.all then plan_more(cl, p) end
+  local a, b = p.cand[p.i], p.line[p.h]
+  if a and b then
+    if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
+    return a
   end
+  return a or b
+end
 
-  -- plan_head returns the tenant with the lowest tag, ties by the order of entering.
-  local function plan_head(cl)
-    local p = cl.plan
-    if not p then
-      p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
-      cl.plan = p
-    end
-    if p.i > #p.cand and not p.all then plan_more(cl, p) end
-    local a, b = p.cand[p.i], p.line[p.h]
-    if a and b then
-      if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
-      return a
-    end
-    return a or b
+local function plan_take(p, x)
+  if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+end
+
+local function plan_put(p, x)
+  p.served[x] = true
+  local line, at = p.line, #p.line + 1
+  while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
+    line[at] = line[at - 1]
+    at = at - 1
   end
+  line[at] = x
+end
 
-  local function plan_take(p, x)
-    if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+-- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
+local function plan_leave(p, x, mode)
+  plan_take(p, x)
+  p.served[x] = nil
+  x.mode = mode
+  p.gone[#p.gone + 1] = x
+end
+
+local function plan_write(cl)
+  local p = cl.plan
+  if not p then return end
+  local V = cl.q.V[cl.c]
+  local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
+  for x in pairs(p.served) do
+    tags[#tags + 1] = format('%.17g', x.tag)
+    tags[#tags + 1] = x.member
   end
-
-  local function plan_put(p, x)
-    p.served[x] = true
-    local line, at = p.line, #p.line + 1
-    while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
-      line[at] = line[at - 1]
-      at = at - 1
+  for _, x in ipairs(p.gone) do
+    out[#out + 1] = x.member
+    if x.tag > V then
+      kept[#kept + 1] = format('%.17g', x.tag)
+      kept[#kept + 1] = x.name
     end
-    line[at] = x
-  end
-
-  -- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
-  local function plan_leave(p, x, mode)
-    plan_take(p, x)
-    p.served[x] = nil
-    x.mode = mode
-    p.gone[#p.gone + 1] = x
-  end
-
-  local function plan_write(cl)
-    local p = cl.plan
-    if not p then return end
-    local V = cl.q.V[cl.c]
-    local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
-    for x in pairs(p.served) do
-      tags[#tags + 1] = format('%.17g', x.tag)
-      tags[#tags + 1] = x.member
-    end
-    for _, x in ipairs(p.gone) do
-      out[#out + 1] = x.member
-      if x.tag > V then
-        kept[#kept + 1] = format('%.17g', x.tag)
-        kept[#kept + 1] = x.name
-      end
-      if x.mode then
-        modes[#modes + 1] = x.name
-        modes[#modes + 1] = x.mode .. x.entry .. x.lane
-      else
-        drained[#drained + 1] = x.name
-        cl.tenants[x.name] = false
-      end
-    end
-    if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
-    if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
-    if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
-    if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
-    local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
-    if not left then
-      redis.call('UNLINK', cl.idle)
+    if x.mode then
+      modes[#modes + 1] = x.name
+      modes[#modes + 1] = x.mode .. x.entry .. x.lane
     else
-      if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
-      if #tags + #out > 0 then
-        local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
-        if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
-      end
-    end
-    cl.plan = nil
-  end
-
-  local function queue_can_run(q, c)
-    return plan_head(class_open(q, c)) ~= nil
-  end
-
-  local function pool_can_run(p, i)
-    local q = queue_open(p.queues[i])
-    if gates_any() and gate_closed('q:' .. q.name) then return false end
-    return pattern_next(q, queue_can_run) ~= nil
-  end
-
-  local function pool_next(p)
-    if p.mode == 'w' then return pattern_next(p, pool_can_run) end
-    for i = 1, p.n do
-      if pool_can_run(p, i) then return i end
+      drained[#drained + 1] = x.name
+      cl.tenants[x.name] = false
     end
   end
-
-  -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
-  local function park_tenant(cl, x, now)
-    if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
-    plan_leave(cl.plan, x, 't')
-    if x.lane ~= '*' then
-      lane_vanished(x.lane)
-    else
-      local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
-      for _, lane in ipairs(open) do lane_vanished(lane) end
+  if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
+  if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
+  if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
+  if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
+  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
+  if not left then
+    redis.call('UNLINK', cl.idle)
+  else
+    if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
+    if #tags + #out > 0 then
+      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+      if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
     end
-    return true
   end
+  cl.plan = nil
+end
 
-  -- park_lane parks a lane if a gate of its downstream is closed. It leaves the units of the others to others.
-  local function park_lane(cl, x, lane, now)
+local function queue_can_run(q, c)
+  return plan_head(class_open(q, c)) ~= nil
+end
+
+local function pool_can_run(p, i)
+  local q = queue_open(p.queues[i])
+  if gates_any() and gate_closed('q:' .. q.name) then return false end
+  return pattern_next(q, queue_can_run) ~= nil
+end
+
+local function pool_next(p)
+  if p.mode == 'w' then return pattern_next(p, pool_can_run) end
+  for i = 1, p.n do
+    if pool_can_run(p, i) then return i end
+  end
+end
+
+-- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
+local function park_tenant(cl, x, now)
+  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  plan_leave(cl.plan, x, 't')
+  if x.lane ~= '*' then
+    lane_vanished(x.lane)
+  else
+    local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
+    for _, lane in ipairs(open) do lane_vanished(lane) end
+  end
+  return true
+end
+
+-- park_lane parks a lane if a gate of its downstream is closed, or if it goes on the shelf. It leaves the units of other
+-- gates to others.
+local function park_lane(pool, cl, x, lane, now)
+  local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
+  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+    if not must_shelve(pool, downstream) then return false end
+    gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
+  end
+  local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
+  lane_vanished(lane)
+  if x.lane ~= '*' then
+    x.lane = '*'
+    tenant_write(cl, x.name, x)
+  end
+  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+  return true
+end
+
+-- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
+local function lane_popped(cl, x, lane)
+  local key = lane_key(cl, x.name, lane)
+  local mode = 'a'
+  if x.lane ~= '*' then
+    if redis.call('EXISTS', key) == 0 then mode = false end
+  else
     local lanes = lanes_key(cl, x.name)
-    if not waiter_park(cl, lane_gates(sub(lane, 2)), x.tag, x.name .. ':' .. lane, now) then return false end
-    local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
-    lane_vanished(lane)
-    if x.lane ~= '*' then
-      x.lane = '*'
-      tenant_write(cl, x.name, x)
-    end
-    if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
-    return true
-  end
-
-  -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
-  local function lane_popped(cl, x, lane)
-    local key = lane_key(cl, x.name, lane)
-    local mode = 'a'
-    if x.lane ~= '*' then
-      if redis.call('EXISTS', key) == 0 then mode = false end
+    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[1] then
+      redis.call('ZADD', lanes, head[2], lane)
     else
-      local lanes = lanes_key(cl, x.name)
-      local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-      if head[1] then
-        redis.call('ZADD', lanes, head[2], lane)
-      else
-        redis.call('ZREM', lanes, lane)
-        local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-        if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
-      end
-      if head[1] then key = nil end
+      redis.call('ZREM', lanes, lane)
+      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
+      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
     end
-    if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-      redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-    end
-    return mode
+    if head[1] then key = nil end
   end
+  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
+    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
+  end
+  return mode
+end
 
-  -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
-  local function serve(pool, cl, x, now)
-    local q, gated = cl.q, gates_any()
-    moves = moves - 1
-    q.touched = true
-    if gated and park_tenant(cl, x, now) then return false end
-    local lane = x.lane
-    if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
-    local downstream = sub(lane, 2)
-    if gated and downstream ~= '' and park_lane(cl, x, lane, now) then return false end
-    local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
-    local member = popped[1]
-    local key = x.name .. ':' .. sub(member, 13)
-    waiting_add(cl, lane, -1)
-    local mode = lane_popped(cl, x, lane)
-    if byte(lane) == 100 and score_of(popped[2]) < now then
-      local rec = redis.call('HGET', JOBS, key)
-      old_remove(key, rec)
-      job_expire(q, key, rec, now)
-      if mode ~= 'a' then
-        plan_leave(cl.plan, x, mode)
-        lane_vanished(lane)
-      elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
-        lane_vanished(lane)
-      end
-      return false
-    end
-    q.V[cl.c] = x.tag
-    if mode == 'a' then
-      plan_take(cl.plan, x)
-      x.tag = x.tag + cost_at(member, 9) / x.weight
-      plan_put(cl.plan, x)
-    else
-      x.tag = x.tag + cost_at(member, 9) / x.weight
+-- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
+local function serve(pool, cl, x, now)
+  local q, gated = cl.q, gates_any()
+  moves = moves - 1
+  q.touched = true
+  if gated and park_tenant(cl, x, now) then return false end
+  local lane = x.lane
+  if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
+  local downstream = sub(lane, 2)
+  if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+  local member = popped[1]
+  local key = x.name .. ':' .. sub(member, 13)
+  waiting_add(cl, lane, -1)
+  local mode = lane_popped(cl, x, lane)
+  if byte(lane) == 100 and score_of(popped[2]) < now then
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
+    if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
-    end
-    local pick = { pool = pool, key = key }
-    if gated then
-      for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
-    q.dispatched = q.dispatched + 1
-    picks[#picks + 1] = pick
-    return true
-  end
-
-  -- queue_busy reports whether a class has runnable tenants.
-  local function queue_busy(q)
-    for c = 1, q.n do
-      local cl = class_open(q, c)
-      if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+      lane_vanished(lane)
+    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+      lane_vanished(lane)
     end
     return false
   end
-
-  -- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
-  local function fill_pool(pool, now)
-    local room = pool.slots - redis.call('XLEN', pool.key)
-    while room > 0 do
-      want = math.min(room, moves)
-      local i = pool_next(pool)
-      if not i then return false end
-      if moves == 0 then
-        moves_out('f' .. pool.id, now)
-        return true
-      end
-      local q = queue_open(pool.queues[i])
-      local c = pattern_next(q, queue_can_run)
-      local cl = q.classes[c]
-      if serve(pool, cl, plan_head(cl), now) then
-        pattern_commit(q, c)
-        if pool.mode == 'w' and pool.n > 1 then
-          pattern_commit(pool, i)
-          pool.touched = true
-        end
-        room = room - 1
-      end
-    end
-    return true
+  q.V[cl.c] = x.tag
+  if mode == 'a' then
+    plan_take(cl.plan, x)
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_put(cl.plan, x)
+  else
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_leave(cl.plan, x, mode)
   end
-
-  local function picks_write()
-    if #picks == 0 then return end
-    local keys = {}
-    for i = 1, #picks do keys[i] = picks[i].key end
-    local records = redis.call('HMGET', JOBS, unpack(keys))
-    for i = 1, #picks do
-      local period = picks[i].period
-      if period then
-        redis.call('HSET', MARKS, keys[i], period)
-        state_add('nm', 1)
-        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
-      else
-        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
-      end
-      local flags = byte(records[i], 2)
-      old_remove(keys[i], records[i])
-      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
-      dispatched[#dispatched + 1] = keys[i]
+  local pick = { pool = pool, key = key }
+  if gated then
+    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
     end
   end
+  hold_add(pool.id, downstream, 1)
+  q.dispatched = q.dispatched + 1
+  picks[#picks + 1] = pick
+  return true
+end
 
-  function fill_once(now)
-    for name in pairs(refill) do
-      for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
-    end
-    local ids = {}
-    for id in pairs(refill_pools) do ids[#ids + 1] = id end
-    table.sort(ids)
-    refill, refill_pools = {}, {}
-    for _, id in ipairs(ids) do
-      local pool = pool_open(id)
-      local full = pool and fill_pool(pool, now)
-      for i = 1, pool and pool.n or 0 do
-        local q = queues[pool.queues[i]]
-        if q and q.touched then q.busy = full and queue_busy(q) end
-      end
-    end
-    for _, q in pairs(queues) do
-      for _, cl in pairs(q.classes) do plan_write(cl) end
-    end
-    picks_write()
-    picks = {}
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
   end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
+local function fill_pool(pool, now)
+  local room = pool.slots - redis.call('XLEN', pool.key)
+  pool.room = nil
+  while room > 0 do
+    want = math.min(room, moves)
+    local i = pool_next(pool)
+    if not i then
+      pool.room = room
+      return false
+    end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
+    local q = queue_open(pool.queues[i])
+    local c = pattern_next(q, queue_can_run)
+    local cl = q.classes[c]
+    if serve(pool, cl, plan_head(cl), now) then
+      pattern_commit(q, c)
+      if pool.mode == 'w' and pool.n > 1 then
+        pattern_commit(pool, i)
+        pool.touched = true
+      end
+      room = room - 1
+    end
+  end
+  return true
+end
+
+local function picks_write()
+  if #picks == 0 then return end
+  local keys = {}
+  for i = 1, #picks do keys[i] = picks[i].key end
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i = 1, #picks do
+    local period = picks[i].period
+    if period then
+      redis.call('HSET', MARKS, keys[i], period)
+      state_add('nm', 1)
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+    else
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    end
+    local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
+    dispatched[#dispatched + 1] = keys[i]
+  end
+end
+
+local function fill_once(now)
+  for name in pairs(refill) do
+    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
+  end
+  local ids = {}
+  for id in pairs(refill_pools) do ids[#ids + 1] = id end
+  table.sort(ids)
+  refill, refill_pools = {}, {}
+  for _, id in ipairs(ids) do
+    local pool = pool_open(id)
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
+  end
+  for _, q in pairs(queues) do
+    for _, cl in pairs(q.classes) do plan_write(cl) end
+  end
+  picks_write()
+  picks = {}
 end
 
 -- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
@@ -361,11 +342,12 @@ local function fill(now)
         gate_wake(name, now)
       end
       fill_once(now)
-    until next(pass_on) == nil
+    until not pools_idle(now) and next(pass_on) == nil
   until not spill_return(now)
   leave_write()
   depth_write()
   waits_write()
+  holds_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end

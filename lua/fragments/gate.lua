@@ -7,10 +7,11 @@
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
-local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
+local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
@@ -143,4 +144,14 @@ local function gate_park(name, class, queue, tag, member)
   local line = class .. ':' .. queue
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('SADD', SHELVES, sub(name, 3)) == 1 then state_add('nh', 1) end
+end
+
+-- gate_tidy forgets a line of a gate whose last waiter has gone.
+local function gate_tidy(name, line)
+  if redis.call('EXISTS', P .. 'gw:' .. name .. '|' .. line) == 1 then return end
+  redis.call('SREM', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('EXISTS', P .. 'gq:' .. name) == 0 then
+    state_add('nh', -redis.call('SREM', SHELVES, sub(name, 3)))
+  end
 end

@@ -84,6 +84,15 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
+-- lane_shut reports whether a gate of the lane's downstream is closed.
+local function lane_shut(lane)
+  if not gates_any() then return false end
+  for _, name in ipairs(lane_gates(sub(lane, 2))) do
+    if gate_closed(name) then return true end
+  end
+  return false
+end
+
 -- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
   if not gates_any() then return end

@@ -6,6 +6,7 @@ local function lane_place(cl, tenant, lane, score, member)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   waiting_add(cl, lane, 1)
+  if not lane_shut(lane) then queue_sees(cl.q, sub(lane, 2)) end
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0

@@ -31,10 +31,10 @@ end
 -- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
 -- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
 local SUSPECT_BASE = 500000
-local function delivery_lost(worker, key, rec, now)
+local function delivery_lost(pool, worker, key, rec, now)
   local r = record_read(rec)
   local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
-  entry_release(key, rec)
+  entry_release(pool.id, key, rec)
   if cancelled_take(key) then return leave(key, 'cancelled', rec) end
   local lost = math.min(255, r.lost + (started and 1 or 0))
   rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
@@ -67,7 +67,7 @@ local function surplus_return(pool, now)
   moves = moves - #entries
   local keys, records = entries_take(pool, entries)
   for i, key in ipairs(keys) do
-    entry_release(key, records[i])
+    entry_release(pool.id, key, records[i])
     delivery_back(key, records[i], now)
   end
   if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
@@ -88,9 +88,9 @@ local function consumer_return(pool, consumer, lost, now)
     local keys, records = entries_take(pool, entries)
     for i, key in ipairs(keys) do
       if lost then
-        delivery_lost(consumer, key, records[i], now)
+        delivery_lost(pool, consumer, key, records[i], now)
       else
-        entry_release(key, records[i])
+        entry_release(pool.id, key, records[i])
         delivery_back(key, records[i], now)
       end
     end

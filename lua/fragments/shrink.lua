@@ -2,10 +2,7 @@
 -- shrink: jobs leave a lane other than by dispatch.
 local function gate_forget(name, class, queue, member)
   local line = class .. ':' .. queue
-  local waiters = P .. 'gw:' .. name .. '|' .. line
-  if redis.call('ZREM', waiters, member) == 1 and redis.call('EXISTS', waiters) == 0 then
-    redis.call('SREM', P .. 'gq:' .. name, line)
-  end
+  if redis.call('ZREM', P .. 'gw:' .. name .. '|' .. line, member) == 1 then gate_tidy(name, line) end
 end
 
 -- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
@@ -51,6 +48,7 @@ local function lane_shrunk(cl, tenant, lane)
   end
   redis.call('ZREM', lanes, lane)
   if blocked then
+    gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
     for _, name in ipairs(lane_gates(sub(lane, 2))) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
   elseif x.mode == 'a' then
     lane_vanished(lane)

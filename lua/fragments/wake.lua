@@ -32,6 +32,7 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
+  queue_sees(cl.q, '*')
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -41,9 +42,10 @@ local function waiter_wake_tenant(cl, tenant, tag, now)
 end
 
 -- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-local function waiter_wake_lane(cl, member, tag, now)
+local function waiter_wake_lane(cl, name, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
+  if byte(name) ~= 104 then queue_sees(cl.q, sub(lane, 2)) end
   local x = tenant_open(cl, tenant)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
@@ -51,40 +53,47 @@ local function waiter_wake_lane(cl, member, tag, now)
   return x.mode == 'a'
 end
 
-local function gate_wake(name, now)
+-- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
+-- these are given. It returns how many have left the gate.
+local function gate_wake(name, now, most, only)
   local g = gate(name)
-  local units = g and gate_units(g) or math.huge
+  local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
     if units > 0 then refill[sub(name, 3)] = true end
-    return
+    return 0
   end
-  if units <= 0 and not g.burst then return end
+  if units <= 0 and not g.burst then return 0 end
   local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
   if units <= 0 then
     if #lines > 0 then rate_arm(name, now) end
-    return
+    return 0
   end
   table.sort(lines)
+  local left = 0
   for _, line in ipairs(lines) do
     local waiters = P .. 'gw:' .. name .. '|' .. line
     local class, queue = match(line, '^(%d+):(.*)$')
     local cl = class_open(queue_open(queue), class + 1)
-    local woken = 0
+    local woken = only and not only[queue] and units or 0
     while woken < units do
       if moves == 0 then
-        if redis.call('EXISTS', waiters) == 1 then return moves_out('g' .. name, now) end
+        if redis.call('EXISTS', waiters) == 1 then
+          moves_out('g' .. name, now)
+          return left
+        end
         break
       end
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
-      moves = moves - 1
-      if not match(name, '^[dbs]') then
+      moves, left = moves - 1, left + 1
+      if not match(name, '^[dbsh]') then
         waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
+      elseif waiter_wake_lane(cl, name, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end
-    if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
+    gate_tidy(name, line)
   end
+  return left
 end

@@ -7,18 +7,20 @@
 --   promote means that no scheduler holds the timer lease
 -- Never brings back a lease that has been taken back.
 local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
--- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
+local state_load, state_get, state_num, state_set, state_add, state_write
+do
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local st, dirty = {}, {}
 
-local function state_load(fields)
+function state_load(fields)
   local values = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do st[fields[i]] = values[i] end
 end
 
-local function state_get(field)
+function state_get(field)
   local v = st[field]
   if v == nil then
     v = redis.call('HGET', STATE, field)
@@ -27,25 +29,25 @@ local function state_get(field)
   return v
 end
 
-local function state_num(field)
+function state_num(field)
   local v = tonumber(state_get(field) or 0)
   st[field] = v
   return v
 end
 
-local function state_set(field, v)
+function state_set(field, v)
   st[field] = v
   dirty[field] = true
 end
 
-local function state_add(field, n)
+function state_add(field, n)
   local v = state_num(field) + n
   state_set(field, v)
   return v
 end
 
 -- state_write writes what changed, in one HSET. A field set to false is removed.
-local function state_write()
+function state_write()
   local args, gone = {}, {}
   for field in pairs(dirty) do
     local v = st[field]
@@ -61,12 +63,15 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+end
+local now_us, clock_advance
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
@@ -80,7 +85,7 @@ local function bucket_time(now)
 end
 
 -- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
+function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
@@ -88,6 +93,7 @@ local function clock_advance(now)
   if passed > STEP then passed = STEP end
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
+end
 end
 local now = now_us(NOW)
 

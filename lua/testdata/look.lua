@@ -8,18 +8,20 @@
 -- Never writes.
 -- luacheck: ignore 211
 local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
--- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
+local state_load, state_get, state_num, state_set, state_add
+do
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 
-local function state_load(fields)
+function state_load(fields)
   local values = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do st[fields[i]] = values[i] end
 end
 
-local function state_get(field)
+function state_get(field)
   local v = st[field]
   if v == nil then
     v = redis.call('HGET', STATE, field)
@@ -28,18 +30,18 @@ local function state_get(field)
   return v
 end
 
-local function state_num(field)
+function state_num(field)
   local v = tonumber(state_get(field) or 0)
   st[field] = v
   return v
 end
 
-local function state_set(field, v)
+function state_set(field, v)
   st[field] = v
   dirty[field] = true
 end
 
-local function state_add(field, n)
+function state_add(field, n)
   local v = state_num(field) + n
   state_set(field, v)
   return v
@@ -62,12 +64,15 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+end
 -- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
   return (state_get('ng') or '') ~= ''
 end
--- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+local number_at
+do
+-- bytes: integers as big-endian bytes.
 
 local function u64(n)
   local high = floor(n / 4294967296)
@@ -76,7 +81,7 @@ local function u64(n)
     floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
 end
 
-local function number_at(s, at)
+function number_at(s, at)
   local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
 end
@@ -85,10 +90,13 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+end
+local bucket_settle, bucket_wait, bucket_text
+do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
 -- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
+function bucket_settle(stored, rate, burst, changed_at, now)
   local b = { level = burst, stamp = now, rate = rate, burst = burst }
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
@@ -115,7 +123,7 @@ local function bucket_settle(stored, rate, burst, changed_at, now)
 end
 
 -- bucket_wait returns the microseconds until b holds cost.
-local function bucket_wait(b, cost, now)
+function bucket_wait(b, cost, now)
   local need = cost - b.level
   local wait = b.stamp + math.ceil(need / b.rate) - now
   if wait < 1 then wait = 1 end
@@ -127,9 +135,14 @@ local function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-local function bucket_text(b)
+function bucket_text(b)
   return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end
+end
+local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local gate
+local gate_closed, gate_names, gate_text
+do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
@@ -137,10 +150,10 @@ end
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
-local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
@@ -166,7 +179,6 @@ local function gate_is_rate(name)
   return kind == 114 or kind == 115
 end
 
-local gate
 
 local function gate_parse(name, v)
   local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
@@ -211,7 +223,7 @@ local function gate_units(g)
   return g.limit - g.held
 end
 
-local function gate_closed(name)
+function gate_closed(name)
   local g = gate(name)
   return g and gate_units(g) <= 0
 end
@@ -227,7 +239,7 @@ local function lane_gates(downstream)
 end
 
 -- gate_names returns the gates on a job's way.
-local function gate_names(queue, tenant, downstream)
+function gate_names(queue, tenant, downstream)
   local names = lane_gates(downstream)
   for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   names[#names + 1] = 'q:' .. queue
@@ -247,7 +259,7 @@ local function gate_pass(name)
   return byte(name) == 98 and g.rest or nil
 end
 
-local function gate_text(g)
+function gate_text(g)
   if g.default then return format('*|%d', g.held) end
   if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
@@ -273,6 +285,17 @@ local function gate_park(name, class, queue, tag, member)
   local line = class .. ':' .. queue
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('SADD', SHELVES, sub(name, 3)) == 1 then state_add('nh', 1) end
+end
+
+-- gate_tidy forgets a line of a gate whose last waiter has gone.
+local function gate_tidy(name, line)
+  if redis.call('EXISTS', P .. 'gw:' .. name .. '|' .. line) == 1 then return end
+  redis.call('SREM', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('EXISTS', P .. 'gq:' .. name) == 0 then
+    state_add('nh', -redis.call('SREM', SHELVES, sub(name, 3)))
+  end
+end
 end
 -- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
 -- is a window old.
@@ -283,6 +306,9 @@ local function ended_key(generation)
 end
 -- group: the consumer group of every ready stream.
 local GROUP = 'g'
+local COST_AT, QUEUE_AT = 31, 37
+local record_queue, record_lane
+do
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
@@ -291,7 +317,6 @@ local GROUP = 'g'
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
 local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
@@ -307,16 +332,17 @@ local function record_flagged(rec, bit)
   return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
-local function record_queue(rec)
+function record_queue(rec)
   return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
 end
 
 -- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
+function record_lane(rec)
   local _, flags = byte(rec, 1, 2)
   local queue_length, downstream_length = byte(rec, 35, 36)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)
@@ -337,14 +363,17 @@ end
 local function score_of(s)
   return tonumber(s) or s + 0
 end
+local queue_open
+do
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs
+--                time and the number of waiting jobs; and of which
+--                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -367,15 +396,23 @@ local function queue_bounds(q)
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
-local function queue_open(name)
+-- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
+local function queue_sees(q, downstream)
+  if downstream == q.last then return end
+  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
+end
+
+function queue_open(name)
   local q = queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
+    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
+    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(v, '[^|]+') do
+    for x in string.gmatch(numbers, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -388,6 +425,7 @@ local function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -396,6 +434,9 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+end
+local wait_guess
+do
 -- guess: how long a job waits.
 -- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
 -- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
@@ -431,7 +472,7 @@ end
 -- handler. The pattern is walked from its phase until the job's class has had what is ahead. Of what it gives another
 -- class meanwhile, newcomers take half at most, or the class must have it waiting.
 local DELIVERY = 500 -- microseconds
-local function wait_guess(path, position)
+function wait_guess(path, position)
   local q, c = queue_open(path.queue), path.class
   if q.pace == 0 then return -1 end
   local all = class_ahead(q, c, path, position)
@@ -449,19 +490,22 @@ local function wait_guess(path, position)
   end
   return math.floor(all * q.pace) + DELIVERY
 end
+end
+local now_us, bucket_time
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
 end
 
 -- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
-local function bucket_time(now)
+function bucket_time(now)
   local last = state_num('t')
   if last == 0 then return now end
   return state_num('bt') + math.max(0, now - last)
@@ -476,6 +520,7 @@ local function clock_advance(now)
   if passed > STEP then passed = STEP end
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
+end
 end
 local now = now_us(NOW)
 local out = {}

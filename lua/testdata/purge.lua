@@ -60,12 +60,14 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+local now_us, clock_advance
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
@@ -79,7 +81,7 @@ local function bucket_time(now)
 end
 
 -- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
+function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
@@ -88,9 +90,10 @@ local function clock_advance(now)
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end
+end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -121,8 +124,10 @@ local function leave_write()
   if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
   ended, ended_keys = {}, {}
 end
--- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+local number_at
+do
+-- bytes: integers as big-endian bytes.
 
 local function u64(n)
   local high = floor(n / 4294967296)
@@ -131,7 +136,7 @@ local function u64(n)
     floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
 end
 
-local function number_at(s, at)
+function number_at(s, at)
   local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
 end
@@ -140,6 +145,10 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+end
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
+local record_has, record_queue
+do
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
@@ -149,13 +158,12 @@ end
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
 end
 
-local function record_has(rec, bit)
+function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
 end
 
@@ -164,7 +172,7 @@ local function record_flagged(rec, bit)
   return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
-local function record_queue(rec)
+function record_queue(rec)
   return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
 end
 
@@ -175,14 +183,18 @@ local function record_lane(rec)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
+end
+local queue_bounds, queue_open
+do
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs
+--                time and the number of waiting jobs; and of which
+--                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -200,20 +212,28 @@ local function queue_config(q, text)
 end
 
 -- queue_bounds reads what only few calls need.
-local function queue_bounds(q)
+function queue_bounds(q)
   local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
-local function queue_open(name)
+-- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
+local function queue_sees(q, downstream)
+  if downstream == q.last then return end
+  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
+end
+
+function queue_open(name)
   local q = queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
+    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
+    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(v, '[^|]+') do
+    for x in string.gmatch(numbers, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -226,6 +246,7 @@ local function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -234,10 +255,14 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+end
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)
   return tonumber(s) or s + 0
 end
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local due_add
+do
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
@@ -250,7 +275,6 @@ end
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
 local earliest
 
 local function due_earliest()
@@ -262,7 +286,7 @@ local function due_earliest()
   return earliest
 end
 
-local function due_add(zset, at, member)
+function due_add(zset, at, member)
   local before = due_earliest()
   redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
@@ -270,6 +294,9 @@ local function due_add(zset, at, member)
     redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end
+end
+local depth_leave
+do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
 -- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
 -- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
@@ -322,7 +349,7 @@ local function job_size(key, rec)
 end
 
 -- depth_leave takes a job out of the depth that it counts in.
-local function depth_leave(key, rec)
+function depth_leave(key, rec)
   if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
 end
 
@@ -347,9 +374,12 @@ local function depth_write()
     d.dirty = false
   end
 end
+end
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local letter_purge
+do
 -- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
 -- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
-local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
 local DEAD_CAP = 100000
 
 local function unique_release(key)
@@ -376,7 +406,7 @@ local function letter_remove(key, rec)
   state_add('nd', -1)
 end
 
-local function letter_purge(key)
+function letter_purge(key)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, 'purged', rec)
@@ -404,6 +434,7 @@ local function dead_letter(key, rec, reason, text, now)
   elseif all > DEAD_CAP then
     letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
   end
+end
 end
 -- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.

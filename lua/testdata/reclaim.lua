@@ -59,12 +59,14 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+local now_us, clock_advance
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
@@ -78,7 +80,7 @@ local function bucket_time(now)
 end
 
 -- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
+function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
@@ -87,9 +89,10 @@ local function clock_advance(now)
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end
+end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -120,10 +123,12 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+local bucket_settle, bucket_wait, bucket_text
+do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
 -- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
+function bucket_settle(stored, rate, burst, changed_at, now)
   local b = { level = burst, stamp = now, rate = rate, burst = burst }
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
@@ -150,7 +155,7 @@ local function bucket_settle(stored, rate, burst, changed_at, now)
 end
 
 -- bucket_wait returns the microseconds until b holds cost.
-local function bucket_wait(b, cost, now)
+function bucket_wait(b, cost, now)
   local need = cost - b.level
   local wait = b.stamp + math.ceil(need / b.rate) - now
   if wait < 1 then wait = 1 end
@@ -162,9 +167,15 @@ local function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-local function bucket_text(b)
+function bucket_text(b)
   return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end
+end
+local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local gates, gates_dirty = {}, {}
+local gate
+local gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
@@ -172,12 +183,11 @@ end
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to the period; `nm` counts them.
-local GATES, MARKS, DISPATCH = P .. 'gates', P .. 'marks', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local gates, gates_dirty = {}, {}
 local kinds
 
 -- gate_kinds needs `ng` loaded.
@@ -196,12 +206,11 @@ local function gate_default(name)
   if kind == 't' or kind == 'd' then return kind .. ':*' end
 end
 
-local function gate_is_rate(name)
+function gate_is_rate(name)
   local kind = byte(name)
   return kind == 114 or kind == 115
 end
 
-local gate
 
 local function gate_parse(name, v)
   local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
@@ -227,7 +236,7 @@ function gate(name)
 end
 
 -- gates_load reads gates in one call.
-local function gates_load(names)
+function gates_load(names)
   local fields = {}
   for _, name in ipairs(names) do
     if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
@@ -241,28 +250,28 @@ local function gates_load(names)
 end
 
 -- gate_units returns how many more may pass.
-local function gate_units(g)
+function gate_units(g)
   if g.burst then return floor(g.level / DISPATCH) end
   return g.limit - g.held
 end
 
-local function gate_closed(name)
+function gate_closed(name)
   local g = gate(name)
   return g and gate_units(g) <= 0
 end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
-local function tenant_gates(tenant, queue)
+function tenant_gates(tenant, queue)
   return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
 end
 
-local function lane_gates(downstream)
+function lane_gates(downstream)
   if downstream == '' then return {} end
   return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
 end
 
 -- gate_names returns the gates on a job's way.
-local function gate_names(queue, tenant, downstream)
+function gate_names(queue, tenant, downstream)
   local names = lane_gates(downstream)
   for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   names[#names + 1] = 'q:' .. queue
@@ -270,7 +279,7 @@ local function gate_names(queue, tenant, downstream)
 end
 
 -- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
-local function gate_pass(name)
+function gate_pass(name)
   local g = gate(name)
   if not g then return end
   gates_dirty[name] = true
@@ -288,7 +297,7 @@ local function gate_text(g)
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
-local function gates_write()
+function gates_write()
   local texts, gone = {}, {}
   for name in pairs(gates_dirty) do
     local g = gates[name]
@@ -304,24 +313,38 @@ local function gates_write()
   for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
-local function gate_park(name, class, queue, tag, member)
+function gate_park(name, class, queue, tag, member)
   local line = class .. ':' .. queue
   redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
   redis.call('SADD', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('SADD', SHELVES, sub(name, 3)) == 1 then state_add('nh', 1) end
 end
+
+-- gate_tidy forgets a line of a gate whose last waiter has gone.
+function gate_tidy(name, line)
+  if redis.call('EXISTS', P .. 'gw:' .. name .. '|' .. line) == 1 then return end
+  redis.call('SREM', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('EXISTS', P .. 'gq:' .. name) == 0 then
+    state_add('nh', -redis.call('SREM', SHELVES, sub(name, 3)))
+  end
+end
+end
+local queues = {}
+local queue_bounds, queue_sees, queue_open
+do
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs
+--                time and the number of waiting jobs; and of which
+--                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
-local queues = {}
 
 local function queue_config(q, text)
   local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
@@ -334,20 +357,28 @@ local function queue_config(q, text)
 end
 
 -- queue_bounds reads what only few calls need.
-local function queue_bounds(q)
+function queue_bounds(q)
   local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
-local function queue_open(name)
+-- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
+function queue_sees(q, downstream)
+  if downstream == q.last then return end
+  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
+end
+
+function queue_open(name)
   local q = queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
+    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
+    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(v, '[^|]+') do
+    for x in string.gmatch(numbers, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -360,6 +391,7 @@ local function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -368,10 +400,14 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+end
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)
   return tonumber(s) or s + 0
 end
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local due_add
+do
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
@@ -384,7 +420,6 @@ end
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
 local earliest
 
 local function due_earliest()
@@ -396,13 +431,14 @@ local function due_earliest()
   return earliest
 end
 
-local function due_add(zset, at, member)
+function due_add(zset, at, member)
   local before = due_earliest()
   redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
     redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
+end
 end
 -- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
 -- is a window old.
@@ -464,6 +500,9 @@ local function record_lane(rec)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
+local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+local bound_open, depth_open, depth_add, job_size, depth_leave, old_add, old_remove, depth_write
+do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
 -- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
 -- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
@@ -472,9 +511,8 @@ end
 -- (HASH, `nb` entries) has one for TENANT:QUEUE.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
-local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
 
-local function bound_open(tenant, queue)
+function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
@@ -489,7 +527,7 @@ local function bound_open(tenant, queue)
   return b
 end
 
-local function depth_open(name)
+function depth_open(name)
   local d = depths[name]
   if not d then
     local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
@@ -499,7 +537,7 @@ local function depth_open(name)
   return d
 end
 
-local function depth_add(name, count, size)
+function depth_add(name, count, size)
   local d = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   state_add('nl', count)
@@ -511,27 +549,27 @@ local function depth_name(key, rec)
 end
 
 -- job_size returns the bytes of a job as it is stored.
-local function job_size(key, rec)
+function job_size(key, rec)
   return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
 end
 
 -- depth_leave takes a job out of the depth that it counts in.
-local function depth_leave(key, rec)
+function depth_leave(key, rec)
   if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
 end
 
 -- old_add and old_remove follow a counted job into and out of its lane.
-local function old_add(key, rec)
+function old_add(key, rec)
   if not record_has(rec, COUNTED) then return end
   local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
   redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
 end
 
-local function old_remove(key, rec)
+function old_remove(key, rec)
   if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
 end
 
-local function depth_write()
+function depth_write()
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
       redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
@@ -541,12 +579,15 @@ local function depth_write()
     d.dirty = false
   end
 end
+end
+local unique_release, leave, dead_letter
+do
 -- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
 -- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
 local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
 local DEAD_CAP = 100000
 
-local function unique_release(key)
+function unique_release(key)
   local name = redis.call('HGET', UKEYS, key)
   if not name then return end
   redis.call('HDEL', UKEYS, key)
@@ -554,7 +595,7 @@ local function unique_release(key)
 end
 
 -- leave ends a job with all that it owns.
-local function leave(key, counter, rec)
+function leave(key, counter, rec)
   leave_plain(key, counter)
   depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
@@ -578,7 +619,7 @@ end
 
 -- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
 -- store stays within its caps.
-local function dead_letter(key, rec, reason, text, now)
+function dead_letter(key, rec, reason, text, now)
   local queue = record_queue(rec)
   local letters = P .. 'dead:' .. queue
   local _, age, cap = queue_bounds(queue_open(queue))
@@ -598,6 +639,7 @@ local function dead_letter(key, rec, reason, text, now)
   elseif all > DEAD_CAP then
     letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
   end
+end
 end
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
@@ -680,6 +722,15 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
+-- lane_shut reports whether a gate of the lane's downstream is closed.
+local function lane_shut(lane)
+  if not gates_any() then return false end
+  for _, name in ipairs(lane_gates(sub(lane, 2))) do
+    if gate_closed(name) then return true end
+  end
+  return false
+end
+
 -- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
   if not gates_any() then return end
@@ -707,14 +758,16 @@ local function job_expire(q, key, rec, now)
     dead_letter(key, rec, reason, '', now)
   end
 end
+local MOVES = 64
+local moves, more = MOVES, false
+local moves_out, waiter_park, gate_wake
+do
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local MOVES = 64
 local CONTINUE_AFTER = 50000
-local moves, more = MOVES, false
 
-local function moves_out(timer, now)
+function moves_out(timer, now)
   due_add(DUE, now + CONTINUE_AFTER, timer)
   more = true
 end
@@ -726,7 +779,7 @@ local function rate_arm(name, now)
 end
 
 -- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.
-local function waiter_park(cl, names, tag, member, now)
+function waiter_park(cl, names, tag, member, now)
   for _, name in ipairs(names) do
     if gate_closed(name) then
       gate_park(name, cl.c - 1, cl.q.name, tag, member)
@@ -740,6 +793,7 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
+  queue_sees(cl.q, '*')
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -749,9 +803,10 @@ local function waiter_wake_tenant(cl, tenant, tag, now)
 end
 
 -- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-local function waiter_wake_lane(cl, member, tag, now)
+local function waiter_wake_lane(cl, name, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
+  if byte(name) ~= 104 then queue_sees(cl.q, sub(lane, 2)) end
   local x = tenant_open(cl, tenant)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
@@ -759,42 +814,161 @@ local function waiter_wake_lane(cl, member, tag, now)
   return x.mode == 'a'
 end
 
-local function gate_wake(name, now)
+-- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
+-- these are given. It returns how many have left the gate.
+function gate_wake(name, now, most, only)
   local g = gate(name)
-  local units = g and gate_units(g) or math.huge
+  local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
     if units > 0 then refill[sub(name, 3)] = true end
-    return
+    return 0
   end
-  if units <= 0 and not g.burst then return end
+  if units <= 0 and not g.burst then return 0 end
   local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
   if units <= 0 then
     if #lines > 0 then rate_arm(name, now) end
-    return
+    return 0
   end
   table.sort(lines)
+  local left = 0
   for _, line in ipairs(lines) do
     local waiters = P .. 'gw:' .. name .. '|' .. line
     local class, queue = match(line, '^(%d+):(.*)$')
     local cl = class_open(queue_open(queue), class + 1)
-    local woken = 0
+    local woken = only and not only[queue] and units or 0
     while woken < units do
       if moves == 0 then
-        if redis.call('EXISTS', waiters) == 1 then return moves_out('g' .. name, now) end
+        if redis.call('EXISTS', waiters) == 1 then
+          moves_out('g' .. name, now)
+          return left
+        end
         break
       end
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
-      moves = moves - 1
-      if not match(name, '^[dbs]') then
+      moves, left = moves - 1, left + 1
+      if not match(name, '^[dbsh]') then
         waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
+      elseif waiter_wake_lane(cl, name, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end
-    if redis.call('EXISTS', waiters) == 0 then redis.call('SREM', P .. 'gq:' .. name, line) end
+    gate_tidy(name, line)
   end
+  return left
+end
+end
+local hold_add, hold_count, holds_write
+do
+-- holds: HASH POOL:DOWNSTREAM → how many entries of the pool's ready stream call the downstream.
+local HOLDS = P .. 'holds'
+local holds, hold_changes = {}, {}
+
+function hold_add(pool_id, downstream, n)
+  if downstream == '' then return end
+  local name = pool_id .. ':' .. downstream
+  hold_changes[name] = (hold_changes[name] or 0) + n
+end
+
+function hold_count(pool_id, downstream)
+  local name = pool_id .. ':' .. downstream
+  if not holds[name] then holds[name] = tonumber(redis.call('HGET', HOLDS, name) or 0) end
+  return holds[name] + (hold_changes[name] or 0)
+end
+
+function holds_write()
+  for name, n in pairs(hold_changes) do
+    if n ~= 0 and redis.call('HINCRBY', HOLDS, name, n) <= 0 then redis.call('HDEL', HOLDS, name) end
+  end
+  holds, hold_changes = {}, {}
+end
+end
+-- pool: workers that serve the same queues.
+--   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
+--   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
+local pools = {}
+
+local function pool_open(id)
+  local p = pools[id]
+  if p == nil then
+    local v = state_get('pool:' .. id)
+    p = false
+    if v then
+      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
+      p = { id = id, key = P .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
+        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
+      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
+        p.n = p.n + 1
+        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
+      end
+    end
+    pools[id] = p
+  end
+  return p
+end
+
+local function pool_write(p)
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+end
+local refill_pools = {}
+local share_left, must_shelve, pools_idle
+do
+-- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
+-- may have other work, lanes of that downstream that come to the head go on the shelf: they wait at h:DOWNSTREAM, as
+-- behind a gate. One comes back for each entry that leaves, and as many as there is room for when the pool has no
+-- other work.
+-- A queue whose jobs have all called one downstream for SOLE_AFTER, in a pool that had no other work, is its alone until
+-- another job comes: then nothing is shelved.
+local SHARE, SOLE_AFTER = 0.5, 1000000
+
+function share_left(pool, downstream)
+  return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
+end
+
+function must_shelve(pool, downstream)
+  if pool.idle or share_left(pool, downstream) > 0 then return false end
+  for i = 1, pool.n do
+    local q = queue_open(pool.queues[i])
+    if not (q.sole and q.last == downstream) then return true end
+  end
+  return false
+end
+
+-- pool_alone returns the downstream that a pool has worked for alone, if that is the only one with lanes on the shelf.
+local function pool_alone(pool, downstreams, now)
+  for i = 1, pool.n do
+    local q = queue_open(pool.queues[i])
+    if #downstreams > 1 or q.last ~= downstreams[1] or now - q.since < SOLE_AFTER then return nil end
+  end
+  return downstreams[1]
+end
+
+-- pools_idle lets lanes come back in pools that have room and no other work, and reports whether there were any.
+function pools_idle(now)
+  if state_num('nh') == 0 then return false end
+  local ids, woken = {}, 0
+  for id, pool in pairs(pools) do
+    if pool and pool.room then ids[#ids + 1] = id end
+  end
+  table.sort(ids)
+  for _, id in ipairs(ids) do
+    local pool = pools[id]
+    local downstreams = redis.call('SMEMBERS', SHELVES)
+    table.sort(downstreams)
+    local alone, only = pool_alone(pool, downstreams, now), {}
+    for i = 1, pool.n do
+      local q = queue_open(pool.queues[i])
+      only[q.name] = true
+      if alone then q.sole, q.touched = true, true end
+    end
+    for _, downstream in ipairs(downstreams) do
+      woken = woken + gate_wake('h:' .. downstream, now, not alone and pool.room or nil, only)
+    end
+    pool.idle, refill_pools[id] = true, true
+  end
+  return woken > 0
+end
 end
 -- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
 -- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
@@ -813,6 +987,8 @@ local function pattern_commit(p, i)
     p.cur, p.left = i, p.w[i] - 1
   end
 end
+local queue_write
+do
 -- tally: what queues did in this call is written once.
 local PACE_SPAN, PACE_STEP = 32, 3
 
@@ -835,7 +1011,7 @@ local function queue_tally(q, now)
   q.dispatched = 0
 end
 
-local function queue_write(now)
+function queue_write(now)
   for name, q in pairs(queues) do
     if q.touched then
       if q.fresh then
@@ -848,10 +1024,12 @@ local function queue_write(now)
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])
       end
+      parts[#parts + 1] = format('%s,%d,%d', q.last, q.since, q.sole and 1 or 0)
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false
     end
   end
+end
 end
 -- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
 -- returns the number of jobs in the lane.
@@ -860,6 +1038,7 @@ local function lane_place(cl, tenant, lane, score, member)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   waiting_add(cl, lane, 1)
+  if not lane_shut(lane) then queue_sees(cl.q, sub(lane, 2)) end
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -880,6 +1059,8 @@ local function lane_place(cl, tenant, lane, score, member)
   end
   return size
 end
+local spill_return
+do
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
 -- a timer x there.
@@ -926,7 +1107,7 @@ local function spill_drain(name, now)
 end
 
 -- spill_return brings back what has room, and reports whether that makes a fill necessary.
-local function spill_return(now)
+function spill_return(now)
   local names, back = {}, false
   for name in pairs(depth_freed) do names[#names + 1] = name end
   depth_freed = {}
@@ -936,355 +1117,339 @@ local function spill_return(now)
   end
   return back
 end
+end
+local picks, dispatched = {}, {}
+local fill
+do
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
 -- that were served by their new tags (`line`, from `h`), and what to write.
---   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
---   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
-local refill_pools, pools, picks, dispatched = {}, {}, {}, {}
 local want = 1
 
-local function pool_open(id)
-  local p = pools[id]
-  if p == nil then
-    local v = state_get('pool:' .. id)
-    p = false
-    if v then
-      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
-      p = { id = id, key = P .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
-        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
-      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
-        p.n = p.n + 1
-        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
-      end
-    end
-    pools[id] = p
+-- tenants_load reads the gates of tenants in one call.
+local function tenants_load(of, queue)
+  local names = {}
+  for _, tenant in ipairs(of) do
+    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  return p
+  gates_load(names)
 end
 
-local function pool_write(p)
-  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+local function plan_more(cl, p)
+  local k = math.max(want, p.loaded > 0 and 16 or 1)
+  local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
+  local n = #r / 2
+  p.loaded = p.loaded + n
+  if n < k then p.all = true end
+  if n == 0 then return end
+  local names, weights = {}, nil
+  for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
+  if gates_any() then tenants_load(names, cl.q.name) end
+  local values = redis.call('HMGET', cl.ten, unpack(names))
+  if state_num('nw') > 0 then
+    local class, fields = cl.q.names[cl.c] .. ':', {}
+    for i = 1, n do fields[i] = class .. names[i] end
+    fields[n + 1] = class
+    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  end
+  for i = 1, n do
+    local x = cl.tenants[names[i]] or tenant_parse(values[i])
+    cl.tenants[names[i]] = x
+    x.name, x.member = names[i], r[2 * i - 1]
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+    p.cand[#p.cand + 1] = x
+  end
 end
 
-local fill_once -- in a block: a function has 200 local variables at most
-do
-  -- tenants_load reads the gates of tenants in one call.
-  local function tenants_load(of, queue)
-    local names = {}
-    for _, tenant in ipairs(of) do
-      for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-    end
-    gates_load(names)
+-- plan_head returns the tenant with the lowest tag, ties by the order of entering.
+local function plan_head(cl)
+  local p = cl.plan
+  if not p then
+    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+    cl.plan = p
   end
-
-  local function plan_more(cl, p)
-    local k = math.max(want, p.loaded > 0 and 16 or 1)
-    local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
-    local n = #r / 2
-    p.loaded = p.loaded + n
-    if n < k then p.all = true end
-    if n == 0 then return end
-    local names, weights = {}, nil
-    for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-    if gates_any() then tenants_load(names, cl.q.name) end
-    local values = redis.call('HMGET', cl.ten, unpack(names))
-    if state_num('nw') > 0 then
-      local class, fields = cl.q.names[cl.c] .. ':', {}
-      for i = 1, n do fields[i] = class .. names[i] end
-      fields[n + 1] = class
-      weights = redis.call('HMGET', P .. 'weights', unpack(fields))
-    end
-    for i = 1, n do
-      local x = cl.tenants[names[i]] or tenant_parse(values[i])
-      cl.tenants[names[i]] = x
-      x.name, x.member = names[i], r[2 * i - 1]
-      x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
-      x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
-      p.cand[#p.cand + 1] = x
-    end
+  if p.i > #p.cand and not p.all then plan_more(cl, p) end
+  local a, b = p.cand[p.i], p.line[p.h]
+  if a and b then
+    if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
+    return a
   end
+  return a or b
+end
 
-  -- plan_head returns the tenant with the lowest tag, ties by the order of entering.
-  local function plan_head(cl)
-    local p = cl.plan
-    if not p then
-      p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
-      cl.plan = p
-    end
-    if p.i > #p.cand and not p.all then plan_more(cl, p) end
-    local a, b = p.cand[p.i], p.line[p.h]
-    if a and b then
-      if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
-      return a
-    end
-    return a or b
+local function plan_take(p, x)
+  if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+end
+
+local function plan_put(p, x)
+  p.served[x] = true
+  local line, at = p.line, #p.line + 1
+  while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
+    line[at] = line[at - 1]
+    at = at - 1
   end
+  line[at] = x
+end
 
-  local function plan_take(p, x)
-    if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+-- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
+local function plan_leave(p, x, mode)
+  plan_take(p, x)
+  p.served[x] = nil
+  x.mode = mode
+  p.gone[#p.gone + 1] = x
+end
+
+local function plan_write(cl)
+  local p = cl.plan
+  if not p then return end
+  local V = cl.q.V[cl.c]
+  local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
+  for x in pairs(p.served) do
+    tags[#tags + 1] = format('%.17g', x.tag)
+    tags[#tags + 1] = x.member
   end
-
-  local function plan_put(p, x)
-    p.served[x] = true
-    local line, at = p.line, #p.line + 1
-    while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
-      line[at] = line[at - 1]
-      at = at - 1
+  for _, x in ipairs(p.gone) do
+    out[#out + 1] = x.member
+    if x.tag > V then
+      kept[#kept + 1] = format('%.17g', x.tag)
+      kept[#kept + 1] = x.name
     end
-    line[at] = x
-  end
-
-  -- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
-  local function plan_leave(p, x, mode)
-    plan_take(p, x)
-    p.served[x] = nil
-    x.mode = mode
-    p.gone[#p.gone + 1] = x
-  end
-
-  local function plan_write(cl)
-    local p = cl.plan
-    if not p then return end
-    local V = cl.q.V[cl.c]
-    local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
-    for x in pairs(p.served) do
-      tags[#tags + 1] = format('%.17g', x.tag)
-      tags[#tags + 1] = x.member
-    end
-    for _, x in ipairs(p.gone) do
-      out[#out + 1] = x.member
-      if x.tag > V then
-        kept[#kept + 1] = format('%.17g', x.tag)
-        kept[#kept + 1] = x.name
-      end
-      if x.mode then
-        modes[#modes + 1] = x.name
-        modes[#modes + 1] = x.mode .. x.entry .. x.lane
-      else
-        drained[#drained + 1] = x.name
-        cl.tenants[x.name] = false
-      end
-    end
-    if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
-    if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
-    if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
-    if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
-    local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
-    if not left then
-      redis.call('UNLINK', cl.idle)
+    if x.mode then
+      modes[#modes + 1] = x.name
+      modes[#modes + 1] = x.mode .. x.entry .. x.lane
     else
-      if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
-      if #tags + #out > 0 then
-        local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
-        if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
-      end
-    end
-    cl.plan = nil
-  end
-
-  local function queue_can_run(q, c)
-    return plan_head(class_open(q, c)) ~= nil
-  end
-
-  local function pool_can_run(p, i)
-    local q = queue_open(p.queues[i])
-    if gates_any() and gate_closed('q:' .. q.name) then return false end
-    return pattern_next(q, queue_can_run) ~= nil
-  end
-
-  local function pool_next(p)
-    if p.mode == 'w' then return pattern_next(p, pool_can_run) end
-    for i = 1, p.n do
-      if pool_can_run(p, i) then return i end
+      drained[#drained + 1] = x.name
+      cl.tenants[x.name] = false
     end
   end
-
-  -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
-  local function park_tenant(cl, x, now)
-    if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
-    plan_leave(cl.plan, x, 't')
-    if x.lane ~= '*' then
-      lane_vanished(x.lane)
-    else
-      local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
-      for _, lane in ipairs(open) do lane_vanished(lane) end
+  if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
+  if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
+  if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
+  if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
+  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
+  if not left then
+    redis.call('UNLINK', cl.idle)
+  else
+    if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
+    if #tags + #out > 0 then
+      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+      if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
     end
-    return true
   end
+  cl.plan = nil
+end
 
-  -- park_lane parks a lane if a gate of its downstream is closed. It leaves the units of the others to others.
-  local function park_lane(cl, x, lane, now)
+local function queue_can_run(q, c)
+  return plan_head(class_open(q, c)) ~= nil
+end
+
+local function pool_can_run(p, i)
+  local q = queue_open(p.queues[i])
+  if gates_any() and gate_closed('q:' .. q.name) then return false end
+  return pattern_next(q, queue_can_run) ~= nil
+end
+
+local function pool_next(p)
+  if p.mode == 'w' then return pattern_next(p, pool_can_run) end
+  for i = 1, p.n do
+    if pool_can_run(p, i) then return i end
+  end
+end
+
+-- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
+local function park_tenant(cl, x, now)
+  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  plan_leave(cl.plan, x, 't')
+  if x.lane ~= '*' then
+    lane_vanished(x.lane)
+  else
+    local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
+    for _, lane in ipairs(open) do lane_vanished(lane) end
+  end
+  return true
+end
+
+-- park_lane parks a lane if a gate of its downstream is closed, or if it goes on the shelf. It leaves the units of other
+-- gates to others.
+local function park_lane(pool, cl, x, lane, now)
+  local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
+  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+    if not must_shelve(pool, downstream) then return false end
+    gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
+  end
+  local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
+  lane_vanished(lane)
+  if x.lane ~= '*' then
+    x.lane = '*'
+    tenant_write(cl, x.name, x)
+  end
+  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+  return true
+end
+
+-- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
+local function lane_popped(cl, x, lane)
+  local key = lane_key(cl, x.name, lane)
+  local mode = 'a'
+  if x.lane ~= '*' then
+    if redis.call('EXISTS', key) == 0 then mode = false end
+  else
     local lanes = lanes_key(cl, x.name)
-    if not waiter_park(cl, lane_gates(sub(lane, 2)), x.tag, x.name .. ':' .. lane, now) then return false end
-    local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
-    lane_vanished(lane)
-    if x.lane ~= '*' then
-      x.lane = '*'
-      tenant_write(cl, x.name, x)
-    end
-    if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
-    return true
-  end
-
-  -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
-  local function lane_popped(cl, x, lane)
-    local key = lane_key(cl, x.name, lane)
-    local mode = 'a'
-    if x.lane ~= '*' then
-      if redis.call('EXISTS', key) == 0 then mode = false end
+    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[1] then
+      redis.call('ZADD', lanes, head[2], lane)
     else
-      local lanes = lanes_key(cl, x.name)
-      local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-      if head[1] then
-        redis.call('ZADD', lanes, head[2], lane)
-      else
-        redis.call('ZREM', lanes, lane)
-        local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-        if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
-      end
-      if head[1] then key = nil end
+      redis.call('ZREM', lanes, lane)
+      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
+      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
     end
-    if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-      redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-    end
-    return mode
+    if head[1] then key = nil end
   end
+  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
+    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
+  end
+  return mode
+end
 
-  -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
-  local function serve(pool, cl, x, now)
-    local q, gated = cl.q, gates_any()
-    moves = moves - 1
-    q.touched = true
-    if gated and park_tenant(cl, x, now) then return false end
-    local lane = x.lane
-    if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
-    local downstream = sub(lane, 2)
-    if gated and downstream ~= '' and park_lane(cl, x, lane, now) then return false end
-    local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
-    local member = popped[1]
-    local key = x.name .. ':' .. sub(member, 13)
-    waiting_add(cl, lane, -1)
-    local mode = lane_popped(cl, x, lane)
-    if byte(lane) == 100 and score_of(popped[2]) < now then
-      local rec = redis.call('HGET', JOBS, key)
-      old_remove(key, rec)
-      job_expire(q, key, rec, now)
-      if mode ~= 'a' then
-        plan_leave(cl.plan, x, mode)
-        lane_vanished(lane)
-      elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
-        lane_vanished(lane)
-      end
-      return false
-    end
-    q.V[cl.c] = x.tag
-    if mode == 'a' then
-      plan_take(cl.plan, x)
-      x.tag = x.tag + cost_at(member, 9) / x.weight
-      plan_put(cl.plan, x)
-    else
-      x.tag = x.tag + cost_at(member, 9) / x.weight
+-- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
+local function serve(pool, cl, x, now)
+  local q, gated = cl.q, gates_any()
+  moves = moves - 1
+  q.touched = true
+  if gated and park_tenant(cl, x, now) then return false end
+  local lane = x.lane
+  if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
+  local downstream = sub(lane, 2)
+  if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+  local member = popped[1]
+  local key = x.name .. ':' .. sub(member, 13)
+  waiting_add(cl, lane, -1)
+  local mode = lane_popped(cl, x, lane)
+  if byte(lane) == 100 and score_of(popped[2]) < now then
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
+    if mode ~= 'a' then
       plan_leave(cl.plan, x, mode)
-    end
-    local pick = { pool = pool, key = key }
-    if gated then
-      for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
-    q.dispatched = q.dispatched + 1
-    picks[#picks + 1] = pick
-    return true
-  end
-
-  -- queue_busy reports whether a class has runnable tenants.
-  local function queue_busy(q)
-    for c = 1, q.n do
-      local cl = class_open(q, c)
-      if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+      lane_vanished(lane)
+    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+      lane_vanished(lane)
     end
     return false
   end
-
-  -- fill_pool fills a pool's room and reports whether it is full, or the moves are out.
-  local function fill_pool(pool, now)
-    local room = pool.slots - redis.call('XLEN', pool.key)
-    while room > 0 do
-      want = math.min(room, moves)
-      local i = pool_next(pool)
-      if not i then return false end
-      if moves == 0 then
-        moves_out('f' .. pool.id, now)
-        return true
-      end
-      local q = queue_open(pool.queues[i])
-      local c = pattern_next(q, queue_can_run)
-      local cl = q.classes[c]
-      if serve(pool, cl, plan_head(cl), now) then
-        pattern_commit(q, c)
-        if pool.mode == 'w' and pool.n > 1 then
-          pattern_commit(pool, i)
-          pool.touched = true
-        end
-        room = room - 1
-      end
-    end
-    return true
+  q.V[cl.c] = x.tag
+  if mode == 'a' then
+    plan_take(cl.plan, x)
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_put(cl.plan, x)
+  else
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_leave(cl.plan, x, mode)
   end
-
-  local function picks_write()
-    if #picks == 0 then return end
-    local keys = {}
-    for i = 1, #picks do keys[i] = picks[i].key end
-    local records = redis.call('HMGET', JOBS, unpack(keys))
-    for i = 1, #picks do
-      local period = picks[i].period
-      if period then
-        redis.call('HSET', MARKS, keys[i], period)
-        state_add('nm', 1)
-        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
-      else
-        redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
-      end
-      local flags = byte(records[i], 2)
-      old_remove(keys[i], records[i])
-      if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
-      dispatched[#dispatched + 1] = keys[i]
+  local pick = { pool = pool, key = key }
+  if gated then
+    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
     end
   end
+  hold_add(pool.id, downstream, 1)
+  q.dispatched = q.dispatched + 1
+  picks[#picks + 1] = pick
+  return true
+end
 
-  function fill_once(now)
-    for name in pairs(refill) do
-      for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
-    end
-    local ids = {}
-    for id in pairs(refill_pools) do ids[#ids + 1] = id end
-    table.sort(ids)
-    refill, refill_pools = {}, {}
-    for _, id in ipairs(ids) do
-      local pool = pool_open(id)
-      local full = pool and fill_pool(pool, now)
-      for i = 1, pool and pool.n or 0 do
-        local q = queues[pool.queues[i]]
-        if q and q.touched then q.busy = full and queue_busy(q) end
-      end
-    end
-    for _, q in pairs(queues) do
-      for _, cl in pairs(q.classes) do plan_write(cl) end
-    end
-    picks_write()
-    picks = {}
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
   end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
+local function fill_pool(pool, now)
+  local room = pool.slots - redis.call('XLEN', pool.key)
+  pool.room = nil
+  while room > 0 do
+    want = math.min(room, moves)
+    local i = pool_next(pool)
+    if not i then
+      pool.room = room
+      return false
+    end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
+    local q = queue_open(pool.queues[i])
+    local c = pattern_next(q, queue_can_run)
+    local cl = q.classes[c]
+    if serve(pool, cl, plan_head(cl), now) then
+      pattern_commit(q, c)
+      if pool.mode == 'w' and pool.n > 1 then
+        pattern_commit(pool, i)
+        pool.touched = true
+      end
+      room = room - 1
+    end
+  end
+  return true
+end
+
+local function picks_write()
+  if #picks == 0 then return end
+  local keys = {}
+  for i = 1, #picks do keys[i] = picks[i].key end
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i = 1, #picks do
+    local period = picks[i].period
+    if period then
+      redis.call('HSET', MARKS, keys[i], period)
+      state_add('nm', 1)
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+    else
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    end
+    local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
+    dispatched[#dispatched + 1] = keys[i]
+  end
+end
+
+local function fill_once(now)
+  for name in pairs(refill) do
+    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
+  end
+  local ids = {}
+  for id in pairs(refill_pools) do ids[#ids + 1] = id end
+  table.sort(ids)
+  refill, refill_pools = {}, {}
+  for _, id in ipairs(ids) do
+    local pool = pool_open(id)
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
+  end
+  for _, q in pairs(queues) do
+    for _, cl in pairs(q.classes) do plan_write(cl) end
+  end
+  picks_write()
+  picks = {}
 end
 
 -- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
 -- timers.
-local function fill(now)
+function fill(now)
   repeat
     repeat
       local names = {}
@@ -1295,11 +1460,12 @@ local function fill(now)
         gate_wake(name, now)
       end
       fill_once(now)
-    until next(pass_on) == nil
+    until not pools_idle(now) and next(pass_on) == nil
   until not spill_return(now)
   leave_write()
   depth_write()
   waits_write()
+  holds_write()
   for _, pool in pairs(pools) do
     if pool and pool.touched then pool_write(pool) end
   end
@@ -1308,15 +1474,35 @@ local function fill(now)
   state_write()
   return more
 end
+end
+local freed, shelf_freed = {}, {}
+local freed_wake
+do
 -- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
-local freed = {}
 
-local function freed_wake(now)
+-- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
+-- pool and downstream.
+local function shelves_pass_on(now)
+  local names = {}
+  for name in pairs(shelf_freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local id, downstream = match(name, '^([^:]*):(.*)$')
+    local pool = state_num('nh') > 0 and pool_open(id)
+    local units = pool and math.min(shelf_freed[name], share_left(pool, downstream)) or 0
+    if units > 0 then gate_wake('h:' .. downstream, now, units) end
+  end
+  shelf_freed = {}
+end
+
+function freed_wake(now)
   local names = {}
   for name in pairs(freed) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do gate_wake(name, now) end
   freed = {}
+  shelves_pass_on(now)
+end
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)
@@ -1337,11 +1523,13 @@ end
 local function cap_names(queue, tenant, downstream)
   return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
 end
+local STARTED = P .. 'started'
+local entry_release
+do
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
 -- suspicion if that worker is lost too.
-local STARTED = P .. 'started'
 
 -- gate_leave counts a job that is no longer in a ready stream.
 local function gate_leave(name)
@@ -1363,11 +1551,20 @@ local function mark_release(key, name)
   end
 end
 
+-- entry_unhold gives back a slot that was held for a downstream.
+local function entry_unhold(pool_id, downstream)
+  if downstream == '' then return end
+  hold_add(pool_id, downstream, -1)
+  local name = pool_id .. ':' .. downstream
+  shelf_freed[name] = (shelf_freed[name] or 0) + 1
+end
+
 -- entry_release gives back the units of a job that leaves a ready stream.
-local function entry_release(key, rec)
+function entry_release(pool_id, key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
+  entry_unhold(pool_id, downstream)
   mark_release(key, 'b:' .. downstream)
   if not gates_any() then return end
   local tenant = key_split(key)
@@ -1379,6 +1576,7 @@ local function entry_release(key, rec)
       freed[name] = true
     end
   end
+end
 end
 -- worker: registrations.
 --   workers HASH worker → pool|slots|lease
@@ -1394,26 +1592,32 @@ end
 local function record_recount(rec, attempts, lost)
   return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
 end
+local history_add
+do
 -- history: what became of a job's deliveries that did not complete it, the last HISTORY_CAP of them in a LIST log:KEY:
 -- outcome|time|time it ran|worker|text, times in microseconds.
 local HISTORY_CAP = 20
 
 -- history_add returns the record that says so; the caller stores it.
-local function history_add(key, rec, outcome, ran, worker, text, now)
+function history_add(key, rec, outcome, ran, worker, text, now)
   local list = P .. 'log:' .. key
   redis.call('RPUSH', list, format('%s|%d|%d|%s|%s', outcome, now, ran, worker, text))
   redis.call('LTRIM', list, -HISTORY_CAP, -1)
   return record_flagged(rec, HISTORY)
 end
+end
+local cancelled_take
+do
 -- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
 -- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
 local CANCELLED = P .. 'cancelled'
 
 -- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
-local function cancelled_take(key)
+function cancelled_take(key)
   if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
   state_add('nc', -1)
   return true
+end
 end
 -- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
 local function job_return(key, rec, now)
@@ -1427,6 +1631,8 @@ local function job_return(key, rec, now)
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
+local worker_reclaim
+do
 -- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
 -- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
 local function entries_take(pool, entries)
@@ -1453,10 +1659,10 @@ end
 -- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
 -- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
 local SUSPECT_BASE = 500000
-local function delivery_lost(worker, key, rec, now)
+local function delivery_lost(pool, worker, key, rec, now)
   local r = record_read(rec)
   local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
-  entry_release(key, rec)
+  entry_release(pool.id, key, rec)
   if cancelled_take(key) then return leave(key, 'cancelled', rec) end
   local lost = math.min(255, r.lost + (started and 1 or 0))
   rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
@@ -1489,7 +1695,7 @@ local function surplus_return(pool, now)
   moves = moves - #entries
   local keys, records = entries_take(pool, entries)
   for i, key in ipairs(keys) do
-    entry_release(key, records[i])
+    entry_release(pool.id, key, records[i])
     delivery_back(key, records[i], now)
   end
   if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
@@ -1510,9 +1716,9 @@ local function consumer_return(pool, consumer, lost, now)
     local keys, records = entries_take(pool, entries)
     for i, key in ipairs(keys) do
       if lost then
-        delivery_lost(consumer, key, records[i], now)
+        delivery_lost(pool, consumer, key, records[i], now)
       else
-        entry_release(key, records[i])
+        entry_release(pool.id, key, records[i])
         delivery_back(key, records[i], now)
       end
     end
@@ -1542,7 +1748,7 @@ end
 
 -- worker_reclaim takes back what a worker holds; its slots and its consumer go with the last entry. It reports
 -- whether that is done.
-local function worker_reclaim(worker, lost, now)
+function worker_reclaim(worker, lost, now)
   local w = worker_read(worker)
   if not w then return true end
   local pool = pool_open(w.pool)
@@ -1560,6 +1766,7 @@ local function worker_reclaim(worker, lost, now)
   surplus_return(pool, now)
   pool_close(pool)
   return true
+end
 end
 -- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.

@@ -61,12 +61,14 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+local now_us, clock_advance
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
@@ -80,7 +82,7 @@ local function bucket_time(now)
 end
 
 -- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
+function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
@@ -89,23 +91,28 @@ local function clock_advance(now)
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end
+end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
   clock_advance(now)
 end
+local JOBS = P .. 'jobs'
+do
 -- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
 -- is a window old.
-local JOBS = P .. 'jobs'
 
 local function ended_key(generation)
   return P .. 'ended:' .. format('%d', generation)
 end
--- bytes: integers as big-endian bytes.
+end
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+local number_at
+do
+-- bytes: integers as big-endian bytes.
 
 local function u64(n)
   local high = floor(n / 4294967296)
@@ -114,7 +121,7 @@ local function u64(n)
     floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
 end
 
-local function number_at(s, at)
+function number_at(s, at)
   local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
   return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
 end
@@ -123,6 +130,11 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+end
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
+local record_has, record_flagged, record_queue, record_lane
+do
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
 --   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
@@ -131,41 +143,43 @@ end
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 only on the way into admit: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
-local COST_AT, QUEUE_AT = 31, 37
-local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
 local function has_flag(flags, bit)
   return floor(flags / bit) % 2 == 1
 end
 
-local function record_has(rec, bit)
+function record_has(rec, bit)
   return has_flag(byte(rec, 2), bit)
 end
 
-local function record_flagged(rec, bit)
+function record_flagged(rec, bit)
   if record_has(rec, bit) then return rec end
   return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
 end
 
-local function record_queue(rec)
+function record_queue(rec)
   return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
 end
 
 -- record_lane returns the lane that a record's deadline and downstream name.
-local function record_lane(rec)
+function record_lane(rec)
   local _, flags = byte(rec, 1, 2)
   local queue_length, downstream_length = byte(rec, 35, 36)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
+end
+local queue_open
+do
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs
+--                time and the number of waiting jobs; and of which
+--                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -188,15 +202,23 @@ local function queue_bounds(q)
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
-local function queue_open(name)
+-- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
+local function queue_sees(q, downstream)
+  if downstream == q.last then return end
+  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
+end
+
+function queue_open(name)
   local q = queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
+    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
+    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(v, '[^|]+') do
+    for x in string.gmatch(numbers, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -209,6 +231,7 @@ local function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -217,10 +240,15 @@ local function queue_open(name)
   queues[name] = q
   return q
 end
+end
+do
 -- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
 local function score_of(s)
   return tonumber(s) or s + 0
 end
+end
+local bound_open, depth_add, job_size, old_add, depth_write
+do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
 -- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
 -- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
@@ -231,7 +259,7 @@ local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
 local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
 
-local function bound_open(tenant, queue)
+function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
@@ -256,7 +284,7 @@ local function depth_open(name)
   return d
 end
 
-local function depth_add(name, count, size)
+function depth_add(name, count, size)
   local d = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   state_add('nl', count)
@@ -268,7 +296,7 @@ local function depth_name(key, rec)
 end
 
 -- job_size returns the bytes of a job as it is stored.
-local function job_size(key, rec)
+function job_size(key, rec)
   return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
 end
 
@@ -278,7 +306,7 @@ local function depth_leave(key, rec)
 end
 
 -- old_add and old_remove follow a counted job into and out of its lane.
-local function old_add(key, rec)
+function old_add(key, rec)
   if not record_has(rec, COUNTED) then return end
   local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
   redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
@@ -288,7 +316,7 @@ local function old_remove(key, rec)
   if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
 end
 
-local function depth_write()
+function depth_write()
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
       redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
@@ -297,6 +325,7 @@ local function depth_write()
     end
     d.dirty = false
   end
+end
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)

@@ -8,9 +8,10 @@
 -- Never notes what is no longer the worker's: nobody would take the note away.
 -- luacheck: ignore 211
 local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local P = string.sub(STATE, 1, -6)
+do
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
-local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
 
@@ -61,6 +62,7 @@ local function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
 end
 -- group: the consumer group of every ready stream.
 local GROUP = 'g'

@@ -8,13 +8,15 @@
 -- Never touches a job that has entered.
 -- luacheck: ignore 211
 local STATE, NOW, NAME, DURATION, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
--- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
--- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
+local state_load, state_num, state_set, state_add, state_write
+do
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local st, dirty = {}, {}
 
-local function state_load(fields)
+function state_load(fields)
   local values = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do st[fields[i]] = values[i] end
 end
@@ -28,25 +30,25 @@ local function state_get(field)
   return v
 end
 
-local function state_num(field)
+function state_num(field)
   local v = tonumber(state_get(field) or 0)
   st[field] = v
   return v
 end
 
-local function state_set(field, v)
+function state_set(field, v)
   st[field] = v
   dirty[field] = true
 end
 
-local function state_add(field, n)
+function state_add(field, n)
   local v = state_num(field) + n
   state_set(field, v)
   return v
 end
 
 -- state_write writes what changed, in one HSET. A field set to false is removed.
-local function state_write()
+function state_write()
   local args, gone = {}, {}
   for field in pairs(dirty) do
     local v = st[field]
@@ -62,12 +64,15 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+end
+local now_us, clock_advance
+do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
 local STEP = 5000000
 
-local function now_us(given)
+function now_us(given)
   if given ~= '' then return tonumber(given) end
   local t = redis.call('TIME')
   return t[1] * 1000000 + t[2]
@@ -81,7 +86,7 @@ local function bucket_time(now)
 end
 
 -- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
-local function clock_advance(now)
+function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
@@ -90,9 +95,10 @@ local function clock_advance(now)
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
 end
+end
 -- call: what every script begins with.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
     fields[#fields + 1] = field
   end
   state_load(fields)
@@ -102,6 +108,9 @@ end
 local function score_of(s)
   return tonumber(s) or s + 0
 end
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local due_add
+do
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
@@ -114,7 +123,6 @@ end
 --   s name              enqueueing is no longer suspended
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
 local earliest
 
 local function due_earliest()
@@ -126,13 +134,14 @@ local function due_earliest()
   return earliest
 end
 
-local function due_add(zset, at, member)
+function due_add(zset, at, member)
   local before = due_earliest()
   redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
     earliest = at
     redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
+end
 end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
