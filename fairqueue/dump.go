@@ -45,6 +45,9 @@ func (r *Room) Lines() []string {
 	}
 	for id, p := range r.Pools {
 		add("pool %s slots %d turn %d left %d ready %d", id, p.Slots, p.pattern.current, p.pattern.left, len(p.Ready))
+		for downstream, n := range p.holds() {
+			add("hold %s:%s %d", id, downstream, n)
+		}
 		for i, e := range p.Ready {
 			add("ready %s %03d %s", id, i, e.Job.Key())
 			if e.Period != 0 {

@@ -80,10 +80,10 @@ type Room struct {
 	// Defaults are limits of those that have no gate of their own: t:* of each tenant, u:*:QUEUE of each tenant in the
 	// queue, d:* of each downstream.
 	Defaults map[string]int
-	Pools  map[string]*Pool
-	Weight WeightFunc
-	queues map[string]*queue
-	seq    uint64
+	Pools    map[string]*Pool
+	Weight   WeightFunc
+	queues   map[string]*queue
+	seq      uint64
 	// parked keeps the waiters of gates that were removed until they are awake.
 	parked map[string]map[string]map[string]VirtualTime
 }

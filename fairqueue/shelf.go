@@ -18,15 +18,20 @@ const (
 
 func shelfOf(downstream string) string { return "h:" + downstream }
 
-// shareLeft is how many more entries of a downstream a pool may hold while it has other work.
-func (p *Pool) shareLeft(downstream string) int {
-	held := 0
+// holds counts the pool's entries by downstream.
+func (p *Pool) holds() map[string]int {
+	held := map[string]int{}
 	for _, e := range p.Ready {
-		if e.Job.Downstream == downstream {
-			held++
+		if e.Job.Downstream != "" {
+			held[e.Job.Downstream]++
 		}
 	}
-	return max(1, p.Slots/shareDivisor) - held
+	return held
+}
+
+// shareLeft is how many more entries of a downstream a pool may hold while it has other work.
+func (p *Pool) shareLeft(downstream string) int {
+	return max(1, p.Slots/shareDivisor) - p.holds()[downstream]
 }
 
 func (c *Call) mustShelve(p *Pool, downstream string) bool {

@@ -243,6 +243,9 @@ func (d *redisDump) gates() {
 			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
 		}
 	}
+	for name, n := range d.hash("holds") {
+		d.add("hold %s %s", name, n)
+	}
 	for downstream, n := range d.hash("waits") {
 		d.add("waiting for %s: %s", downstream, n)
 	}

@@ -24,6 +24,10 @@ type Compiled struct {
 	tenants     map[string]*tenantView
 	queues      map[string]Queue
 	overflows   map[headgate.Scope]Overflow
+	maxRunning  map[headgate.Scope]int
+	downstreams map[string]Downstream
+	// anyDownstream is every downstream that nobody configured.
+	anyDownstream Downstream
 	// other is every queue that nobody configured.
 	other Queue
 	// ranked are the configured tenants' names in order.
@@ -32,9 +36,11 @@ type Compiled struct {
 
 // tenantView is all that applies to one tenant, its tier's part already merged in.
 type tenantView struct {
-	limit   headgate.Limit
-	weights Weights
-	queues  map[string]*queueView
+	limit      headgate.Limit
+	weights    Weights
+	maxRunning int
+	dispatch   *headgate.Limit
+	queues     map[string]*queueView
 }
 
 // queueView holds the limits of one tenant in one queue.
@@ -53,6 +59,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 	c := &Compiled{
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global,
 		tenants: make(map[string]*tenantView), queues: p.Queues, overflows: p.Overflows, other: Queue{}.withDefaults(),
+		maxRunning: p.MaxRunning, downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
 	}
 	c.standard = p.viewOf(Tenant{Tier: StandardTier})
 	for name, tenant := range p.Tenants {
@@ -74,7 +81,7 @@ func (p Policy) Prepare() (*Compiled, error) {
 
 func (p Policy) viewOf(tenant Tenant) tenantView {
 	tier := p.Tiers[tenant.Tier]
-	view := tenantView{limit: tier.Limit, weights: make(Weights)}
+	view := tenantView{limit: tier.Limit, weights: make(Weights), maxRunning: cmp.Or(tenant.MaxRunning, tier.MaxRunning), dispatch: tenant.Dispatch}
 	if tenant.Limit != nil {
 		view.limit = *tenant.Limit
 	}

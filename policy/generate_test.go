@@ -77,6 +77,7 @@ func drawPolicy(t *rapid.T) Policy {
 			MaxDead:       rapid.IntRange(0, MaxMaxDead).Draw(t, "max dead"),
 		}
 	}
+	drawCaps(t, &p, tenants, queues)
 	if rapid.Bool().Draw(t, "bounded") {
 		bound := Overflow{
 			Policy:  rapid.SampledFrom([]OverflowPolicy{Reject, DropOldest, Spillover}).Draw(t, "overflow policy"),
@@ -90,6 +91,35 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
 	return p.withDefaults()
+}
+
+// drawCaps draws what bounds dispatch.
+func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[string]Queue) {
+	most := rapid.SampledFrom([]int{0, 1, 7, MaxMaxRunning})
+	for _, name := range sortedKeys(p.Tiers) {
+		tier := p.Tiers[name]
+		tier.MaxRunning = most.Draw(t, "tier runs")
+		p.Tiers[name] = tier
+	}
+	for _, name := range sortedKeys(tenants) {
+		tenant := tenants[name]
+		tenant.MaxRunning = most.Draw(t, "tenant runs")
+		if rapid.Bool().Draw(t, "tenant rate") {
+			tenant.Dispatch = new(drawLimit(t))
+		}
+		tenants[name] = tenant
+	}
+	if mail, ok := queues["mail"]; ok {
+		mail.MaxRunning, mail.MaxRunningPerTenant = most.Draw(t, "queue runs"), most.Draw(t, "tenant in queue runs")
+		queues["mail"] = mail
+	}
+	if rapid.Bool().Draw(t, "own cap") {
+		p.MaxRunning = map[headgate.Scope]int{"acme:mail": 3}
+	}
+	if rapid.Bool().Draw(t, "downstream") {
+		p.Downstreams = map[string]Downstream{"api": {MaxRunning: most.Draw(t, "downstream runs"), MaxParked: 9, Dispatch: new(drawLimit(t))}}
+	}
+	p.AnyDownstream = Downstream{MaxRunning: most.Draw(t, "any runs"), MaxParked: most.Draw(t, "any parked")}
 }
 
 func orNil[K comparable, V any](m map[K]V) map[K]V {

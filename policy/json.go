@@ -26,16 +26,27 @@ type (
 		PriorityLimits map[headgate.Scope]limitJSON `json:"priority_limits,omitempty"`
 		Overflows      map[headgate.Scope]Overflow  `json:"overflows,omitempty"`
 		Queues         map[string]queueJSON         `json:"queues,omitempty"`
+		MaxRunning     map[headgate.Scope]int       `json:"max_running,omitempty"`
+		Downstreams    map[string]downstreamJSON    `json:"downstreams,omitempty"`
+		AnyDownstream  downstreamJSON               `json:"any_downstream,omitzero"`
 		DedupWindow    string                       `json:"dedup_window,omitempty"`
 	}
 	tierJSON struct {
-		Limit   *limitJSON `json:"limit,omitempty"`
-		Weights Weights    `json:"priority_weights,omitempty"`
+		Limit      *limitJSON `json:"limit,omitempty"`
+		Weights    Weights    `json:"priority_weights,omitempty"`
+		MaxRunning int        `json:"max_running,omitempty"`
 	}
 	tenantJSON struct {
-		Tier    string     `json:"tier,omitempty"`
-		Limit   *limitJSON `json:"limit,omitempty"`
-		Weights Weights    `json:"priority_weights,omitempty"`
+		Tier       string     `json:"tier,omitempty"`
+		Limit      *limitJSON `json:"limit,omitempty"`
+		Weights    Weights    `json:"priority_weights,omitempty"`
+		MaxRunning int        `json:"max_running,omitempty"`
+		Dispatch   *limitJSON `json:"dispatch,omitempty"`
+	}
+	downstreamJSON struct {
+		MaxRunning int        `json:"max_running,omitempty"`
+		Dispatch   *limitJSON `json:"dispatch,omitempty"`
+		MaxParked  int        `json:"max_parked,omitempty"`
 	}
 	queueJSON struct {
 		Classes       []headgate.Class `json:"classes,omitzero"`
@@ -46,6 +57,8 @@ type (
 		KeepDead      string           `json:"keep_dead,omitempty"`
 		MaxDead       int              `json:"max_dead,omitempty"`
 		Overflow      Overflow         `json:"overflow,omitzero"`
+		MaxRunning    int              `json:"max_running,omitempty"`
+		PerTenant     int              `json:"max_running_per_tenant,omitempty"`
 	}
 )
 
@@ -151,14 +164,13 @@ func (p Policy) wire() policyJSON {
 		wire.Global = newLimitJSON(p.Global)
 	}
 	wire.Tiers = convert(p.Tiers, func(_ string, tier Tier) tierJSON {
-		return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights}
+		return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning}
 	})
 	wire.Tenants = convert(p.Tenants, func(_ string, tenant Tenant) tenantJSON {
-		written := tenantJSON{Tier: tenant.Tier, Weights: tenant.Weights}
-		if tenant.Limit != nil {
-			written.Limit = newLimitJSON(*tenant.Limit)
+		return tenantJSON{
+			Tier: tenant.Tier, Limit: optional(tenant.Limit), Weights: tenant.Weights, MaxRunning: tenant.MaxRunning,
+			Dispatch: optional(tenant.Dispatch),
 		}
-		return written
 	})
 	limit := func(_ headgate.Scope, limit headgate.Limit) limitJSON { return *newLimitJSON(limit) }
 	wire.QueueLimits = convert(p.QueueLimits, limit)
@@ -168,10 +180,22 @@ func (p Policy) wire() policyJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
-			Overflow: queue.Overflow,
+			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
 		}
 	})
+	wire.MaxRunning = p.MaxRunning
+	downstream := func(_ string, d Downstream) downstreamJSON {
+		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked}
+	}
+	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
 	return wire
+}
+
+func optional(limit *headgate.Limit) *limitJSON {
+	if limit == nil {
+		return nil
+	}
+	return newLimitJSON(*limit)
 }
 
 // policy returns what was written, and adds what cannot be read to bad.
@@ -181,18 +205,17 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		p.Global = w.Global.limit("global", bad)
 	}
 	p.Tiers = convert(w.Tiers, func(name string, tier tierJSON) Tier {
-		read := Tier{Weights: tier.Weights}
+		read := Tier{Weights: tier.Weights, MaxRunning: tier.MaxRunning}
 		if tier.Limit != nil {
 			read.Limit = tier.Limit.limit("tiers."+name+".limit", bad)
 		}
 		return read
 	})
 	p.Tenants = convert(w.Tenants, func(name string, tenant tenantJSON) Tenant {
-		read := Tenant{Tier: tenant.Tier, Weights: tenant.Weights}
-		if tenant.Limit != nil {
-			read.Limit = new(tenant.Limit.limit("tenants."+name+".limit", bad))
+		return Tenant{
+			Tier: tenant.Tier, Limit: bad.limit("tenants."+name+".limit", tenant.Limit), Weights: tenant.Weights,
+			MaxRunning: tenant.MaxRunning, Dispatch: bad.limit("tenants."+name+".dispatch", tenant.Dispatch),
 		}
-		return read
 	})
 	p.QueueLimits = convert(w.QueueLimits, func(scope headgate.Scope, limit limitJSON) headgate.Limit {
 		return limit.limit("queue_limits."+string(scope), bad)
@@ -206,10 +229,15 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			Classes: queue.Classes, Horizon: bad.parseDuration(at+".horizon", queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), PoisonLimit: queue.PoisonLimit,
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
-			Overflow: queue.Overflow,
+			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
 		}
 	})
-	p.Overflows = w.Overflows
+	p.Overflows, p.MaxRunning = w.Overflows, w.MaxRunning
+	downstream := func(at string, d downstreamJSON) Downstream {
+		return Downstream{MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked}
+	}
+	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
+	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)
 	return p
 }
 

@@ -38,6 +38,14 @@ func newLimitJSON(limit headgate.Limit) *limitJSON {
 	return &written
 }
 
+// limit returns what was written, if anything was, and adds what cannot be read to bad. name is the path to it.
+func (p *problems) limit(name string, w *limitJSON) *headgate.Limit {
+	if w == nil {
+		return nil
+	}
+	return new(w.limit(name, p))
+}
+
 // limit returns what was written, and adds what cannot be read to bad. name is the path to it in the policy.
 func (w limitJSON) limit(name string, bad *problems) headgate.Limit {
 	var limit headgate.Limit

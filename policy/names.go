@@ -85,7 +85,7 @@ func (w nameWalk) object(path, field string, depth int) error {
 // keyedByName reports whether the keys of the object in this field are names that operators choose.
 func keyedByName(field string) bool {
 	switch field {
-	case "tiers", "tenants", "queue_limits", "priority_limits", "overflows", "queues", "priority_weights":
+	case "tiers", "tenants", "queue_limits", "priority_limits", "overflows", "queues", "priority_weights", "downstreams", "max_running":
 		return true
 	}
 	return false

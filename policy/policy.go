@@ -31,6 +31,12 @@ type Policy struct {
 	Overflows map[headgate.Scope]Overflow
 	// Queues are the queues that have something of their own, by name.
 	Queues map[string]Queue
+	// MaxRunning is how many jobs of one tenant in one queue workers hold at a time, by "tenant:queue"; it replaces the
+	// queue's MaxRunningPerTenant.
+	MaxRunning map[headgate.Scope]int
+	// Downstreams are the downstreams that have something of their own, by name; AnyDownstream is for each of the others.
+	Downstreams   map[string]Downstream
+	AnyDownstream Downstream
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
 	DedupWindow time.Duration
 }
@@ -45,6 +51,8 @@ type Tier struct {
 	Limit headgate.Limit
 	// Weights are its tenants' shares.
 	Weights Weights
+	// MaxRunning is how many jobs of each tenant workers hold at a time, 1 to MaxMaxRunning; zero means no bound.
+	MaxRunning int
 }
 
 // Tenant is what one tenant has of its own.
@@ -55,6 +63,10 @@ type Tenant struct {
 	Limit *headgate.Limit
 	// Weights replace its tier's class by class.
 	Weights Weights
+	// MaxRunning replaces its tier's when not zero.
+	MaxRunning int
+	// Dispatch is how many of its jobs are dispatched a time, a token each; nil means no bound. Jobs wait for it.
+	Dispatch *headgate.Limit
 }
 
 // Queue is what one queue has of its own.
@@ -78,6 +90,9 @@ type Queue struct {
 	MaxDead  int
 	// Overflow bounds the depth of each tenant in the queue.
 	Overflow Overflow
+	// MaxRunning is how many of its jobs workers hold at a time, MaxRunningPerTenant how many of each tenant, 1 to
+	// MaxMaxRunning; zero means no bound.
+	MaxRunning, MaxRunningPerTenant int
 }
 
 // ExpiredPolicy is what becomes of a job whose deadline passed before it started.
@@ -168,6 +183,7 @@ func (p Policy) withDefaults() Policy {
 		tenant.Tier = cmp.Or(tenant.Tier, StandardTier)
 		p.Tenants[name] = tenant
 	}
+	p.MaxRunning, p.Downstreams = maps.Clone(p.MaxRunning), maps.Clone(p.Downstreams)
 	p.Overflows = maps.Clone(p.Overflows)
 	for scope, overflow := range p.Overflows {
 		p.Overflows[scope] = overflow.withDefaults()

@@ -58,6 +58,7 @@ func (p Policy) Validate() error {
 	p.validateTenants(&bad)
 	p.validateScopes(&bad)
 	p.validateOverflows(&bad)
+	p.validateCaps(&bad)
 	for _, name := range sortedKeys(p.Queues) {
 		bad.add(headgate.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])

@@ -91,10 +91,39 @@ func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error)
 		// No tenant has an empty name, so this is the standard tier's weight.
 		update.Weights = append(update.Weights, lua.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
 	}
+	update.Caps, update.MaxParked = caps(compiled), map[string]int{}
+	for downstream, most := range compiled.MaxParked() {
+		update.MaxParked[strings.TrimPrefix(downstream, policy.Every)] = most
+	}
 	for share, weight := range compiled.ConfiguredWeights() {
 		update.Weights = append(update.Weights, lua.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
 	}
 	return update, nil
+}
+
+// caps returns caps and rates as the store takes them.
+func caps(compiled *policy.Compiled) []lua.Cap {
+	var all []lua.Cap
+	for _, c := range compiled.Caps() {
+		gate := lua.DownstreamGate(c.Downstream)
+		switch {
+		case c.Tenant != "" && c.Queue != "":
+			gate = lua.TenantQueueGate(c.Tenant, c.Queue)
+		case c.Tenant != "":
+			gate = lua.TenantGate(c.Tenant)
+		case c.Queue != "":
+			gate = lua.QueueGate(c.Queue)
+		}
+		all = append(all, lua.Cap{Gate: gate, Limit: c.MaxRunning})
+	}
+	for _, r := range compiled.DispatchRates() {
+		gate := lua.DownstreamRateGate(r.Downstream)
+		if r.Tenant != "" {
+			gate = lua.TenantRateGate(r.Tenant)
+		}
+		all = append(all, lua.Cap{Gate: gate, Rate: r.Limit})
+	}
+	return all
 }
 
 // overflow returns a bound as the store takes it.
