@@ -55,6 +55,7 @@ func (r *Room) Lines() []string {
 			}
 		}
 	}
+	add("seq %d", r.seq)
 	for name, at := range r.Timers {
 		add("timer %s at %d", name, at)
 	}

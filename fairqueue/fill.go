@@ -163,10 +163,7 @@ func (c *Call) wake(name string) { c.wakeSome(name, everyone, nil) }
 // wakeSome is wake for at most most of each line, and of some queues only if these are given. It returns how many have
 // left the gate.
 func (c *Call) wakeSome(name string, most int, only []string) (left int) {
-	units := most
-	if g := c.room.Gates[name]; g != nil {
-		units = min(most, g.units())
-	}
+	units := min(most, c.room.units(name))
 	if units <= 0 {
 		if len(c.room.parked[name]) > 0 {
 			c.armRate(name)

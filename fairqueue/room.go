@@ -130,9 +130,17 @@ func (r *Room) NextSeq() uint64 {
 	return r.seq
 }
 
-func (r *Room) closed(gate string) bool {
-	g := r.Gates[gate]
-	return g != nil && g.units() <= 0
+func (r *Room) closed(gate string) bool { return r.units(gate) <= 0 }
+
+// units returns how many more may pass a gate.
+func (r *Room) units(gate string) int {
+	if g := r.Gates[gate]; g != nil {
+		return g.units()
+	}
+	if limit, ok := r.Defaults[DefaultOf(gate)]; ok {
+		return limit
+	}
+	return everyone
 }
 
 // gate returns the gate that a dispatch passes under, nil for none.

@@ -523,13 +523,17 @@ local function place_alone()
     for k = 1, q.n do
       if q.waiting[k] > 0 then return nil end
     end
+    local downstream = sub(record_lane(job.stamped), 2)
+    if downstream ~= '' then
+      local held = redis.call('HGET', P .. 'holds', id .. ':' .. downstream)
+      if tonumber(held or 0) >= math.max(1, floor(slots / 2)) then return nil end -- the shelf is fill's
+      redis.call('HINCRBY', P .. 'holds', id .. ':' .. downstream, 1)
+    end
+    queue_sees(q, downstream)
     state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
     pattern_commit(q, c)
     q.dispatched, q.touched = 1, true
     redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
-    local lane = record_lane(job.stamped)
-    queue_sees(q, sub(lane, 2))
-    if #lane > 1 then redis.call('HINCRBY', P .. 'holds', id .. ':' .. sub(lane, 2), 1) end
     answers[i] = 'straight'
   else
     local lane = record_lane(job.stamped)

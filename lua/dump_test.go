@@ -225,6 +225,7 @@ func (d *redisDump) pools() {
 			d.add("ready %s %03d %s", id, i, k)
 		}
 	}
+	d.add("seq %d", number(d.tb, "0"+d.state["seq"]))
 	for _, z := range d.zset("due") {
 		d.add("timer %s at %.0f", z.Member, z.Score)
 	}
