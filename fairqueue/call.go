@@ -177,7 +177,7 @@ func (c *Call) movesOut(timer string) {
 // vanished lets the units that a lane might have used go to other waiters.
 func (c *Call) vanished(l *lane) {
 	for _, name := range l.gates() {
-		if c.room.Gates[name] != nil {
+		if c.room.units(name) != everyone {
 			c.passOn[name] = true
 		}
 	}
