@@ -62,7 +62,7 @@ const maxBreakers = 4096
 
 func newBreakers(store *lua.Store, config Config, promoting nudge) *breakers {
 	b := &breakers{
-		store: store, logger: config.Logger, config: config.Breaker, own: config.Breakers, gateLease: config.Lease,
+		store: store, logger: *config.BreakerLogger, config: config.Breaker, own: config.Breakers, gateLease: config.Lease,
 		promoting: promoting, born: time.Now(), changed: newNudge(),
 	}
 	b.mu.guards, b.mu.attention = make(map[string]*guard), make(map[*guard]bool)

@@ -22,6 +22,9 @@ import (
 type Config struct {
 	// Logger says what goes wrong; its zero value is silent.
 	Logger zerolog.Logger
+	// SchedulerLogger and BreakerLogger, if not nil, are instead of Logger for the scheduler beside the worker and for the
+	// circuit breakers.
+	SchedulerLogger, BreakerLogger *zerolog.Logger
 	// Queues are served in proportion to their weights, 1 to 1000 (zero means 1), 1 to 64 queues. Workers with the
 	// same Queues and Strict form a pool and share a ready stream.
 	Queues []lua.QueueWeight
@@ -46,8 +49,8 @@ type Config struct {
 	Breaker breaker.Config
 	// Breakers configures the circuit breakers of single downstreams.
 	Breakers map[string]breaker.Config
-	// Scheduler configures the scheduler that Run runs beside the worker, unless NoScheduler is set. It logs with the
-	// worker's Logger, whatever is set there.
+	// Scheduler configures the scheduler that Run runs beside the worker, unless NoScheduler is set. It logs with
+	// SchedulerLogger or Logger, whatever is set there.
 	Scheduler scheduler.Config
 	// NoScheduler leaves timers to schedulers elsewhere. When none is heard of, the worker runs what is due with
 	// its heartbeats.
@@ -81,7 +84,8 @@ func (c Config) withDefaults() Config {
 	}
 	c.Breakers = maps.Clone(c.Breakers)
 	c.QueueBackoff, c.TypeBackoff = maps.Clone(c.QueueBackoff), maps.Clone(c.TypeBackoff)
-	c.Scheduler.Logger = c.Logger
+	c.SchedulerLogger, c.BreakerLogger = cmp.Or(c.SchedulerLogger, &c.Logger), cmp.Or(c.BreakerLogger, &c.Logger)
+	c.Scheduler.Logger = *c.SchedulerLogger
 	return c
 }
 

@@ -1,6 +1,9 @@
 package embedded
 
 import (
+	"cmp"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +23,9 @@ type Config struct {
 	// Username and Password win over those of Addr. They mean nothing to a private store.
 	Username string
 	Password string
+	// TLS wins over what an address at rediss:// means by default; its ServerName is the host's unless set. It is for such an
+	// address alone.
+	TLS *tls.Config
 	// PoolSize is the largest number of connections of a client; 0 means redisclient.DefaultPoolSize.
 	PoolSize int
 	// Log takes the one line that says that a private store is in use; nil means standard error.
@@ -53,6 +59,15 @@ func (c Config) validate() error {
 	return nil
 }
 
+// Validate reports what Open would refuse before it calls anybody. Nothing of the address is quoted.
+func (c Config) Validate() error {
+	if c.Addr == "" {
+		return c.validate()
+	}
+	_, err := c.options()
+	return errors.Join(c.validate(), err)
+}
+
 // options returns the client options for the address. Errors quote nothing of it.
 func (c Config) options() (*redis.Options, error) {
 	options, err := parseAddress(c.Addr)
@@ -67,6 +82,14 @@ func (c Config) options() (*redis.Options, error) {
 	}
 	if c.PoolSize != 0 {
 		options.PoolSize = c.PoolSize
+	}
+	if c.TLS != nil {
+		if options.TLSConfig == nil {
+			return nil, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
+		}
+		name := options.TLSConfig.ServerName
+		options.TLSConfig = c.TLS.Clone()
+		options.TLSConfig.ServerName = cmp.Or(c.TLS.ServerName, name)
 	}
 	redisclient.Settings(options)
 	return options, nil

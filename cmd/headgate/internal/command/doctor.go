@@ -2,14 +2,12 @@ package command
 
 import (
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -24,12 +22,7 @@ Exit codes: 0 all is well or bears a risk that is named, 1 something is wrong, 2
 line.`,
 		Example: `  headgate doctor --redis localhost:6379
   headgate doctor --json --redis redis://user:password@host:6379/0`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := o.resolve(); err != nil {
-				return err
-			}
-			return o.examine(c)
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return o.examine(c) },
 	}
 	o.add(c)
 	return c
@@ -50,12 +43,12 @@ type findingView struct {
 
 // examine does without lua.Open, which refuses what this is to tell.
 func (o *operator) examine(c *cobra.Command) (err error) {
-	opened, err := embedded.Open(c.Context(), embedded.Config{Addr: o.redis, Log: c.ErrOrStderr()})
+	opened, err := o.open(c.Context(), c.ErrOrStderr())
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	found, err := lua.Examine(c.Context(), opened.Client(), lua.Config{Prefix: o.prefix})
+	found, err := lua.Examine(c.Context(), opened.Client(), o.loaded.Keys())
 	if err != nil {
 		return err
 	}

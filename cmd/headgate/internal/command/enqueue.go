@@ -107,7 +107,7 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 		return usage(err)
 	}
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		p, err := producer.New(store, producer.Config{})
+		p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
 		if err != nil {
 			return err
 		}

@@ -7,20 +7,22 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/worker"
 )
 
 // journal logs how jobs ended and counts them. Its methods may be called from several goroutines.
 type journal struct {
 	logger zerolog.Logger
+	logs   *logs.Logs
 	counts map[worker.Outcome]*atomic.Int64 // not changed after newJournal
 }
 
 // outcomes are in the order of the summary.
 var outcomes = []worker.Outcome{worker.Completed, worker.Retried, worker.Dead, worker.Expired, worker.Released, worker.Lost}
 
-func newJournal(logger zerolog.Logger) *journal {
-	j := &journal{logger: logger, counts: map[worker.Outcome]*atomic.Int64{}}
+func newJournal(logger zerolog.Logger, all *logs.Logs) *journal {
+	j := &journal{logger: logger, logs: all, counts: map[worker.Outcome]*atomic.Int64{}}
 	for _, outcome := range outcomes {
 		j.counts[outcome] = &atomic.Int64{}
 	}
@@ -64,6 +66,9 @@ func (j *journal) summary() {
 	entry := j.logger.Info()
 	for _, outcome := range outcomes {
 		entry.Int64(string(outcome), j.counts[outcome].Load())
+	}
+	if dropped := j.logs.Dropped(); dropped > 0 {
+		entry.Int64("log_lines_dropped", dropped)
 	}
 	entry.Msg("worker stopped")
 }

@@ -1,13 +1,11 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -42,9 +40,6 @@ func failureCode(err error) int {
 	return exitFailure
 }
 
-// redisVariable names the environment variable that stands in for --redis.
-const redisVariable = "HEADGATE_REDIS"
-
 // operator are the flags of commands that look at a deployment, or change it.
 type operator struct {
 	site
@@ -54,27 +49,13 @@ type operator struct {
 
 func (o *operator) add(c *cobra.Command) {
 	flags := c.PersistentFlags()
-	flags.StringVar(&o.redis, "redis", "", "`URL` of the Redis, redis://host:6379 or host:port (by default that of $"+redisVariable+")")
-	flags.StringVar(&o.prefix, "prefix", "", "`PREFIX` of the deployment's keys (default \"hg\")")
+	o.site.add(flags)
 	flags.BoolVar(&o.json, "json", false, "write one JSON object to standard output; everything else goes to standard error")
-}
-
-// resolve takes the address from the environment where no flag gave it.
-func (o *operator) resolve() error {
-	o.redis = cmp.Or(o.redis, os.Getenv(redisVariable))
-	if o.redis == "" {
-		return usage(errors.New("say which Redis with --redis, redis://host:6379 for one, or in " + redisVariable +
-			": a private or embedded store holds nobody's jobs"))
-	}
-	return nil
 }
 
 // with opens the store for the time of a call. What the store does not know becomes the exit code 3, a bad name or
 // cursor the exit code 2.
 func (o *operator) with(c *cobra.Command, do func(context.Context, *lua.Store) error) error {
-	if err := o.resolve(); err != nil {
-		return err
-	}
 	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		err := do(ctx, store)
 		bad, invalid := errors.AsType[*headgate.FieldError](err)

@@ -112,7 +112,7 @@ func (v *redrivenView) write(to io.Writer) {
 }
 
 func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store, args []string) error {
-	p, err := producer.New(store, producer.Config{})
+	p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
 	if err != nil {
 		return err
 	}

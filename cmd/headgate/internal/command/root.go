@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 )
 
 // The exit codes.
@@ -87,8 +88,8 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
+	root.AddCommand(newConfig())
 	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor())
 	return root
 }
@@ -149,9 +150,6 @@ func oneArg(what string) cobra.PositionalArgs {
 	}
 }
 
-// logLevels are the values of --log.
-var logLevels = []string{"off", "error", "warn", "info", "debug"}
-
 // common are the flags of commands that run jobs.
 type common struct {
 	redis string
@@ -165,18 +163,18 @@ func (f *common) add(c *cobra.Command) {
 	flags.StringVar(&f.redis, "redis", "", "`URL` of the Redis to use, redis://host:6379 or host:port; by default a private one is started")
 	flags.BoolVar(&f.json, "json", false, "end with one JSON object on standard output; everything else goes to standard error")
 	flags.BoolVar(&f.keep, "keep", false, "leave the keys of the run in the Redis of --redis, to look at")
-	flags.StringVar(&f.log, "log", "error", "`LEVEL` of the log on standard error: "+strings.Join(logLevels, ", "))
+	flags.StringVar(&f.log, "log", "error", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
 }
 
 // logger returns the logger of --log.
 func (f *common) logger(to io.Writer) (zerolog.Logger, error) { return newLogger(to, f.log) }
 
-// newLogger returns a logger of one of logLevels.
+// newLogger returns a logger of one of logs.Levels.
 func newLogger(to io.Writer, name string) (zerolog.Logger, error) {
-	if !slices.Contains(logLevels, name) {
-		return zerolog.Nop(), usage(&headgate.FieldError{Field: "--log", Value: fmt.Sprintf("%q", name), Allowed: "one of " + strings.Join(logLevels, ", ")})
+	if !slices.Contains(logs.Levels, name) {
+		return zerolog.Nop(), usage(&headgate.FieldError{Field: "--log", Value: fmt.Sprintf("%q", name), Allowed: "one of " + strings.Join(logs.Levels, ", ")})
 	}
-	if name == logLevels[0] {
+	if name == logs.Levels[0] {
 		return zerolog.Nop(), nil
 	}
 	level, err := zerolog.ParseLevel(name)

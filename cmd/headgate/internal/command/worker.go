@@ -1,12 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -14,8 +11,9 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -43,28 +41,16 @@ standard input and the rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGA
 standard error goes to the dead letter. What it leaves running in its process group is killed.
 
 A job may come more than once. SIGTERM drains: no more jobs are taken, those that run get
---drain-timeout and then go back unharmed. The log is JSON on standard error, without payloads.`
+--drain-timeout and then go back unharmed. The log is JSON on standard error, without payloads.
 
-// The variable that holds a secret, and the name that the file of one has instead.
-const secretVariable = "HEADGATE_SECRET"
+Each flag is an option of the configuration, which has more of them: headgate config reference.
+With a file of it, SIGHUP and a change of the file put in force what can change while jobs run.`
 
-// workerFlags are the flags of worker.
+// workerFlags are the flags of worker. Most are options of the configuration, which has their values.
 type workerFlags struct {
 	site
 
-	url          string
-	cloudEvents  bool
-	secretFile   string
-	allowPrivate bool
-	exec         bool
-
-	queues       []string
-	strict       bool
-	concurrency  int
-	types        []string
-	timeout      time.Duration
-	drainTimeout time.Duration
-	log          string
+	exec bool
 }
 
 func newWorker() *cobra.Command {
@@ -82,18 +68,19 @@ func newWorker() *cobra.Command {
 	flags := c.Flags()
 	flags.SetInterspersed(false) // What follows the command is the command's.
 	f.add(flags)
-	flags.StringVar(&f.url, "deliver", "", "`URL` that takes the jobs, http or https")
-	flags.BoolVar(&f.cloudEvents, "cloudevents", false, "send each job as a CloudEvent 1.0 in structured mode")
-	flags.StringVar(&f.secretFile, "secret-file", "", "`FILE` of the secrets that sign requests, one a line; by default "+secretVariable)
-	flags.BoolVar(&f.allowPrivate, "allow-private", false, "also deliver to loopback, private, link-local and other special addresses")
+	f.paths = config.WorkerPaths()
+	flags.String("deliver", "", "`URL` that takes the jobs, http or https")
+	flags.Bool("cloudevents", false, "send each job as a CloudEvent 1.0 in structured mode")
+	flags.String("secret-file", "", "`FILE` of the secrets that sign requests, one a line; by default HEADGATE_SECRET")
+	flags.Bool("allow-private", false, "also deliver to loopback, private, link-local and other special addresses")
 	flags.BoolVar(&f.exec, "exec", false, "run the command that ends the line; all other flags come before it")
-	flags.StringSliceVar(&f.queues, "queue", nil, "`QUEUES` to serve and their weights, mail=3,hook=1; a weight is 1 unless given (required)")
-	flags.BoolVar(&f.strict, "strict", false, "serve a queue only while those before it have nothing that may run")
-	flags.IntVar(&f.concurrency, "concurrency", 10, "`N` jobs at a time, 1 to 10000")
-	flags.StringSliceVar(&f.types, "types", nil, "`TYPES` to take, a,b; others go back to the queue. By default all are taken")
-	flags.DurationVar(&f.timeout, "timeout", 0, "longest `TIME` of a run, 1ms to 24h; a shorter time-out of the job's own wins (default 5s with --deliver, 5m with --exec)")
-	flags.DurationVar(&f.drainTimeout, "drain-timeout", 30*time.Second, "`TIME` that running jobs get when the worker is told to stop, up to 1h")
-	flags.StringVar(&f.log, "log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logLevels, ", "))
+	flags.StringSlice("queue", nil, "`QUEUES` to serve and their weights, mail=3,hook=1; a weight is 1 unless given (required)")
+	flags.Bool("strict", false, "serve a queue only while those before it have nothing that may run")
+	flags.Int("concurrency", 10, "`N` jobs at a time, 1 to 10000")
+	flags.StringSlice("types", nil, "`TYPES` to take, a,b; others go back to the queue. By default all are taken")
+	flags.Duration("timeout", 0, "longest `TIME` of a run, 1ms to 24h; a shorter time-out of the job's own wins (default 5s with --deliver, 5m with --exec)")
+	flags.Duration("drain-timeout", 30*time.Second, "`TIME` that running jobs get when the worker is told to stop, up to 1h")
+	flags.String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
 	return c
 }
 
@@ -104,37 +91,79 @@ type handler interface {
 }
 
 func (f *workerFlags) run(c *cobra.Command, args []string) error {
-	logger, err := newLogger(c.ErrOrStderr(), f.log)
+	if f.exec {
+		f.extra = map[string]any{config.PathCommand: args}
+	}
+	loaded, err := f.prepare(args)
 	if err != nil {
 		return err
 	}
-	config, err := f.config(c)
+	log := logs.New(c.ErrOrStderr(), loaded.Logs())
+	logger := log.Logger(logs.Worker)
+	to, err := newHandler(c.Context(), loaded, logger)
 	if err != nil {
-		return err
+		return usage(err)
 	}
-	to, err := f.handler(c.Context(), args, logger)
-	if err != nil {
-		return err
-	}
-	journal := newJournal(logger)
-	config.Logger, config.Observer = logger, worker.Observer{Finished: journal.finished}
+	serving := &relay{}
+	serving.handler.Store(&to)
+	journal := newJournal(logger, log)
+	options := loaded.Worker(log)
+	options.Observer = worker.Observer{Finished: journal.finished}
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		w, err := worker.New(store, config)
+		w, err := worker.New(store, options)
 		if err != nil {
 			return usage(err)
 		}
-		if len(f.types) == 0 {
-			worker.RegisterAny(w, to.Handle)
+		types := loaded.Config.Worker.Types
+		if len(types) == 0 {
+			worker.RegisterAny(w, serving.Handle)
 		}
-		for _, name := range f.types {
-			worker.Register(w, name, to.Handle)
+		for _, name := range types {
+			worker.Register(w, name, serving.Handle)
 		}
 		warnOf(ctx, store, logger)
-		logger.Info().Stringer("to", to).Strs("queues", f.queues).Strs("types", f.types).Int("concurrency", config.Concurrency).Msg("worker starts")
+		logger.Info().Stringer("to", to).Strs("queues", queueNames(options.Queues)).Strs("types", types).Int("concurrency", options.Concurrency).
+			Msg("worker starts")
+		follow := newFollower(f, loaded, log, serving)
+		stop := follow.start(ctx)
 		err = w.Run(ctx)
+		stop()
 		journal.summary()
 		return err
 	})
+}
+
+// prepare returns the configuration, and everything at once that keeps it from being a worker's.
+func (f *workerFlags) prepare(args []string) (*config.Loaded, error) {
+	bad := []error{f.validate()}
+	loaded, err := f.load()
+	if err == nil {
+		bad = append(bad, complete(loaded))
+	}
+	if !f.exec && len(args) > 0 {
+		bad = append(bad, usage(fmt.Errorf("with --deliver there is no argument, got %q", args[0])))
+	}
+	return loaded, errors.Join(bad...)
+}
+
+// complete reports what a worker needs and nobody said.
+func complete(loaded *config.Loaded) error {
+	var bad []error
+	if len(loaded.Config.Worker.Queues) == 0 {
+		bad = append(bad, fieldError("queue", `""`, "1 to 64 queues, each once: NAME, or NAME=WEIGHT with a weight of 1 to 1000"))
+	}
+	if loaded.Config.Worker.Deliver.URL == "" && !loaded.Given(config.PathCommand) {
+		bad = append(bad, usage(errors.New("say what runs the jobs, by one of --deliver URL and --exec COMMAND")))
+	}
+	return errors.Join(bad...)
+}
+
+// queueNames writes queues as --queue takes them.
+func queueNames(queues []lua.QueueWeight) (names []string) {
+	for _, q := range queues {
+		names = append(names, q.Queue+"="+strconv.Itoa(q.Weight))
+	}
+	return names
 }
 
 // warnOf logs what is not well with the Redis that the worker starts on, such as what a crash of it would lose.
@@ -151,114 +180,23 @@ func warnOf(ctx context.Context, store *lua.Store, logger zerolog.Logger) {
 	}
 }
 
-// config returns the worker's part of the flags, and every bad one at once.
-func (f *workerFlags) config(c *cobra.Command) (worker.Config, error) {
-	queues, err := parseQueues(f.queues)
-	bad := []error{f.validate(), err}
-	field := func(ok bool, flag, value, allowed string) {
-		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: flag, Value: value, Allowed: allowed})
-		}
+// newHandler makes what jobs are handed to.
+func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logger) (handler, error) {
+	if loaded.Given(config.PathCommand) {
+		return loaded.Command()
 	}
-	if f.exec == (f.url != "") {
-		bad = append(bad, errors.New("say what runs the jobs, by one of --deliver URL and --exec COMMAND"))
-	}
-	field(f.concurrency >= 1 && f.concurrency <= 10_000, "--concurrency", strconv.Itoa(f.concurrency), "1 to 10000")
-	field(f.drainTimeout > 0 && f.drainTimeout <= time.Hour, "--drain-timeout", f.drainTimeout.String(), "above 0, up to 1h")
-	field(f.timeout != 0 || !c.Flags().Changed("timeout"), "--timeout", "0", "1ms to 24h") // A Config would take it for not given.
-	seen := map[string]bool{}
-	for _, name := range f.types {
-		if headgate.ValidateName("--types", name, false) != nil || seen[name] {
-			field(false, "--types", strconv.Quote(name), "names of types, each once")
-		}
-		seen[name] = true
-	}
-	return worker.Config{
-		Queues: queues, Strict: f.strict, Concurrency: f.concurrency, DrainTimeout: f.drainTimeout,
-		// The handlers keep --timeout; this one would cut a longer one off.
-		DefaultTimeout: cmp.Or(f.timeout, deliver.DefaultCommandTimeout),
-	}, usage(errors.Join(bad...))
-}
-
-// parseQueues reads NAME and NAME=WEIGHT.
-func parseQueues(texts []string) ([]lua.QueueWeight, error) {
-	const allowed = "1 to 64 queues, each once: NAME, or NAME=WEIGHT with a weight of 1 to 1000"
-	if len(texts) < 1 || len(texts) > 64 {
-		return nil, &headgate.FieldError{Field: "--queue", Value: strconv.Quote(strings.Join(texts, ",")), Allowed: allowed}
-	}
-	var queues []lua.QueueWeight
-	var bad []error
-	seen := map[string]bool{}
-	for _, text := range texts {
-		name, number, given := strings.Cut(text, "=")
-		weight := 1
-		var err error
-		if given {
-			weight, err = strconv.Atoi(number)
-		}
-		if err != nil || weight < 1 || weight > 1000 || seen[name] || headgate.ValidateName("queue", name, true) != nil {
-			bad = append(bad, &headgate.FieldError{Field: "--queue", Value: strconv.Quote(text), Allowed: allowed})
-		}
-		seen[name] = true
-		queues = append(queues, lua.QueueWeight{Queue: name, Weight: weight})
-	}
-	return queues, errors.Join(bad...)
-}
-
-// handler makes what jobs are handed to.
-func (f *workerFlags) handler(ctx context.Context, args []string, logger zerolog.Logger) (handler, error) {
-	if f.exec {
-		if f.cloudEvents || f.secretFile != "" || f.allowPrivate {
-			return nil, usage(errors.New("--cloudevents, --secret-file and --allow-private are for --deliver"))
-		}
-		command, err := deliver.NewCommand(deliver.CommandConfig{Args: args, Timeout: f.timeout})
-		return command, usage(err)
-	}
-	if len(args) > 0 {
-		return nil, usage(fmt.Errorf("with --deliver there is no argument, got %q", args[0]))
-	}
-	secrets, err := f.secrets()
+	hook, err := loaded.Webhook()
 	if err != nil {
-		return nil, usage(err)
-	}
-	hook, err := deliver.NewWebhook(deliver.WebhookConfig{
-		URL: f.url, CloudEvents: f.cloudEvents, Secrets: secrets, AllowPrivate: f.allowPrivate, Timeout: f.timeout, Concurrency: f.concurrency,
-	})
-	if err != nil {
-		return nil, usage(err)
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	err = hook.Check(ctx)
 	if refused, ok := errors.AsType[*deliver.RefusedAddressError](err); ok {
-		return nil, usage(fmt.Errorf("--deliver %s: %w", hook, refused))
+		return nil, fmt.Errorf("--deliver %s: %w", hook, refused)
 	}
 	if err != nil && ctx.Err() == nil {
 		logger.Warn().Err(err).Msg("deliveries fail until this passes")
 	}
 	return hook, nil
-}
-
-// maxSecretFile is far above what any number of secrets in use takes.
-const maxSecretFile = 64 << 10
-
-// secrets reads the secrets of --secret-file, or else of the environment. None is no error.
-func (f *workerFlags) secrets() ([]deliver.Secret, error) {
-	text, given := os.LookupEnv(secretVariable)
-	if f.secretFile != "" {
-		file, err := os.Open(f.secretFile)
-		if err != nil {
-			return nil, fmt.Errorf("read secret: %w", err)
-		}
-		defer func() { _ = file.Close() }()
-		bytes, err := io.ReadAll(io.LimitReader(file, maxSecretFile))
-		if err != nil {
-			return nil, fmt.Errorf("read secret: %w", err)
-		}
-		text, given = string(bytes), true
-	}
-	if !given {
-		return nil, nil
-	}
-	return deliver.ParseSecrets(text)
 }

@@ -1,0 +1,88 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+)
+
+func newConfig() *cobra.Command {
+	c := parent("config", "Check, show or explain the configuration",
+		`What headgate can be told comes from defaults, a file (--config, or the one HEADGATE_CONFIG names),
+variables HEADGATE_*, and flags; the later wins.`,
+		`  headgate config check headgate.yaml
+  headgate config print --config headgate.yaml --set worker.lease=30s
+  headgate config reference`)
+	c.AddCommand(newConfigCheck(), newConfigPrint(), newConfigReference())
+	return c
+}
+
+func newConfigCheck() *cobra.Command {
+	var s site
+	c := &cobra.Command{
+		Use: "check [FILE]", Short: "Report all that is wrong with a configuration",
+		Long: `Reads the FILE, or that of --config or HEADGATE_CONFIG, with the environment over it, and reports
+unknown keys, wrong types, values out of range and values that contradict each other, all at
+once. Files that it names are read. It calls nobody.
+
+Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usage(fmt.Errorf("%s takes one argument at most, the file, got %d", c.CommandPath(), len(args)))
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if s.file != "" {
+					return usage(errors.New("the file is given twice, as argument and with --config"))
+				}
+				s.file = args[0]
+			}
+			loaded, err := s.read()
+			if err := errors.Join(err, loaded.Check()); err != nil {
+				return err
+			}
+			fmt.Fprintln(c.OutOrStdout(), "the configuration is well")
+			return nil
+		},
+	}
+	s.add(c.Flags())
+	return c
+}
+
+func newConfigPrint() *cobra.Command {
+	var s site
+	c := &cobra.Command{
+		Use: "print", Short: "Show the values in force and where each comes from", Args: noArgs,
+		Long: `Writes the values in force as YAML that can be loaded again. The comment after a value says where it
+comes from: default, a file, a variable or a flag. Secrets are masked.`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			loaded, err := s.load()
+			if err != nil {
+				return err
+			}
+			return loaded.Print(c.OutOrStdout())
+		},
+	}
+	s.add(c.Flags())
+	return c
+}
+
+func newConfigReference() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "reference", Short: "List every option", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if asJSON {
+				return config.ReferenceJSON(c.OutOrStdout())
+			}
+			return config.Reference(c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "write a JSON array instead of Markdown")
+	return c
+}

@@ -1,0 +1,91 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/worker"
+)
+
+// relay hands jobs to a handler that may be replaced while they run: each ends with the one it began with.
+type relay struct{ handler atomic.Pointer[handler] }
+
+// Handle hands one job over. It is a worker.Handler.
+func (r *relay) Handle(ctx context.Context, job worker.Job[[]byte]) error {
+	return (*r.handler.Load()).Handle(ctx, job)
+}
+
+// follower puts changes of the configuration in force while a worker runs. Its methods are for one goroutine.
+type follower struct {
+	site    *site
+	logs    *logs.Logs
+	logger  zerolog.Logger
+	serving *relay
+	// started is what the worker was made with, last what was read last and was right.
+	started, last *config.Loaded
+}
+
+func newFollower(f *workerFlags, loaded *config.Loaded, log *logs.Logs, serving *relay) *follower {
+	return &follower{site: &f.site, logs: log, logger: log.Logger(logs.Worker), serving: serving, started: loaded, last: loaded}
+}
+
+// start follows in a goroutine, until the function that it returns is called. Where there is no file, nothing can change,
+// and SIGHUP ends the process as ever.
+func (f *follower) start(ctx context.Context) (stop func()) {
+	known := f.started.Contents()
+	if len(known) == 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+	var group sync.WaitGroup
+	group.Go(func() {
+		warn := func(err error) { f.logger.Warn().Err(err).Msg("configuration is not watched") }
+		config.Watch(ctx, known, asked, warn, func() config.Contents { return f.reload(ctx) })
+	})
+	return func() {
+		signal.Stop(asked)
+		cancel()
+		group.Wait()
+	}
+}
+
+// reload reads the configuration anew and puts in force what can be; all of it or, if anything is wrong, nothing.
+func (f *follower) reload(ctx context.Context) config.Contents {
+	next, err := f.site.read()
+	known := f.last.Contents()
+	maps.Copy(known, next.Contents())
+	if err == nil {
+		err = errors.Join(next.Check(), complete(next))
+	}
+	var to handler
+	live, _ := f.last.Changes(next)
+	if err == nil {
+		to, err = newHandler(ctx, next.Keeping(f.started), f.logger)
+	}
+	if err != nil {
+		f.logger.Error().Strs("problems", strings.Split(err.Error(), "\n")).Msg("configuration is wrong: the old one stays in force")
+		return known
+	}
+	f.logs.Apply(next.Logs())
+	f.serving.handler.Store(&to)
+	f.last = next
+	_, fixed := f.started.Changes(next)
+	for _, path := range fixed {
+		f.logger.Warn().Str("option", path).Msg("option has changed and keeps its old value until a restart")
+	}
+	f.logger.Info().Strs("changed", live).Msg("configuration read anew")
+	return next.Contents()
+}

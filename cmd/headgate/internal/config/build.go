@@ -1,0 +1,148 @@
+package config
+
+import (
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/worker"
+)
+
+// Check reports everything that would keep a process from starting: files that cannot be read, addresses and secrets
+// that are none. Whether somebody answers is another matter.
+func (l *Loaded) Check() error {
+	var bad []error
+	if l.Config.Redis.URL != "" {
+		store, err := l.Store(io.Discard)
+		if err == nil {
+			err = store.Validate()
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", l.field(pathURL), err))
+		}
+	}
+	if l.Config.Worker.Deliver.URL != "" {
+		_, err := l.Webhook()
+		bad = append(bad, err)
+	}
+	return errors.Join(bad...)
+}
+
+// Store returns what opens the Redis; it reads the files of its password and of TLS. The notes are the store's own.
+func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
+	c := &l.Config.Redis
+	config := embedded.Config{Addr: c.URL, Username: c.Username, PoolSize: c.PoolSize, Log: notes}
+	var err, bad error
+	config.Password, _, err = l.secretOf(pathPassword, c.Password, c.PasswordFile)
+	if target, no := url.Parse(c.URL); no == nil && l.source(pathURL) > max(l.source(pathPassword), l.source(pathPassword+fileSuffix)) {
+		if _, own := target.User.Password(); own {
+			config.Username, config.Password = "", ""
+		}
+	}
+	if strings.HasPrefix(c.URL, "rediss://") {
+		config.TLS, bad = c.TLS.config()
+	}
+	return config, errors.Join(err, bad)
+}
+
+// tlsVersions are the words of redis.tls.min_version.
+var tlsVersions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+func (t TLS) config() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tlsVersions[t.MinVersion], ServerName: t.ServerName}
+	var bad []error
+	if t.CAFile != "" {
+		config.RootCAs = x509.NewCertPool()
+		bytes, err := readAll(t.CAFile)
+		if err == nil && !config.RootCAs.AppendCertsFromPEM(bytes) {
+			err = &headgate.FieldError{Field: "redis.tls.ca_file", Value: fmt.Sprintf("%q", t.CAFile), Allowed: "a file with certificates in PEM"}
+		}
+		bad = append(bad, err)
+	}
+	if t.CertFile != "" && t.KeyFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("read redis.tls.cert_file and redis.tls.key_file: %w", err))
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, errors.Join(bad...)
+}
+
+// Keys returns what the store keeps under which names.
+func (l *Loaded) Keys() lua.Config { return l.Config.Redis.Store }
+
+// Logs returns the configuration of the log.
+func (l *Loaded) Logs() logs.Config {
+	c := l.Config.Log
+	own := map[logs.Component]string{}
+	for i, component := range logs.Components {
+		own[component] = c.Levels[i]
+	}
+	return logs.Config{Level: c.Level, Own: own, Format: c.Format, Burst: c.Burst, Thereafter: c.Thereafter}
+}
+
+// Worker returns the configuration of a worker, without an observer.
+func (l *Loaded) Worker(to *logs.Logs) worker.Config {
+	c := &l.Config.Worker
+	breakers := make(map[string]breaker.Config, len(c.Breakers))
+	for name, own := range c.Breakers {
+		breakers[name] = *own
+	}
+	return worker.Config{
+		Logger: to.Logger(logs.Worker), SchedulerLogger: new(to.Logger(logs.Scheduler)), BreakerLogger: new(to.Logger(logs.Breaker)),
+		Queues: c.Queues, Strict: c.Strict, Concurrency: c.Concurrency, Lease: c.Lease, DrainTimeout: c.DrainTimeout,
+		// The handlers keep the time-out; this one would cut a longer one off.
+		DefaultTimeout: cmp.Or(c.Timeout, deliver.DefaultCommandTimeout),
+		Breaker:        c.Breaker, Breakers: breakers,
+		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease},
+	}
+}
+
+// Webhook returns what delivers jobs by HTTP; it reads the file of the secrets.
+func (l *Loaded) Webhook() (*deliver.Webhook, error) {
+	config, err := l.webhook()
+	hook, bad := deliver.NewWebhook(config)
+	if field, ok := errors.AsType[*headgate.FieldError](bad); ok {
+		bad = &headgate.FieldError{Field: l.field(pathDeliver), Value: field.Value, Allowed: field.Allowed}
+	}
+	return hook, errors.Join(bad, err)
+}
+
+func (l *Loaded) webhook() (deliver.WebhookConfig, error) {
+	c := &l.Config.Worker
+	text, given, err := l.secretOf(pathSecret, c.Deliver.Secret, c.Deliver.SecretFile)
+	var secrets []deliver.Secret
+	if err == nil && given {
+		secrets, err = deliver.ParseSecrets(text)
+	}
+	return deliver.WebhookConfig{
+		URL: c.Deliver.URL, CloudEvents: c.Deliver.CloudEvents, Secrets: secrets, AllowPrivate: c.Deliver.AllowPrivate, Timeout: c.Timeout,
+		Concurrency: c.Concurrency,
+	}, err
+}
+
+// Command returns what runs jobs by a command.
+func (l *Loaded) Command() (*deliver.Command, error) {
+	c := &l.Config.Worker
+	if c.Deliver.CloudEvents || c.Deliver.SecretFile != "" || c.Deliver.AllowPrivate {
+		return nil, errors.New("--cloudevents, --secret-file and --allow-private are for --deliver")
+	}
+	return deliver.NewCommand(l.command())
+}
+
+func (l *Loaded) command() deliver.CommandConfig {
+	return deliver.CommandConfig{Args: l.Config.Worker.Command, Timeout: l.Config.Worker.Timeout}
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/lua"
+)
+
+// Config is a configuration. What the options mean is in the tables beside it and in docs/CONFIG.md.
+type Config struct {
+	Redis     Redis
+	Worker    Worker
+	Scheduler Scheduler
+	Log       Log
+}
+
+// Redis is where the deployment is, and how to get in.
+type Redis struct {
+	URL          string
+	Username     string
+	Password     string
+	PasswordFile string
+	PoolSize     int
+	TLS          TLS
+	Store        lua.Config
+}
+
+// TLS is for a Redis at rediss://.
+type TLS struct {
+	CAFile     string
+	CertFile   string
+	KeyFile    string
+	MinVersion string
+	ServerName string
+}
+
+// Worker is what headgate worker does.
+type Worker struct {
+	Queues       []lua.QueueWeight
+	Strict       bool
+	Concurrency  int
+	Types        []string
+	Lease        time.Duration
+	Timeout      time.Duration // zero for the default of whatever runs the jobs
+	DrainTimeout time.Duration
+	Breaker      breaker.Config
+	Breakers     map[string]*breaker.Config // by downstream; each is whole
+	Deliver      Deliver
+	Command      []string
+}
+
+// Deliver hands jobs to an HTTP server.
+type Deliver struct {
+	URL          string
+	CloudEvents  bool
+	Secret       string
+	SecretFile   string
+	AllowPrivate bool
+}
+
+// Scheduler is what runs beside a worker and does what time makes due.
+type Scheduler struct {
+	Enabled    bool
+	TimerLease time.Duration
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level      string
+	Levels     [len(logs.Components)]string // in their order; empty for Level
+	Format     string
+	Burst      int
+	Thereafter int
+}

@@ -1,0 +1,37 @@
+package config
+
+import (
+	"slices"
+
+	"github.com/spf13/pflag"
+)
+
+// Given returns what the flags of options were given, by path, for Sources.Flags. Only the paths named are looked for:
+// another command may have a flag of the same name that means something else.
+func Given(flags *pflag.FlagSet, paths ...string) map[string]any {
+	given := map[string]any{}
+	for _, o := range options() {
+		if o.Flag == "" || !slices.Contains(paths, o.Path) {
+			continue
+		}
+		found := flags.Lookup(o.Flag)
+		if found == nil || !found.Changed {
+			continue
+		}
+		given[o.Path] = found.Value.String()
+		if list, ok := found.Value.(pflag.SliceValue); ok {
+			given[o.Path] = list.GetSlice()
+		}
+	}
+	return given
+}
+
+// WorkerPaths are the options that headgate worker has flags for, but for PathCommand.
+func WorkerPaths() (paths []string) {
+	for _, o := range options() {
+		if o.Flag != "" && o.Path != PathCommand {
+			paths = append(paths, o.Path)
+		}
+	}
+	return paths
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// list is a list of elements that are written as texts.
+type list[E any] struct {
+	allowed string
+	at      func(*Config) *[]E
+	parse   func(string) (E, bool)
+	text    func(E) string
+	// id is what no two elements share; nil if they may be alike.
+	id   func(E) string
+	most int
+	// array is set if show writes a JSON array, because an element may hold a comma.
+	array bool
+}
+
+func (l list[E]) Type() string    { return "list" }
+func (l list[E]) Allowed() string { return l.allowed }
+
+// read reports every bad element.
+func (l list[E]) read(to *Config, raw any, text bool) error {
+	parts, ok := texts(raw, text)
+	if !ok || len(parts) > l.most {
+		return badValue(quote(raw))
+	}
+	var bad []error
+	seen := map[string]bool{}
+	all := make([]E, 0, len(parts))
+	for _, part := range parts {
+		element, ok := l.parse(part)
+		if ok && l.id != nil {
+			ok = !seen[l.id(element)]
+			seen[l.id(element)] = true
+		}
+		if !ok {
+			bad = append(bad, badValue(strconv.Quote(part)))
+		}
+		all = append(all, element)
+	}
+	if len(bad) == 0 {
+		*l.at(to) = all
+	}
+	return errors.Join(bad...)
+}
+
+func (l list[E]) strings(from *Config) []string {
+	all := *l.at(from)
+	parts := make([]string, len(all))
+	for i, element := range all {
+		parts[i] = l.text(element)
+	}
+	return parts
+}
+
+func (l list[E]) show(from *Config) string {
+	parts := l.strings(from)
+	if l.array && len(parts) > 0 {
+		return quoteJSON(parts)
+	}
+	return strings.Join(parts, ",")
+}
+
+func (l list[E]) plain(from *Config) any { return l.strings(from) }
+
+// texts reads a list of texts: what a file has as such, or text, a JSON array or parts with commas between them.
+func texts(raw any, isText bool) ([]string, bool) {
+	switch list := raw.(type) {
+	case []string:
+		return list, true
+	case string:
+		if strings.HasPrefix(list, "[") {
+			var parts []string
+			err := json.Unmarshal([]byte(list), &parts)
+			return parts, isText && err == nil
+		}
+		return strings.Split(list, ","), isText
+	case []any:
+		parts := make([]string, len(list))
+		for i, part := range list {
+			var ok bool
+			if parts[i], ok = part.(string); !ok {
+				return nil, false
+			}
+		}
+		return parts, true
+	}
+	return nil, false
+}

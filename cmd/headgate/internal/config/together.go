@@ -1,0 +1,71 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+)
+
+// together reports values that are allowed each and contradict each other.
+func (l *Loaded) together() error {
+	c := &l.Config
+	var bad []error
+	if c.Worker.Deliver.URL != "" && l.Given(PathCommand) {
+		bad = append(bad, fmt.Errorf("%s and %s are both given: say what runs the jobs, by one of --deliver URL and --exec COMMAND",
+			l.field(pathDeliver), l.field(PathCommand)))
+	}
+	tls := c.Redis.TLS
+	if (tls.CertFile == "") != (tls.KeyFile == "") {
+		bad = append(bad, errors.New("redis.tls.cert_file and redis.tls.key_file are both needed, or none of them"))
+	}
+	if url := c.Redis.URL; url != "" && !strings.HasPrefix(url, "rediss://") {
+		for i := range l.table {
+			if path := l.table[i].Path; strings.HasPrefix(path, "redis.tls.") && l.Given(path) {
+				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(path), l.field(pathURL)))
+			}
+		}
+	}
+	for _, path := range []string{pathPassword, pathSecret} {
+		if from := l.source(path); from != Default && from == l.source(path+fileSuffix) {
+			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
+		}
+	}
+	bad = append(bad, l.checkBreaker("worker.breaker", c.Worker.Breaker))
+	for _, name := range slices.Sorted(maps.Keys(c.Worker.Breakers)) {
+		bad = append(bad, l.checkBreaker(breakersPath+delimiter+name, *c.Worker.Breakers[name]))
+	}
+	return errors.Join(bad...)
+}
+
+// checkBreaker reports the one thing about a breaker that the bounds of its options leave open.
+func (l *Loaded) checkBreaker(path string, config breaker.Config) error {
+	if config.Validate() == nil {
+		return nil
+	}
+	return &headgate.FieldError{Field: l.field(path + ".open_max"), Value: config.OpenMax.String(), Allowed: config.OpenBase.String() + ", which is open_base, to 24h"}
+}
+
+// copyBreakers gives each downstream that is named a breaker of its own.
+func (l *Loaded) copyBreakers(names []string) {
+	l.Config.Worker.Breakers = make(map[string]*breaker.Config, len(names))
+	for _, name := range names {
+		l.Config.Worker.Breakers[name] = new(l.Config.Worker.Breaker)
+	}
+}
+
+// secretOf returns a secret or the text of its file, whichever comes from the stronger source.
+func (l *Loaded) secretOf(path, text, file string) (secret string, given bool, err error) {
+	if l.source(path+fileSuffix) < l.source(path) || file == "" {
+		return text, l.Given(path), nil
+	}
+	bytes, err := readAll(file)
+	if err != nil {
+		return "", false, fmt.Errorf("read secret: %w", err)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(bytes), "\n"), "\r"), true, nil
+}
