@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -68,6 +69,23 @@ func (d *deployment) work(args ...string) (stop func() output) {
 			return output{}
 		}
 	}
+	d.t.Cleanup(func() { stop() })
+	return stop
+}
+
+// start starts a command; the function it returns ends it and returns its exit code.
+func (d *deployment) start(stderr io.Writer, name string, args ...string) (stop func() int) {
+	d.t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(d.t.Context()))
+	done := make(chan int, 1)
+	go func() {
+		all := append(append([]string{name}, d.where...), args...)
+		done <- runWith(ctx, all, strings.NewReader(""), io.Discard, stderr)
+	}()
+	stop = sync.OnceValue(func() int {
+		cancel()
+		return <-done
+	})
 	d.t.Cleanup(func() { stop() })
 	return stop
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/sha256"
 	"slices"
+	"strings"
 )
 
 // Changes returns the paths of the options that another configuration has other values for: those that a process that
@@ -31,7 +32,7 @@ type state struct {
 
 func (l *Loaded) state(path string) state {
 	i := slices.IndexFunc(l.table, func(o Option) bool { return o.Path == path })
-	if i < 0 {
+	if i < 0 || strings.HasPrefix(path, breakersPath+delimiter) && !l.Given(path) {
 		return state{}
 	}
 	o := &l.table[i]

@@ -24,7 +24,7 @@ type kind[T any] struct {
 func (k kind[T]) Type() string    { return k.name }
 func (k kind[T]) Allowed() string { return k.allowed }
 
-func (k kind[T]) read(to *Config, raw any, text bool) error {
+func (k kind[T]) read(to *Config, raw any, text bool) (bad []string) {
 	v, ok := k.convert(raw)
 	if s, isText := raw.(string); text && isText {
 		var err error
@@ -32,10 +32,10 @@ func (k kind[T]) read(to *Config, raw any, text bool) error {
 		ok = err == nil
 	}
 	if !ok {
-		return badValue(quote(raw))
+		return []string{quote(raw)}
 	}
 	if !k.valid(v) {
-		return badValue(k.shown(v))
+		return []string{k.shown(v)}
 	}
 	*k.at(to) = v
 	return nil
@@ -120,7 +120,7 @@ func short(d time.Duration) string {
 	return text
 }
 
-func flag(at func(*Config) *bool) value {
+func boolean(at func(*Config) *bool) value {
 	return kind[bool]{
 		name: "bool", allowed: "true or false", at: at, parse: strconv.ParseBool,
 		convert: func(raw any) (bool, bool) { b, ok := raw.(bool); return b, ok },

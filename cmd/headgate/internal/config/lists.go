@@ -2,7 +2,6 @@ package config
 
 import (
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 )
@@ -24,12 +23,11 @@ func (l list[E]) Type() string    { return "list" }
 func (l list[E]) Allowed() string { return l.allowed }
 
 // read reports every bad element.
-func (l list[E]) read(to *Config, raw any, text bool) error {
+func (l list[E]) read(to *Config, raw any, text bool) (bad []string) {
 	parts, ok := texts(raw, text)
 	if !ok || len(parts) > l.most {
-		return badValue(quote(raw))
+		return []string{quote(raw)}
 	}
-	var bad []error
 	seen := map[string]bool{}
 	all := make([]E, 0, len(parts))
 	for _, part := range parts {
@@ -39,14 +37,14 @@ func (l list[E]) read(to *Config, raw any, text bool) error {
 			seen[l.id(element)] = true
 		}
 		if !ok {
-			bad = append(bad, badValue(strconv.Quote(part)))
+			bad = append(bad, strconv.Quote(part))
 		}
 		all = append(all, element)
 	}
 	if len(bad) == 0 {
 		*l.at(to) = all
 	}
-	return errors.Join(bad...)
+	return bad
 }
 
 func (l list[E]) strings(from *Config) []string {

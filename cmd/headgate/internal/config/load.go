@@ -87,7 +87,7 @@ func (l *Loaded) apply(layers []*layer) error {
 		o := &l.table[i]
 		byPath[o.Path] = o
 		if o.Default != "" {
-			bad = append(bad, o.read(&l.Config, o.Default, true))
+			o.read(&l.Config, o.Default, true)
 		}
 	}
 	// A downstream's breaker is that of all, and what is said of it in particular.
@@ -98,7 +98,7 @@ func (l *Loaded) apply(layers []*layer) error {
 		for _, layer := range layers {
 			for _, path := range slices.Sorted(maps.Keys(layer.values)) {
 				if strings.HasPrefix(path, breakersPath+delimiter) == own {
-					bad = append(bad, layer.fail(l.set(layer, byPath, path)))
+					bad = append(bad, l.set(layer, byPath, path))
 				}
 			}
 		}
@@ -113,22 +113,21 @@ func (l *Loaded) set(from *layer, byPath map[string]*Option, path string) error 
 		if raw == nil && l.isSection(path) {
 			return nil // A section with nothing in it.
 		}
-		return &UnknownKeyError{Key: from.field(path), Near: nearest(path, slices.Collect(maps.Keys(byPath)))}
+		return from.fail(&UnknownKeyError{Key: from.field(path), Near: nearest(path, slices.Collect(maps.Keys(byPath)))})
 	}
 	if raw == nil {
 		return nil
 	}
-	err := o.read(&l.Config, raw, from.source != File)
-	if err == nil {
+	values := o.read(&l.Config, raw, from.source != File)
+	if len(values) == 0 {
 		l.origins[path] = from
-		return nil
 	}
 	var bad []error
-	for _, value := range badValues(err) {
+	for _, value := range values {
 		if o.Secret() {
 			value = "(not shown)"
 		}
-		bad = append(bad, &headgate.FieldError{Field: from.field(path), Value: string(value), Allowed: o.limits()})
+		bad = append(bad, from.fail(&headgate.FieldError{Field: from.field(path), Value: value, Allowed: o.limits()}))
 	}
 	return errors.Join(bad...)
 }
@@ -140,20 +139,6 @@ func (o *Option) limits() string {
 		return o.Allowed() + " (" + o.Type() + ")"
 	}
 	return o.Allowed()
-}
-
-// badValues are those that an error is made of.
-func badValues(err error) (all []badValue) {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // The error is one of read's.
-		for _, one := range joined.Unwrap() {
-			all = append(all, badValues(one)...)
-		}
-		return all
-	}
-	if value, ok := errors.AsType[badValue](err); ok {
-		all = append(all, value)
-	}
-	return all
 }
 
 func (l *Loaded) isSection(path string) bool {

@@ -23,10 +23,11 @@ func maskURL(text string) string {
 		strings.Contains(strings.ToLower(target.RawQuery), "pass") {
 		return hidden
 	}
-	if target.User != nil {
-		if _, given := target.User.Password(); !given {
-			target.User = url.User("xxxxx") // Some write a password where the user goes.
-		}
+	if target.User == nil {
+		return text
+	}
+	if _, given := target.User.Password(); !given {
+		target.User = url.User("xxxxx") // Some write a password where the user goes.
 	}
 	return target.Redacted()
 }

@@ -31,18 +31,14 @@ type value interface {
 	Type() string
 	// Allowed says what is allowed, "200ms to 10m".
 	Allowed() string
-	// read puts a value into the Config: one of a file, or text of a variable or a flag. Its error is made of badValues.
-	read(to *Config, raw any, text bool) error
+	// read puts a value into the Config: one of a file, or text of a variable or a flag. It returns what is not allowed, as
+	// it is to be shown, and then has changed nothing.
+	read(to *Config, raw any, text bool) (bad []string)
 	// show returns the value as text, which read takes.
 	show(from *Config) string
 	// plain returns the value as a file has it: a string, a number, a bool or a list of strings.
 	plain(from *Config) any
 }
-
-// badValue is a value that is not allowed, as it is to be shown.
-type badValue string
-
-func (b badValue) Error() string { return "bad value " + string(b) }
 
 const (
 	variablePrefix = "HEADGATE_"

@@ -25,8 +25,9 @@ func (l *Loaded) together() error {
 	}
 	if url := c.Redis.URL; url != "" && !strings.HasPrefix(url, "rediss://") {
 		for i := range l.table {
-			if path := l.table[i].Path; strings.HasPrefix(path, "redis.tls.") && l.Given(path) {
-				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(path), l.field(pathURL)))
+			o := &l.table[i]
+			if strings.HasPrefix(o.Path, "redis.tls.") && o.show(c) != o.Default {
+				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(o.Path), l.field(pathURL)))
 			}
 		}
 	}
@@ -37,7 +38,10 @@ func (l *Loaded) together() error {
 	}
 	bad = append(bad, l.checkBreaker("worker.breaker", c.Worker.Breaker))
 	for _, name := range slices.Sorted(maps.Keys(c.Worker.Breakers)) {
-		bad = append(bad, l.checkBreaker(breakersPath+delimiter+name, *c.Worker.Breakers[name]))
+		path := breakersPath + delimiter + name
+		if l.Given(path+".open_base") || l.Given(path+".open_max") {
+			bad = append(bad, l.checkBreaker(path, *c.Worker.Breakers[name]))
+		}
 	}
 	return errors.Join(bad...)
 }

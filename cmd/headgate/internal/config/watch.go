@@ -40,10 +40,10 @@ func contentsOf(files []string) Contents {
 func Watch(ctx context.Context, known Contents, asked <-chan os.Signal, warn func(error), reload func() Contents) {
 	watcher, err := fsnotify.NewWatcher()
 	var events <-chan fsnotify.Event
-	var errs <-chan error
+	var lost <-chan error // notifications
 	if err == nil {
 		defer func() { _ = watcher.Close() }()
-		events, errs = watcher.Events, watcher.Errors
+		events, lost = watcher.Events, watcher.Errors
 		err = addFolders(watcher, known)
 	}
 	if err != nil {
@@ -60,7 +60,8 @@ func Watch(ctx context.Context, known Contents, asked <-chan os.Signal, warn fun
 		case <-events:
 			quiet.Reset(settle)
 			continue
-		case <-errs: // Notifications were lost.
+		case err := <-lost:
+			warn(fmt.Errorf("notifications of changes were lost: %w", err))
 		case <-asked:
 			forced = true
 		case <-quiet.C:
