@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"os"
@@ -24,8 +25,8 @@ func settings(url, level, more string) string {
 // step.
 func mount(t *testing.T, dir, text string) {
 	t.Helper()
-	version, err := os.MkdirTemp(dir, "..version")
-	if err != nil {
+	version := filepath.Join(dir, ".."+rand.Text())
+	if err := os.Mkdir(version, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(version, "headgate.yaml"), []byte(text), 0o600); err != nil {

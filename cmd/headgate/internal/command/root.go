@@ -79,7 +79,8 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
   headgate replay requests.csv --speed 10000       do again what a trace recorded
   headgate policy get --redis localhost:6379       which limits are in force
   headgate enqueue --help                          jobs from a shell, or as JSON lines
-  headgate worker --help                           jobs to an HTTP server or a command`,
+  headgate worker --help                           jobs to an HTTP server or a command
+  headgate config reference                        what can be told by a file, and by which variables`,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,

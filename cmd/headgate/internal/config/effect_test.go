@@ -12,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/big"
 	"net"
 	"os"
@@ -126,9 +127,7 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 		}
 		withIt := func(values map[string]any) string {
 			all := map[string]any{o.Path: plainOf(t, o, text)}
-			for path, value := range values {
-				all[path] = value
-			}
+			maps.Copy(all, values)
 			return writeFile(t, dir, ".json", all)
 		}
 		ways := map[string]Sources{"file": {File: withIt(base)}}
@@ -188,7 +187,7 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 			if bad := o.read(&l.Config, bound, true); bad != nil || refuses(l.Config) {
 				t.Errorf("%s may not be %s, its bound", o.Path, bound)
 			}
-			zero := false
+			var zero bool
 			switch v := o.value.(type) {
 			case kind[int]:
 				*v.at(&l.Config) += step

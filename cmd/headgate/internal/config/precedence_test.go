@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/breaker"
 	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/breaker"
 )
 
 func emptyBreakers() map[string]*breaker.Config { return map[string]*breaker.Config{downstream: {}} }
@@ -26,6 +27,7 @@ type said struct {
 
 // draw draws for each option a random set of the sources, and for each of these a value.
 func draw(t *testing.T, r *rapid.T, dir string) said {
+	t.Helper()
 	table := options(downstream)
 	s := said{want: map[string]string{}, from: map[string]Source{}}
 	file, environment := map[string]any{}, map[string]string{}

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	certificate, key := writePair(t, t.TempDir())
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestTLS(t *testing.T) {
 		"ca_file=CERT cert_file=KEY key_file=KEY": "read redis.tls.cert_file and redis.tls.key_file",
 	} {
 		sources := Sources{Set: []string{"redis.url=rediss://127.0.0.1:" + port}}
-		for _, one := range strings.Fields(strings.NewReplacer("CERT", certificate, "KEY", key).Replace(set)) {
+		for one := range strings.FieldsSeq(strings.NewReplacer("CERT", certificate, "KEY", key).Replace(set)) {
 			sources.Set = append(sources.Set, "redis.tls."+one)
 		}
 		l, err := Load(sources)
