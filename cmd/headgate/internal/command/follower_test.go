@@ -152,3 +152,24 @@ func TestWorkerFollowsItsFile(t *testing.T) {
 		t.Errorf("%d deliveries of %d jobs", len(got), number)
 	}
 }
+
+// TestComponentsHaveLevelsOfTheirOwn lets a downstream fail, with every log off but that of circuit breakers.
+func TestComponentsHaveLevelsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	for i := range 3 {
+		d.enqueue(fmt.Sprintf("job-%d", i), "--downstream", "smtp", "--max-attempts", "1")
+	}
+	log := &lockedBuffer{}
+	stop := d.start(log, "worker", "--queue", "q", "--log", "off", "--set", "log.levels.breaker=info", "--set", "log.format=console",
+		"--set", "worker.breaker.failure_threshold=2", "--concurrency", "1", "--exec", "false")
+	awaitLog(t, log.String, "circuit breaker changed", 1)
+	if code := stop(); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, "WRN") || !strings.Contains(line, "component=breaker") || !strings.Contains(line, "downstream=smtp") {
+			t.Errorf("got %s", line)
+		}
+	}
+}
