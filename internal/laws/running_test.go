@@ -1,0 +1,319 @@
+package laws_test
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// running is a site whose policy bounds what workers hold.
+type running struct {
+	*site
+	caps map[lua.GateName]int
+	// leases are what each worker has read.
+	leases map[string][]lua.Lease
+	// held is how many entries each cap covered when it was last looked at.
+	held map[lua.GateName]int
+}
+
+const (
+	runningWorkers = 8
+	runningSteps   = 300
+	runningSlots   = 5
+)
+
+var (
+	runningTenants     = []string{"ann", "bob", "cy"}
+	runningDownstreams = []string{"", "api", "db"}
+)
+
+// TestCapsAreNeverPassed asserts the caps of design.md over eight workers, of which some die with jobs in their hands and
+// lose their leases: no dispatch goes beyond a cap of the queue, a tenant, a tenant in the queue or a downstream, of its own
+// or of all that have none; a lower cap takes nothing away and lets nothing more through; and jobs of which no cap is
+// reached do not wait while there is room.
+func TestCapsAreNeverPassed(t *testing.T) {
+	t.Parallel()
+	r := &running{site: newSite(t, redistest.Shared(t)), leases: map[string][]lua.Lease{}, held: map[lua.GateName]int{}}
+	r.change()
+	reached := map[lua.GateName]bool{}
+	for range runningSteps {
+		r.step()
+		for r.promote().More {
+		}
+		r.look(reached)
+	}
+	for _, kind := range []string{"q:", "t:", "u:", "d:"} {
+		found := false
+		for name := range reached {
+			found = found || string(name[:2]) == kind
+		}
+		if !found {
+			t.Errorf("no cap of kind %s was ever reached: %v", kind, reached)
+		}
+	}
+	r.change()
+	r.putPolicy(lua.PolicyUpdate{})
+	for r.census().Live > 0 {
+		for i := range runningWorkers {
+			r.register(runningWorker(i), mailPool, runningSlots, longLease)
+			r.take(runningWorker(i))
+			r.finish(mailPool, r.leases[runningWorker(i)], complete)
+			delete(r.leases, runningWorker(i))
+		}
+		for r.promote().More {
+		}
+	}
+}
+
+func runningWorker(i int) string { return fmt.Sprintf("w%d", i) }
+
+func (r *running) step() {
+	r.Helper()
+	classes := headgate.DefaultClasses()
+	worker := runningWorker(r.between(0, runningWorkers-1))
+	switch r.between(0, 11) {
+	case 0, 1, 2, 3:
+		var jobs []lua.Candidate
+		for range r.between(1, 12) {
+			j := r.job(choose(r.site, runningTenants...), "mail", r.between(0, 2), classes)
+			j.Job.Downstream = choose(r.site, runningDownstreams...)
+			jobs = append(jobs, j)
+		}
+		r.admit(jobs...)
+	case 4, 5:
+		r.register(worker, mailPool, r.between(1, runningSlots), longLease)
+	case 6, 7:
+		r.take(worker)
+	case 8, 9:
+		n := min(len(r.leases[worker]), r.between(1, runningSlots))
+		r.finish(mailPool, r.leases[worker][:n], func(l lua.Lease) lua.Finish {
+			return finishAs(l, choose(r.site, lua.Complete, lua.Complete, lua.Release, lua.Retry), 0)
+		})
+		r.leases[worker] = r.leases[worker][n:]
+	case 10: // It dies, and its lease ends.
+		r.register(worker, mailPool, 1, 200*time.Millisecond)
+		r.pause(250 * time.Millisecond)
+		delete(r.leases, worker)
+	case 11:
+		r.change()
+	}
+}
+
+func (r *running) take(worker string) {
+	r.Helper()
+	r.register(worker, mailPool, runningSlots, longLease)
+	r.leases[worker] = append(r.leases[worker], r.read(worker, mailPool, runningSlots)...)
+}
+
+// change stores another set of caps.
+func (r *running) change() {
+	r.Helper()
+	r.caps = map[lua.GateName]int{}
+	for _, name := range []lua.GateName{
+		lua.QueueGate("mail"), lua.TenantGate("ann"), lua.TenantQueueGate("bob", "mail"), lua.DownstreamGate("api"),
+		lua.TenantGate(lua.Every), lua.TenantQueueGate(lua.Every, "mail"), lua.DownstreamGate(lua.Every),
+	} {
+		if r.chance(3) {
+			r.caps[name] = r.between(1, 6)
+		}
+	}
+	var u lua.PolicyUpdate
+	for name, limit := range r.caps {
+		u.Caps = append(u.Caps, lua.Cap{Gate: name, Limit: limit})
+	}
+	r.putPolicy(u)
+}
+
+// capsOf returns the caps that count for an entry, each with its limit.
+func (r *running) capsOf(tenant, downstream string) map[lua.GateName]int {
+	found := map[lua.GateName]int{}
+	add := func(own, every lua.GateName) {
+		if limit, ok := r.caps[own]; ok {
+			found[own] = limit
+		} else if limit, ok := r.caps[every]; ok {
+			found[own] = limit
+		}
+	}
+	add(lua.QueueGate("mail"), "")
+	add(lua.TenantGate(tenant), lua.TenantGate(lua.Every))
+	add(lua.TenantQueueGate(tenant, "mail"), lua.TenantQueueGate(lua.Every, "mail"))
+	if downstream != "" {
+		add(lua.DownstreamGate(downstream), lua.DownstreamGate(lua.Every))
+	}
+	return found
+}
+
+// look compares the entries of the ready stream with the caps, and what waits with the room.
+func (r *running) look(reached map[lua.GateName]bool) {
+	r.Helper()
+	held, limits, entries := map[lua.GateName]int{}, map[lua.GateName]int{}, r.watch(mailPool).next()
+	for _, e := range entries {
+		maps.Copy(limits, r.capsOf(e.tenant, e.downstream))
+		for _, name := range []lua.GateName{
+			lua.QueueGate("mail"), lua.TenantGate(e.tenant), lua.TenantQueueGate(e.tenant, "mail"), lua.DownstreamGate(e.downstream),
+		} {
+			held[name]++
+		}
+	}
+	for name, limit := range limits {
+		if n := held[name]; n > limit && n > r.held[name] {
+			r.Fatalf("%s has %d entries, %d may be and %d were", name, n, limit, r.held[name])
+		}
+		reached[name] = reached[name] || held[name] >= limit
+	}
+	r.held = held
+	census := r.census()
+	slots := 0
+	workers, err := r.store.Workers(r.Context())
+	r.check(err)
+	for _, w := range workers {
+		slots += w.Slots
+	}
+	if len(entries) >= slots || census.Waiting == 0 {
+		return
+	}
+	r.assertCapped(held)
+}
+
+// assertCapped asserts that every job which waits, though there is room, is of a tenant or a downstream at its cap.
+func (r *running) assertCapped(held map[lua.GateName]int) {
+	r.Helper()
+	for cursor := ""; ; {
+		page, err := r.store.List(r.Context(), lua.ListQuery{Place: headgate.PlaceWaiting, Queue: "mail", Limit: 100, Cursor: cursor})
+		r.check(err)
+		for _, listed := range page.Jobs {
+			job, full := listed.Record.Job, false
+			for name, limit := range r.capsOf(job.Tenant, job.Downstream) {
+				full = full || held[name] >= limit
+			}
+			if !full {
+				r.Fatalf("job %s:%s for %q waits though there is room and no cap is reached: %v", job.Tenant, job.ID, job.Downstream, held)
+			}
+		}
+		if cursor = page.Cursor; cursor == "" {
+			return
+		}
+	}
+}
+
+// TestRatesOfDispatchAreExact asserts that two workers together never get more jobs of a tenant or a downstream than its
+// rate of dispatches allows, in any window, that they get all that it does allow while jobs wait, and that others pass.
+func TestRatesOfDispatchAreExact(t *testing.T) {
+	t.Parallel()
+	const rate, burst, span = 100, 50, 2 * time.Second // no token is lost unless the machine halts for half a second
+	s := newSite(t, redistest.Shared(t))
+	limit := headgate.PerSecond(rate, burst)
+	s.putPolicy(lua.PolicyUpdate{Caps: []lua.Cap{
+		{Gate: lua.DownstreamRateGate("api"), Rate: limit}, {Gate: lua.TenantRateGate("ann"), Rate: limit},
+	}})
+	classes := headgate.DefaultClasses()
+	var jobs []lua.Candidate
+	for i := range 2 * rate * int(span/time.Second) {
+		called, own := s.job(fmt.Sprintf("t%d", i%7), "mail", i%3, classes), s.job("ann", "mail", i%3, classes)
+		called.Job.Downstream = "api"
+		jobs = append(jobs, called, own)
+	}
+	for range 50 {
+		jobs = append(jobs, s.job("free", "mail", 2, classes))
+	}
+	s.admit(jobs...)
+	for _, worker := range []string{"a", "b"} {
+		s.register(worker, mailPool, 10, longLease)
+	}
+	times := map[string][]time.Time{}
+	var began time.Time
+	for began.IsZero() || s.now().Sub(began) < span {
+		s.promote()
+		for _, worker := range []string{"a", "b"} {
+			leases := s.read(worker, mailPool, 10)
+			now := s.now()
+			if began.IsZero() {
+				began = now
+			}
+			for _, l := range leases {
+				name := l.Job.Downstream + "/"
+				if l.Job.Tenant == "ann" {
+					name += "ann"
+				}
+				times[name] = append(times[name], now)
+			}
+			s.finish(mailPool, leases, complete)
+		}
+	}
+	ended := s.now().Sub(began)
+	for _, name := range []string{"api/", "/ann"} {
+		got := times[name]
+		for i := range got {
+			for k := i + burst + 1; k < len(got); k += 7 {
+				// Entries are seen when they are read, up to 20 of them late by one round of the loop.
+				if window := got[k].Sub(got[i]).Seconds(); float64(k-i+1) > burst+rate*window+20+1 {
+					t.Fatalf("%s: %d dispatches in %.3f s", name, k-i+1, window)
+				}
+			}
+		}
+		if total, allowed := float64(len(got)), burst+rate*ended.Seconds(); total > allowed+1 || total < 0.9*allowed {
+			t.Errorf("%s: %v dispatches in %s, %.0f were allowed", name, total, ended, allowed)
+		}
+	}
+	if len(times["/"]) != 50 {
+		t.Errorf("%d of 50 jobs without a rate ran", len(times["/"]))
+	}
+}
+
+// now is Redis TIME.
+func (s *site) now() time.Time {
+	s.Helper()
+	now, err := s.client.Time(s.Context()).Result()
+	s.check(err)
+	return now
+}
+
+// TestADownstreamThatHangsGetsHalf asserts that one downstream whose jobs do not end holds half of the slots at most while
+// others have jobs, through which everything else runs, and all of them while there is nothing else.
+func TestADownstreamThatHangsGetsHalf(t *testing.T) {
+	t.Parallel()
+	const slots, others = 10, 200
+	s := newSite(t, redistest.Shared(t))
+	classes := headgate.DefaultClasses()
+	var jobs []lua.Candidate
+	for i := range 4 * others {
+		j := s.job(tenantName(i%40), "mail", i%3, classes)
+		j.Job.Downstream = "hung"
+		if i%4 == 0 {
+			j.Job.Downstream = choose(s, "", "api", "db")
+		}
+		jobs = append(jobs, j)
+	}
+	s.admit(jobs...)
+	s.register("w", mailPool, slots, longLease)
+	ran, hung := 0, 0
+	for ran < others {
+		leases := s.read("w", mailPool, slots)
+		if len(leases) == 0 && !s.promote().More {
+			t.Fatalf("%d of %d others ran, %d slots hang", ran, others, hung)
+		}
+		var well []lua.Lease
+		for _, l := range leases {
+			if l.Job.Downstream == "hung" {
+				hung++
+			} else {
+				well = append(well, l)
+			}
+		}
+		if hung > slots/2 && ran+len(well) < others {
+			t.Fatalf("%d of %d slots hang while others wait", hung, slots)
+		}
+		s.finish(mailPool, well, complete)
+		ran += len(well)
+	}
+	for s.promote().More {
+	}
+	if hung += len(s.read("w", mailPool, slots)); hung != slots {
+		t.Errorf("%d of %d slots are used when nothing else waits", hung, slots)
+	}
+}
