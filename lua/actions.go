@@ -62,8 +62,8 @@ func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, 
 	return purged, nil
 }
 
-// Started notes that a worker's handler begins a job whose delivery was lost before (Record.Lost): if that worker is
-// lost too, the job counts as one delivery more. headgate.ErrLeaseLost means that the job is no longer the worker's.
+// Started notes that a worker's handler begins a suspect (Record.Suspect): if that worker is lost too, the delivery
+// counts (Record.Lost). headgate.ErrLeaseLost means that the job is no longer the worker's.
 func (s *Store) Started(ctx context.Context, pool, worker, token string, key headgate.Key) error {
 	reply, err := s.run(ctx, "start", pool, worker, token, encodeKey(key))
 	if err != nil {

@@ -266,7 +266,7 @@ func (d *redisDump) jobs() {
 	for key, raw := range d.hash("jobs") {
 		rec, err := decodeRecord(key, raw)
 		check(d.tb, err)
-		d.add("job %s:%s attempts %d lost %d timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Timed, raw[1]&flagCounted != 0)
+		d.add("job %s:%s attempts %d lost %d suspect %t timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Suspect, rec.Timed, raw[1]&flagCounted != 0)
 	}
 	d.marks()
 	d.depths()
@@ -365,7 +365,7 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 		add("timer %s at %d", name, at)
 	}
 	for key, j := range m.live {
-		add("job %s attempts %d lost %d timed %t counted %t", key, j.attempts, j.lost, j.timed, j.counted)
+		add("job %s attempts %d lost %d suspect %t timed %t counted %t", key, j.attempts, j.lost, j.suspect, j.timed, j.counted)
 	}
 	m.dumpDepths(add)
 	for key, queue := range m.letters {

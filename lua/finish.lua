@@ -86,7 +86,7 @@ local function finish_and_fill()
 
   local function retry(job)
     local r = record_read(job.rec)
-    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.lost))
+    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.suspicion))
     if r.attempts + 1 >= r.max then
       dead_letter(job.key, job.rec, 'max_attempts', job.text, time_us)
       return 'dead'

@@ -48,11 +48,11 @@ type model struct {
 
 type modelJob struct {
 	fairqueue.Job
-	attempts, max, lost int
-	timed, counted      bool
-	size                int
-	release             headgate.Release
-	payload             []byte
+	attempts, max, lost     int
+	suspect, timed, counted bool
+	size                    int
+	release                 headgate.Release
+	payload                 []byte
 }
 
 type modelWorker struct {

@@ -105,7 +105,7 @@ func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fair
 		key := e.Job.Key()
 		j := m.live[key]
 		c.Release(p, e)
-		cancelled, begun := m.cancelled[key], j.lost == 0 || m.started[key] == e.Worker
+		cancelled, begun := m.cancelled[key], m.started[key] == e.Worker
 		delete(m.cancelled, key)
 		delete(m.started, key)
 		switch {
@@ -125,12 +125,13 @@ func (m *model) deliveryLost(j *modelJob, begun bool, now int64) {
 	if begun {
 		j.lost++
 	}
+	j.suspect = true
 	if j.lost >= cmp.Or(m.queues[j.Queue].PoisonLimit, DefaultPoisonLimit) {
 		m.bury(j.Key(), "poison", now)
 		return
 	}
 	const base = 500_000
-	at := now + int64(float64(base+j.Seq*104729%base)/2*math.Pow(2, float64(min(j.lost-1, 6))))
+	at := now + int64(float64(base+j.Seq*104729%base)/2*math.Pow(2, float64(min(j.lost, 6))))
 	if j.Dated && at > j.Score {
 		m.expire(&j.Job, now)
 	} else {

@@ -104,12 +104,12 @@ func (w *walk) drawOverflow() Overflow {
 	}
 }
 
-// start marks the handler of a job that was lost before as begun.
+// start marks the handler of a suspect as begun.
 func (w *walk) start() {
 	for _, worker := range slices.Sorted(maps.Keys(w.held)) {
 		for _, f := range w.held[worker] {
 			j := w.model.live[f.Key.String()]
-			if j == nil || j.lost == 0 || !w.model.holds(worker, f.Key.String()) {
+			if j == nil || !j.suspect || !w.model.holds(worker, f.Key.String()) {
 				continue
 			}
 			pool, orphan := strings.CutPrefix(worker, "orphan-")

@@ -142,8 +142,10 @@ type Record struct {
 	Job headgate.Job
 	// Class is the index of the job's class in its queue.
 	Class int
-	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease.
+	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease after Store.Started
+	// had told of them. Suspect means that any delivery ended so, known to have begun or not.
 	Attempts, Lost int
+	Suspect        bool
 	// Seq orders jobs by arrival; Arrival is the time of admission by Redis.
 	Seq     uint64
 	Arrival time.Time
@@ -168,7 +170,7 @@ func decodeRecord(key, raw string) (Record, error) {
 		return Record{}, err
 	}
 	rec := Record{
-		Class: int(b[2]), Attempts: int(b[3]), Lost: int(b[5]), Seq: binary.BigEndian.Uint64(b[atSeq:]),
+		Class: int(b[2]), Attempts: int(b[3]), Lost: max(0, int(b[5])-1), Suspect: b[5] > 0, Seq: binary.BigEndian.Uint64(b[atSeq:]),
 		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[atArrival:]))), Large: b[1]&flagLarge != 0,
 		Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|flagDelayed) == 0 && b[5] == 0,
 	}

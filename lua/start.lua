@@ -1,4 +1,4 @@
--- start notes that a worker's handler begins a job whose delivery was lost before.
+-- start notes that a worker's handler begins a suspect, a job whose delivery was lost before.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] pool  id
 -- ARGV[2] worker  name

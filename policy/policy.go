@@ -81,8 +81,8 @@ type Queue struct {
 	// MaxWait is the longest that a job may wait after it could start, 1 ms to 30 days; then it expires. Zero means no
 	// bound.
 	MaxWait time.Duration
-	// PoisonLimit is the number of deliveries lost with a worker that make a job a dead letter, 1 to 255; zero means
-	// DefaultPoisonLimit.
+	// PoisonLimit is the number of deliveries that were lost with a worker, and of which it is known that their handler
+	// had begun, that make a job a dead letter, 1 to 254; zero means DefaultPoisonLimit.
 	PoisonLimit int
 	// KeepDead is how long dead letters are kept, 1 s to 366 days; zero means as long as there is room. MaxDead is how
 	// many are kept, 1 to 100,000; zero means DefaultMaxDead. The oldest go first.
@@ -111,7 +111,7 @@ const (
 	MinMaxWait         = time.Millisecond
 	MaxMaxWait         = 30 * 24 * time.Hour
 	DefaultPoisonLimit = 3
-	MaxPoisonLimit     = 255
+	MaxPoisonLimit     = 254
 	MinKeepDead        = time.Second
 	MaxKeepDead        = 366 * 24 * time.Hour
 	DefaultMaxDead     = 100_000

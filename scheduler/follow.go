@@ -19,7 +19,7 @@ type DeadLetter struct {
 	Reason, Text string
 	// At is when it died, by the clock of Redis.
 	At time.Time
-	// Attempts is how many runs had failed, Lost how many deliveries were lost with their workers.
+	// Attempts is how many runs had failed, Lost how many more had begun when their worker was lost.
 	Attempts, Lost int
 }
 

@@ -87,7 +87,7 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 	}
 	began := time.Now()
 	back, ok := b.read(5 * time.Second)
-	if !ok || back.Job.ID != "a" || back.Token == lease.Token || back.Lost != 1 || back.Attempts != 0 {
+	if !ok || back.Job.ID != "a" || back.Token == lease.Token || !back.Suspect || back.Lost != 0 || back.Attempts != 0 {
 		t.Fatalf("got %+v, %v", back, ok)
 	}
 	if took := time.Since(began); took > time.Second {

@@ -50,7 +50,8 @@
 //
 // A job whose delivery was lost with a worker may be what killed it. Such suspects run one at a time in a worker, and
 // Redis is told before each starts; so if the worker dies again, the delivery counts against the one that ran, and its
-// neighbours are only late. As many as the queue's poison limit make it a dead letter, "poison".
+// neighbours are only late, as all were at the first time. As many as the queue's poison limit make it a dead letter,
+// "poison".
 //
 // # Cancelling
 //

@@ -80,8 +80,8 @@ func TestADrainHandsBackUnharmedAndAtOnceWhatDoesNotFinish(t *testing.T) {
 	}
 	leases := r.takeByHand(3)
 	for _, lease := range leases {
-		if lease.Attempts != 0 || lease.Lost != 0 {
-			t.Errorf("job %s came back with %d attempts burnt and %d deliveries lost", lease.Job.ID, lease.Attempts, lease.Lost)
+		if lease.Attempts != 0 || lease.Suspect {
+			t.Errorf("job %s came back with %d attempts burnt, a suspect: %t", lease.Job.ID, lease.Attempts, lease.Suspect)
 		}
 	}
 }

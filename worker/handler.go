@@ -17,8 +17,11 @@ type Job[A any] struct {
 	headgate.Job
 	// Args is the payload, decoded.
 	Args A
-	// Attempt counts runs from 1. Runs whose worker was lost do not count: they are in Lost.
+	// Attempt counts runs from 1. Runs whose worker was lost do not count.
 	Attempt int
+	// Suspect says that a worker was lost that held the job, which may therefore have run before. Lost is how many were
+	// lost that are known to have begun it.
+	Suspect bool
 	Lost    int
 	// Admitted is when the job entered, by the clock of Redis.
 	Admitted time.Time
@@ -53,7 +56,7 @@ func Register[A any](w *Worker, jobType string, handler func(ctx context.Context
 		return
 	}
 	w.handlers[jobType] = func(ctx context.Context, raw Job[[]byte]) error {
-		job := Job[A]{Job: raw.Job, Attempt: raw.Attempt, Lost: raw.Lost, Admitted: raw.Admitted}
+		job := Job[A]{Job: raw.Job, Attempt: raw.Attempt, Suspect: raw.Suspect, Lost: raw.Lost, Admitted: raw.Admitted}
 		if err := decode(raw.Payload, &job.Args); err != nil {
 			return &payloadError{err}
 		}

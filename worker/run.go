@@ -79,9 +79,9 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 		}
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonUnknown}
 	}
-	if lease.Lost > 0 && !s.w.suspect.TryLock() {
+	if lease.Suspect && !s.w.suspect.TryLock() {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
-	} else if lease.Lost > 0 {
+	} else if lease.Suspect {
 		defer s.w.suspect.Unlock()
 	}
 	call, ok := s.w.breakers.tryAcquire(job.Downstream)
@@ -94,7 +94,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 			call.ignored() // Also where the handler takes its time: what it does now is not the downstream's.
 		}
 	})()
-	if lease.Lost > 0 {
+	if lease.Suspect {
 		if err := s.noteStart(ctx, lease); err != nil {
 			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
 		}
@@ -136,7 +136,8 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease) (e
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()
 	job := Job[[]byte]{
-		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Admitted: lease.Arrival,
+		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Suspect: lease.Suspect,
+		Admitted: lease.Arrival,
 	}
 	job.Priority = s.w.classes.name(job.Queue, lease.Class)
 	answered := make(chan error, 1)

@@ -29,8 +29,8 @@ type findings struct {
 	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost. A
 	// worker that wakes up may begin a job after the one that has it by then, so the order of the runs does not matter.
 	again, unexplained int
-	// deliveries is the sum of what the jobs' handlers were told of deliveries lost.
-	deliveries int
+	// suspects counts the jobs of which a handler was told that they had been lost with a worker.
+	suspects int
 	// charges are what buckets say that differs from what was admitted.
 	charges                []string
 	undecided, refusedEnds int
@@ -38,8 +38,9 @@ type findings struct {
 
 // run is one start of a handler.
 type run struct {
-	at            int64
-	attempt, lost int
+	at      int64
+	attempt int
+	suspect bool
 }
 
 // audit reads everything.
@@ -85,9 +86,9 @@ func (f *findings) runsOf(s *storm) {
 			s.check(err)
 			attempt, err := strconv.Atoi(words[3])
 			s.check(err)
-			lost, err := strconv.Atoi(words[4])
+			suspect, err := strconv.ParseBool(words[4])
 			s.check(err)
-			runs[words[2]] = append(runs[words[2]], run{at, attempt, lost})
+			runs[words[2]] = append(runs[words[2]], run{at, attempt, suspect})
 		case "F":
 			if words[3] == "lost" {
 				f.refusedEnds++
@@ -97,19 +98,21 @@ func (f *findings) runsOf(s *storm) {
 	for key, all := range runs {
 		slices.SortFunc(all, func(a, b run) int { return int(a.at - b.at) })
 		f.runs += len(all)
-		lost := slices.MaxFunc(all, func(a, b run) int { return a.lost - b.lost }).lost
+		suspect := slices.ContainsFunc(all, func(r run) bool { return r.suspect })
 		seen := map[int]bool{}
 		for _, r := range all {
 			if seen[r.attempt] {
 				f.again++
-				if lost == 0 {
+				if !suspect {
 					f.unexplained++
 					s.Logf("job %s ran again and no delivery of it was lost: %+v", key, all)
 				}
 			}
 			seen[r.attempt] = true
 		}
-		f.deliveries += lost
+		if suspect {
+			f.suspects++
+		}
 		if _, ok := f.admitted[key]; !ok {
 			s.Errorf("job %s ran, and no producer was told that it is in", key)
 		}
@@ -189,8 +192,8 @@ func (f *findings) print(s *storm) {
 	s.Logf("acknowledged %d, refused %v, undecided %d", len(f.admitted), f.refused, f.undecided)
 	s.Logf("accepted %d, left %v, dead letters %v", f.census.Accepted, f.census.Left, f.deaths)
 	s.Logf("lost %d, never run %d, charged wrongly %d", len(f.lost), len(f.unrun), len(f.charges))
-	s.Logf("runs %d, beyond one an attempt %d (of jobs with no delivery lost: %d), deliveries lost %d, ends refused %d",
-		f.runs, f.again, f.unexplained, f.deliveries, f.refusedEnds)
+	s.Logf("runs %d, beyond one an attempt %d (of jobs with no delivery lost: %d), jobs lost with a worker %d, ends refused %d",
+		f.runs, f.again, f.unexplained, f.suspects, f.refusedEnds)
 }
 
 // assert fails unless the laws held.

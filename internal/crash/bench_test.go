@@ -101,7 +101,7 @@ func recoverAsynq(b *testing.B) time.Duration {
 func (p *player) workAsynq(ctx context.Context) error {
 	server := asynq.NewServer(asynq.RedisClientOpt{Addr: p.addr}, asynq.Config{Concurrency: stormSlots, LogLevel: asynq.FatalLevel})
 	err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		p.book.note("B", nanos(), "work", 1, 0)
+		p.book.note("B", nanos(), "work", 1, false)
 		return wait(ctx, time.Minute)
 	}))
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // killed leaves every line that it has written: they are the kernel's by then. Several goroutines may write.
 //
 //	producer  S NUMBER: about to ask · A NUMBER: admitted · R NUMBER REASON: refused · X NUMBER: it will never know
-//	worker    B NANOS KEY ATTEMPT LOST: a handler begins · E NANOS KEY: it ends · F NANOS KEY OUTCOME: Redis took note
+//	worker    B NANOS KEY ATTEMPT SUSPECT: a handler begins · E NANOS KEY: it ends · F NANOS KEY OUTCOME: Redis took note
 type book struct {
 	mu   sync.Mutex
 	file *os.File

@@ -59,6 +59,7 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	}
 	x.crowd()
 	x.endHeld()
+	x.convict()
 	x.drain("main", complete2(x))
 	for deadline := time.Now().Add(10 * time.Second); ; x.pause(x.promote()) {
 		if n, err := x.client.ZCard(t.Context(), x.store.Keys().Dead()+":age").Result(); err == nil && n == 0 {
@@ -82,8 +83,8 @@ type exits struct {
 	// dropped counts the jobs that had to go for others, purged the dead letters purged by hand.
 	dropped, purged int64
 	losers          int
-	// suspects were in the hands of workers that were lost, from the queue whose poison limit is one.
-	suspects map[string]bool
+	// convicted were begun by workers that were lost, from the queue whose poison limit is one.
+	convicted int64
 }
 
 // enter asks for some jobs of a queue.
@@ -223,18 +224,29 @@ func (x *exits) cancel() {
 	}
 }
 
-// lose gives jobs to a worker that is never heard of again.
+// convict makes sure that a job is found to be poison, however the dice fell.
+func (x *exits) convict() {
+	j := headgate.NewJob("convict", "poison", "work", nil)
+	j.ID = "killer"
+	x.ask("poison", []lua.Candidate{candidate(j)})
+	for deadline := time.Now().Add(10 * time.Second); x.convicted == 0; x.lose() {
+		if time.Now().After(deadline) {
+			x.Fatal("no suspect comes back")
+		}
+	}
+}
+
+// lose gives jobs to a worker that is never heard of again. Suspects that it begins are noted first.
 func (x *exits) lose() {
 	name := fmt.Sprintf("loser%d", x.losers)
 	x.losers++
 	x.register(name, 3, exitLease)
 	for _, l := range x.read(name, 3) {
-		key := endAs(l, "").Key.String()
-		if l.Job.Queue == "poison" {
-			if x.suspects == nil {
-				x.suspects = map[string]bool{}
+		if l.Suspect && x.dice.IntN(2) == 0 {
+			x.check(x.store.Started(x.Context(), x.pool.ID(), name, l.Token, endAs(l, "").Key))
+			if l.Job.Queue == "poison" {
+				x.convicted++
 			}
-			x.suspects[key] = true
 		}
 	}
 	x.pause(exitLease + time.Millisecond)
@@ -262,21 +274,12 @@ func (x *exits) wait() { x.pause(x.promote() + time.Duration(x.dice.IntN(10))*ti
 func (x *exits) account() {
 	c := x.census()
 	told := map[string]int64{}
-	for key, way := range x.told {
-		if x.suspects[key] && way == "cancelling" {
-			way = "cancelled" // Its worker was lost, and the job went with the delivery.
-		}
+	for _, way := range x.told {
 		told[way]++
 	}
 	deaths := int64(0)
 	for _, n := range c.Died {
 		deaths += n
-	}
-	poisoned := int64(0)
-	for key := range x.suspects {
-		if x.told[key] == "" {
-			poisoned++
-		}
 	}
 	x.Logf("accepted %d, left %v, died %v, dead %d; purged by hand %d", c.Accepted, c.Left, c.Died, c.Dead, x.purged)
 	equal := func(what string, counted, seen int64) {
@@ -294,7 +297,7 @@ func (x *exits) account() {
 		equal(reason, c.Died[reason], told[reason])
 	}
 	equal("dropped", c.Died["dropped"], x.dropped)
-	equal("poison", c.Died["poison"], poisoned)
+	equal("poison", c.Died["poison"], x.convicted)
 	equal("purged", c.Left["purged"], deaths-c.Dead)
 	if by := c.Left["purged"] - x.purged; by <= 0 || x.purged == 0 {
 		x.Errorf("%d were purged by hand and %d by age and count: the history does not use both", x.purged, by)

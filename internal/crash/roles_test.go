@@ -221,7 +221,7 @@ func (p *player) work(ctx context.Context) error {
 	}
 	worker.Register(w, "work", func(ctx context.Context, job worker.Job[[]byte]) error {
 		key := headgate.Key{Tenant: job.Tenant, ID: job.ID}
-		p.book.note("B", nanos(), key, job.Attempt, job.Lost)
+		p.book.note("B", nanos(), key, job.Attempt, job.Suspect)
 		defer func() { p.book.note("E", nanos(), key) }()
 		fails, millis, fate := 0, 0, ""
 		if _, err := fmt.Sscan(string(job.Args), &fails, &millis, &fate); err != nil {

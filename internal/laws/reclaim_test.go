@@ -56,8 +56,8 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	s.assertLaneOrder(w.next(), before)
 	rescued := s.read("alive", rescuePool, heldJobs)
 	for _, l := range rescued {
-		if l.Lost != 1 || l.Attempts != 0 {
-			t.Fatalf("job %s: %d deliveries lost and %d attempts, want 1 and 0", l.Job.ID, l.Lost, l.Attempts)
+		if !l.Suspect || l.Lost != 0 || l.Attempts != 0 {
+			t.Fatalf("job %s: a suspect: %t; %d deliveries count and %d attempts, want 0 and 0", l.Job.ID, l.Suspect, l.Lost, l.Attempts)
 		}
 	}
 	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []lua.Finish{complete(held[0]), finishAs(held[1], lua.Retry, 0)})

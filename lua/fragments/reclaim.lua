@@ -27,24 +27,26 @@ local function delivery_back(key, rec, now)
   end
 end
 
--- delivery_lost counts a delivery that ended with its worker's lease. The first counts in any case, later ones if the
--- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
--- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
+-- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
+-- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
+-- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
+-- doubled with each that counts.
 local SUSPECT_BASE = 500000
 local function delivery_lost(pool, worker, key, rec, now)
   local r = record_read(rec)
-  local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
+  local started = r.suspicion > 0 and redis.call('HGET', STARTED, key) == worker
   entry_release(pool.id, key, rec)
   if cancelled_take(key) then return leave(key, 'cancelled', rec) end
-  local lost = math.min(255, r.lost + (started and 1 or 0))
-  rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
+  local suspicion = math.max(1, r.suspicion + (started and 1 or 0))
+  local lost = suspicion - 1
+  rec = history_add(key, record_recount(rec, r.attempts, suspicion), 'lost', 0, worker, '', now)
   redis.call('HSET', JOBS, key, rec)
   local q = queue_open(r.queue)
   if lost >= queue_bounds(q) then
     return dead_letter(key, rec, 'poison', format('%d workers were lost that ran it', lost), now)
   end
   local seq = number_at(rec, 7)
-  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost - 1, 6)
+  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost, 6)
   local at = floor(now + delay)
   if r.flags % 2 == 1 and at > r.score then
     job_expire(q, key, rec, now)

@@ -1,9 +1,9 @@
 -- @include header
 -- record: reads what header.lua draws.
 local function record_read(rec)
-  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
+  local _, flags, class, attempts, max, suspicion = byte(rec, 1, 6)
   return {
-    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
+    flags = flags, class = class, attempts = attempts, max = max, suspicion = suspicion,
     score = number_at(rec, 15),
     queue = record_queue(rec),
     lane = record_lane(rec),

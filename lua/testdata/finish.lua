@@ -569,8 +569,8 @@ function due_add(zset, at, member)
 end
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
---   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
@@ -1584,9 +1584,9 @@ end
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)
-  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
+  local _, flags, class, attempts, max, suspicion = byte(rec, 1, 6)
   return {
-    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
+    flags = flags, class = class, attempts = attempts, max = max, suspicion = suspicion,
     score = number_at(rec, 15),
     queue = record_queue(rec),
     lane = record_lane(rec),
@@ -1656,9 +1656,9 @@ function entry_release(pool_id, key, rec)
   end
 end
 end
--- record_recount returns rec with other attempts and deliveries lost.
-local function record_recount(rec, attempts, lost)
-  return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
+-- record_recount returns rec with other attempts and another suspicion.
+local function record_recount(rec, attempts, suspicion)
+  return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(suspicion) .. sub(rec, 7)
 end
 local history_add
 do
@@ -1707,7 +1707,7 @@ end
 
   local function retry(job)
     local r = record_read(job.rec)
-    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.lost))
+    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.suspicion))
     if r.attempts + 1 >= r.max then
       dead_letter(job.key, job.rec, 'max_attempts', job.text, time_us)
       return 'dead'

@@ -466,8 +466,8 @@ local function leave_write()
   ended, ended_keys = {}, {}
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
---   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
@@ -1506,9 +1506,9 @@ end
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)
-  local _, flags, class, attempts, max, lost = byte(rec, 1, 6)
+  local _, flags, class, attempts, max, suspicion = byte(rec, 1, 6)
   return {
-    flags = flags, class = class, attempts = attempts, max = max, lost = lost,
+    flags = flags, class = class, attempts = attempts, max = max, suspicion = suspicion,
     score = number_at(rec, 15),
     queue = record_queue(rec),
     lane = record_lane(rec),
@@ -1588,9 +1588,9 @@ local function worker_read(worker)
   local pool, slots, lease = match(v, '^([^|]*)|(%d+)|(%d+)$')
   return { pool = pool, slots = tonumber(slots), lease = tonumber(lease) }
 end
--- record_recount returns rec with other attempts and deliveries lost.
-local function record_recount(rec, attempts, lost)
-  return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(lost) .. sub(rec, 7)
+-- record_recount returns rec with other attempts and another suspicion.
+local function record_recount(rec, attempts, suspicion)
+  return sub(rec, 1, 3) .. char(attempts) .. sub(rec, 5, 5) .. char(suspicion) .. sub(rec, 7)
 end
 local history_add
 do
@@ -1655,24 +1655,26 @@ local function delivery_back(key, rec, now)
   end
 end
 
--- delivery_lost counts a delivery that ended with its worker's lease. The first counts in any case, later ones if the
--- handler had begun; as many as the queue's poison limit make a dead letter. The job comes back after a time, so that
--- those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each delivery lost.
+-- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
+-- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
+-- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
+-- doubled with each that counts.
 local SUSPECT_BASE = 500000
 local function delivery_lost(pool, worker, key, rec, now)
   local r = record_read(rec)
-  local started = r.lost == 0 or redis.call('HGET', STARTED, key) == worker
+  local started = r.suspicion > 0 and redis.call('HGET', STARTED, key) == worker
   entry_release(pool.id, key, rec)
   if cancelled_take(key) then return leave(key, 'cancelled', rec) end
-  local lost = math.min(255, r.lost + (started and 1 or 0))
-  rec = history_add(key, record_recount(rec, r.attempts, lost), 'lost', 0, worker, '', now)
+  local suspicion = math.max(1, r.suspicion + (started and 1 or 0))
+  local lost = suspicion - 1
+  rec = history_add(key, record_recount(rec, r.attempts, suspicion), 'lost', 0, worker, '', now)
   redis.call('HSET', JOBS, key, rec)
   local q = queue_open(r.queue)
   if lost >= queue_bounds(q) then
     return dead_letter(key, rec, 'poison', format('%d workers were lost that ran it', lost), now)
   end
   local seq = number_at(rec, 7)
-  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost - 1, 6)
+  local delay = (SUSPECT_BASE + seq * 104729 % SUSPECT_BASE) / 2 * 2 ^ math.min(lost, 6)
   local at = floor(now + delay)
   if r.flags % 2 == 1 and at > r.score then
     job_expire(q, key, rec, now)

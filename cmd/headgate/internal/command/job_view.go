@@ -102,7 +102,7 @@ func (v jobView) write(to io.Writer) {
 		{"class", string(v.Priority)},
 		{"downstream", v.Downstream},
 		{"cost", fmt.Sprintf("%d tokens", v.Cost)},
-		{"attempts", fmt.Sprintf("%d of %d failed, %d lost with their workers", v.Attempts, v.MaxAttempts, v.Lost)},
+		{"attempts", fmt.Sprintf("%d of %d failed, %d lost with workers known to run them", v.Attempts, v.MaxAttempts, v.Lost)},
 		{"arrival", at(v.Arrival)},
 		{"deadline", at(v.Deadline)},
 		{"worker", v.Worker},
