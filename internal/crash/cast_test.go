@@ -20,7 +20,9 @@ type cast struct {
 	testing.TB
 	server *redistest.Server
 	// ways are the addresses of roles that do not go straight to the server.
-	ways   map[string]string
+	ways map[string]string
+	// prefix is that of the partition in which they play; empty means the usual one.
+	prefix string
 	dir    string
 	actors []*actor
 }
@@ -69,7 +71,7 @@ func (c *cast) start(a *actor) {
 	addr := cmp.Or(c.ways[a.role], c.server.Addr())
 	a.command = exec.CommandContext(c.Context(), binary) //nolint:gosec // It is this binary.
 	a.command.Env = append(os.Environ(), roleVariable+"="+a.role, numberVariable+"="+strconv.Itoa(a.number),
-		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, "GOMAXPROCS=2")
+		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, "GOMAXPROCS=2")
 	a.command.SysProcAttr = dieWithParent()
 	a.command.Stderr = os.Stderr
 	a.input, err = a.command.StdinPipe()

@@ -1,6 +1,6 @@
 // Package crash kills processes, a Redis among them, and looks at what is left. It holds no code of the product.
 //
-//	points_test     L3 L4      a process dies at each of its commands in turn, before Redis has it and after
+//	points_test     L3 L4      a process of each role dies at each of its commands in turn, before Redis has it and after
 //	storm_test      L3 L4 L5   producers, schedulers, workers and Redis die at random under load; `make crash` for ten minutes
 //	everysec_test   L4         what appendfsync everysec may lose, and that the rest is whole
 //	full_test       L4 L9      a Redis that is out of memory refuses jobs and goes on running those that it has

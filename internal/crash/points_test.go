@@ -1,227 +1,196 @@
 package crash_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/producer"
 )
 
-// TestEveryPoint asserts L3 and L4 for a process that dies at any of its commands: before Redis has it, and after Redis
-// has carried it out and before the reply is there. Nothing of that process is heard again; others finish its work.
+const (
+	pointLease = 300 * time.Millisecond
+	// pointJobs is what the producer asks for, pointSuspects what was in the hands of a lost worker before.
+	pointJobs     = 12
+	pointSuspects = 2
+	// pointsAtATime are tried of each role, before and after. They wait more than they work.
+	pointsAtATime = 4
+	pointPatience = 60 * time.Second
+)
+
+// TestEveryPoint asserts L3 and L4 for processes that are killed at each of their commands in turn: before Redis has it,
+// and after Redis has carried it out and before the reply is there. A fresh process then takes the role over. It goes on to
+// the first command that a run ends without.
 func TestEveryPoint(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
-	whole := newPoint(t, server, 0, redistest.CutNone)
-	whole.run()
-	commands := whole.proxy.Commands()
-	whole.rescue()
 	var running sync.WaitGroup
-	turns := make(chan struct{}, 24)
-	var missed struct {
-		sync.Mutex
-		n int
-	}
-	for k := 1; k <= commands; k++ {
+	for role, least := range map[string]int64{scriptRole: 10, schedulerRole: 8, workingRole: 25} {
 		for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-			p := newPoint(t, server, k, cut)
-			turns <- struct{}{}
+			var next, reached atomic.Int64
+			var over atomic.Bool
+			var each sync.WaitGroup
+			for range pointsAtATime {
+				each.Go(func() {
+					for !over.Load() {
+						k := next.Add(1)
+						t.Run(fmt.Sprintf("%s, command %d, cut %d", role, k, cut), func(t *testing.T) {
+							if !newPoint(t, server, role, int(k), cut).run() {
+								over.Store(true)
+								return
+							}
+							reached.Add(1)
+						})
+					}
+				})
+			}
 			running.Go(func() {
-				defer func() { <-turns }()
-				p.run()
-				if p.proxy.Cuts() == 0 {
-					missed.Lock()
-					missed.n++
-					missed.Unlock()
+				each.Wait()
+				t.Logf("%s killed at %d points, cut %d", role, reached.Load(), cut)
+				if reached.Load() < least {
+					t.Errorf("%s: %d points, there should be %d at least: the run does less than it should", role, reached.Load(), least)
 				}
-				p.rescue()
 			})
 		}
 	}
 	running.Wait()
-	t.Logf("%d commands, %d points", commands, 2*commands)
-	if commands < 30 || missed.n > 0 {
-		t.Errorf("%d commands and %d points that were not reached: the run does less than it should", commands, missed.n)
-	}
 }
 
-// point is a partition, and a process that dies at its kth command.
+// point is a run of three processes, one of which dies at its kth command.
 type point struct {
 	*desk
-	proxy *redistest.Proxy
-	name  string
-	// dying says that there is a last command.
-	dying bool
-	// dies ends the process's ctx once it tries to go on.
-	ctx  context.Context //nolint:containedctx // It is the life of the process under test.
-	dies context.CancelFunc
+	cast *cast
+	// mu is held while processes are started, so that a proxy finds whom it is to kill.
+	mu     sync.Mutex
+	actors map[string]*actor
+	// died gets the role that was killed.
+	died   chan string
+	killed bool
+	// over says that who takes over the worker's role has only to drain.
+	over bool
 }
 
-const (
-	pointLease = 300 * time.Millisecond
-	pointJobs  = 12
-)
-
-func newPoint(t *testing.T, server *redistest.Server, k int, cut redistest.Cut) *point {
+// newPoint starts everything.
+func newPoint(t *testing.T, server *redistest.Server, role string, k int, cut redistest.Cut) *point {
 	t.Helper()
-	p := &point{desk: newDesk(t, server), proxy: redistest.NewProxy(t, server.Addr())}
-	p.dying = k > 0
-	p.name = fmt.Sprintf("command %d, cut %d", k, cut)
-	p.ctx, p.dies = context.WithCancel(t.Context())
-	t.Cleanup(p.dies)
+	p := &point{desk: newDesk(t, server), cast: newCast(t, server), actors: map[string]*actor{}, died: make(chan string, 1)}
+	p.cast.prefix = p.prefix
 	putPolicy(t, p.store, stormPolicy(), lua.QueueSettings{
 		Queue: "hook", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
 		Overflow: lua.Overflow{Policy: lua.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50},
 	})
-	p.proxy.Decide(func(c redistest.Command) redistest.Action {
-		switch {
-		case k == 0 || c.Index < k:
-			return redistest.Action{}
-		case c.Index == k:
-			return redistest.Action{Cut: cut}
+	p.loseSome()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, of := range []string{schedulerRole, workingRole, scriptRole} {
+		proxy := redistest.NewProxy(t, server.Addr())
+		if of == role {
+			proxy.Decide(p.killAt(role, k, cut))
 		}
-		p.dies()
-		return redistest.Action{Cut: redistest.CutBefore}
-	})
+		p.cast.ways[of] = proxy.Addr()
+		p.actors[of] = p.cast.enter(of, 0)
+	}
 	return p
 }
 
-// job returns one of the jobs of the run: some later, unique, large, or bound to die.
-func (p *point) job(n int) headgate.Job {
-	j := headgate.NewJob("acme", []string{"mail", "hook"}[n%2], "work", fmt.Appendf(nil, "%d", n))
-	j.ID, j.Cost = fmt.Sprintf("j%d", n), headgate.Tokens(1+n%3)
-	switch n {
-	case 0:
-		j.Payload = make([]byte, 5000)
-	case 2:
-		j.Unique.Key = "only"
-	case 4:
-		j.Delay = 30 * time.Millisecond
-	case 6:
-		j.MaxAttempts = 1
-	case 8:
-		j.Delay = time.Hour
+// loseSome leaves suspects behind.
+func (p *point) loseSome() {
+	p.Helper()
+	var jobs []lua.Candidate
+	for n := range pointSuspects {
+		j := headgate.NewJob("lost", "mail", "work", nil)
+		j.ID = fmt.Sprintf("s%d", n)
+		jobs = append(jobs, candidate(j))
 	}
-	return j
+	p.register("lost", pointSuspects, 50*time.Millisecond)
+	p.admit(1, jobs...)
+	if held := p.read("lost", pointSuspects); len(held) != pointSuspects {
+		p.Fatalf("took %d jobs", len(held))
+	}
 }
 
-func (p *point) jobs() (all []headgate.Job) {
-	for n := range pointJobs {
-		all = append(all, p.job(n))
+// killAt kills the role's process at its kth command, and lets all later ones pass.
+func (p *point) killAt(role string, k int, cut redistest.Cut) func(redistest.Command) redistest.Action {
+	done := false
+	kill := func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		done, p.killed = true, true
+		p.check(p.actors[role].command.Process.Kill())
+		p.died <- role
 	}
-	return all
+	return func(c redistest.Command) redistest.Action {
+		if done || c.Index < k {
+			return redistest.Action{}
+		}
+		return redistest.Action{Cut: cut, OnCut: kill}
+	}
 }
 
-// end is how a job ends on its first run by the process under test, and on any other.
-func end(l lua.Lease, first bool) lua.Finish {
-	f := endAs(l, lua.Complete)
-	switch {
-	case l.Job.ID == "j10":
-		f.Outcome, f.Reason, f.Text = lua.Kill, "discarded", "as planned"
-	case l.Job.ID == "j6" || l.Job.ID == "j1" && first:
-		f.Outcome, f.Text, f.Delay = lua.Retry, "as planned", 10*time.Millisecond
-	case l.Job.ID == "j3" && first:
-		f.Outcome = lua.Release
-	}
-	return f
-}
-
-// run is the process under test. It enqueues, works and schedules, and ends with the first thing that goes wrong, as far
-// as it is heard.
-func (p *point) run() {
-	client := p.proxy.Client(p.T)
-	store, err := lua.Open(p.ctx, client, lua.Config{Prefix: p.prefix})
-	if err != nil {
-		return
-	}
-	sdk, err := producer.New(store, producer.Config{})
-	if err != nil {
-		p.Error(err)
-		return
-	}
-	if _, err = sdk.EnqueueBatch(p.ctx, p.jobs()[:7]); err != nil {
-		return
-	}
-	if _, err = store.Register(p.ctx, "first", stormPool, 4, pointLease); err != nil {
-		return
-	}
-	for n := 7; n < pointJobs && err == nil; n++ {
-		_, err = sdk.Enqueue(p.ctx, p.job(n))
-	}
-	if err == nil {
-		_, _, err = store.Cancel(p.ctx, headgate.Key{Tenant: "acme", ID: "j8"}, "as planned")
-	}
-	if err == nil {
-		_, _, err = store.SetGate(p.ctx, lua.Gate{
-			Name: lua.QueueGate("mail"), Limit: 0, For: 20 * time.Millisecond, Then: lua.Unlimited, Reason: "as planned",
-		})
-	}
-	for round := 0; round < 5 && err == nil; round++ {
-		err = p.round(store)
-	}
-	for more := true; more && err == nil; {
-		more, err = store.Reclaim(p.ctx, "first")
-	}
-	for ; err == nil && p.dying; _, err = store.Promote(p.ctx, "first", 20*time.Millisecond) {
-	} // Time has run otherwise than in the run that counted: it dies as a scheduler.
-}
-
-// round is what a worker that runs a scheduler does again and again.
-func (p *point) round(store *lua.Store) error {
-	if _, err := store.Heartbeat(p.ctx, "first", pointLease); err != nil {
-		return err
-	}
-	if _, err := store.Promote(p.ctx, "first", 20*time.Millisecond); err != nil {
-		return err
-	}
-	leases, err := store.Read(p.ctx, "first", stormPool.ID(), 4, 15*time.Millisecond, false)
-	if err != nil || len(leases) == 0 {
-		return err
-	}
-	ends := make([]lua.Finish, len(leases))
-	for i, l := range leases {
-		ends[i] = end(l, l.Attempts == 0)
-	}
-	if err := store.Started(p.ctx, stormPool.ID(), "first", ends[0].Token, ends[0].Key); err != nil {
-		return err
-	}
-	_, _, err = store.Finish(p.ctx, stormPool.ID(), "first", ends)
-	return err
-}
-
-// rescue is a fresh producer, worker and scheduler, and what must be true when they are done.
-func (p *point) rescue() {
-	sdk, err := producer.New(p.store, producer.Config{Timeout: 20 * time.Second})
-	if err != nil {
-		p.Error(err)
-		return
-	}
-	cost := int64(0)
-	for _, j := range p.jobs() {
-		cost += int64(j.Cost)
-		if _, err := sdk.Enqueue(p.Context(), j); err != nil {
-			p.Errorf("%s: enqueue %s again: %v", p.name, j.ID, err)
+// run lets the processes do their work, asserts what must be true in the end, and says whether one was killed.
+func (p *point) run() bool {
+	p.await("nothing is left to do", func() bool {
+		c, err := p.store.Census(p.Context())
+		return err == nil && c.Live == c.Dead && p.said(scriptRole, "done")
+	})
+	p.over = true
+	_ = p.actors[workingRole].input.Close() // It drains, and may be killed over that.
+	p.await("no worker is left", func() bool {
+		return p.client.HLen(p.Context(), p.store.Keys().Workers()).Val() == 0
+	})
+	c := p.census()
+	want := map[string]int64{"completed": pointJobs - 3 + pointSuspects, "cancelled": 1}
+	for way, n := range want {
+		if c.Left[way] != n {
+			p.Errorf("law L4: %d jobs left as %s, want %d", c.Left[way], way, n)
 		}
 	}
-	key := headgate.Key{Tenant: "acme", ID: "j8"}
-	if _, _, err := p.store.Cancel(p.Context(), key, "as planned"); err != nil && !errors.Is(err, headgate.ErrEnded) {
-		p.Errorf("%s: %v", p.name, err)
+	if c.Accepted != pointJobs+pointSuspects || c.Live != 2 || c.Dead != 2 || c.Died["max_attempts"] != 1 || c.Died["discarded"] != 1 {
+		p.Errorf("law L4: %+v", c)
 	}
-	p.register("fresh", 8, time.Minute)
-	p.drain("fresh", func(l lua.Lease) lua.Finish { return end(l, false) })
-	c := p.census()
-	if c.Accepted != pointJobs || c.Left["cancelled"] != 1 || c.Dead != 2 || c.Left["completed"] != pointJobs-3 {
-		p.Errorf("%s: law L4: %+v", p.name, c)
+	cost := int64(0)
+	for n := range pointJobs {
+		cost += int64(scriptJob(n).Cost)
 	}
 	level, err := p.level("acme", "")
-	if left := (tenantBurst - cost) * 1_000_000; err != nil || level < left || level >= left+1_000_000/86_400*60 {
-		p.Errorf("%s: law L3: %d tokens admitted of %d, %d micro-tokens left, %v", p.name, cost, tenantBurst, level, err)
+	if left := (tenantBurst - cost) * 1_000_000; err != nil || level < left || level >= left+1_000_000/86_400*int64(pointPatience/time.Second) {
+		p.Errorf("law L3: %d tokens admitted of %d, %d micro-tokens left, %v", cost, tenantBurst, level, err)
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.killed
+}
+
+// await replaces who is killed until something is so.
+func (p *point) await(what string, so func() bool) {
+	p.Helper()
+	for deadline := time.Now().Add(pointPatience); !so(); p.pause(20 * time.Millisecond) {
+		select {
+		case role := <-p.died:
+			p.mu.Lock()
+			p.cast.kill(p.actors[role])
+			p.cast.start(p.actors[role])
+			if p.over && role == workingRole {
+				_ = p.actors[role].input.Close()
+			}
+			p.mu.Unlock()
+		default:
+		}
+		if time.Now().After(deadline) {
+			c, err := p.store.Census(p.Context())
+			p.Fatalf("waited in vain until %s: %+v, %v", what, c, err)
+		}
+	}
+}
+
+// said reports whether a word stands in the book of a role.
+func (p *point) said(role, word string) (found bool) {
+	p.Helper()
+	p.check(readBook(p.cast.book(role, 0), func(words []string) { found = found || strings.EqualFold(words[0], word) }))
+	return found
 }

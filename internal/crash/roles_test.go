@@ -28,11 +28,14 @@ const (
 	addrVariable   = "HEADGATE_CRASH_ADDR"
 	bookVariable   = "HEADGATE_CRASH_BOOK"
 	numberVariable = "HEADGATE_CRASH_NUMBER"
+	prefixVariable = "HEADGATE_CRASH_PREFIX"
 
 	producerRole  = "producer"
 	schedulerRole = "scheduler"
 	workerRole    = "worker"
 	stubbornRole  = "stubborn"
+	scriptRole    = "script-producer"
+	workingRole   = "script-worker"
 	asynqRole     = "asynq"
 )
 
@@ -74,6 +77,10 @@ func playRole(role string) int {
 			err = p.work(ctx)
 		case stubbornRole:
 			err = p.insist(ctx, commands.lines)
+		case scriptRole:
+			err = p.playScript(ctx)
+		case workingRole:
+			err = p.workScript(ctx)
 		case asynqRole:
 			err = p.workAsynq(ctx)
 		}
@@ -114,7 +121,7 @@ func (p *player) open(ctx context.Context) (err error) {
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	for {
-		if p.store, err = lua.Open(ctx, client, lua.Config{}); err == nil || ctx.Err() != nil {
+		if p.store, err = lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(prefixVariable)}); err == nil || ctx.Err() != nil {
 			return err
 		}
 		if err := wait(ctx, 30*time.Millisecond); err != nil {

@@ -28,6 +28,7 @@ type link struct {
 	sent      int        // commands forwarded; guarded by mu
 	delivered int        // replies delivered; guarded by mu
 	dropAt    int        // the number of the reply to drop, 0 for none; guarded by mu
+	onDrop    func()     // what to call then, or nil; guarded by mu
 	over      bool       // replies has returned; guarded by mu
 }
 
@@ -92,26 +93,26 @@ func (l *link) requests() error {
 		if action.Delay > 0 && (out.Flush() != nil || !l.pause(action.Delay)) {
 			return errCut
 		}
-		if err := l.forward(out, raw, action.Cut); err != nil {
+		if err := l.forward(out, raw, action); err != nil {
 			return err
 		}
 	}
 }
 
 // forward writes one command, or cuts.
-func (l *link) forward(out *bufio.Writer, raw []byte, cut Cut) error {
-	if cut == CutBefore {
+func (l *link) forward(out *bufio.Writer, raw []byte, action Action) error {
+	if action.Cut == CutBefore {
 		// What was forwarded is answered first, so that this command alone is in doubt.
 		if out.Flush() == nil && l.awaitReplies() {
-			l.proxy.countCut()
+			l.proxy.noteCut(action.OnCut)
 		}
 		return errCut
 	}
-	l.send(cut == CutAfter)
+	l.send(action)
 	if _, err := out.Write(raw); err != nil {
 		return errCut
 	}
-	if cut != CutAfter {
+	if action.Cut != CutAfter {
 		return nil
 	}
 	if out.Flush() == nil {
@@ -121,12 +122,12 @@ func (l *link) forward(out *bufio.Writer, raw []byte, cut Cut) error {
 }
 
 // send counts a command that is on its way to the server.
-func (l *link) send(drop bool) {
+func (l *link) send(action Action) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent++
-	if drop {
-		l.dropAt = l.sent
+	if action.Cut == CutAfter {
+		l.dropAt, l.onDrop = l.sent, action.OnCut
 	}
 }
 
@@ -145,8 +146,8 @@ func (l *link) replies() {
 			return
 		}
 		answers := first[0] != pushType // A push answers no command.
-		if answers && l.isToDrop() {
-			l.proxy.countCut()
+		if drop, onDrop := l.isToDrop(); answers && drop {
+			l.proxy.noteCut(onDrop)
 			return
 		}
 		if err := copyReply(out, l.fromServer); err != nil {
@@ -166,11 +167,11 @@ func (l *link) deliver() {
 	l.progress.Broadcast()
 }
 
-// isToDrop says whether the reply that begins to arrive is the one to drop.
-func (l *link) isToDrop() bool {
+// isToDrop says whether the reply that begins to arrive is the one to drop, and what is to be called then.
+func (l *link) isToDrop() (drop bool, onDrop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.dropAt != 0 && l.delivered+1 == l.dropAt
+	return l.dropAt != 0 && l.delivered+1 == l.dropAt, l.onDrop
 }
 
 // end notes that no more replies come, and wakes requests out of whatever it waits for.

@@ -30,6 +30,9 @@ type Action struct {
 	Delay time.Duration
 	// Cut is where the connection ends, if it does.
 	Cut Cut
+	// OnCut is called, where it is not nil, once the cut is certain and before the client can notice it: after Redis
+	// has begun to answer, for CutAfter. It may not call the Proxy.
+	OnCut func()
 }
 
 // Command is one command as the Proxy reads it.
@@ -201,9 +204,12 @@ func (p *Proxy) ask(command Command) Action {
 	return p.mu.decide(command)
 }
 
-// countCut is called when a cut is certain and before the client sees it.
-func (p *Proxy) countCut() {
+// noteCut is called when a cut is certain and before the client sees it.
+func (p *Proxy) noteCut(onCut func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.cuts++
+	if onCut != nil {
+		onCut()
+	}
 }

@@ -79,6 +79,25 @@ func TestProxy(t *testing.T) {
 			t.Errorf("%d increments, should be 10", got)
 		}
 	})
+	t.Run("says that it cuts once Redis has executed the command, or not at all", func(t *testing.T) {
+		t.Parallel()
+		proxy, through, past, key := behind(t)
+		for want, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
+			seen := make(chan int, 1)
+			proxy.Decide(func(redistest.Command) redistest.Action {
+				return redistest.Action{Cut: cut, OnCut: func() {
+					n, _ := past.Get(t.Context(), key).Int()
+					seen <- n
+				}}
+			})
+			if failures := increments(t, through, key, 1); failures != 1 {
+				t.Errorf("%d failures, should be 1", failures)
+			}
+			if got := <-seen; got != want {
+				t.Errorf("saw %d increments, should be %d", got, want)
+			}
+		}
+	})
 	t.Run("cuts by name and arguments", func(t *testing.T) {
 		t.Parallel()
 		proxy, through, past, key := behind(t)
