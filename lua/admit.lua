@@ -193,7 +193,6 @@ local function rare_make()
 -- @include place
 -- @include shrink
 -- @include suspended
-  local DELAYED = 128
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -302,8 +301,9 @@ local function rare_make()
     local spills = b.policy == 's'
     if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
       d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
-    elseif spills and d.spilled < b.spill and not job.start then
+    elseif spills and d.spilled < b.spill then
       job.spilled, d.spilled = true, d.spilled + 1
+      if job.start then job.flags = job.flags + DELAYED end
     else
       local chosen, jobs_out, bytes_out
       if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
@@ -315,9 +315,11 @@ local function rare_make()
     job.size = size
   end
 
-  local function spill_add(name, key, rec)
+  local function spill_add(job)
+    local name, key, rec = job.depth, job.key, job.stamped
     redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
     redis.call('SADD', SPILLS, name)
+    if job.start then redis.call('HSET', P .. 'starts', key, format('%d', job.start)) end
     if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
   end
 
@@ -354,7 +356,7 @@ local function rare_make()
       end
       if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
       if job.spilled then
-        spill_add(job.depth, job.key, job.stamped)
+        spill_add(job)
         job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
       elseif job.start then
         due_add(LATER, job.start, job.key)

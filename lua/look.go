@@ -37,7 +37,7 @@ type Sighting struct {
 	EstimatedWait time.Duration
 	// Waits says what the job waits for, the most certain to hold it back first.
 	Waits []Wait
-	// At is when it is due (later), or when it died (dead).
+	// At is when it is due (later; spilled, if it has a time of its own), or when it died (dead).
 	At time.Time
 	// Pool is the id of the workers' pool, when ready or running.
 	Pool string

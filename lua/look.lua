@@ -3,7 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position), ready (pool),
+--   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position; at, if it has a time of its own), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
@@ -91,6 +91,8 @@ local function place(rec)
   position = redis.call('ZRANK', P .. 'spill:' .. tenant .. ':' .. r.queue, KEY)
   if position then
     tell('position', position + 1)
+    local start = redis.call('HGET', P .. 'starts', KEY)
+    if start then tell('at', start) end
     return 'spilled'
   end
   return entry_tell()

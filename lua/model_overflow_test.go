@@ -73,7 +73,7 @@ type overflowPlan struct {
 	spared map[string]bool
 }
 
-func (p *overflowPlan) decide(c Candidate, delayed bool) (e entrant, refusal string) {
+func (p *overflowPlan) decide(c Candidate) (e entrant, refusal string) {
 	record, large := encodeRecord(c.Job, c.Class)
 	e.size = len(record) + len(large)
 	b := p.m.bound(c.Job.Tenant, c.Job.Queue)
@@ -95,7 +95,7 @@ func (p *overflowPlan) decide(c Candidate, delayed bool) (e entrant, refusal str
 	switch {
 	case !mustSpill && fits(d.jobs+1, d.bytes+e.size):
 		e.counted = true
-	case b.Policy == Spillover && d.spilled < b.MaxSpilled && !delayed:
+	case b.Policy == Spillover && d.spilled < b.MaxSpilled:
 		e.spilled = true
 		d.spilled++
 		return e, ""
@@ -176,6 +176,10 @@ func (m *model) spillDrain(c *fairqueue.Call, name string, now int64) (back bool
 			continue
 		}
 		j.counted = true
+		if j.start > now {
+			m.later[key] = j.start
+			continue
+		}
 		c.Place(&j.Job)
 		c.RefillQueue(j.Queue)
 		back = true
@@ -232,6 +236,9 @@ func (m *model) dumpDepths(add func(string, ...any)) {
 	for name, keys := range m.spilled {
 		for i, key := range keys {
 			add("spill %s %d %s", name, i, key)
+			if j := m.live[key]; j.start > 0 {
+				add("start %s %d", key, j.start)
+			}
 		}
 	}
 }
@@ -243,6 +250,9 @@ func (d *redisDump) depths() {
 	}
 	if n := d.state["nl"]; n != "" && n != "0" {
 		d.add("counted %s", n)
+	}
+	for key, at := range d.hash("starts") {
+		d.add("start %s %s", key, at)
 	}
 	spills := d.set("spills")
 	for name := range d.keys {

@@ -51,6 +51,7 @@ type modelJob struct {
 	attempts, max, lost     int
 	suspect, timed, counted bool
 	size                    int
+	start                   int64 // of a job that was spilled before it
 	release                 headgate.Release
 	payload                 []byte
 }
@@ -246,7 +247,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			words[i] = verdictText(v)
 			continue
 		}
-		entering, refusal := plan.decide(candidate, start > now)
+		entering, refusal := plan.decide(candidate)
 		if words[i] = refusal; refusal != "" {
 			continue
 		}
@@ -282,6 +283,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		placed, at, entrants = append(placed, mj), append(at, i), append(entrants, entering)
 		switch {
 		case entering.spilled:
+			if start > now {
+				mj.start = start
+			}
 			m.spill(mj)
 			words[i] = fmt.Sprintf("spilled %d", len(m.spilled[mj.depthName()]))
 		case start > now:

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// TestLookAndListSeeSpilledJobs: a job that is kept aside is found like any other, and a drain waits for it.
+// TestLookAndListSeeSpilledJobs: a job that is kept aside is found like any other, and a drain waits for it. One with a time
+// of its own goes on waiting for that when it comes back.
 func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -23,6 +24,9 @@ func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	for _, id := range []string{"in", "aside", "aside too", "refused"} {
 		j := headgate.NewJob("acme", "mail", "t", nil)
 		j.ID = strings.ReplaceAll(id, " ", "-")
+		if id == "aside too" {
+			j.Delay = time.Hour
+		}
 		v, err := s.Admit(ctx, 1, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
 		check(t, err)
 		verdicts = append(verdicts, v...)
@@ -35,8 +39,12 @@ func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	}
 	sight, err := s.Look(ctx, headgate.Key{Tenant: "acme", ID: "aside-too"})
 	check(t, err)
-	if sight.Place != headgate.PlaceSpilled || sight.Position != 2 || len(sight.Waits) != 1 || sight.Waits[0].Kind != WaitDepth {
+	if sight.Place != headgate.PlaceSpilled || sight.Position != 2 || kinds(sight) != "time depth" || !sight.Waits[0].Until.Equal(sight.At) {
 		t.Errorf("look: %+v", sight)
+	}
+	due := sight.At
+	if wait := time.Until(due); wait < 59*time.Minute || wait > time.Hour {
+		t.Errorf("due in %s", wait)
 	}
 	page, err := s.List(ctx, ListQuery{Place: headgate.PlaceSpilled})
 	check(t, err)
@@ -52,5 +60,10 @@ func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	check(t, err)
 	if left, err = s.Remaining(ctx, "mail"); err != nil || left.Waiting != 1 || left.Spilled != 1 {
 		t.Errorf("after the job in the lane has left: %+v, %v", left, err)
+	}
+	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "aside"}, "")
+	check(t, err)
+	if sight, err = s.Look(ctx, sight.Key); err != nil || sight.Place != headgate.PlaceLater || !sight.At.Equal(due) {
+		t.Errorf("after it has come back: %+v, %v", sight, err)
 	}
 }

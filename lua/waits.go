@@ -52,6 +52,9 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 		all = append(all, waitLater(g))
 	}
 	if g.Place == headgate.PlaceSpilled {
+		if !g.At.IsZero() {
+			all = append(all, Wait{Kind: WaitTime, Until: g.At, Text: "it starts at its own time, or later"})
+		}
 		return append(all, Wait{Kind: WaitDepth, Text: fmt.Sprintf("tenant %s has as many jobs in queue %s as it may; of those kept aside it is number %d", job.Tenant, job.Queue, g.Position)})
 	}
 	for _, gate := range f.gates {

@@ -20,6 +20,8 @@ const (
 	overflowSpilled   = 60
 	overflowProducers = 16
 	overflowEach      = 120
+	// overflowDelay is the delay of every fifth job of the tenant that may spill.
+	overflowDelay = 20 * time.Millisecond
 )
 
 // TestOverflowHoldsItsBound asserts L9 and the bound of a tenant's depth under each policy, at its bound all the time,
@@ -42,7 +44,7 @@ type overflow struct {
 	*desk
 	policy                             lua.OverflowPolicy
 	admitted, refused, spilled, others atomic.Int64
-	dropped                            atomic.Int64
+	dropped, spilledLate               atomic.Int64
 	looks                              int
 	most                               int
 	// order is what the worker got of the bounded tenant, by arrival; the worker alone writes it.
@@ -86,6 +88,9 @@ func (o *overflow) produce(tenant string, n int) {
 		if o.policy != lua.Spillover { // What is spilled has one order if all are of one class.
 			j.Priority = headgate.DefaultClasses()[(n+i)%3].Name
 		}
+		if o.delayed(j.Tenant, i) {
+			j.Delay = overflowDelay
+		}
 		verdicts, err := o.store.Admit(o.Context(), 1, []lua.Candidate{candidate(j)})
 		if err != nil {
 			o.Error(err)
@@ -102,6 +107,9 @@ func (o *overflow) produce(tenant string, n int) {
 			o.others.Add(1)
 		case v.Place == headgate.PlaceSpilled:
 			o.spilled.Add(1)
+			if o.delayed(tenant, i) {
+				o.spilledLate.Add(1)
+			}
 			fallthrough
 		default:
 			o.admitted.Add(1)
@@ -145,10 +153,23 @@ func (o *overflow) finishOf(l lua.Lease) lua.Finish {
 		o.Errorf("job %s runs twice", key)
 	}
 	o.done[key] = true
-	if l.Job.Tenant == "acme" {
+	_, number, _ := strings.Cut(l.Job.ID, "-")
+	i, err := strconv.Atoi(number)
+	if err != nil {
+		o.Error(err)
+	}
+	switch delayed := o.delayed(l.Job.Tenant, i); {
+	case delayed && time.Since(l.Arrival) < overflowDelay:
+		o.Errorf("job %s runs %s after its arrival", key, time.Since(l.Arrival))
+	case !delayed && l.Job.Tenant == "acme":
 		o.order = append(o.order, l.Seq)
 	}
 	return f
+}
+
+// delayed says of the ith job of a producer whether it starts later than it enters.
+func (o *overflow) delayed(tenant string, i int) bool {
+	return o.policy == lua.Spillover && tenant == "acme" && i%5 == 4
 }
 
 // watch looks again and again at everything of one moment.
@@ -227,8 +248,8 @@ func (o *overflow) account() {
 		}
 	}
 	used := map[lua.OverflowPolicy]int64{lua.Reject: o.refused.Load(), lua.DropOldest: o.dropped.Load(), lua.Spillover: o.spilled.Load()}
-	if used[o.policy] == 0 {
-		o.Errorf("the bound was never reached")
+	if used[o.policy] == 0 || o.policy == lua.Spillover && o.spilledLate.Load() == 0 {
+		o.Errorf("the bound was never reached, or by no job with a time of its own")
 	}
 	for i := 1; o.policy == lua.Spillover && i < len(o.order); i++ {
 		if o.order[i] <= o.order[i-1] {

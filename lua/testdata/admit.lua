@@ -185,7 +185,7 @@ end
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
--- its time is over · 128 only on the way into admit: starts later.
+-- its time is over · 128 on the way into admit, and while spilled: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
 local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
@@ -1286,22 +1286,24 @@ local function lane_place(cl, tenant, lane, score, member)
   end
   return size
 end
-local SPILLS = P .. 'spills'
+local SPILLS, DELAYED = P .. 'spills', 128
 local spill_return
 do
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
--- a timer x there.
+-- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 
 -- spill_remove reports whether the job was spilled.
 local function spill_remove(name, key, rec)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
   return true
 end
 
--- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+-- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
+-- came back into a lane.
 local function spill_drain(name, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
   local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
@@ -1317,18 +1319,24 @@ local function spill_drain(name, now)
       return back
     end
     moves = moves - 1
+    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
     spill_remove(name, key, rec)
+    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
     if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
       job_expire(q, key, rec, now)
     else
       rec = record_flagged(rec, COUNTED)
       redis.call('HSET', JOBS, key, rec)
       depth_add(name, 1, size)
-      old_add(key, rec)
-      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-      refill[queue] = true
-      back = true
+      if start and start > now then
+        due_add(LATER, start, key)
+      else
+        old_add(key, rec)
+        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+        refill[queue] = true
+        back = true
+      end
     end
   end
 end
@@ -1770,7 +1778,6 @@ end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
 local SUSPENDED = P .. 'suspended'
-  local DELAYED = 128
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -1879,8 +1886,9 @@ local SUSPENDED = P .. 'suspended'
     local spills = b.policy == 's'
     if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
       d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
-    elseif spills and d.spilled < b.spill and not job.start then
+    elseif spills and d.spilled < b.spill then
       job.spilled, d.spilled = true, d.spilled + 1
+      if job.start then job.flags = job.flags + DELAYED end
     else
       local chosen, jobs_out, bytes_out
       if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
@@ -1892,9 +1900,11 @@ local SUSPENDED = P .. 'suspended'
     job.size = size
   end
 
-  local function spill_add(name, key, rec)
+  local function spill_add(job)
+    local name, key, rec = job.depth, job.key, job.stamped
     redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
     redis.call('SADD', SPILLS, name)
+    if job.start then redis.call('HSET', P .. 'starts', key, format('%d', job.start)) end
     if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
   end
 
@@ -1931,7 +1941,7 @@ local SUSPENDED = P .. 'suspended'
       end
       if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
       if job.spilled then
-        spill_add(job.depth, job.key, job.stamped)
+        spill_add(job)
         job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
       elseif job.start then
         due_add(LATER, job.start, job.key)

@@ -574,7 +574,7 @@ end
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
--- its time is over · 128 only on the way into admit: starts later.
+-- its time is over · 128 on the way into admit, and while spilled: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
 local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
@@ -1141,18 +1141,20 @@ local spill_return
 do
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
--- a timer x there.
-local SPILLS = P .. 'spills'
+-- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
+local SPILLS, DELAYED = P .. 'spills', 128
 
 -- spill_remove reports whether the job was spilled.
 local function spill_remove(name, key, rec)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
   return true
 end
 
--- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+-- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
+-- came back into a lane.
 local function spill_drain(name, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
   local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
@@ -1168,18 +1170,24 @@ local function spill_drain(name, now)
       return back
     end
     moves = moves - 1
+    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
     spill_remove(name, key, rec)
+    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
     if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
       job_expire(q, key, rec, now)
     else
       rec = record_flagged(rec, COUNTED)
       redis.call('HSET', JOBS, key, rec)
       depth_add(name, 1, size)
-      old_add(key, rec)
-      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-      refill[queue] = true
-      back = true
+      if start and start > now then
+        due_add(LATER, start, key)
+      else
+        old_add(key, rec)
+        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+        refill[queue] = true
+        back = true
+      end
     end
   end
 end

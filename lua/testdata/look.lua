@@ -3,7 +3,7 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
 -- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position), ready (pool),
+--   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position; at, if it has a time of its own), ready (pool),
 --   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
@@ -315,7 +315,7 @@ do
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
--- its time is over · 128 only on the way into admit: starts later.
+-- its time is over · 128 on the way into admit, and while spilled: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
 
@@ -596,6 +596,8 @@ local function place(rec)
   position = redis.call('ZRANK', P .. 'spill:' .. tenant .. ':' .. r.queue, KEY)
   if position then
     tell('position', position + 1)
+    local start = redis.call('HGET', P .. 'starts', KEY)
+    if start then tell('at', start) end
     return 'spilled'
   end
   return entry_tell()
