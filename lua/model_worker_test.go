@@ -69,11 +69,14 @@ func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now i
 		return true
 	}
 	p := m.room.Pools[w.pool]
-	if !m.consumerReturn(c, p, worker, lost, now) {
+	if p != nil && !m.consumerReturn(c, p, worker, lost, now) {
 		return false
 	}
 	delete(m.workers, worker)
 	delete(m.timers, "w"+worker)
+	if p == nil { // A worker without slots was left, and the last with some has closed it.
+		return true
+	}
 	p.Slots -= w.slots
 	m.surplusReturn(c, p, now)
 	m.poolClose(p)

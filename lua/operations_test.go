@@ -120,9 +120,13 @@ func (w *walk) readAs(worker string, count int) {
 		pool = p
 	}
 	leases, err := w.store.Read(w.ctx, worker, pool, count, -1, false)
+	p := w.model.room.Pools[pool]
+	if p == nil && IsPoolGone(err) {
+		return
+	}
 	check(w.tb, err)
 	var want []string
-	for _, e := range w.model.room.Pools[pool].Ready {
+	for _, e := range p.Ready {
 		if e.Worker == "" && len(want) < count {
 			e.Worker = worker
 			want = append(want, e.Job.Key())
@@ -218,7 +222,7 @@ func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
 func (w *walk) register() {
 	i := w.number("worker", 0, 4)
 	worker, pool := fmt.Sprintf("w%d", i), w.pools[i%len(w.pools)]
-	slots, lease := pick(w, "slots", []int{1, 4, 8}), time.Duration(w.number("lease", 1, 60))*time.Second
+	slots, lease := pick(w, "slots", []int{0, 1, 4, 8}), time.Duration(w.number("lease", 1, 60))*time.Second
 	w.resend = func() {
 		dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
 		more, err := w.store.Register(w.ctx, worker, pool, slots, lease)

@@ -12,6 +12,7 @@
 //	bounded_test, cost_test        L12  what is left when all is over; what idle and waiting tenants cost
 //	gates_test                     L12 W   thousands of lanes behind one gate
 //	reclaim_test                   L4 L5   a worker that dies with its hands full
+//	retry_test                     L12  many retries that are due at once
 //
 // # Runnable, as seen from outside
 //
