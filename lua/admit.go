@@ -3,6 +3,7 @@ package lua
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strconv"
@@ -28,8 +29,9 @@ type Candidate struct {
 	Class int
 	// Limits apply to the job, by level. The global one must be the same for all of a call.
 	Limits *[headgate.Levels]headgate.Limit
-	// Redrive says that the job is a dead letter which is to run again. Its payload is the one that is stored.
-	Redrive bool
+	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
+	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
+	Redrive uint64
 }
 
 // ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
@@ -99,11 +101,12 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 		c := &jobs[i]
 		record, large := encodeRecord(c.Job, c.Class)
 		path := index(c)
-		if c.Redrive {
+		if c.Redrive > 0 {
 			path = -path
+			binary.BigEndian.PutUint64(record[atSeq:], c.Redrive)
 		}
 		args = append(args, path, encodeID(c.Job.ID), record)
-		if large != nil && !c.Redrive {
+		if large != nil && c.Redrive == 0 {
 			args = append(args, large)
 		}
 		if record[1]&flagDelayed != 0 {

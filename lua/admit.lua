@@ -8,7 +8,7 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, negative to redrive a dead letter, id, record, and where the record's flags say so its
+--   then of each job: path from 1, negative to redrive a dead letter, id, record (with the letter's seq), and where the record's flags say so its
 --   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
@@ -416,7 +416,10 @@ local function known()
   local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
   for i, job in ipairs(jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
-    if job.redrive then job.live, job.gone = live[i], not redis.call('ZSCORE', P .. 'dead', job.key) end
+    if job.redrive then
+      job.live, job.again = live[i], live[i] and sub(live[i], 7, 14) ~= sub(job.rec, 7, 14)
+      job.gone = not job.again and not redis.call('ZSCORE', P .. 'dead', job.key)
+    end
   end
 end
 
@@ -448,7 +451,7 @@ for i, job in ipairs(jobs) do
   local base = job.start or time_us
   if job.gone then
     answers[i] = 'gone'
-  elseif job.known and not job.redrive or seen[job.key] then
+  elseif job.again or job.known and not job.redrive or seen[job.key] then
     answers[i] = 'duplicate'
   elseif ended_count >= ENDED_CAP then
     answers[i] = 'dedup'

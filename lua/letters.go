@@ -83,5 +83,5 @@ func (l *Letter) Redrive(class int, limits *[headgate.Levels]headgate.Limit) (Ca
 		// The payload stays where it is: its length alone tells the record so, and nothing of this is sent.
 		job.Payload = make([]byte, largePayload+1)
 	}
-	return Candidate{Job: &job, Class: class, Limits: limits, Redrive: true}, nil
+	return Candidate{Job: &job, Class: class, Limits: limits, Redrive: l.Record.Seq}, nil
 }

@@ -225,10 +225,13 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		name := j.Tenant + ":" + j.Unique.Key
 		_, dead := m.dead[key]
 		switch {
-		case candidate.Redrive && !dead:
+		case candidate.Redrive > 0 && m.live[key] != nil && uint64(m.live[key].Seq) != candidate.Redrive:
+			words[i] = "duplicate"
+			continue
+		case candidate.Redrive > 0 && !dead:
 			words[i] = "gone"
 			continue
-		case !candidate.Redrive && (m.live[key] != nil || m.ended[0][key] || m.ended[1][key]):
+		case candidate.Redrive == 0 && (m.live[key] != nil || m.ended[0][key] || m.ended[1][key]):
 			words[i] = "duplicate"
 			continue
 		case !j.Deadline.IsZero() && j.Deadline.UnixMicro() < start:
@@ -273,7 +276,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 				m.ukeys[key] = name
 			}
 		}
-		if candidate.Redrive {
+		if candidate.Redrive > 0 {
 			delete(m.dead, key)
 			delete(m.letters, key)
 			m.accepted--

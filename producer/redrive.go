@@ -24,8 +24,9 @@ type RedriveOptions struct {
 type RedriveResult struct {
 	Key     headgate.Key
 	Verdict headgate.Verdict
-	// Err is nil if the job is on its way again, a *headgate.RefusedError if it was refused and stays dead. It matches
-	// headgate.ErrNotDead where there is no dead letter, and headgate.ErrOutcomeUnknown where no answer came.
+	// Err is nil if the job is on its way again, by this call or, as the Verdict says, by another before it; a
+	// *headgate.RefusedError if it was refused and stays dead. It matches headgate.ErrNotDead where there is no dead letter,
+	// and headgate.ErrOutcomeUnknown where no answer came in time.
 	Err error
 }
 
@@ -87,43 +88,61 @@ func (p *Producer) dropPassed(ctx context.Context, letters []lua.Letter) error {
 	return nil
 }
 
-// redrive makes one admit call. Where the policy has changed since it was read, nothing was done: it is read anew and
-// the call made once more. It is not sent again when no answer came: a letter that left would look like none.
+// redrive makes one admit call, and the same again while no answer comes: a letter that the first one took has another
+// Seq, and is a duplicate then.
 func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) {
-	for again := false; ; again = true {
-		snapshot, err := p.limits.current(ctx)
-		var places []int
-		var verdicts []headgate.Verdict
-		if err == nil {
-			var candidates []lua.Candidate
-			candidates, places = redriveCandidates(snapshot, options, letters, results)
-			if len(candidates) == 0 {
-				return
-			}
-			verdicts, err = p.store.Admit(ctx, snapshot.Version(), candidates)
-		}
-		if errors.Is(err, lua.ErrStale) && !again {
-			if err = p.limits.reload(ctx, snapshot); err == nil {
+	failures := 0 // calls that may have been carried out, and what came after them
+	for {
+		places, verdicts, err := p.tryRedrive(ctx, options, letters, results)
+		if err != nil && (failures > 0 || lua.InDoubt(err)) {
+			if failures++; pause(ctx, failures) {
 				continue
 			}
-		}
-		if lua.InDoubt(err) {
 			err = unknown(err)
 		}
-		if err != nil && places == nil {
-			for i := range results {
-				results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
-			}
-		}
 		for k, i := range places {
-			if err != nil {
+			switch {
+			case err != nil:
 				results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
-				continue
+			case failures > 0 && verdicts[k].Reason == headgate.ReasonGone:
+				// It was a letter, and has ended by now: after this call, if nobody has purged it in the same moment.
+				results[i].Verdict.Decision = headgate.Duplicate
+			default:
+				results[i].Verdict, results[i].Err = verdicts[k], verdicts[k].Err()
 			}
-			results[i].Verdict, results[i].Err = verdicts[k], verdicts[k].Err()
 		}
 		return
 	}
+}
+
+// tryRedrive returns the places of what it has asked for and the verdicts, all places if it could not ask. Where the
+// policy has changed since it was read, nothing was done: it is read anew and the call made once more.
+func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (places []int, verdicts []headgate.Verdict, err error) {
+	for again := false; ; again = true {
+		snapshot, err := p.limits.current(ctx)
+		if err != nil {
+			return all(results), nil, err
+		}
+		candidates, places := redriveCandidates(snapshot, options, letters, results)
+		if len(candidates) == 0 {
+			return nil, nil, nil
+		}
+		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
+		if !errors.Is(err, lua.ErrStale) || again {
+			return places, verdicts, err
+		}
+		if err := p.limits.reload(ctx, snapshot); err != nil {
+			return places, nil, err
+		}
+	}
+}
+
+func all(results []RedriveResult) []int {
+	places := make([]int, len(results))
+	for i := range places {
+		places[i] = i
+	}
+	return places
 }
 
 // redriveCandidates returns the letters as admission takes them and their places among the results. What cannot run

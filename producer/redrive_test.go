@@ -165,6 +165,99 @@ func TestRedriveRefusesBadCalls(t *testing.T) {
 	}
 }
 
+// TestRedriveAfterALostReplyIsOne: the call is sent again, and the letter is redriven and charged once, whether it waits, has
+// ended, or has died once more by then.
+func TestRedriveAfterALostReplyIsOne(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]lua.Outcome{"waits": "", "has ended": lua.Complete, "has died again": lua.Kill} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Shared(t)
+			prefix := redistest.Prefix(t)
+			store := openAs(t, server.Client(t), prefix)
+			config := producer.Config{Policy: limited(headgate.Limit{Tokens: 3, Per: 24 * time.Hour, Burst: 3}), Timeout: 10 * time.Second}
+			near := newProducer(t, store, config)
+			keys := letters(t, store, near, job("acme"))
+			proxy := redistest.NewProxy(t, server.Addr())
+			far := newProducer(t, openAs(t, proxy.Client(t), prefix), config)
+			lost := 0
+			proxy.Decide(func(c redistest.Command) redistest.Action {
+				if lost++; !isScript(c) || lost > 10 { // Of the first calls all replies are lost.
+					return redistest.Action{}
+				}
+				return redistest.Action{Cut: redistest.CutAfter, OnCut: func() {
+					if meanwhile != "" {
+						endNext(t, store, meanwhile)
+					}
+				}}
+			})
+			results, err := far.Redrive(t.Context(), keys...)
+			must(t, err)
+			if results[0].Verdict.Decision != headgate.Duplicate {
+				t.Errorf("%+v", results)
+			}
+			c := census(t, store)
+			if dead := meanwhile == lua.Kill; c.Accepted != 1 || !c.Conserved() || (c.Dead == 1) != dead || (c.Left["completed"] == 1) != (meanwhile == lua.Complete) {
+				t.Errorf("%+v", c)
+			}
+			j := job("acme")
+			j.Cost = 2
+			if verdict, err := near.Enqueue(t.Context(), j); !errors.Is(err, headgate.ErrLimited) || verdict.TokensLeft != 1 {
+				t.Errorf("%d tokens are left, want 1: %v", verdict.TokensLeft, err)
+			}
+		})
+	}
+}
+
+// endNext ends the job that waits, if one does.
+func endNext(t *testing.T, store *lua.Store, outcome lua.Outcome) {
+	t.Helper()
+	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err := store.Register(t.Context(), "w", pool, 1, time.Minute)
+	if err != nil {
+		t.Error(err)
+	}
+	leases, err := store.Read(t.Context(), "w", pool.ID(), 1, -1, false)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, l := range leases {
+		f := lua.Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
+		if _, _, err := store.Finish(t.Context(), pool.ID(), "w", []lua.Finish{f}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRedriveBeginsTheLongestWaitAnew: the deadline that a queue gave its job is not the job's own.
+func TestRedriveBeginsTheLongestWaitAnew(t *testing.T) {
+	t.Parallel()
+	const wait = 50 * time.Millisecond
+	store := open(t, redistest.Shared(t).Client(t))
+	must(t, store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Queues: []lua.QueueSettings{{
+		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, MaxWait: wait,
+	}}}))
+	fixed := policy.Unlimited()
+	fixed.Version = 1
+	p := newProducer(t, store, producer.Config{Policy: &fixed})
+	verdict, err := p.Enqueue(t.Context(), job("acme"))
+	must(t, err)
+	key := headgate.Key{Tenant: "acme", ID: verdict.ID}
+	for place(t, store, key) != lua.PlaceDead {
+		_, err := store.Promote(t.Context(), "s", time.Second)
+		must(t, err)
+	}
+	before, err := store.Look(t.Context(), key)
+	must(t, err)
+	_, err = p.Redrive(t.Context(), key)
+	must(t, err)
+	after, err := store.Look(t.Context(), key)
+	must(t, err)
+	if before.Reason != "queue_timeout" || !after.Record.Timed || after.Record.Job.Deadline.Sub(after.Record.Arrival) != wait {
+		t.Errorf("it died of %s, and waits until %s, %s after it came back", before.Reason, after.Record.Job.Deadline, after.Record.Job.Deadline.Sub(after.Record.Arrival))
+	}
+}
+
 // TestRedriveWithoutAnAnswer: a letter whose answer was lost is neither dead nor surely back.
 func TestRedriveWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
