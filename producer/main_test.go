@@ -83,6 +83,36 @@ func census(tb testing.TB, store *lua.Store) lua.Census {
 	return c
 }
 
+// endsWithin asserts of each command of a client that its ctx ends within a time, which go-redis keeps to; how long the
+// machine then takes is not asked.
+type endsWithin struct {
+	tb   testing.TB
+	time time.Duration
+}
+
+func (e endsWithin) assert(ctx context.Context) {
+	deadline, ok := ctx.Deadline()
+	if left := time.Until(deadline); !ok || left > e.time {
+		e.tb.Errorf("a command may take %s (bounded %t), want %s at most", left, ok, e.time)
+	}
+}
+
+func (endsWithin) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e endsWithin) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		e.assert(ctx)
+		return next(ctx, command)
+	}
+}
+
+func (e endsWithin) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		e.assert(ctx)
+		return next(ctx, commands)
+	}
+}
+
 // gateway holds admit calls back until it is opened, and counts them.
 type gateway struct {
 	proxy   *redistest.Proxy
