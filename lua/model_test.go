@@ -225,7 +225,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		name := j.Tenant + ":" + j.Unique.Key
 		_, dead := m.dead[key]
 		switch {
-		case candidate.Redrive > 0 && m.live[key] != nil && uint64(m.live[key].Seq) != candidate.Redrive:
+		case candidate.Redrive > 0 && m.live[key] != nil && m.live[key].Seq != candidate.Redrive:
 			words[i] = "duplicate"
 			continue
 		case candidate.Redrive > 0 && !dead:

@@ -19,7 +19,7 @@ func (w *walk) redrive(key string) Candidate {
 	if dead.Dated && !dead.timed {
 		j.Deadline = time.UnixMicro(dead.Score)
 	}
-	return Candidate{Job: &j, Class: dead.Class, Limits: &w.limits[slices.Index(walkTenants, dead.Tenant)%len(w.limits)], Redrive: uint64(dead.Seq)}
+	return Candidate{Job: &j, Class: dead.Class, Limits: &w.limits[slices.Index(walkTenants, dead.Tenant)%len(w.limits)], Redrive: dead.Seq}
 }
 
 func (w *walk) cancel() {

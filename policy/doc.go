@@ -12,7 +12,7 @@
 // A level without a limit is Disabled: nothing is checked or charged there. A weight is the tenant's own for the
 // class, else its tier's, else 1. A tenant that nobody configured is of the tier "standard". A queue that nobody
 // configured has headgate.DefaultClasses, a horizon of an hour, no longest wait, and dead-letters what expires and what
-// was lost with three workers; it keeps 100,000 dead letters for any time.
+// was lost with three workers that were known to run it; it keeps 100,000 dead letters for any time.
 //
 // The zero Policy is Default: each zero field means the built-in value, as its comment says.
 package policy

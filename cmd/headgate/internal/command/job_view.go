@@ -27,6 +27,7 @@ type jobView struct {
 	Attempts     int               `json:"attempts"`
 	MaxAttempts  int               `json:"max_attempts,omitempty"`
 	Lost         int               `json:"lost"`
+	Suspect      bool              `json:"suspect,omitempty"`
 	Arrival      *time.Time        `json:"arrival,omitempty"`
 	Deadline     *time.Time        `json:"deadline,omitempty"`
 	Position     int               `json:"position,omitempty"`
@@ -67,7 +68,7 @@ func viewOf(g lua.Sighting) jobView {
 	job := g.Record.Job
 	v := jobView{
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
-		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost,
+		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost, Suspect: g.Record.Suspect,
 		Arrival: stamp(g.Record.Arrival), Deadline: stamp(job.Deadline), Position: g.Position, At: stamp(g.At), Pool: g.Pool,
 		Worker: g.Worker, Token: g.Token, Since: stamp(g.Since), Cancelled: g.Cancelled, Reason: g.Reason, Text: g.Text,
 		Headers: job.Headers, PayloadBytes: g.PayloadBytes,

@@ -17,6 +17,10 @@ type fact struct{ name, value string }
 
 // factsOf returns what a job is, without its payload and its own headers. What the job does not have is left out.
 func factsOf(job *worker.Job[[]byte]) []fact {
+	suspect := ""
+	if job.Suspect {
+		suspect = "true"
+	}
 	facts := []fact{
 		{"id", job.ID},
 		{"tenant", job.Tenant},
@@ -26,6 +30,7 @@ func factsOf(job *worker.Job[[]byte]) []fact {
 		{"attempt", strconv.Itoa(job.Attempt)},
 		{"max-attempts", strconv.Itoa(job.MaxAttempts)},
 		{"lost", strconv.Itoa(job.Lost)},
+		{"suspect", suspect},
 		{"cost", strconv.FormatInt(int64(job.Cost), 10)},
 		{"downstream", job.Downstream},
 		{"admitted", instant(job.Admitted)},

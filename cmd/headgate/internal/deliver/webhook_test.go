@@ -27,7 +27,7 @@ func testJob(payload string) worker.Job[[]byte] {
 	job.ID, job.MaxAttempts, job.Downstream = "w.1", 5, "smtp"
 	job.Deadline = time.Date(2031, 5, 4, 12, 0, 0, 0, time.UTC)
 	job.Headers = map[string]string{"trace": "abc", "odd:name": "50%\n"}
-	return worker.Job[[]byte]{Job: job, Args: job.Payload, Attempt: 2, Lost: 1, Admitted: time.Date(2031, 5, 4, 11, 0, 0, 0, time.UTC)}
+	return worker.Job[[]byte]{Job: job, Args: job.Payload, Attempt: 2, Suspect: true, Lost: 1, Admitted: time.Date(2031, 5, 4, 11, 0, 0, 0, time.UTC)}
 }
 
 // serve runs a server on loopback and returns a Webhook to it.
@@ -120,7 +120,7 @@ func TestAReceiverSeesTheJob(t *testing.T) {
 	for name, want := range map[string]string{
 		"Body": `{"to":"ada"}`, "Content-Type": "application/json", "User-Agent": "headgate", "Headgate-Id": "w.1", "Headgate-Tenant": "acme",
 		"Headgate-Queue": "mail", "Headgate-Type": "welcome", "Headgate-Priority": "medium", "Headgate-Attempt": "2", "Headgate-Max-Attempts": "5",
-		"Headgate-Lost": "1", "Headgate-Cost": "1", "Headgate-Downstream": "smtp", "Headgate-Deadline": "2031-05-04T12:00:00Z",
+		"Headgate-Lost": "1", "Headgate-Suspect": "true", "Headgate-Cost": "1", "Headgate-Downstream": "smtp", "Headgate-Deadline": "2031-05-04T12:00:00Z",
 		"Headgate-Admitted": "2031-05-04T11:00:00Z", "Headgate-Header-Trace": "abc", "Headgate-Header-Odd%3aname": "50%25%0A",
 		"Webhook-Id": "acme:w%2E1", "Webhook-Signature": "",
 	} {
