@@ -32,7 +32,7 @@ func TestEveryPoint(t *testing.T) {
 	var running sync.WaitGroup
 	for role, least := range map[string]int64{scriptRole: 10, schedulerRole: 8, workingRole: 25} {
 		for _, cut := range []redistest.Cut{redistest.CutBefore, redistest.CutAfter} {
-			var next, reached atomic.Int64
+			var next, killed atomic.Int64
 			var over atomic.Bool
 			var each sync.WaitGroup
 			for range pointsAtATime {
@@ -40,20 +40,22 @@ func TestEveryPoint(t *testing.T) {
 					for !over.Load() {
 						k := next.Add(1)
 						t.Run(fmt.Sprintf("%s, command %d, cut %d", role, k, cut), func(t *testing.T) {
-							if !newPoint(t, server, role, int(k), cut).run() {
-								over.Store(true)
-								return
+							p := newPoint(t, server, role, int(k), cut)
+							if p.run() {
+								killed.Add(1)
 							}
-							reached.Add(1)
+							if !p.reached.Load() {
+								over.Store(true)
+							}
 						})
 					}
 				})
 			}
 			running.Go(func() {
 				each.Wait()
-				t.Logf("%s killed at %d points, cut %d", role, reached.Load(), cut)
-				if reached.Load() < least {
-					t.Errorf("%s: %d points, there should be %d at least: the run does less than it should", role, reached.Load(), least)
+				t.Logf("%s killed at %d points, cut %d", role, killed.Load(), cut)
+				if killed.Load() < least {
+					t.Errorf("%s: %d points, there should be %d at least: the run does less than it should", role, killed.Load(), least)
 				}
 			})
 		}
@@ -68,9 +70,11 @@ type point struct {
 	// mu is held while processes are started, so that a proxy finds whom it is to kill.
 	mu     sync.Mutex
 	actors map[string]*actor
+	// reached says that the command was sent, killed that the process died by it: not if its connection ended first.
+	reached atomic.Bool
+	killed  bool
 	// died gets the role that was killed.
-	died   chan string
-	killed bool
+	died chan string
 	// over says that who takes over the worker's role has only to drain.
 	over bool
 }
@@ -116,18 +120,20 @@ func (p *point) loseSome() {
 
 // killAt kills the role's process at its kth command, and lets all later ones pass.
 func (p *point) killAt(role string, k int, cut redistest.Cut) func(redistest.Command) redistest.Action {
-	done := false
 	kill := func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		done, p.killed = true, true
-		p.check(p.actors[role].command.Process.Kill())
+		p.killed = true
+		if err := p.actors[role].command.Process.Kill(); err != nil {
+			p.Error(err)
+		}
 		p.died <- role
 	}
 	return func(c redistest.Command) redistest.Action {
-		if done || c.Index < k {
+		if c.Index != k {
 			return redistest.Action{}
 		}
+		p.reached.Store(true)
 		return redistest.Action{Cut: cut, OnCut: kill}
 	}
 }
