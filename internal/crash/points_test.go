@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 const (
@@ -84,10 +85,11 @@ func newPoint(t *testing.T, server *redistest.Server, role string, k int, cut re
 	t.Helper()
 	p := &point{desk: newDesk(t, server), cast: newCast(t, server), actors: map[string]*actor{}, died: make(chan string, 1)}
 	p.cast.prefix = p.prefix
-	putPolicy(t, p.store, stormPolicy(), lua.QueueSettings{
-		Queue: "hook", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
-		Overflow: lua.Overflow{Policy: lua.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50},
-	})
+	// A worker that a busy machine keeps from its heartbeats loses its lease too, however often.
+	mail := lua.QueueSettings{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit}
+	hook := mail
+	hook.Queue, hook.Overflow = "hook", lua.Overflow{Policy: lua.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50}
+	putPolicy(t, p.store, stormPolicy(), mail, hook)
 	p.loseSome()
 	p.mu.Lock()
 	defer p.mu.Unlock()
