@@ -10,8 +10,17 @@
 //	heartbeat  extends a worker's lease                                  workers
 //	reclaim    takes back what a worker holds and ends its registration  workers, on drain
 //	promote    runs what is due                                          schedulers
-//	gate       sets a pause, a cap or the state of a breaker             operators, workers
+//	gate       pauses a queue, a tenant or a downstream, for a time      operators
+//	suspend    lets nothing of a queue or a tenant in, for a time        operators
 //	policy     stores a new version of the policy                        operators
+//	recount    counts jobs into a bound that is new                      after policy
+//	look       tells where a job is and what it waits for                operators
+//	cancel     ends a job wherever it is                                 operators
+//	purge      ends dead letters                                         operators
+//	start      notes that the handler of a suspect begins                workers
+//
+// A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
+// variables at most.
 //
 // Every script that makes room in a ready stream or makes a job runnable ends with the fill fragment, so that no
 // job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the
