@@ -125,6 +125,27 @@ func (s *Store) Options() *redis.Options {
 	return &options
 }
 
+// removeBatch is how many keys Remove looks at in a step.
+const removeBatch = 1000
+
+// Remove unlinks every key that matches a pattern of SCAN, a step at a time, so that it holds nobody up. The error says
+// how the rest may be removed.
+func (s *Store) Remove(ctx context.Context, pattern string) error {
+	for cursor := uint64(0); ; {
+		keys, next, err := s.client.Scan(ctx, cursor, pattern, removeBatch).Result()
+		if err == nil && len(keys) > 0 {
+			err = s.client.Unlink(ctx, keys...).Err()
+		}
+		if err != nil {
+			return fmt.Errorf("the keys of this run are left in Redis, remove them with "+
+				"redis-cli --scan --pattern '%s' | xargs redis-cli unlink: %w", pattern, err)
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
 // String names the store without its credentials.
 func (s *Store) String() string { return fmt.Sprintf("%s at %s", s.kind, s.options.Addr) }
 

@@ -5,11 +5,13 @@
 //
 //	0  /                                        the vocabulary; standard library only
 //	1  buckets fairqueue breaker policy         pure; standard library only
+//	   internal/trace internal/fairness         what a trace holds, how even service was
 //	2  internal/keyspace
 //	3  lua                                      the waist: all of Redis goes through it
 //	   internal/telemetry                       what services share of metrics and logs
 //	4  producer scheduler worker admin          services; worker runs a scheduler, else none knows another
 //	5  asynqbridge
+//	   internal/rollout                         how a policy is put in force
 //	6  loadtest cmd                             wiring
 //
 //	-  internal/embedded internal/redistest internal/house     leaves: they know nobody upstairs

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate/cmd/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/cmd/headgate/internal/trace"
+	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/policy"
 )
 

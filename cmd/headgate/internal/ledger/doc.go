@@ -25,7 +25,7 @@
 //	             dispatches at which all classes were known to be runnable; the longest one if none is as
 //	             long, the first 60 letters if it is longer
 //	Jain's index (Σx)² / (n·Σx²), x = cost dispatched ÷ weight, over n ≥ 2 tenants that were all known to be runnable in
-//	             one class from the first to the last dispatch of a span in which each was dispatched Rounds
+//	             one class from the first to the last dispatch of a span in which each was dispatched fairness.Rounds
 //	             times or more. Of all spans the one with the most tenants counts, then the longest; of the
 //	             classes the one with the lowest index. 1 where no two tenants can be compared;
 //	             Compared then is 0.

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/cmd/headgate/internal/trace"
+	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/policy"
 )
 

@@ -2,9 +2,7 @@ package replay
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -13,20 +11,12 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
-	"github.com/headgate/headgate/cmd/headgate/internal/trace"
+	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/worker"
 )
 
 // errFailed is what the handler of a row says that failed in the trace.
 var errFailed = errors.New("the downstream failed in the trace")
-
-// ClassOf returns the class of a tenant's jobs: a stable hash of its name and the seed, even over the classes.
-func ClassOf(tenant string, seed uint64, classes []headgate.Class) headgate.Priority {
-	hash := fnv.New64a()
-	_, _ = hash.Write(binary.BigEndian.AppendUint64(nil, seed))
-	_, _ = hash.Write([]byte(tenant))
-	return classes[hash.Sum64()%uint64(len(classes))].Name
-}
 
 // jobs makes jobs of rows.
 type jobs struct {
@@ -51,7 +41,7 @@ func newJobs(config Config, classes []headgate.Class) jobs {
 
 func (j jobs) of(row *trace.Row) headgate.Job {
 	return headgate.Job{
-		Tenant: row.Tenant, Type: row.Type, Priority: ClassOf(row.Tenant, j.config.Seed, j.classes), Cost: row.Cost,
+		Tenant: row.Tenant, Type: row.Type, Priority: trace.ClassOf(row.Tenant, j.config.Seed, j.classes), Cost: row.Cost,
 		Downstream: row.Downstream, MaxAttempts: j.config.MaxAttempts, Payload: j.text[:row.Bytes],
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
+	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -20,7 +21,7 @@ func balanced() Run {
 			Refused:  map[headgate.Reason]int{headgate.ReasonLimited: 1},
 			Classes:  map[headgate.Priority]ledger.Group{headgate.High: {Dispatched: 6, Wait: ledger.Waits{P99: 1500 * time.Microsecond}}},
 			Breakers: []ledger.Breaker{{Downstream: "mail", Opened: 2, HeldBack: 3}},
-			Fairness: ledger.Fairness{Jain: 1},
+			Fairness: ledger.Fairness{Evenness: fairness.Evenness{Jain: 1}},
 		},
 		Census: lua.Census{
 			Accepted: 9, Waiting: 1, Later: 1, Ready: 1, Dead: 3, Live: 6,

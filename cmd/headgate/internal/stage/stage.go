@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
-	"github.com/headgate/headgate/cmd/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -133,27 +133,11 @@ func (s *Stage) Close(ctx context.Context) error {
 	return errors.Join(bad, s.redis.Close())
 }
 
-// cleanBatch is how many keys are looked at in a step.
-const cleanBatch = 1000
-
 func (s *Stage) clean(ctx context.Context) error {
 	pattern := s.prefix + "{*"
 	if s.config.Keep {
 		fmt.Fprintf(s.config.Notes, "headgate: the keys of this run stay under %s in %s\n", pattern, s.redis)
 		return nil
 	}
-	client := s.redis.Client()
-	for cursor := uint64(0); ; {
-		keys, next, err := client.Scan(ctx, cursor, pattern, cleanBatch).Result()
-		if err == nil && len(keys) > 0 {
-			err = client.Unlink(ctx, keys...).Err()
-		}
-		if err != nil {
-			return fmt.Errorf("the keys of this run are left in Redis, remove them with "+
-				"redis-cli --scan --pattern '%s' | xargs redis-cli unlink: %w", pattern, err)
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
+	return s.redis.Remove(ctx, pattern)
 }
