@@ -1,0 +1,77 @@
+package figures
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/loadtest/internal/drive"
+)
+
+// Bound is a scope's limit and how much of it was used.
+type Bound struct {
+	Scope    headgate.Scope  `json:"scope"`
+	Rate     float64         `json:"rate_per_s"`
+	Burst    headgate.Tokens `json:"burst"`
+	Admitted int64           `json:"admitted"`
+	// Used is the largest part of the burst that was taken at a time.
+	Used     float64 `json:"used"`
+	Exceeded bool    `json:"exceeded"`
+}
+
+// admission is one job's, by the clock of Redis.
+type admission struct {
+	micros int64
+	cost   headgate.Tokens
+}
+
+// rounding is by how much a bucket's float may be below zero, in tokens: a micro-token a million times.
+const rounding = 1e-3
+
+// check runs a virtual bucket over admissions in order of time.
+func check(scope headgate.Scope, limit headgate.Limit, admissions []admission) Bound {
+	slices.SortFunc(admissions, func(a, b admission) int { return cmp.Compare(a.micros, b.micros) })
+	b := Bound{Scope: scope, Rate: float64(limit.Rate()), Burst: limit.Burst}
+	burst := float64(limit.Burst)
+	level, least := burst, burst
+	for i, a := range admissions {
+		if i > 0 {
+			elapsed := time.Duration(a.micros-admissions[i-1].micros) * time.Microsecond
+			level = min(burst, level+elapsed.Seconds()*b.Rate)
+		}
+		level -= float64(a.cost)
+		least = min(least, level)
+		b.Admitted += int64(a.cost)
+	}
+	b.Used, b.Exceeded = (burst-least)/burst, least < -rounding
+	return b
+}
+
+// boundsOf returns the bound of the global scope and that of the tenant which used most of its own. A system that knows
+// no limits has none.
+func boundsOf(r *drive.Result) []Bound {
+	var all []admission
+	byTenant := map[int][]admission{}
+	entries := r.Book.Entries()
+	for i := range entries {
+		if micros := entries[i].AdmittedMicros(); micros > 0 {
+			a := &r.Plan.Arrivals[i]
+			one := admission{micros, a.Cost}
+			all = append(all, one)
+			byTenant[a.Tenant] = append(byTenant[a.Tenant], one)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	bounds := []Bound{check(headgate.Global, r.Plan.Policy.Global, all)}
+	var tightest Bound
+	for tenant, admissions := range byTenant {
+		b := check(headgate.Scope(r.Plan.Tenants[tenant]), r.Plan.TenantLimit(), admissions)
+		if b.Used > tightest.Used {
+			tightest = b
+		}
+	}
+	return append(bounds, tightest)
+}

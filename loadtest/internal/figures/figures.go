@@ -1,0 +1,235 @@
+package figures
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/lua"
+)
+
+// Figures are what a run comes to; the package comment defines each.
+type Figures struct {
+	Scenario    string `json:"scenario"`
+	System      string `json:"system"`
+	Store       string `json:"store"`
+	Interrupted bool   `json:"interrupted"`
+	// Intended is how many jobs the plan has, over so many seconds; WallS is until all had settled.
+	Intended  int     `json:"intended"`
+	DurationS float64 `json:"duration_s"`
+	WallS     float64 `json:"wall_s"`
+	Sent      int     `json:"sent"`
+	Admitted  int     `json:"admitted"`
+	// Refused counts by reason.
+	Refused     map[headgate.Reason]int `json:"refused"`
+	Unavailable int                     `json:"unavailable"`
+	Unknown     int                     `json:"unknown"`
+	Completed   int                     `json:"completed"`
+	Dead        int                     `json:"dead"`
+	Held        int                     `json:"held"`
+	Lost        int                     `json:"lost"`
+	// Again counts runs of handlers beyond a job's first.
+	Again int `json:"ran_again"`
+	// JobsPerS is completed jobs ÷ wall.
+	JobsPerS   float64 `json:"jobs_per_s"`
+	Enqueue    Latency `json:"enqueue"`
+	Wait       Latency `json:"wait"`
+	Completion Latency `json:"completion"`
+	Lateness   Latency `json:"lateness"`
+	// Light is the wait of light tenants, Bystanders that of bystanders.
+	Light      Latency     `json:"light_wait"`
+	LightJobs  int         `json:"light_jobs"`
+	Bystanders Latency     `json:"bystander_wait"`
+	Jain       Fairness    `json:"fairness"`
+	Tenants    int         `json:"tenants"`
+	Heaviest   []Tenant    `json:"heaviest"`
+	Classes    []Class     `json:"classes"`
+	Bounds     []Bound     `json:"bounds"`
+	Caps       []Cap       `json:"caps"`
+	Census     *lua.Census `json:"census,omitempty"`
+	// Broken are the promises that did not hold, each as a sentence.
+	Broken []string `json:"broken"`
+
+	// Series is for plots.
+	Series Series `json:"-"`
+}
+
+// Tenant is one tenant's part.
+type Tenant struct {
+	Name      string `json:"name"`
+	Asked     int    `json:"asked"`
+	Admitted  int    `json:"admitted"`
+	Completed int    `json:"completed"`
+	// Share is its part of all completed jobs.
+	Share float64 `json:"share"`
+}
+
+// Class is one class's part.
+type Class struct {
+	Name      headgate.Priority `json:"name"`
+	Weight    int               `json:"weight"`
+	Asked     int               `json:"asked"`
+	Completed int               `json:"completed"`
+	Wait      Latency           `json:"wait"`
+}
+
+// Cap is a bound of the jobs of a queue in handlers, and the most there were.
+type Cap struct {
+	Queue string `json:"queue"`
+	Cap   int    `json:"cap"`
+	Most  int    `json:"most"`
+}
+
+// shownTenants is how many tenants have a row of their own.
+const shownTenants = 20
+
+// Of works out the figures of a run.
+func Of(r *drive.Result) *Figures {
+	f := &Figures{
+		Scenario: r.Plan.Scenario, System: r.System, Store: r.Store, Interrupted: r.Interrupted,
+		Intended: len(r.Plan.Arrivals), DurationS: r.Plan.Duration.Seconds(), WallS: r.Wall.Seconds(),
+		Refused: map[headgate.Reason]int{}, Held: r.Account.Held, Census: r.Account.Census,
+	}
+	f.count(r)
+	f.latencies(r)
+	f.tenants(r)
+	f.classes(r)
+	f.Jain = fairnessOf(r)
+	f.Bounds = boundsOf(r)
+	for _, queue := range r.Plan.Queues {
+		if most := r.Plan.Caps[queue]; most > 0 && r.Account.Census != nil {
+			f.Caps = append(f.Caps, Cap{queue, most, r.Peaks[queue]})
+		}
+	}
+	f.Broken = f.broken(r)
+	f.Series = seriesOf(r)
+	return f
+}
+
+func (f *Figures) count(r *drive.Result) {
+	pending := 0
+	entries := r.Book.Entries()
+	for i := range entries {
+		e := &entries[i]
+		switch e.Answer.Outcome {
+		case record.Unsent:
+			continue
+		case record.Admitted:
+			f.Admitted++
+			if !e.Ended() {
+				pending++
+			}
+		case record.Refused:
+			f.Refused[e.Answer.Reason]++
+		case record.Unavailable:
+			f.Unavailable++
+		case record.Unknown:
+			f.Unknown++
+		}
+		f.Sent++
+		if e.Done() > 0 {
+			f.Completed++
+		} else if e.Dead() > 0 {
+			f.Dead++
+		}
+		f.Again += max(0, e.Runs()-1)
+	}
+	f.Lost = max(0, pending-f.Held)
+	f.JobsPerS = float64(f.Completed) / r.Wall.Seconds()
+}
+
+func (f *Figures) latencies(r *drive.Result) {
+	enqueue, wait, completion, lateness := newHistogram(), newHistogram(), newHistogram(), newHistogram()
+	bystanders, bystander := newHistogram(), r.Plan.Bystander()
+	entries := r.Book.Entries()
+	for i := range entries {
+		e, a := &entries[i], &r.Plan.Arrivals[i]
+		if e.Answer.Outcome == record.Unsent {
+			continue
+		}
+		lateness.add(e.Sent - a.At)
+		enqueue.add(e.Answered - a.At)
+		if e.Started() > 0 {
+			wait.add(e.Started() - a.At)
+			if bystander != nil && bystander(a) {
+				bystanders.add(e.Started() - a.At)
+			}
+		}
+		if e.Done() > 0 {
+			completion.add(e.Done() - a.At)
+		}
+	}
+	f.Enqueue, f.Wait, f.Completion, f.Lateness = enqueue.latency(), wait.latency(), completion.latency(), lateness.latency()
+	f.Bystanders = bystanders.latency()
+}
+
+func (f *Figures) tenants(r *drive.Result) {
+	all := make([]Tenant, len(r.Plan.Tenants))
+	entries := r.Book.Entries()
+	for i := range entries {
+		t := &all[r.Plan.Arrivals[i].Tenant]
+		t.Asked++
+		if entries[i].Answer.Outcome == record.Admitted {
+			t.Admitted++
+		}
+		if entries[i].Done() > 0 {
+			t.Completed++
+		}
+	}
+	f.lightest(r, all)
+	for i := range all {
+		all[i].Name = r.Plan.Tenants[i]
+		all[i].Share = float64(all[i].Completed) / float64(max(1, f.Completed))
+	}
+	all = slices.DeleteFunc(all, func(t Tenant) bool { return t.Asked == 0 })
+	slices.SortFunc(all, func(a, b Tenant) int { return cmp.Or(cmp.Compare(b.Asked, a.Asked), cmp.Compare(a.Name, b.Name)) })
+	f.Tenants = len(all)
+	f.Heaviest = all[:min(len(all), shownTenants)]
+}
+
+// lightest finds the light tenants, of all in the order of the plan, and their wait.
+func (f *Figures) lightest(r *drive.Result, all []Tenant) {
+	var asked []int
+	for i := range all {
+		if all[i].Asked > 0 {
+			asked = append(asked, all[i].Asked)
+		}
+	}
+	if len(asked) == 0 {
+		return
+	}
+	slices.Sort(asked)
+	f.LightJobs = asked[(len(asked)-1)/2]
+	light := newHistogram()
+	entries := r.Book.Entries()
+	for i := range entries {
+		if a := &r.Plan.Arrivals[i]; entries[i].Started() > 0 && all[a.Tenant].Asked <= f.LightJobs {
+			light.add(entries[i].Started() - a.At)
+		}
+	}
+	f.Light = light.latency()
+}
+
+func (f *Figures) classes(r *drive.Result) {
+	waits := make([]histogram, len(r.Plan.Classes))
+	for i, class := range r.Plan.Classes {
+		waits[i] = newHistogram()
+		f.Classes = append(f.Classes, Class{Name: class.Name, Weight: class.Weight})
+	}
+	entries := r.Book.Entries()
+	for i := range entries {
+		e, a := &entries[i], &r.Plan.Arrivals[i]
+		f.Classes[a.Class].Asked++
+		if e.Done() > 0 {
+			f.Classes[a.Class].Completed++
+		}
+		if e.Started() > 0 {
+			waits[a.Class].add(e.Started() - a.At)
+		}
+	}
+	for i := range waits {
+		f.Classes[i].Wait = waits[i].latency()
+	}
+}

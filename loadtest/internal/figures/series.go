@@ -1,0 +1,172 @@
+package figures
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/record"
+)
+
+// slices is the number of slices of a run in a Series.
+const sliceCount = 100
+
+// Series is a run over time, in slices of equal length.
+type Series struct {
+	// Slice is a slice's length in seconds.
+	Slice float64
+	// P50, P99 and Max are of the waits of jobs that were to arrive in a slice, in milliseconds; negative where there
+	// are none.
+	P50, P99, Max []float64
+	// Asked and Admitted are jobs that were to arrive, or were admitted, up to the end of a slice.
+	Asked, Admitted []float64
+	// Depth is the number of jobs that were in and had not begun at the end of a slice.
+	Depth []float64
+	// Tenants are jobs begun in a slice of the heaviest tenants by jobs asked for; Classes those of each class.
+	Tenants []Line
+	Classes []Line
+	// Shares compares, tenant by tenant from the heaviest, the part of jobs asked for and of jobs completed.
+	Shares []ShareOf
+	// Breakers are what each breaker did, by downstream.
+	Breakers []BreakerLine
+}
+
+// Line is a named line of a plot.
+type Line struct {
+	Name   string
+	Values []float64
+}
+
+// ShareOf is a tenant's part of the jobs asked for and of those completed.
+type ShareOf struct{ Asked, Completed float64 }
+
+// BreakerLine is the states of a breaker, each from its time in seconds.
+type BreakerLine struct {
+	Downstream string
+	At         []float64
+	State      []string
+}
+
+// shownLines is how many tenants have a line.
+const shownLines = 6
+
+type sliced struct {
+	length time.Duration
+	series Series
+}
+
+func seriesOf(r *drive.Result) Series {
+	s := sliced{length: max(1, (r.Wall+sliceCount-1)/sliceCount)}
+	s.series.Slice = s.length.Seconds()
+	s.waits(r)
+	s.counts(r)
+	s.lines(r)
+	s.breakers(r)
+	return s.series
+}
+
+// of returns the slice of a time.
+func (s *sliced) of(at time.Duration) int { return min(max(0, int(at/s.length)), sliceCount-1) }
+
+func (s *sliced) waits(r *drive.Result) {
+	slot := make([][]time.Duration, sliceCount)
+	entries := r.Book.Entries()
+	for i := range entries {
+		if at := r.Plan.Arrivals[i].At; entries[i].Started() > 0 {
+			slot[s.of(at)] = append(slot[s.of(at)], entries[i].Started()-at)
+		}
+	}
+	h := newHistogram()
+	for _, waits := range slot {
+		h.Reset()
+		for _, wait := range waits {
+			h.add(wait)
+		}
+		l := h.latency()
+		if l.Count == 0 {
+			l.P50, l.P99, l.Max = -1, -1, -1
+		}
+		s.series.P50, s.series.P99, s.series.Max = append(s.series.P50, l.P50), append(s.series.P99, l.P99), append(s.series.Max, l.Max)
+	}
+}
+
+func (s *sliced) counts(r *drive.Result) {
+	asked, admitted, depth := make([]float64, sliceCount), make([]float64, sliceCount), make([]float64, sliceCount)
+	entries := r.Book.Entries()
+	for i := range entries {
+		e := &entries[i]
+		asked[s.of(r.Plan.Arrivals[i].At)]++
+		if e.Answer.Outcome == record.Admitted {
+			admitted[s.of(e.Answered)]++
+			// A handler may begin before the caller hears of it.
+			in := e.Answered
+			if e.Started() > 0 {
+				in = min(in, e.Started())
+				depth[s.of(e.Started())]--
+			}
+			depth[s.of(in)]++
+		}
+	}
+	for _, values := range [][]float64{asked, admitted, depth} {
+		for i := 1; i < len(values); i++ {
+			values[i] += values[i-1]
+		}
+	}
+	s.series.Asked, s.series.Admitted, s.series.Depth = asked, admitted, depth
+}
+
+func (s *sliced) lines(r *drive.Result) {
+	asked, completed := make([]int, len(r.Plan.Tenants)), make([]int, len(r.Plan.Tenants))
+	entries, total := r.Book.Entries(), 0
+	for i := range entries {
+		asked[r.Plan.Arrivals[i].Tenant]++
+		if entries[i].Done() > 0 {
+			completed[r.Plan.Arrivals[i].Tenant]++
+			total++
+		}
+	}
+	order := make([]int, len(asked))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(asked[b], asked[a]) })
+	line := map[int]int{}
+	for rank, tenant := range order {
+		s.series.Shares = append(s.series.Shares, ShareOf{
+			float64(asked[tenant]) / float64(max(1, len(entries))), float64(completed[tenant]) / float64(max(1, total)),
+		})
+		if rank < shownLines {
+			line[tenant] = rank
+			s.series.Tenants = append(s.series.Tenants, Line{r.Plan.Tenants[tenant], make([]float64, sliceCount)})
+		}
+	}
+	for _, class := range r.Plan.Classes {
+		s.series.Classes = append(s.series.Classes, Line{string(class.Name), make([]float64, sliceCount)})
+	}
+	for i := range entries {
+		if entries[i].Started() == 0 {
+			continue
+		}
+		a, at := &r.Plan.Arrivals[i], s.of(entries[i].Started())
+		s.series.Classes[a.Class].Values[at]++
+		if rank, ok := line[a.Tenant]; ok {
+			s.series.Tenants[rank].Values[at]++
+		}
+	}
+}
+
+func (s *sliced) breakers(r *drive.Result) {
+	place := map[string]int{}
+	for _, change := range r.Breakers {
+		i, ok := place[change.Downstream]
+		if !ok {
+			i = len(s.series.Breakers)
+			place[change.Downstream] = i
+			s.series.Breakers = append(s.series.Breakers, BreakerLine{Downstream: change.Downstream})
+		}
+		b := &s.series.Breakers[i]
+		b.At, b.State = append(b.At, change.At.Seconds()), append(b.State, change.State)
+	}
+	slices.SortFunc(s.series.Breakers, func(a, b BreakerLine) int { return cmp.Compare(a.Downstream, b.Downstream) })
+}

@@ -1,0 +1,125 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/loadtest/internal/record"
+)
+
+type asynqSystem struct {
+	config Config
+	redis  *Store
+	client *redis.Client
+	asynq  *asynq.Client
+	text   []byte
+}
+
+// OpenAsynq opens asynq on a private Redis, as its documentation sets it up.
+func OpenAsynq(ctx context.Context, config Config) (System, error) {
+	opened, err := openStore(ctx, "", config.Plan.Restarts, config.Notes)
+	if err != nil {
+		return nil, err
+	}
+	// The settings of the house are Headgate's; asynq has go-redis's own, but for the size of the pool.
+	client := redis.NewClient(&redis.Options{Addr: opened.options.Addr, PoolSize: poolSize})
+	return &asynqSystem{
+		config: config, redis: opened, client: client, asynq: asynq.NewClientFromRedisClient(client), text: payloadText(config.Plan),
+	}, nil
+}
+
+func (s *asynqSystem) Name() string { return "asynq" }
+
+// queueOf names the queue of a job: asynq has priorities between queues only.
+func (s *asynqSystem) queueOf(queue, class int) string {
+	return s.config.Plan.Queues[queue] + "." + string(s.config.Plan.Classes[class].Name)
+}
+
+func (s *asynqSystem) queues() map[string]int {
+	all := map[string]int{}
+	for queue := range s.config.Plan.Queues {
+		for class := range s.config.Plan.Classes {
+			all[s.queueOf(queue, class)] = s.config.Plan.Classes[class].Weight
+		}
+	}
+	return all
+}
+
+func (s *asynqSystem) Enqueue(ctx context.Context, number int) record.Answer {
+	a := &s.config.Plan.Arrivals[number]
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := s.asynq.EnqueueContext(ctx, asynq.NewTask(jobType, s.text[:a.Bytes]), asynq.TaskID(idOf(number)),
+		asynq.Queue(s.queueOf(a.Queue, a.Class)), asynq.MaxRetry(s.config.Plan.MaxAttempts-1), asynq.Timeout(a.Work+maxWork))
+	switch {
+	case err == nil, errors.Is(err, asynq.ErrTaskIDConflict):
+		return record.Answer{Outcome: record.Admitted}
+	case errors.Is(err, redis.ErrPoolTimeout):
+		return record.Answer{Outcome: record.Unavailable}
+	}
+	return record.Answer{Outcome: record.Unknown}
+}
+
+func (s *asynqSystem) Work(ctx context.Context, ready func(), handle Handler) error {
+	plan := s.config.Plan
+	server := asynq.NewServerFromRedisClient(s.client, asynq.Config{
+		Concurrency: plan.Slots, Queues: s.queues(), LogLevel: asynq.FatalLevel, TaskCheckInterval: s.config.AsynqPoll,
+		// Its default waits up to 5 s for a retry; Headgate's timers are exact.
+		DelayedTaskCheckInterval: 100 * time.Millisecond,
+		RetryDelayFunc: func(n int, _ error, _ *asynq.Task) time.Duration {
+			most := min(plan.BackoffMost, plan.BackoffBase<<min(n, 20))
+			return time.Duration(rand.Int64N(int64(max(1, most)))) //nolint:gosec // Jitter.
+		},
+	})
+	run := func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		number := numberOf(id, plan)
+		err := handle(ctx, number, time.Time{})
+		retried, _ := asynq.GetRetryCount(ctx)
+		if most, _ := asynq.GetMaxRetry(ctx); err != nil && retried >= most {
+			s.config.Book().Bury(number)
+		}
+		return err
+	}
+	if err := server.Start(asynq.HandlerFunc(run)); err != nil {
+		return fmt.Errorf("start asynq: %w", err)
+	}
+	ready()
+	<-ctx.Done()
+	server.Shutdown()
+	return nil
+}
+
+func (s *asynqSystem) Breakers() map[string]string { return nil }
+
+func (s *asynqSystem) Account(context.Context) (Account, error) {
+	inspector := asynq.NewInspectorFromRedisClient(s.client)
+	queues, err := inspector.Queues()
+	if err != nil {
+		return Account{}, fmt.Errorf("list the queues of asynq: %w", err)
+	}
+	var a Account
+	for _, queue := range queues {
+		info, err := inspector.GetQueueInfo(queue)
+		if err != nil {
+			return Account{}, fmt.Errorf("count the tasks of asynq: %w", err)
+		}
+		a.Held += info.Pending + info.Active + info.Scheduled + info.Retry
+	}
+	return a, nil
+}
+
+func (s *asynqSystem) Redis() *Store { return s.redis }
+
+func (s *asynqSystem) Close(ctx context.Context) error {
+	return errors.Join(s.client.Close(), s.redis.close(ctx, ""))
+}
+
+// Openers are the systems by name.
+var Openers = map[string]func(context.Context, Config) (System, error){"headgate": OpenHeadgate, "asynq": OpenAsynq}

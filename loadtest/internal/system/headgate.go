@@ -1,0 +1,176 @@
+package system
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/loadtest/internal/load"
+	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/worker"
+)
+
+type headgateSystem struct {
+	config   Config
+	redis    *Store
+	client   *redis.Client
+	prefix   string
+	store    *lua.Store
+	producer *producer.Producer
+	worker   *worker.Worker
+	handle   Handler
+	text     []byte
+}
+
+// OpenHeadgate opens Headgate with every law on: limits, dedup, fairness, breakers, leases.
+func OpenHeadgate(ctx context.Context, config Config) (System, error) {
+	opened, err := openStore(ctx, config.Redis, config.Plan.Restarts, config.Notes)
+	if err != nil {
+		return nil, err
+	}
+	s := &headgateSystem{
+		config: config, redis: opened, client: opened.newClient(), text: payloadText(config.Plan),
+		prefix: "hg-load-" + strings.ToLower(rand.Text()[:8]),
+	}
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close(ctx))
+	}
+	return s, nil
+}
+
+func (s *headgateSystem) prepare(ctx context.Context) (err error) {
+	plan := s.config.Plan
+	if s.store, err = lua.Open(ctx, s.client, lua.Config{Prefix: s.prefix}); err != nil {
+		return err
+	}
+	document := plan.Policy
+	document.Version = 0
+	if document.Version, err = rollout.Put(ctx, s.store, document); err != nil {
+		return err
+	}
+	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: timeout}); err != nil {
+		return err
+	}
+	for queue, units := range plan.Caps {
+		if _, _, err := s.store.SetGate(ctx, lua.Gate{Name: lua.QueueGate(queue), Limit: units}); err != nil {
+			return fmt.Errorf("cap queue %s: %w", queue, err)
+		}
+	}
+	var queues []lua.QueueWeight
+	for _, queue := range plan.Queues {
+		queues = append(queues, lua.QueueWeight{Queue: queue})
+	}
+	s.worker, err = worker.New(s.store, worker.Config{
+		Queues: queues, Concurrency: plan.Slots, DefaultTimeout: headgate.MaxTimeout, Breaker: plan.Breaker,
+		Backoff: worker.ExponentialBackoff(plan.BackoffBase, plan.BackoffMost), Observer: worker.Observer{Finished: s.finished},
+	})
+	if err != nil {
+		return err
+	}
+	worker.Register(s.worker, jobType, func(ctx context.Context, job worker.Job[[]byte]) error {
+		return s.handle(ctx, numberOf(job.ID, plan), job.Admitted)
+	})
+	return nil
+}
+
+// payloadText returns what payloads are cut from.
+func payloadText(plan *load.Plan) []byte {
+	longest := 0
+	for i := range plan.Arrivals {
+		longest = max(longest, plan.Arrivals[i].Bytes)
+	}
+	return slices.Repeat([]byte("x"), longest)
+}
+
+func (s *headgateSystem) finished(e worker.Event) {
+	if number := numberOf(e.Key.ID, s.config.Plan); number >= 0 && e.Outcome == worker.Dead {
+		s.config.Book().Bury(number)
+	}
+}
+
+func (s *headgateSystem) Name() string { return "headgate" }
+
+func (s *headgateSystem) Enqueue(ctx context.Context, number int) record.Answer {
+	plan := s.config.Plan
+	a := &plan.Arrivals[number]
+	job := headgate.Job{
+		ID: idOf(number), Tenant: plan.Tenants[a.Tenant], Queue: plan.Queues[a.Queue], Type: jobType, Priority: plan.Classes[a.Class].Name,
+		Cost: a.Cost, MaxAttempts: plan.MaxAttempts, Payload: s.text[:a.Bytes],
+	}
+	if a.Downstream != load.None {
+		job.Downstream = plan.Downstreams[a.Downstream]
+	}
+	verdict, err := s.producer.Enqueue(ctx, job)
+	switch {
+	case err == nil:
+		return record.Answer{Outcome: record.Admitted}
+	case errors.Is(err, headgate.ErrRefused):
+		return record.Answer{Outcome: record.Refused, Reason: verdict.Reason}
+	case errors.Is(err, headgate.ErrUnavailable):
+		return record.Answer{Outcome: record.Unavailable}
+	}
+	return record.Answer{Outcome: record.Unknown}
+}
+
+// readyEvery is how often Work looks whether the worker is registered.
+const readyEvery = 2 * time.Millisecond
+
+func (s *headgateSystem) Work(ctx context.Context, ready func(), handle Handler) error {
+	s.handle = handle
+	ended := make(chan error, 1)
+	go func() { ended <- s.worker.Run(ctx) }() // It ends with ctx.
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for {
+		workers, err := s.store.Workers(ctx)
+		if err == nil && len(workers) > 0 {
+			ready()
+			return <-ended
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *headgateSystem) Breakers() map[string]string {
+	states := map[string]string{}
+	for _, b := range s.worker.Breakers() {
+		states[b.Downstream] = b.State.String()
+	}
+	return states
+}
+
+func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
+	census, err := s.store.Census(ctx)
+	if err != nil {
+		return Account{}, fmt.Errorf("count what Redis holds: %w", err)
+	}
+	gates, err := s.store.Gates(ctx)
+	if err != nil {
+		return Account{}, fmt.Errorf("read the gates: %w", err)
+	}
+	a := Account{Held: int(census.Live - census.Dead), Census: &census}
+	for _, gate := range gates {
+		a.Gated = a.Gated || gate.Limit != lua.Unlimited && gate.Held >= gate.Limit
+	}
+	return a, nil
+}
+
+func (s *headgateSystem) Redis() *Store { return s.redis }
+
+func (s *headgateSystem) Close(ctx context.Context) error {
+	return errors.Join(s.client.Close(), s.redis.close(ctx, s.prefix+"{*"))
+}

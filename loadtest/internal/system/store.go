@@ -1,0 +1,104 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/internal/embedded/child"
+	"github.com/headgate/headgate/internal/redisclient"
+)
+
+// Notes takes lines for the user.
+type Notes = io.Writer
+
+// ErrNoServer means that a plan kills its Redis and there is none that it may kill.
+var ErrNoServer = errors.New("redis-restart kills a private redis-server, and none is in PATH: it is left out")
+
+// poolSize is the number of connections of a system's client, above what 64 producers and a worker use.
+const poolSize = 100
+
+// Store is the Redis of a run. Its methods may be called from several goroutines, Close last.
+type Store struct {
+	options *redis.Options
+	opened  *embedded.Store // nil where server is not
+	server  *child.Server   // of a plan that restarts it
+	dir     string
+}
+
+// openStore opens the store at an address, or a private one. One that is to be restarted journals every write before it
+// answers, so that nothing it said is lost.
+func openStore(ctx context.Context, addr string, restarts bool, notes Notes) (*Store, error) {
+	if !restarts {
+		opened, err := embedded.Open(ctx, embedded.Config{Addr: addr, PoolSize: poolSize, Log: notes})
+		if err != nil {
+			return nil, err
+		}
+		return &Store{options: opened.Options(), opened: opened}, nil
+	}
+	binary, err := child.Find()
+	if err != nil {
+		return nil, ErrNoServer
+	}
+	dir, err := os.MkdirTemp("", "headgate-loadtest-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory for the private redis: %w", err)
+	}
+	server, err := child.Start(ctx, child.Config{Binary: binary, Dir: dir, Args: []string{"--appendonly", "yes", "--appendfsync", "always"}})
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	options := &redis.Options{Addr: server.Addr(), PoolSize: poolSize}
+	redisclient.Settings(options)
+	return &Store{options: options, server: server, dir: dir}, nil
+}
+
+// String names the store without credentials.
+func (s *Store) String() string {
+	if s.opened != nil {
+		return s.opened.String()
+	}
+	return "redis-server at " + s.server.Addr() + ", appendfsync always"
+}
+
+// InProcess reports whether the store is no Redis at all but miniredis.
+func (s *Store) InProcess() bool { return s.opened != nil && s.opened.Kind() == embedded.KindMiniredis }
+
+// newClient returns a client of the store's.
+func (s *Store) newClient() *redis.Client {
+	options := *s.options
+	return redis.NewClient(&options)
+}
+
+// Kill kills a server that may be restarted.
+func (s *Store) Kill() {
+	if s.server != nil {
+		s.server.Kill()
+	}
+}
+
+// Restart starts it again.
+func (s *Store) Restart(ctx context.Context) error {
+	if s.server == nil {
+		return nil
+	}
+	return s.server.Restart(ctx)
+}
+
+// close removes the keys of a pattern from a Redis of somebody else's, and ends a private one.
+func (s *Store) close(ctx context.Context, pattern string) error {
+	if s.opened == nil {
+		s.server.Close()
+		return os.RemoveAll(s.dir)
+	}
+	var bad error
+	if s.opened.Kind() == embedded.KindAddress {
+		bad = s.opened.Remove(ctx, pattern)
+	}
+	return errors.Join(bad, s.opened.Close())
+}

@@ -1,0 +1,20 @@
+// Loadtest sends jobs through Headgate at a fixed rate, whatever becomes of them, and says how long they took, who was
+// served and whether every promise held: go run loadtest/main.go -help.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/headgate/headgate/loadtest/internal/command"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // The first signal ends the run with its report, a second one the process.
+	code := command.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
