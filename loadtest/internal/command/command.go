@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/redis/go-redis/v9/logging"
+
 	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/system"
@@ -28,6 +30,7 @@ var (
 // Run runs the load test that the arguments ask for and returns its exit code. When ctx ends jobs arrive no more, and
 // what has been measured is printed.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	logging.Disable() // go-redis writes a line of its own for each failed dial; what matters is counted.
 	f, err := parse(args, stdout)
 	switch {
 	case errors.Is(err, flag.ErrHelp):

@@ -18,6 +18,7 @@ const (
 	minRate   = 10
 	maxRate   = 200_000
 	precision = 0.05
+	breaks    = 2
 	// plenty is a limit in tokens a second that no rate reaches: it is checked and refuses nobody.
 	plenty = 100_000_000
 )
@@ -59,7 +60,7 @@ func (f *flags) find(ctx context.Context, stdout, stderr io.Writer) error {
 		d.Configuration.write(stdout)
 		fmt.Fprintf(stdout, "the highest rate with a p99 of %s of at most %s:\n", d.Of, f.p99)
 	}
-	limits := search.Config{Start: spec.Rate, Min: min(minRate, spec.Rate), Max: max(maxRate, spec.Rate), Precision: precision}
+	limits := search.Config{Start: spec.Rate, Min: min(minRate, spec.Rate), Max: max(maxRate, spec.Rate), Precision: precision, Breaks: breaks}
 	found, err := search.Find(ctx, limits, func(ctx context.Context, rate float64) (search.Step, error) {
 		spec.Rate = rate
 		step, err := f.step(ctx, scenario, spec, of, stderr)

@@ -69,16 +69,17 @@ Flags, with one dash or two:
 func parse(args []string, stdout io.Writer) (*flags, error) {
 	f := &flags{spec: load.DefaultSpec(), given: map[string]bool{}}
 	set := flag.NewFlagSet("loadtest", flag.ContinueOnError)
-	set.SetOutput(io.Discard) // Errors are printed once, by Run.
+	set.SetOutput(io.Discard) // Run prints the error, once and without all flags.
 	f.add(set)
-	set.Usage = func() {
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		fmt.Fprint(stdout, about)
 		set.SetOutput(stdout)
 		set.PrintDefaults()
-		set.SetOutput(io.Discard)
-	}
-	if err := set.Parse(args); err != nil {
 		return nil, err
+	case err != nil:
+		return nil, explain(set, err)
 	}
 	set.Visit(func(one *flag.Flag) { f.given[one.Name] = true })
 	if set.NArg() > 0 {
@@ -86,6 +87,17 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 	}
 	f.complete()
 	return f, f.validate()
+}
+
+// explain adds what is allowed to the error of a value that cannot be read.
+func explain(set *flag.FlagSet, err error) error {
+	_, rest, _ := strings.Cut(err.Error(), "for flag -")
+	name, _, _ := strings.Cut(rest, ":")
+	if one := set.Lookup(name); one != nil {
+		_, usage := flag.UnquoteUsage(one)
+		return fmt.Errorf("%w: it is %s", err, usage)
+	}
+	return err
 }
 
 func (f *flags) add(set *flag.FlagSet) {

@@ -15,7 +15,7 @@ const headerTimeout = 5 * time.Second
 // Server is one downstream. Its methods may be called from several goroutines.
 type Server struct {
 	work time.Duration
-	addr string
+	addr string // never changed after Start
 
 	mu struct {
 		sync.Mutex
@@ -28,21 +28,30 @@ type Server struct {
 // Start runs a server whose answers take work.
 func Start(ctx context.Context, work time.Duration) (*Server, error) {
 	s := &Server{work: work}
-	return s, s.listen(ctx, "127.0.0.1:0")
+	listener, err := listen(ctx, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s.addr = listener.Addr().String()
+	s.serve(listener)
+	return s, nil
 }
 
-func (s *Server) listen(ctx context.Context, addr string) error {
+func listen(ctx context.Context, addr string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", addr)
 	if err != nil {
-		return fmt.Errorf("start a downstream: %w", err)
+		return nil, fmt.Errorf("start a downstream: %w", err)
 	}
+	return listener, nil
+}
+
+func (s *Server) serve(listener net.Listener) {
 	server := &http.Server{Handler: http.HandlerFunc(s.answer), ReadHeaderTimeout: headerTimeout}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.addr, s.mu.http = listener.Addr().String(), server
+	s.mu.http = server
 	s.mu.serving.Go(func() { _ = server.Serve(listener) }) // It ends with Close.
-	return nil
 }
 
 // URL is where to call it, at all times.
@@ -100,7 +109,12 @@ func (s *Server) Mend(ctx context.Context) error {
 	if !dead {
 		return nil
 	}
-	return s.listen(ctx, s.addr)
+	listener, err := listen(ctx, s.addr)
+	if err != nil {
+		return err
+	}
+	s.serve(listener)
+	return nil
 }
 
 // Close ends the server.

@@ -143,9 +143,6 @@ func (r *run) arrive(ctx context.Context, book *record.Book) error {
 
 // handle is the handler of every job.
 func (r *run) handle(ctx context.Context, number int, admitted time.Time) error {
-	if number < 0 {
-		return nil // A job of another run in a shared Redis; prefixes keep them apart.
-	}
 	book, a := r.book.Load(), &r.plan.Arrivals[number]
 	if peak := r.peaks[a.Queue]; peak != nil {
 		peak.enter()

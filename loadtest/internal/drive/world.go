@@ -68,16 +68,29 @@ func (w *world) close() error {
 	return nil
 }
 
-// run lets the plan's incidents happen. Once it has begun it carries on to the last, so that the world is mended even
-// when jobs no longer arrive.
+// run lets the plan's incidents happen. When ctx ends nothing breaks any more, but what is broken is mended: jobs that
+// are in shall be able to end.
 func (w *world) run(ctx context.Context, start time.Time) error {
 	for _, incident := range w.plan.Incidents {
-		sleep(ctx, time.Until(start.Add(incident.At)))
+		if !sleep(ctx, time.Until(start.Add(incident.At))) && !mends(incident) {
+			continue
+		}
 		if err := w.happen(context.WithoutCancel(ctx), incident); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func mends(incident load.Incident) bool {
+	switch incident.Event {
+	case load.DownstreamReturns, load.RedisReturns:
+		return true
+	case load.HandlersSlow:
+		return incident.Factor <= 1
+	case load.DownstreamDies, load.DownstreamHangs, load.RedisDies:
+	}
+	return false
 }
 
 func (w *world) happen(ctx context.Context, incident load.Incident) error {

@@ -104,7 +104,7 @@ func Of(r *drive.Result) *Figures {
 		}
 	}
 	f.Broken = f.broken(r)
-	f.Series = seriesOf(r)
+	f.Series = seriesOf(r, f.Bounds)
 	return f
 }
 

@@ -5,28 +5,33 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 )
 
-// slices is the number of slices of a run in a Series.
+// sliceCount is the number of slices of a run in a Series.
 const sliceCount = 100
 
 // Series is a run over time, in slices of equal length.
 type Series struct {
 	// Slice is a slice's length in seconds.
 	Slice float64
-	// P50, P99 and Max are of the waits of jobs that were to arrive in a slice, in milliseconds; negative where there
+	// P50 and P99 are of the waits of jobs that were to arrive in a slice, in milliseconds; negative where there
 	// are none.
-	P50, P99, Max []float64
-	// Asked and Admitted are jobs that were to arrive, or were admitted, up to the end of a slice.
-	Asked, Admitted []float64
+	P50, P99 []float64
+	// BystanderP50 and BystanderP99 are those of bystanders, nil where there are none.
+	BystanderP50, BystanderP99 []float64
+	// Bounds are what scopes admitted over time, those of Figures.Bounds.
+	Bounds []BoundLine
 	// Depth is the number of jobs that were in and had not begun at the end of a slice.
 	Depth []float64
 	// Tenants are jobs begun in a slice of the heaviest tenants by jobs asked for; Classes those of each class.
 	Tenants []Line
 	Classes []Line
-	// Shares compares, tenant by tenant from the heaviest, the part of jobs asked for and of jobs completed.
+	// Shares compares, tenant by tenant from the heaviest, the part of jobs asked for and of jobs completed while jobs
+	// arrived: in the end everybody is served.
 	Shares []ShareOf
 	// Breakers are what each breaker did, by downstream.
 	Breakers []BreakerLine
@@ -40,6 +45,13 @@ type Line struct {
 
 // ShareOf is a tenant's part of the jobs asked for and of those completed.
 type ShareOf struct{ Asked, Completed float64 }
+
+// BoundLine is what a scope was asked for and admitted, each up to the end of a slice.
+type BoundLine struct {
+	Bound
+
+	Asked, Admitted []float64
+}
 
 // BreakerLine is the states of a breaker, each from its time in seconds.
 type BreakerLine struct {
@@ -56,11 +68,17 @@ type sliced struct {
 	series Series
 }
 
-func seriesOf(r *drive.Result) Series {
+func seriesOf(r *drive.Result, bounds []Bound) Series {
 	s := sliced{length: max(1, (r.Wall+sliceCount-1)/sliceCount)}
 	s.series.Slice = s.length.Seconds()
-	s.waits(r)
-	s.counts(r)
+	s.series.P50, s.series.P99 = s.waits(r, func(*load.Arrival) bool { return true })
+	if bystander := r.Plan.Bystander(); bystander != nil {
+		s.series.BystanderP50, s.series.BystanderP99 = s.waits(r, bystander)
+	}
+	s.depth(r)
+	for _, b := range bounds {
+		s.bound(r, b)
+	}
 	s.lines(r)
 	s.breakers(r)
 	return s.series
@@ -69,12 +87,13 @@ func seriesOf(r *drive.Result) Series {
 // of returns the slice of a time.
 func (s *sliced) of(at time.Duration) int { return min(max(0, int(at/s.length)), sliceCount-1) }
 
-func (s *sliced) waits(r *drive.Result) {
+// waits returns percentiles of the waits of some jobs.
+func (s *sliced) waits(r *drive.Result, counts func(*load.Arrival) bool) (p50, p99 []float64) {
 	slot := make([][]time.Duration, sliceCount)
 	entries := r.Book.Entries()
 	for i := range entries {
-		if at := r.Plan.Arrivals[i].At; entries[i].Started() > 0 {
-			slot[s.of(at)] = append(slot[s.of(at)], entries[i].Started()-at)
+		if a := &r.Plan.Arrivals[i]; entries[i].Started() > 0 && counts(a) {
+			slot[s.of(a.At)] = append(slot[s.of(a.At)], entries[i].Started()-a.At)
 		}
 	}
 	h := newHistogram()
@@ -83,37 +102,56 @@ func (s *sliced) waits(r *drive.Result) {
 		for _, wait := range waits {
 			h.add(wait)
 		}
-		l := h.latency()
-		if l.Count == 0 {
-			l.P50, l.P99, l.Max = -1, -1, -1
+		if l := h.latency(); l.Count > 0 {
+			p50, p99 = append(p50, l.P50), append(p99, l.P99)
+		} else {
+			p50, p99 = append(p50, -1), append(p99, -1)
 		}
-		s.series.P50, s.series.P99, s.series.Max = append(s.series.P50, l.P50), append(s.series.P99, l.P99), append(s.series.Max, l.Max)
 	}
+	return p50, p99
 }
 
-func (s *sliced) counts(r *drive.Result) {
-	asked, admitted, depth := make([]float64, sliceCount), make([]float64, sliceCount), make([]float64, sliceCount)
+func (s *sliced) depth(r *drive.Result) {
+	s.series.Depth = make([]float64, sliceCount)
 	entries := r.Book.Entries()
 	for i := range entries {
 		e := &entries[i]
-		asked[s.of(r.Plan.Arrivals[i].At)]++
+		if e.Answer.Outcome != record.Admitted {
+			continue
+		}
+		in := e.Answered
+		if e.Started() > 0 {
+			in = min(in, e.Started()) // A handler may begin before the caller hears of it.
+			s.series.Depth[s.of(e.Started())]--
+		}
+		s.series.Depth[s.of(in)]++
+	}
+	add(s.series.Depth)
+}
+
+func (s *sliced) bound(r *drive.Result, b Bound) {
+	line := BoundLine{b, make([]float64, sliceCount), make([]float64, sliceCount)}
+	entries := r.Book.Entries()
+	for i := range entries {
+		e, a := &entries[i], &r.Plan.Arrivals[i]
+		if b.Scope != headgate.Global && string(b.Scope) != r.Plan.Tenants[a.Tenant] {
+			continue
+		}
+		line.Asked[s.of(a.At)] += float64(a.Cost)
 		if e.Answer.Outcome == record.Admitted {
-			admitted[s.of(e.Answered)]++
-			// A handler may begin before the caller hears of it.
-			in := e.Answered
-			if e.Started() > 0 {
-				in = min(in, e.Started())
-				depth[s.of(e.Started())]--
-			}
-			depth[s.of(in)]++
+			line.Admitted[s.of(e.Answered)] += float64(a.Cost)
 		}
 	}
-	for _, values := range [][]float64{asked, admitted, depth} {
-		for i := 1; i < len(values); i++ {
-			values[i] += values[i-1]
-		}
+	add(line.Asked)
+	add(line.Admitted)
+	s.series.Bounds = append(s.series.Bounds, line)
+}
+
+// add makes sums up to each value.
+func add(values []float64) {
+	for i := 1; i < len(values); i++ {
+		values[i] += values[i-1]
 	}
-	s.series.Asked, s.series.Admitted, s.series.Depth = asked, admitted, depth
 }
 
 func (s *sliced) lines(r *drive.Result) {
@@ -121,7 +159,7 @@ func (s *sliced) lines(r *drive.Result) {
 	entries, total := r.Book.Entries(), 0
 	for i := range entries {
 		asked[r.Plan.Arrivals[i].Tenant]++
-		if entries[i].Done() > 0 {
+		if done := entries[i].Done(); done > 0 && done <= r.Plan.Duration {
 			completed[r.Plan.Arrivals[i].Tenant]++
 			total++
 		}

@@ -59,7 +59,7 @@ func breakers(run *figures.Figures) (figure, error) {
 		}
 	}
 	p.Y.Tick.Marker = ticks
-	p.Y.Min, p.Y.Max = p.Y.Min-1, p.Y.Max+1.5
+	p.Y.Min, p.Y.Max = p.Y.Min-1, p.Y.Max+2.5
 	p.X.Min, p.X.Max = 0, run.WallS
 	return figure{run.System + "-breakers", run.System + ": breaker states", "The state of each downstream's breaker over time, of those " +
 		"that opened first.", p}, nil

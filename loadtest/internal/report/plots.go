@@ -6,8 +6,10 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 )
 
@@ -24,6 +26,9 @@ func newPlot(x, y string) *plot.Plot {
 	p.X.Label.Text, p.Y.Label.Text = x, y
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Legend.Padding = vg.Points(2)
+	for _, style := range []*text.Style{&p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle} {
+		style.Font.Variant = "Sans"
+	}
 	p.Add(plotter.NewGrid())
 	return p
 }
@@ -60,27 +65,45 @@ func overTime(values []float64, slice float64) plotter.XYs {
 // least is the smallest wait that a logarithmic axis shows, in milliseconds.
 const least = 0.01
 
-func waits(runs []*figures.Figures) (figure, error) {
+// percentiles are two lines of a run.
+type percentiles func(s *figures.Series) (p50, p99 []float64)
+
+func everybody(s *figures.Series) (p50, p99 []float64)  { return s.P50, s.P99 }
+func bystanders(s *figures.Series) (p50, p99 []float64) { return s.BystanderP50, s.BystanderP99 }
+
+// legendRoom is how much higher than its lines a logarithmic plot is, for the legend.
+const legendRoom = 10
+
+func waits(runs []*figures.Figures, of percentiles) (*plot.Plot, error) {
 	p := newPlot("intended arrival, s", "Enqueue to handler, ms")
-	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
-	p.Y.Min, p.Y.Max = 0.1, 1
+	p.Y.Min, p.Y.Max = 1, 1
 	for i, run := range runs {
-		s := &run.Series
-		for k, one := range []struct {
-			name   string
-			values []float64
-		}{{"p99", s.P99}, {"p50", s.P50}} {
-			points := overTime(one.values, s.Slice)
+		p50, p99 := of(&run.Series)
+		for k, values := range [][]float64{p99, p50} {
+			points := overTime(values, run.Series.Slice)
 			for j := range points {
 				points[j].Y = max(points[j].Y, least)
 			}
-			if err := line(p, run.System+" "+one.name, points, colourOf(i), k == 1); err != nil {
-				return figure{}, err
+			if err := line(p, run.System+[]string{" p99", " p50"}[k], points, colourOf(i), k == 1); err != nil {
+				return nil, err
 			}
 		}
 	}
+	p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+	p.Y.Max *= legendRoom
+	return p, nil
+}
+
+func allWaits(runs []*figures.Figures) (figure, error) {
+	p, err := waits(runs, everybody)
 	return figure{"wait", "Enqueue to handler over time", "Each job's wait counts from the time at which it was to arrive, also while " +
-		"the system or the generator was stalled. A logarithmic scale.", p}, nil
+		"the system or the generator was stalled. A logarithmic scale.", p}, err
+}
+
+func bystanderWaits(runs []*figures.Figures) (figure, error) {
+	p, err := waits(runs, bystanders)
+	return figure{"bystanders", "Enqueue to handler over time, of bystanders", "Of jobs that have no part in what the scenario is about: " +
+		"those of the other tenants, or of downstreams that stay well.", p}, err
 }
 
 func depth(runs []*figures.Figures) (figure, error) {
@@ -118,8 +141,8 @@ func shares(runs []*figures.Figures) (figure, error) {
 	}
 	p.Legend.Top = false
 	p.Legend.Left = false
-	return figure{"share", "Share of tenants", "How much of everything the heaviest tenants asked for, and how much of everything " +
-		"that completed was theirs. The diagonal is equal shares.", p}, nil
+	return figure{"share", "Share of tenants", "How much of everything the heaviest tenants asked for, and how much of what " +
+		"completed while jobs arrived was theirs. The diagonal is equal shares.", p}, nil
 }
 
 // mostPoints bounds the points of a line, so that a page of thousands of tenants stays small.
@@ -136,7 +159,7 @@ func thin(points plotter.XYs) plotter.XYs {
 	return append(thinned, points[len(points)-1])
 }
 
-func lines(run *figures.Figures, name, title, text string, all []figures.Line) (figure, error) {
+func lines(run *figures.Figures, name, title, words string, all []figures.Line) (figure, error) {
 	p := newPlot("s", "jobs begun a second")
 	for i, one := range all {
 		points := overTime(one.Values, run.Series.Slice)
@@ -147,14 +170,14 @@ func lines(run *figures.Figures, name, title, text string, all []figures.Line) (
 			return figure{}, err
 		}
 	}
-	return figure{run.System + "-" + name, run.System + ": " + title, text, p}, nil
+	return figure{run.System + "-" + name, run.System + ": " + title, words, p}, nil
 }
 
-func bound(run *figures.Figures) (figure, error) {
-	p := newPlot("s", "jobs")
-	s, global := &run.Series, run.Bounds[0]
-	limit := plotter.XYs{{X: 0, Y: float64(global.Burst)}, {X: run.DurationS, Y: float64(global.Burst) + global.Rate*run.DurationS}}
-	last := min(len(s.Asked), int(run.DurationS/s.Slice)+1) // Nothing arrives later.
+func bound(run *figures.Figures, b *figures.BoundLine) (figure, error) {
+	p := newPlot("s", "cost in tokens")
+	slice := run.Series.Slice
+	limit := plotter.XYs{{X: 0, Y: float64(b.Burst)}, {X: run.DurationS, Y: float64(b.Burst) + b.Rate*run.DurationS}}
+	last := min(len(b.Asked), int(run.DurationS/slice)+1) // Nothing arrives later.
 	for _, one := range []struct {
 		name   string
 		points plotter.XYs
@@ -162,14 +185,18 @@ func bound(run *figures.Figures) (figure, error) {
 		dashed bool
 	}{
 		{"burst + rate x t", limit, black, true},
-		{"asked for", overTime(s.Asked[:last], s.Slice), grey, false},
-		{"admitted", overTime(s.Admitted[:last], s.Slice), blue, false},
+		{"asked for", overTime(b.Asked[:last], slice), grey, false},
+		{"admitted", overTime(b.Admitted[:last], slice), blue, false},
 	} {
 		if err := line(p, one.name, one.points, one.colour, one.dashed); err != nil {
 			return figure{}, err
 		}
 	}
-	return figure{run.System + "-bound", run.System + ": admitted against the global bound", fmt.Sprintf(
-		"What the global limit of %.0f a second with a burst of %d may have admitted since the start. Of the burst %.0f %% "+
-			"were in use at most, over every window.", global.Rate, global.Burst, 100*global.Used), p}, nil
+	name := "tenant"
+	if b.Scope == headgate.Global {
+		name = "global"
+	}
+	return figure{run.System + "-bound-" + name, fmt.Sprintf("%s: admitted against the bound of %s", run.System, b.Scope), fmt.Sprintf(
+		"What a limit of %.4g a second with a burst of %d may have admitted since the start. Over every window, %.0f %% of the "+
+			"burst was in use at most.", b.Rate, b.Burst, 100*b.Used), p}, nil
 }

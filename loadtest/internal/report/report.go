@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -113,8 +114,12 @@ func Write(dir string, r Report) error {
 // draw makes the plots of a scenario.
 func draw(runs []*figures.Figures) ([]figure, error) {
 	var all []figure
-	for _, make := range []func([]*figures.Figures) (figure, error){waits, depth, shares} {
-		f, err := make(runs)
+	shared := []func([]*figures.Figures) (figure, error){allWaits, depth, shares}
+	if runs[0].Series.BystanderP50 != nil {
+		shared = slices.Insert(shared, 0, bystanderWaits)
+	}
+	for _, plot := range shared {
+		f, err := plot(runs)
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +148,8 @@ func drawOwn(run *figures.Figures) ([]figure, error) {
 		return nil, err
 	}
 	all := []figure{classes, tenants}
-	if len(run.Bounds) > 0 {
-		f, err := bound(run)
+	for i := range run.Series.Bounds {
+		f, err := bound(run, &run.Series.Bounds[i])
 		if err != nil {
 			return nil, err
 		}

@@ -23,6 +23,9 @@ type Config struct {
 	Start, Min, Max float64
 	// Precision is how much higher than the limit found the limit may be, as a part of it.
 	Precision float64
+	// Breaks is how often in a row a rate must break to count as one that does, at least 1: a machine that does other work
+	// too has hiccups, and one of them would end the search far below the limit.
+	Breaks int
 }
 
 // Limit is what a search found.
@@ -38,15 +41,18 @@ type Limit struct {
 func Find(ctx context.Context, config Config, measure func(ctx context.Context, rate float64) (Step, error)) (Limit, error) {
 	var found Limit
 	holds := func(rate float64) (bool, error) {
-		step, err := measure(ctx, rate)
-		if err != nil {
-			return false, err
+		for range max(1, config.Breaks) {
+			step, err := measure(ctx, rate)
+			if err != nil {
+				return false, err
+			}
+			found.Steps = append(found.Steps, step)
+			if step.Holds {
+				found.Rate = max(found.Rate, rate)
+				return true, nil
+			}
 		}
-		found.Steps = append(found.Steps, step)
-		if step.Holds {
-			found.Rate = max(found.Rate, rate)
-		}
-		return step.Holds, nil
+		return false, nil
 	}
 	low, high, err := bracket(config, holds)
 	if err != nil || low == 0 {

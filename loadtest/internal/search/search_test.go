@@ -41,6 +41,23 @@ func TestTheKneeIsFound(t *testing.T) {
 	})
 }
 
+func TestAHiccupIsNotTheKnee(t *testing.T) {
+	t.Parallel()
+	const knee, bound = 900.0, 10 * time.Millisecond
+	quiet := queueing(1000, bound)
+	calls := 0
+	measure := func(ctx context.Context, rate float64) (Step, error) {
+		if calls++; calls%3 == 1 { // Never twice in a row.
+			return Step{Rate: rate, P99: time.Hour}, nil
+		}
+		return quiet(ctx, rate)
+	}
+	limit, err := Find(t.Context(), Config{Start: 100, Min: 1, Max: 1e6, Precision: 0.05, Breaks: 2}, measure)
+	if err != nil || limit.Rate > knee || limit.Rate < knee/1.0501 {
+		t.Errorf("found %.1f, the knee is at %.1f: %+v, %v", limit.Rate, knee, limit.Steps, err)
+	}
+}
+
 func TestASearchEndsAtItsBounds(t *testing.T) {
 	t.Parallel()
 	config := Config{Start: 100, Min: 10, Max: 1000, Precision: 0.05}

@@ -79,8 +79,11 @@ func (s *asynqSystem) Work(ctx context.Context, ready func(), handle Handler) er
 	})
 	run := func(ctx context.Context, _ *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
-		number := numberOf(id, plan)
-		err := handle(ctx, number, time.Time{})
+		number, err := numberOf(id, plan)
+		if err != nil {
+			return errors.Join(err, asynq.SkipRetry)
+		}
+		err = handle(ctx, number, time.Time{})
 		retried, _ := asynq.GetRetryCount(ctx)
 		if most, _ := asynq.GetMaxRetry(ctx); err != nil && retried >= most {
 			s.config.Book().Bury(number)
@@ -120,6 +123,3 @@ func (s *asynqSystem) Redis() *Store { return s.redis }
 func (s *asynqSystem) Close(ctx context.Context) error {
 	return errors.Join(s.client.Close(), s.redis.close(ctx, ""))
 }
-
-// Openers are the systems by name.
-var Openers = map[string]func(context.Context, Config) (System, error){"headgate": OpenHeadgate, "asynq": OpenAsynq}

@@ -78,7 +78,11 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	worker.Register(s.worker, jobType, func(ctx context.Context, job worker.Job[[]byte]) error {
-		return s.handle(ctx, numberOf(job.ID, plan), job.Admitted)
+		number, err := numberOf(job.ID, plan)
+		if err != nil {
+			return worker.Discard(err)
+		}
+		return s.handle(ctx, number, job.Admitted)
 	})
 	return nil
 }
@@ -93,7 +97,7 @@ func payloadText(plan *load.Plan) []byte {
 }
 
 func (s *headgateSystem) finished(e worker.Event) {
-	if number := numberOf(e.Key.ID, s.config.Plan); number >= 0 && e.Outcome == worker.Dead {
+	if number, err := numberOf(e.Key.ID, s.config.Plan); err == nil && e.Outcome == worker.Dead {
 		s.config.Book().Bury(number)
 	}
 }

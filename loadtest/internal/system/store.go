@@ -82,9 +82,9 @@ func (s *Store) Kill() {
 	}
 }
 
-// Restart starts it again.
+// Restart starts it again, unless it runs.
 func (s *Store) Restart(ctx context.Context) error {
-	if s.server == nil {
+	if s.server == nil || s.server.Running() {
 		return nil
 	}
 	return s.server.Restart(ctx)

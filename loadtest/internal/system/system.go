@@ -2,6 +2,8 @@ package system
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -61,13 +63,16 @@ const idMark = "j"
 
 func idOf(number int) string { return idMark + strconv.Itoa(number) }
 
-// numberOf returns the number of a job by its id, -1 of one that is not of this run.
-func numberOf(id string, plan *load.Plan) int {
+// errStranger means that a job is not of this run; every run has keys of its own.
+var errStranger = errors.New("the job is not of this run")
+
+// numberOf returns the number of a job by its id.
+func numberOf(id string, plan *load.Plan) (int, error) {
 	number, err := strconv.Atoi(strings.TrimPrefix(id, idMark))
 	if err != nil || number < 0 || number >= len(plan.Arrivals) {
-		return -1
+		return 0, fmt.Errorf("%w: %q", errStranger, id)
 	}
-	return number
+	return number, nil
 }
 
 // jobType is the type of every job.

@@ -1,0 +1,156 @@
+package drive
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/loadtest/internal/load"
+	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/loadtest/internal/system"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // A restart is tested, which is many failed dials.
+	redistest.Main(m)
+}
+
+func newPlan(t *testing.T, scenario string, change func(*load.Spec)) *load.Plan {
+	t.Helper()
+	spec := load.DefaultSpec()
+	spec.Rate, spec.Duration, spec.Tenants = 300, time.Second, 10
+	if change != nil {
+		change(&spec)
+	}
+	plan, err := load.New(scenario, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// stalled is Headgate whose answers all wait until every job was sent: to a generator that waits for answers it would
+// never answer.
+type stalled struct {
+	system.System
+
+	book    func() *record.Book
+	release chan struct{}
+	jobs    int64
+}
+
+func (s *stalled) Enqueue(ctx context.Context, number int) record.Answer {
+	if s.book().Progress().Sent == s.jobs {
+		close(s.release)
+	}
+	select {
+	case <-s.release:
+	case <-time.After(30 * time.Second):
+		return record.Answer{Outcome: record.Unknown}
+	}
+	return s.System.Enqueue(ctx, number)
+}
+
+func TestArrivalsDoNotWaitForAnswers(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t) // Fails where there is no server.
+	// They all enter at the same time, so the limits are wide.
+	plan := newPlan(t, "steady", func(s *load.Spec) { s.TenantLimit, s.GlobalLimit = 1_000_000, 1_000_000 })
+	result, err := Run(t.Context(), plan, func(ctx context.Context, config system.Config) (system.System, error) {
+		inner, err := system.OpenHeadgate(ctx, config)
+		return &stalled{System: inner, book: config.Book, release: make(chan struct{}), jobs: int64(len(plan.Arrivals))}, err
+	}, Config{Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := plan.Arrivals[len(plan.Arrivals)-1].At
+	for i := range result.Book.Entries() {
+		e, a := &result.Book.Entries()[i], &plan.Arrivals[i]
+		if e.Sent < a.At {
+			t.Fatalf("job %d was sent at %s, before its time %s", i, e.Sent, a.At)
+		}
+		if e.Answer.Outcome != record.Admitted || e.Answered < last {
+			t.Fatalf("job %d of %s was answered at %s with %+v: the stall lasted until %s", i, a.At, e.Answered, e.Answer, last)
+		}
+	}
+	if p := result.Book.Progress(); p.Sent != 300 || p.Ended != 300 || result.Account.Held != 0 || !result.Account.Census.Conserved() {
+		t.Errorf("progress %+v, account %+v", p, result.Account)
+	}
+}
+
+func TestARestartLosesNothing(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t)
+	plan := newPlan(t, "redis-restart", func(s *load.Spec) { s.Duration = 1500 * time.Millisecond })
+	result, err := Run(t.Context(), plan, system.OpenHeadgate, Config{Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doubt := 0
+	for i := range result.Book.Entries() {
+		e := &result.Book.Entries()[i]
+		if e.Answer.Outcome == record.Admitted && !e.Ended() {
+			t.Errorf("job %d was admitted and never ended", i)
+		}
+		if e.Answer.Outcome == record.Unavailable || e.Answer.Outcome == record.Unknown {
+			doubt++
+		}
+	}
+	// While Redis is away for 300 ms, 90 jobs ask for it; they may wait for the two seconds that an enqueue may take.
+	slowest := time.Duration(0)
+	for i := range result.Book.Entries() {
+		slowest = max(slowest, result.Book.Entries()[i].Answered-plan.Arrivals[i].At)
+	}
+	if doubt == 0 && slowest < 100*time.Millisecond {
+		t.Errorf("nobody noticed that Redis was away: the slowest answer took %s", slowest)
+	}
+	if c := result.Account.Census; !c.Conserved() || c.Live != 0 {
+		t.Errorf("census %+v", *c)
+	}
+}
+
+func TestADeadDownstreamIsFencedOffAndComesBack(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t)
+	plan := newPlan(t, "dead-downstream", func(s *load.Spec) { s.Duration = 1500 * time.Millisecond })
+	result, err := Run(t.Context(), plan, system.OpenHeadgate, Config{Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var states []string
+	for _, change := range result.Breakers {
+		if change.Downstream == plan.Downstreams[0] {
+			states = append(states, change.State)
+		}
+	}
+	if len(states) < 3 || states[0] != "closed" || states[1] != "open" || states[len(states)-1] != "closed" {
+		t.Errorf("the breaker of the dead downstream was %v", states)
+	}
+	dead := int(result.Account.Census.Dead)
+	if p := result.Book.Progress(); p.Ended != p.Admitted || result.Account.Held != 0 || dead > 20 {
+		t.Errorf("progress %+v, %d dead letters, account %+v", p, dead, result.Account)
+	}
+}
+
+func TestAnInterruptedRunIsBroughtToItsBooks(t *testing.T) {
+	t.Parallel()
+	redistest.Shared(t)
+	plan := newPlan(t, "slow-consumer", func(s *load.Spec) { s.Duration = time.Minute })
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	result, err := Run(ctx, plan, system.OpenHeadgate, Config{Notes: io.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := result.Book.Progress()
+	if !result.Interrupted || p.Sent == 0 || p.Sent == int64(len(plan.Arrivals)) || p.Answered != p.Sent {
+		t.Errorf("interrupted %t, progress %+v", result.Interrupted, p)
+	}
+	if c := result.Account.Census; !c.Conserved() || c.Accepted != p.Admitted {
+		t.Errorf("census %+v, progress %+v", *c, p)
+	}
+}
