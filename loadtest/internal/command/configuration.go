@@ -75,12 +75,13 @@ func (c configuration) laws() string {
 	if c.Levels == headgate.Levels {
 		levels = "global, tenant, queue and priority"
 	}
-	text := fmt.Sprintf("limits at the levels %s (global %s, the others %s), dedup %.4g s, fair between tenants, breakers with %.4g s of cooldown, %d attempts",
+	var text strings.Builder
+	fmt.Fprintf(&text, "limits at the levels %s (global %s, the others %s), dedup %.4g s, fair between tenants, breakers with %.4g s of cooldown, %d attempts",
 		levels, c.Global, c.Tenant, c.DedupWindowS, c.CooldownS, c.MaxAttempts)
 	for queue, units := range c.Caps {
-		text += fmt.Sprintf(", queue %s capped at %d running", queue, units)
+		fmt.Fprintf(&text, ", queue %s capped at %d running", queue, units)
 	}
-	return text
+	return text.String()
 }
 
 func (c configuration) write(to io.Writer) {

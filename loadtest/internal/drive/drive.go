@@ -61,7 +61,7 @@ func Run(ctx context.Context, plan *load.Plan, open Open, config Config) (result
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer w.close()
 	r := &run{plan: plan, system: s, world: w, book: &book, peaks: map[int]*most{}}
 	for i, queue := range plan.Queues {
 		if plan.Caps[queue] > 0 {

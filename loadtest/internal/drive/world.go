@@ -51,21 +51,21 @@ func newWorld(ctx context.Context, plan *load.Plan, store *system.Store) (*world
 	for range plan.Downstreams {
 		server, err := downstream.Start(ctx, work)
 		if err != nil {
-			return nil, errors.Join(err, w.close())
+			w.close()
+			return nil, err
 		}
 		w.servers = append(w.servers, server)
 	}
 	return w, nil
 }
 
-func (w *world) close() error {
+func (w *world) close() {
 	for _, server := range w.servers {
 		server.Close()
 	}
 	if w.client != nil {
 		w.client.CloseIdleConnections()
 	}
-	return nil
 }
 
 // run lets the plan's incidents happen. When ctx ends nothing breaks any more, but what is broken is mended: jobs that

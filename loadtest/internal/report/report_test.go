@@ -15,7 +15,7 @@ import (
 )
 
 // example is a run with something of everything.
-func example(system string) *figures.Figures {
+func example() *figures.Figures {
 	const n = 100
 	rising, falling := make([]float64, n), make([]float64, n)
 	for i := range n {
@@ -24,7 +24,7 @@ func example(system string) *figures.Figures {
 	falling[3] = -1 // A slice without jobs.
 	b := figures.Bound{Scope: headgate.Global, Rate: 10, Burst: 5}
 	return &figures.Figures{
-		Scenario: "demo", System: system, DurationS: 8, WallS: 10, Broken: []string{`a <script>alert("promise")</script>`},
+		Scenario: "demo", System: "headgate", DurationS: 8, WallS: 10, Broken: []string{`a <script>alert("promise")</script>`},
 		Bounds: []figures.Bound{b},
 		Series: figures.Series{
 			Slice: 0.1, P50: falling, P99: rising, BystanderP50: falling, BystanderP99: rising, Depth: falling,
@@ -41,8 +41,8 @@ func TestThePageStandsAlone(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "made")
 	section := Section{
-		Scenario: "demo", Configuration: "a < b", Runs: []*figures.Figures{example("headgate"), example("asynq")},
-		Rows: []Row{{"lost", []string{"0", "0"}}},
+		Scenario: "demo", Configuration: "a < b", Runs: []*figures.Figures{example()},
+		Rows: []Row{{"lost", []string{"0"}}},
 	}
 	if err := Write(dir, Report{When: "now", Machine: "here", Sections: []Section{section}}); err != nil {
 		t.Fatal(err)
@@ -80,9 +80,9 @@ func TestThePageStandsAlone(t *testing.T) {
 	if style := string(text); strings.Contains(style, "@import") || strings.Contains(style, "url(") {
 		t.Error("the style refers to something outside")
 	}
-	// Four plots of both, and classes, tenants, a bound and breakers of each.
-	const plots = 4 + 2*4
-	if elements["svg"] != plots || elements["html"] != 1 || elements["td"] != 3 {
+	// Bystanders, all waits, depth, shares; classes, tenants, a bound and breakers.
+	const plots = 8
+	if elements["svg"] != plots || elements["html"] != 1 || elements["td"] != 2 {
 		t.Errorf("the page has %d plots, should have %d: %v", elements["svg"], plots, elements)
 	}
 	checkImages(t, dir, plots)

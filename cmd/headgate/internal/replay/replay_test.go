@@ -11,8 +11,8 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/policy"
 )
 
