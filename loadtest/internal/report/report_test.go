@@ -85,6 +85,9 @@ func TestThePageStandsAlone(t *testing.T) {
 	if elements["svg"] != plots || elements["html"] != 1 || elements["td"] != 2 {
 		t.Errorf("the page has %d plots, should have %d: %v", elements["svg"], plots, elements)
 	}
+	if !strings.Contains(string(text), "headgate: a &lt;script&gt;alert(") {
+		t.Error("the broken promise is not told, or not escaped")
+	}
 	checkImages(t, dir, plots)
 }
 

@@ -26,6 +26,7 @@ type headgateSystem struct {
 	client   *redis.Client
 	prefix   string
 	store    *lua.Store
+	patient  *lua.Store // for what is not measured
 	producer *producer.Producer
 	worker   *worker.Worker
 	handle   Handler
@@ -53,16 +54,19 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 	if s.store, err = lua.Open(ctx, s.client, lua.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
+	if s.patient, err = lua.Open(ctx, s.redis.newPatientClient(), lua.Config{Prefix: s.prefix}); err != nil {
+		return err
+	}
 	document := plan.Policy
 	document.Version = 0
-	if document.Version, err = rollout.Put(ctx, s.store, document); err != nil {
+	if document.Version, err = rollout.Put(ctx, s.patient, document); err != nil {
 		return err
 	}
 	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: timeout}); err != nil {
 		return err
 	}
 	for queue, units := range plan.Caps {
-		if _, _, err := s.store.SetGate(ctx, lua.Gate{Name: lua.QueueGate(queue), Limit: units}); err != nil {
+		if _, _, err := s.patient.SetGate(ctx, lua.Gate{Name: lua.QueueGate(queue), Limit: units}); err != nil {
 			return fmt.Errorf("cap queue %s: %w", queue, err)
 		}
 	}
@@ -136,7 +140,7 @@ func (s *headgateSystem) Work(ctx context.Context, ready func(), handle Handler)
 	tick := time.NewTicker(readyEvery)
 	defer tick.Stop()
 	for {
-		workers, err := s.store.Workers(ctx)
+		workers, err := s.patient.Workers(ctx)
 		if err == nil && len(workers) > 0 {
 			ready()
 			return <-ended
@@ -158,11 +162,11 @@ func (s *headgateSystem) Breakers() map[string]string {
 }
 
 func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
-	census, err := s.store.Census(ctx)
+	census, err := s.patient.Census(ctx)
 	if err != nil {
 		return Account{}, fmt.Errorf("count what Redis holds: %w", err)
 	}
-	gates, err := s.store.Gates(ctx)
+	gates, err := s.patient.Gates(ctx)
 	if err != nil {
 		return Account{}, fmt.Errorf("read the gates: %w", err)
 	}
@@ -176,5 +180,9 @@ func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
 func (s *headgateSystem) Redis() *Store { return s.redis }
 
 func (s *headgateSystem) Close(ctx context.Context) error {
-	return errors.Join(s.client.Close(), s.redis.close(ctx, s.prefix+"{*"))
+	bad := s.client.Close()
+	if s.patient != nil {
+		bad = errors.Join(bad, s.patient.Close())
+	}
+	return errors.Join(bad, s.redis.close(ctx, s.prefix+"{*"))
 }

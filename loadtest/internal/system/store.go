@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -69,9 +70,19 @@ func (s *Store) String() string {
 // InProcess reports whether the store is no Redis at all but miniredis.
 func (s *Store) InProcess() bool { return s.opened != nil && s.opened.Kind() == embedded.KindMiniredis }
 
-// newClient returns a client of the store's.
+// patience is how long a client that prepares a run, or counts what is left of it, waits for an answer.
+const patience = 15 * time.Second
+
+// newClient returns a client with the settings of the house.
 func (s *Store) newClient() *redis.Client {
 	options := *s.options
+	return redis.NewClient(&options)
+}
+
+// newPatientClient returns a client for what is not measured and may take its time.
+func (s *Store) newPatientClient() *redis.Client {
+	options := *s.options
+	options.ReadTimeout, options.WriteTimeout = patience, patience
 	return redis.NewClient(&options)
 }
 
