@@ -20,6 +20,8 @@ PACKAGES ?= ./...
 # Flags for `make bench`, as in: make bench BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
 BENCHFLAGS ?=
+# Further flags for `make loadtest`, as in: make loadtest LOADFLAGS='-rate 500 -duration 5s'
+LOADFLAGS ?=
 # How long `make crash` kills.
 CRASHTIME ?= 10m
 # Time for each fuzz target.
@@ -51,6 +53,10 @@ bench: deps ## Run the benchmarks.
 .PHONY: bench-once
 bench-once: ## Run each benchmark once, to see that it runs.
 	$(MAKE) bench BENCHFLAGS='-benchtime 1x'
+
+.PHONY: loadtest
+loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
+	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)
 
 .PHONY: crash
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
