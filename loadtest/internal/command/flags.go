@@ -115,7 +115,7 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.Uint64Var(&s.Seed, "seed", s.Seed, "draws the times and the names of arrivals")
 	set.StringVar(&f.scenario, "scenario", defaultScenario, "all, or some `names` with commas between: "+strings.Join(load.Scenarios(), ", "))
 	set.StringVar(&f.trace, "trace", "", "CSV `file` to replay, as headgate replay reads it; makes the scenario trace")
-	set.StringVar(&f.redis, "redis", "", "`address` of a Redis; by default a private one")
+	set.StringVar(&f.redis, "redis", "", "`address` of a Redis; by default a private one, which redis-restart has in any case")
 	set.StringVar(&f.compare, "compare", "", "`system` to send the same load through, in alternating rounds: asynq")
 	set.IntVar(&f.rounds, "rounds", defaultRounds, "rounds of each system with -compare, 1 to 99; medians are printed")
 	set.DurationVar(&f.asynqPoll, "asynq-poll", 0, "how often an idle asynq looks for tasks, up to 1m; 0 is its default, 1s")
