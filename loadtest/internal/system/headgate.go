@@ -171,8 +171,13 @@ func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
 		return Account{}, fmt.Errorf("read the gates: %w", err)
 	}
 	a := Account{Held: int(census.Live - census.Dead), Census: &census}
+	ill := map[lua.GateName]bool{}
+	for _, downstream := range s.config.Plan.Downstreams {
+		ill[lua.DownstreamGate(downstream)] = true
+	}
 	for _, gate := range gates {
-		a.Gated = a.Gated || gate.Limit != lua.Unlimited && gate.Held >= gate.Limit
+		// The cooldown of a breaker may have ended since the worker did: its gate is no longer shut then, but there.
+		a.Gated = a.Gated || gate.Shut() || ill[gate.Name]
 	}
 	return a, nil
 }
