@@ -93,7 +93,7 @@ func collect(to []piece, path string, done map[string]bool, within []string) ([]
 
 var (
 	luaFunction = regexp.MustCompile(`(?m)^local function (\w+)\(`)
-	luaVariable = regexp.MustCompile(`(?m)^local (\w+(?:, \w+)*)(?: = (.*))?\n`)
+	luaVariable = regexp.MustCompile(`(?m)^local (\w+(?:, \w+)*)(?: = (.*)| --.*)?\n`)
 )
 
 // enclose puts a fragment into a block, of which the other pieces see only what they use: a function of Lua has 200 local

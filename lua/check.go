@@ -4,58 +4,118 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
 )
 
-// checkTimeout bounds the start-up checks.
-const checkTimeout = 2 * time.Second
-
-// The oldest Redis that is taken.
-const (
-	minMajor = 7
-	minMinor = 0
-)
-
-// check refuses a Redis that could not keep the laws.
-func (s *Store) check(ctx context.Context) error {
-	info, err := connection(s).Info(ctx).Result()
-	if err != nil {
-		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
-	}
-	fields := parseInfo(info)
-	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
-	if embedded {
-		return nil // the in-process store answers INFO without a server section
-	}
-	var major, minor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
-		return fmt.Errorf("redis version %q: %w", version, err)
-	}
-	if major < minMajor || major == minMajor && minor < minMinor {
-		return &headgate.FieldError{Field: "redis version", Value: version, Allowed: strconv.Itoa(minMajor) + "." + strconv.Itoa(minMinor) + " or newer"}
-	}
-	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
-		return &headgate.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
-	}
-	return nil
+// Question asks for tokens of every bucket on the way of a scope.
+type Question struct {
+	// Tenant, Queue and Class name the way; those below the scope are empty, and all are for the global one.
+	Tenant, Queue string
+	Class         headgate.Priority
+	// Cost is 1 to headgate.MaxCost tokens.
+	Cost headgate.Tokens
+	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
+	Limits [headgate.Levels]headgate.Limit
 }
 
-func parseInfo(info string) map[string]string {
-	fields := map[string]string{}
-	for line := range strings.Lines(info) {
-		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[name] = value
+// Answer is what became of a Question.
+type Answer struct {
+	// Verdict is Admitted where every bucket holds enough, else Refused for headgate.ReasonLimited, ReasonTooCostly or
+	// ReasonBuckets.
+	Verdict headgate.Verdict
+	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
+	Left [headgate.Levels]buckets.Micro
+}
+
+// Check asks up to MaxBatchJobs questions at once: either all are granted and charged, one after the other, or nothing
+// is. A peek charges nothing in any case. version is that of the policy which the limits come from; where another is in
+// force nothing is done and the error is ErrStale. After an error InDoubt the tokens may be gone; the same call again
+// charges again. A Redis that is full is headgate.ErrOutOfMemory, and nothing was charged.
+func (s *Store) Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error) {
+	reply, err := s.run(ctx, "check", s.checkArgs(version, peek, questions)...)
+	switch {
+	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
+		return false, nil, errors.Join(headgate.ErrOutOfMemory, err)
+	case err != nil:
+		return false, nil, err
+	case len(reply) > 0 && reply[0] == "stale":
+		return false, nil, ErrStale
+	case len(reply) != len(questions)+1:
+		return false, nil, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-1)
+	}
+	answers = make([]Answer, len(questions))
+	for i := range questions {
+		if answers[i], err = parseAnswer(reply[i+1], &questions[i]); err != nil {
+			return false, nil, err
 		}
 	}
-	return fields
+	return reply[0] == "granted", answers, nil
 }
 
-func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any {
+	flag := ""
+	if peek {
+		flag = "1"
+	}
+	args := append(make([]any, 0, 7+12*len(questions)), s.now, version, flag, s.config.BucketCap)
+	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = append(args, len(questions))
+	for i := range questions {
+		q := &questions[i]
+		args = append(args, q.Tenant, q.Queue, 0, string(q.Class))
+		for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
+			args = appendLimit(args, &q.Limits[level])
+		}
+	}
+	for i := range questions {
+		args = append(args, i+1, int64(questions[i].Cost))
+	}
+	return args
+}
+
+func parseAnswer(line string, q *Question) (Answer, error) {
+	a := Answer{Verdict: headgate.Verdict{Decision: headgate.Admitted}}
+	fields := strings.SplitN(line, " ", int(headgate.Levels)+1)
+	if len(fields) != int(headgate.Levels)+1 {
+		return a, fmt.Errorf("read answer %q: %w", line, errUnknownReply)
+	}
+	for level, text := range fields[:headgate.Levels] {
+		if text == "-" {
+			continue
+		}
+		left, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return a, fmt.Errorf("read answer %q: %w", line, err)
+		}
+		a.Left[level] = buckets.Micro(left)
+	}
+	if refusal := fields[headgate.Levels]; refusal != "" {
+		var err error
+		a.Verdict, err = parseVerdict(refusal, &headgate.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
+		return a, err
+	}
+	return a, nil
+}
+
+// ResetBucket fills the bucket of a scope, as ParseScope returns its parts; was is false where it was full. What the scope
+// admits from then on is up to one burst more than its limit says.
+func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class headgate.Priority) (was bool, err error) {
+	key, field := s.partition.Buckets(tenant), queue
+	switch {
+	case tenant == "":
+		key, field = s.partition.State(), "gb"
+	case class != "":
+		field = queue + ":" + string(class)
+	}
+	removed, err := connection(s).HDel(ctx, key, field).Result()
+	if err != nil {
+		return false, fmt.Errorf("reset bucket: %w", unread(err))
+	}
+	return removed > 0, nil
 }

@@ -178,7 +178,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "purge", "suspend", "start",
+		"cancel", "purge", "suspend", "start", "check",
 	}
 	if !w.gated {
 		ops = slices.DeleteFunc(ops, func(op string) bool { return op == "gate" })
@@ -213,6 +213,8 @@ func (w *walk) step() {
 		w.purge()
 	case "suspend":
 		w.suspend()
+	case "check":
+		w.check()
 	case "start":
 		w.start()
 	}

@@ -3,6 +3,8 @@ package lua
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -46,4 +48,28 @@ func (s *Store) WaitWake(ctx context.Context, last string, wait time.Duration) (
 		last = "0-0"
 	}
 	return s.readOne(ctx, s.partition.Wake(), last, wait)
+}
+
+// TimerLease returns which scheduler holds the timer lease, and until when; owner is empty where none does.
+func (s *Store) TimerLease(ctx context.Context) (owner string, end time.Time, err error) {
+	text, err := connection(s).HGet(ctx, s.partition.State(), "promoter").Result()
+	if isNil(err) {
+		return "", time.Time{}, nil
+	}
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("read timer lease: %w", unread(err))
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	until, owner, _ := strings.Cut(text, "|")
+	us, err := strconv.ParseInt(until, 10, 64)
+	if err != nil {
+		return "", time.Time{}, fmt.Errorf("read timer lease %q: %w", text, err)
+	}
+	if end = time.UnixMicro(us); end.Before(now) {
+		return "", time.Time{}, nil
+	}
+	return owner, end, nil
 }

@@ -1,0 +1,61 @@
+-- check asks for tokens without a job: all questions of a call are granted and charged, or nothing is.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy that the caller's limits come from
+-- ARGV[3] peek  "1" to charge nothing
+-- ARGV[4] bucket_cap  largest number of buckets of a tenant
+-- ARGV[5] global_rate  tokens a second, "" for no bucket
+-- ARGV[6] global_burst  micro-tokens
+-- ARGV[7] paths  number of P
+-- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
+-- Reply {"stale", version} or {"granted" | "refused", a line a question}: micro-tokens left of global, tenant, queue and
+--   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
+--   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
+-- Never writes when it refuses or peeks.
+-- luacheck: ignore 211
+local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
+-- @include call
+-- @include path
+local time_us = now_us(NOW)
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, { 'pv', 'pat', 'gb' })
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+buckets_read()
+
+for i = 1, PATHS do
+  for level = 0, 3 do
+    local b = paths[i][level]
+    if b then b.before = b.level end
+  end
+end
+local refusals, refused = {}, false
+local questions_at = PATHS_AT + PATHS * PATH_SIZE
+for at = questions_at, #ARGV, 2 do
+  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  local refusal = decide(path, cost)
+  if refusal then
+    refused = true
+  else
+    charge(path, cost)
+  end
+  refusals[#refusals + 1] = refusal or ''
+end
+local granted = not refused and PEEK ~= '1'
+local lines = {}
+for i, refusal in ipairs(refusals) do
+  local path, line = paths[tonumber(ARGV[questions_at + 2 * (i - 1)])], {}
+  for level = 0, 3 do
+    local b = path[level]
+    line[#line + 1] = b and format('%d', granted and b.level or b.before) or '-'
+  end
+  line[#line + 1] = refusal
+  lines[i] = table.concat(line, ' ')
+end
+if granted then
+  buckets_write(time_us)
+  state_write()
+end
+return { refused and 'refused' or 'granted', unpack(lines) }

@@ -1,0 +1,104 @@
+package lua
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// ofTenant asks for tokens of a tenant's bucket alone, which fills in a day.
+func ofTenant(tenant string, cost headgate.Tokens) Question {
+	q := Question{Tenant: tenant, Cost: cost}
+	for level := range q.Limits {
+		q.Limits[level].Disabled = true
+	}
+	q.Limits[headgate.LevelTenant] = headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
+	return q
+}
+
+func TestQuestionsOfACallAreGrantedTogetherOrNotAtAll(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	granted, answers, err := s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4), ofTenant("b", 11)})
+	check(t, err)
+	if granted || answers[0].Verdict.Decision != headgate.Admitted || answers[1].Verdict.Reason != headgate.ReasonTooCostly || answers[0].Left[headgate.LevelTenant] != 10*buckets.MicroPerToken {
+		t.Errorf("granted %t: %+v", granted, answers)
+	}
+	granted, answers, err = s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4), ofTenant("a", 6)})
+	check(t, err)
+	if !granted || answers[1].Left[headgate.LevelTenant].Tokens() != 0 {
+		t.Errorf("granted %t: %+v", granted, answers)
+	}
+	if _, _, err := s.Check(t.Context(), 1, true, []Question{ofTenant("a", 1)}); !errors.Is(err, ErrStale) {
+		t.Errorf("of another version: %v", err)
+	}
+}
+
+func TestResetFillsOneBucket(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	q := ofTenant("a", 10)
+	q.Limits[headgate.LevelGlobal] = headgate.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
+	take := func() bool {
+		granted, _, err := s.Check(t.Context(), 0, false, []Question{q})
+		check(t, err)
+		return granted
+	}
+	if !take() || take() {
+		t.Fatal("10 of 10 tokens, and then none")
+	}
+	was, err := s.ResetBucket(t.Context(), "a", "", "")
+	check(t, err)
+	if !was || !take() {
+		t.Error("the tenant's bucket was not filled")
+	}
+	check(t, err)
+	if _, err := s.ResetBucket(t.Context(), "a", "", ""); err != nil || take() {
+		t.Errorf("the global bucket was filled too: %v", err)
+	}
+	if was, err := s.ResetBucket(t.Context(), "", "", ""); !was || err != nil || !take() {
+		t.Errorf("the global bucket was not filled: %v", err)
+	}
+	if was, err := s.ResetBucket(t.Context(), "a", "mail", headgate.High); was || err != nil {
+		t.Errorf("a bucket that is full was filled: %v", err)
+	}
+}
+
+func TestAFullRedisChargesNothing(t *testing.T) {
+	t.Parallel()
+	client := redistest.Start(t, redistest.Options{}).Client(t)
+	s, err := Open(t.Context(), client, Config{})
+	check(t, err)
+	check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	if _, _, err := s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4)}); !errors.Is(err, headgate.ErrOutOfMemory) {
+		t.Errorf("%v", err)
+	}
+	granted, answers, err := s.Check(t.Context(), 0, true, []Question{ofTenant("a", 10)})
+	check(t, err)
+	if !granted {
+		t.Errorf("%+v", answers)
+	}
+}
+
+func TestTimerLeaseNamesItsHolder(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	owner, _, err := s.TimerLease(t.Context())
+	check(t, err)
+	if owner != "" {
+		t.Errorf("%q holds it before anybody promoted", owner)
+	}
+	_, err = s.Promote(t.Context(), "s1", time.Hour)
+	check(t, err)
+	owner, end, err := s.TimerLease(t.Context())
+	check(t, err)
+	now, err := s.Time(t.Context())
+	check(t, err)
+	if left := end.Sub(now); owner != "s1" || left <= 59*time.Minute || left > time.Hour {
+		t.Errorf("%q for %s", owner, left)
+	}
+}

@@ -1,0 +1,76 @@
+package lua
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+)
+
+// check asks for tokens without a job: the model takes from a copy of its buckets, which replaces them if all is granted.
+func (w *walk) check() {
+	questions := make([]Question, w.number("questions", 1, 4))
+	for i := range questions {
+		tenant := w.number("tenant", 0, len(walkTenants)-1)
+		level := headgate.Level(w.number("level", 0, int(headgate.LevelPriority)))
+		q := Question{Cost: headgate.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
+		if level >= headgate.LevelTenant {
+			q.Tenant = walkTenants[tenant]
+		}
+		if level >= headgate.LevelQueue {
+			q.Queue = pick(w, "queue", walkQueues)
+		}
+		if level >= headgate.LevelPriority {
+			q.Class = pick(w, "class", headgate.DefaultClasses()).Name
+		}
+		for below := level + 1; below < headgate.Levels; below++ {
+			q.Limits[below] = headgate.Limit{Disabled: true}
+		}
+		questions[i] = q
+	}
+	peek := w.number("peek", 0, 2) == 0
+	want := w.model.check(w.now, peek, questions)
+	granted, answers, err := w.store.Check(w.ctx, w.version, peek, questions)
+	check(w.tb, err)
+	got := []string{fmt.Sprintf("granted %t", granted)}
+	for _, a := range answers {
+		text := "admitted"
+		if a.Verdict.Decision != headgate.Admitted {
+			text = verdictText(a.Verdict)
+		}
+		got = append(got, fmt.Sprintf("%s %v", text, a.Left))
+	}
+	if !slices.Equal(got, want) {
+		w.rt.Fatalf("check %+v, peek %t: script says\n%q, model\n%q", questions, peek, got, want)
+	}
+}
+
+func (m *model) check(now int64, peek bool, questions []Question) []string {
+	at := buckets.Instant(m.bucketTime(now))
+	copied := m.buckets.Clone()
+	granted := true
+	words := make([]string, len(questions))
+	for i, q := range questions {
+		verdict := copied.Take(at, m.changed, buckets.AppendPath(nil, q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+		words[i] = "admitted"
+		if verdict.Decision != headgate.Admitted {
+			granted, words[i] = false, verdictText(verdict)
+		}
+	}
+	if granted && !peek {
+		m.buckets = *copied
+		m.begin(now)
+	}
+	for i, q := range questions {
+		var left [headgate.Levels]buckets.Micro
+		for level, limit := range q.Limits {
+			if !limit.Disabled {
+				scope := headgate.ScopeAt(headgate.Level(level), q.Tenant, q.Queue, q.Class)
+				left[level] = m.buckets.LevelAt(at, m.changed, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitOf(limit)})
+			}
+		}
+		words[i] = fmt.Sprintf("%s %v", words[i], left)
+	}
+	return append([]string{fmt.Sprintf("granted %t", granted)}, words...)
+}
