@@ -1,6 +1,9 @@
 package headgate
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Tokens is an amount of work in whole tokens: the unit of limits and of a job's cost.
 type Tokens int64
@@ -94,4 +97,30 @@ func ScopeAt(level Level, tenant, queue string, class Priority) Scope {
 		return Scope(tenant + ":" + queue + ":" + string(class))
 	}
 	return Global
+}
+
+// Level returns how deep the scope is. It looks at the separators alone: Parts checks the names.
+func (s Scope) Level() Level {
+	if s == Global {
+		return LevelGlobal
+	}
+	return min(LevelTenant+Level(strings.Count(string(s), ":")), LevelPriority)
+}
+
+// Parts returns the names that the scope is made of: all empty for Global, and those below the scope for others. The
+// error is a *FieldError unless it is one of the four forms, each part a valid name. No two scopes have the same parts.
+func (s Scope) Parts() (tenant, queue string, class Priority, err error) {
+	if s == Global {
+		return "", "", "", nil
+	}
+	parts := strings.Split(string(s), ":")
+	good := len(parts) <= Levels-1 && ValidateTenant(parts[0]) == nil
+	for _, part := range parts {
+		good = good && ValidateName("scope", part, true) == nil
+	}
+	if !good {
+		return "", "", "", &FieldError{"scope", quote(string(s)), "global, tenant, tenant:queue or tenant:queue:priority, each part 1-128 bytes of [A-Za-z0-9._@/-], no tenant named global"}
+	}
+	parts = append(parts, "", "")
+	return parts[0], parts[1], Priority(parts[2]), nil
 }

@@ -78,7 +78,7 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Census{}, fmt.Errorf("count jobs: %w", unread(err))
 	}
-	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val(), Left: map[string]int64{}, Died: map[string]int64{}}
+	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val()}
 	for _, n := range waiting {
 		c.Waiting += n.Val()
 	}
@@ -88,16 +88,41 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	for _, n := range readyCounts {
 		c.Ready += n.Val()
 	}
-	for field, value := range state.Val() {
+	c.Accepted, c.Left, c.Died = countersOf(state.Val())
+	return c, nil
+}
+
+// countersOf reads the counters of a state hash.
+func countersOf(state map[string]string) (accepted int64, left, died map[string]int64) {
+	left, died = map[string]int64{}, map[string]int64{}
+	for field, value := range state {
 		n, _ := strconv.ParseInt(value, 10, 64)
 		if field == "accepted" {
-			c.Accepted = n
+			accepted = n
 		} else if reason, ok := strings.CutPrefix(field, "left:"); ok {
-			c.Left[reason] = n
+			left[reason] = n
 		} else if reason, ok := strings.CutPrefix(field, "dead:"); ok {
-			c.Died[reason] = n
+			died[reason] = n
 		}
 	}
+	return accepted, left, died
+}
+
+// Counters are what was counted since the deployment began: the parts of a Census that cost one read, however many jobs
+// and lanes there are.
+type Counters struct {
+	Accepted int64
+	// Left counts by reason of leaving; Died dead letters by reason.
+	Left, Died map[string]int64
+}
+
+// Counters reads the counters.
+func (s *Store) Counters(ctx context.Context) (c Counters, err error) {
+	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
+	if err != nil {
+		return Counters{}, fmt.Errorf("read counters: %w", unread(err))
+	}
+	c.Accepted, c.Left, c.Died = countersOf(state)
 	return c, nil
 }
 

@@ -12,23 +12,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// RedriveOptions say how dead letters run again. The zero RedriveOptions are those of Redrive.
-type RedriveOptions struct {
-	// WithoutLimits leaves the buckets alone: nothing is checked there and nothing charged.
-	WithoutLimits bool
-	// DropDeadline takes away a deadline that has passed, by which the job would be refused. One that is to come stays.
-	DropDeadline bool
-}
-
-// RedriveResult is what became of one dead letter.
-type RedriveResult struct {
-	Key     headgate.Key
-	Verdict headgate.Verdict
-	// Err is nil if the job is on its way again, by this call or, as the Verdict says, by another before it; a
-	// *headgate.RefusedError if it was refused and stays dead. It matches headgate.ErrNotDead where there is no dead letter,
-	// and headgate.ErrOutcomeUnknown where no answer came in time.
-	Err error
-}
+// RedriveOptions and RedriveResult are those of the vocabulary.
+type (
+	RedriveOptions = headgate.RedriveOptions
+	RedriveResult  = headgate.RedriveResult
+)
 
 // Redrive brings up to lua.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
 // like one, and keeps its id, payload and history; its attempts count from zero. The results are in the order of the

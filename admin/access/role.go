@@ -1,0 +1,75 @@
+package access
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Role is what a principal may do; each includes those before it. The zero Role is none: nothing is allowed to it and
+// no route may ask for it.
+type Role int
+
+// The roles.
+const (
+	// Anyone needs no credential.
+	Anyone Role = iota + 1
+	// Viewer sees.
+	Viewer
+	// Operator enqueues, asks for decisions, pauses, cancels and redrives.
+	Operator
+	// Admin also ends things for good and resets limits.
+	Admin
+)
+
+var roleNames = map[Role]string{Anyone: "anyone", Viewer: "viewer", Operator: "operator", Admin: "admin"}
+
+// String returns the role's name, "none" for the zero Role.
+func (r Role) String() string {
+	if name, ok := roleNames[r]; ok {
+		return name
+	}
+	return "none"
+}
+
+// ParseRole reads the role of a credential: viewer, operator or admin.
+func ParseRole(name string) (Role, error) {
+	for _, role := range []Role{Viewer, Operator, Admin} {
+		if role.String() == name {
+			return role, nil
+		}
+	}
+	return 0, &headgate.FieldError{Field: "role", Value: strconv.Quote(clip(name)), Allowed: "viewer, operator or admin"}
+}
+
+// clip shortens what is not worth printing whole.
+func clip(text string) string {
+	if len(text) > headgate.MaxNameLength {
+		return text[:headgate.MaxNameLength]
+	}
+	return text
+}
+
+// Principal is who calls.
+type Principal struct {
+	// Name is that of the key, or the token's issuer and subject.
+	Name string
+	Role Role
+	// Tenant is the only tenant that the principal may see and touch; empty means all.
+	Tenant string
+	// Expires is when the credential ends, zero for never.
+	Expires time.Time
+}
+
+// May reports whether the principal's role includes another. The zero Role includes none and is included in none.
+func (p Principal) May(role Role) bool { return role > 0 && p.Role >= role }
+
+// String names the principal for logs.
+func (p Principal) String() string {
+	if p.Tenant == "" {
+		return p.Name
+	}
+	return fmt.Sprintf("%s (tenant %s)", p.Name, p.Tenant)
+}

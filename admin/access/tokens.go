@@ -1,0 +1,179 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/lestrrat-go/jwx/v3/jwa"
+	"github.com/lestrrat-go/jwx/v3/jwk"
+	"github.com/lestrrat-go/jwx/v3/jwt"
+
+	"github.com/headgate/headgate"
+)
+
+// The claims of a token that say what it is for, beside aud, iss, exp and nbf.
+const (
+	// RoleClaim is viewer, operator or admin.
+	RoleClaim = "headgate_role"
+	// TenantClaim binds the token to a tenant; without it the token is for all.
+	TenantClaim = "headgate_tenant"
+)
+
+// Bounds of the keys that sign tokens, and of what is taken.
+const (
+	minSecretBytes = 32
+	minRSABits     = 2048
+	// maxToken is the longest token that is looked at, in bytes.
+	maxToken = 8 << 10
+	// MaxLeeway is the largest TokenConfig.Leeway.
+	MaxLeeway = 5 * time.Minute
+)
+
+// TokenConfig says which tokens are taken.
+type TokenConfig struct {
+	// JWKS is a JSON Web Key Set. Each key must have a kid and an alg, HS256, RS256 or EdDSA: a token is verified by the
+	// key that it names, with this algorithm and no other. The public parts are enough for the latter two.
+	JWKS []byte
+	// Issuer and Audience must be those of the token; both are required.
+	Issuer, Audience string
+	// Leeway is by how much the issuer's clock may be off, up to MaxLeeway.
+	Leeway time.Duration
+}
+
+// Tokens verifies tokens. It never changes, so several goroutines may use it.
+type Tokens struct {
+	config TokenConfig
+	set    jwk.Set
+}
+
+// NewTokens returns the verifier, or every fault of the config at once. No error shows a key.
+func NewTokens(config TokenConfig) (*Tokens, error) {
+	var bad []error
+	if config.Issuer == "" {
+		bad = append(bad, &headgate.FieldError{Field: "issuer", Value: `""`, Allowed: "the iss of the tokens that are taken"})
+	}
+	if config.Audience == "" {
+		bad = append(bad, &headgate.FieldError{Field: "audience", Value: `""`, Allowed: "the aud of the tokens that are taken"})
+	}
+	if config.Leeway < 0 || config.Leeway > MaxLeeway {
+		bad = append(bad, &headgate.FieldError{Field: "leeway", Value: config.Leeway.String(), Allowed: "0 to " + MaxLeeway.String()})
+	}
+	set, err := jwk.Parse(config.JWKS)
+	if err != nil {
+		bad = append(bad, &headgate.FieldError{Field: "jwks", Value: "(not shown)", Allowed: `a JSON Web Key Set, {"keys": [...]}`})
+		return nil, errors.Join(bad...)
+	}
+	if set.Len() == 0 {
+		bad = append(bad, &headgate.FieldError{Field: "jwks", Value: "no keys", Allowed: "one key or more"})
+	}
+	seen := map[string]bool{}
+	for i := range set.Len() {
+		key, _ := set.Key(i)
+		id, _ := key.KeyID()
+		if err := checkKey(key); err != nil {
+			bad = append(bad, fmt.Errorf("jwks key %d (kid %q): %w", i, clip(id), err))
+		}
+		if seen[id] {
+			bad = append(bad, fmt.Errorf("jwks key %d: %w", i, &headgate.FieldError{Field: "kid", Value: strconv.Quote(clip(id)), Allowed: "one that no other key has"}))
+		}
+		seen[id] = true
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	return &Tokens{config: config, set: set}, nil
+}
+
+// checkKey reports a key that is not bound to one algorithm, or is weak.
+func checkKey(key jwk.Key) error {
+	var bad []error
+	if id, ok := key.KeyID(); !ok || id == "" {
+		bad = append(bad, &headgate.FieldError{Field: "kid", Value: `""`, Allowed: "the name by which tokens choose the key"})
+	}
+	alg, _ := key.Algorithm()
+	want := map[string]jwa.KeyType{"HS256": jwa.OctetSeq(), "RS256": jwa.RSA(), "EdDSA": jwa.OKP()}
+	name := ""
+	if alg != nil {
+		name = alg.String()
+	}
+	if kind, ok := want[name]; !ok || kind != key.KeyType() {
+		bad = append(bad, &headgate.FieldError{Field: "alg", Value: strconv.Quote(name), Allowed: "HS256 of an oct key, RS256 of an RSA key, EdDSA of an OKP key"})
+	}
+	if use, ok := key.KeyUsage(); ok && use != "sig" {
+		bad = append(bad, &headgate.FieldError{Field: "use", Value: strconv.Quote(clip(use)), Allowed: "sig, or none"})
+	}
+	return errors.Join(append(bad, checkStrength(key))...)
+}
+
+func checkStrength(key jwk.Key) error {
+	switch key := key.(type) {
+	case jwk.SymmetricKey:
+		if secret, _ := key.Octets(); len(secret) < minSecretBytes {
+			return &headgate.FieldError{Field: "k", Value: strconv.Itoa(len(secret)) + " bytes", Allowed: strconv.Itoa(minSecretBytes) + " bytes or more"}
+		}
+	case jwk.RSAPublicKey:
+		return checkModulus(key.N())
+	case jwk.RSAPrivateKey:
+		return checkModulus(key.N())
+	}
+	return nil
+}
+
+func checkModulus(n []byte, _ bool) error {
+	if bits := 8 * len(n); bits < minRSABits {
+		return &headgate.FieldError{Field: "n", Value: strconv.Itoa(bits) + " bits", Allowed: strconv.Itoa(minRSABits) + " bits or more"}
+	}
+	return nil
+}
+
+var errNoTokens = errors.New("tokens are not taken here")
+
+// verify returns whose token it is. Signature, algorithm, iss, aud, exp and nbf are checked; exp must be there.
+func (t *Tokens) verify(token string) (Principal, error) {
+	switch {
+	case t == nil:
+		return Principal{}, errNoTokens
+	case len(token) > maxToken:
+		return Principal{}, &headgate.FieldError{Field: "token", Value: strconv.Itoa(len(token)) + " bytes", Allowed: fmt.Sprintf("up to %d bytes", maxToken)}
+	}
+	parsed, err := jwt.ParseString(token, jwt.WithKeySet(t.set), jwt.WithIssuer(t.config.Issuer), jwt.WithAudience(t.config.Audience),
+		jwt.WithRequiredClaim(jwt.ExpirationKey), jwt.WithRequiredClaim(jwt.SubjectKey), jwt.WithAcceptableSkew(t.config.Leeway))
+	if err != nil {
+		return Principal{}, fmt.Errorf("token: %w", err)
+	}
+	subject, _ := parsed.Subject()
+	expires, _ := parsed.Expiration()
+	var role, tenant string
+	if err := parsed.Get(RoleClaim, &role); err != nil {
+		return Principal{}, fmt.Errorf("token: %w", err)
+	}
+	// A tenant that cannot be read must not turn into none.
+	if parsed.Has(TenantClaim) {
+		if err := parsed.Get(TenantClaim, &tenant); err != nil {
+			return Principal{}, fmt.Errorf("token: %w", err)
+		}
+		if err := headgate.ValidateTenant(tenant); err != nil {
+			return Principal{}, fmt.Errorf("token: %w", err)
+		}
+	}
+	level, err := ParseRole(role)
+	if err != nil {
+		return Principal{}, fmt.Errorf("token: %w", err)
+	}
+	return Principal{Name: t.config.Issuer + "/" + subject, Role: level, Tenant: tenant, Expires: expires}, nil
+}
+
+// algorithms are those of the keys, for the log.
+func (t *Tokens) algorithms() []string {
+	var names []string
+	for i := range t.set.Len() {
+		key, _ := t.set.Key(i)
+		if alg, ok := key.Algorithm(); ok && !slices.Contains(names, alg.String()) {
+			names = append(names, alg.String())
+		}
+	}
+	return names
+}

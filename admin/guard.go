@@ -1,0 +1,168 @@
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/api"
+	"github.com/headgate/headgate/admin/internal/openapi"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+)
+
+// errUnbound is a handler that forgot whose things it shows.
+var errUnbound = errors.New("the handler did not ask which tenant the principal is bound to")
+
+// guard lets a call through to its handler when its sender may make it and its parts are valid.
+func (s *Server) guard(rt route.Route, operation *openapi.Operation) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := callOf(r.Context())
+		c.pattern = rt.Pattern()
+		ctx, cancel := context.WithTimeout(r.Context(), s.config.Timeout)
+		defer cancel()
+		answer, err := s.answer(w, r.WithContext(ctx), rt, operation)
+		if err != nil {
+			c.failed = err
+			s.refuse(w, r, api.ProblemOf(err))
+			return
+		}
+		if answer.Raw != nil {
+			answer.Raw.ServeHTTP(w, r)
+			return
+		}
+		send(w, answer)
+	})
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, operation *openapi.Operation) (*route.Answer, error) {
+	who, err := s.admit(r, rt)
+	if err != nil {
+		return nil, err
+	}
+	if faults := operation.CheckPath(r.PathValue); len(faults) > 0 {
+		return nil, problem.Invalid(faults...)
+	}
+	if faults := operation.CheckQuery(r.URL.Query()); len(faults) > 0 {
+		return nil, problem.Invalid(faults...)
+	}
+	body, err := s.body(w, r, operation)
+	if err != nil {
+		return nil, err
+	}
+	request := &route.Request{Request: r, Who: who, Body: body}
+	answer, err := rt.Handle(request)
+	if err == nil && rt.Reach == route.Tenant && !request.Bound() {
+		err = errUnbound
+	}
+	return answer, err
+}
+
+// admit returns who calls, if the route is for them.
+func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error) {
+	if rt.Role == access.Anyone {
+		return access.Principal{}, nil
+	}
+	c := callOf(r.Context())
+	who, err := s.authenticate(r)
+	if err != nil {
+		return who, err
+	}
+	c.who = who.String()
+	if !rt.Data {
+		if wait, ok := s.callers.take(who.Name); !ok {
+			return who, tooMany("this credential makes more calls than it may", wait)
+		}
+	}
+	if !who.May(rt.Role) {
+		return who, problem.New(problem.Forbidden, "this needs the role %s, and the credential has %s", rt.Role, who.Role)
+	}
+	if rt.Reach == route.Deployment && who.Tenant != "" {
+		return who, problem.New(problem.Forbidden, "this is the deployment's, and the credential is bound to a tenant")
+	}
+	return who, nil
+}
+
+// authenticate slows down addresses that send credentials which are not valid.
+func (s *Server) authenticate(r *http.Request) (access.Principal, error) {
+	if s.config.Open {
+		return access.Principal{Name: "anyone", Role: access.Admin}, nil
+	}
+	from := failureScope(r.RemoteAddr)
+	if wait, ok := s.failures.peek(from); !ok {
+		return access.Principal{}, tooMany("too many credentials of this address were not valid", wait)
+	}
+	who, err := s.credentials.Load().Authenticate(r.Header)
+	if err == nil {
+		return who, nil
+	}
+	s.failures.take(from)
+	callOf(r.Context()).reason = errors.Unwrap(err)
+	p := problem.New(problem.Unauthenticated, "send a key or a token as Authorization: Bearer ...")
+	p.Header = http.Header{"Www-Authenticate": {`Bearer realm="headgate"`}}
+	return who, p
+}
+
+// failureScope is the network that failures are counted for: an IPv6 host has a whole /64.
+func failureScope(remote string) string {
+	from, ok := address(remote)
+	if !ok {
+		return "unknown"
+	}
+	if from.Is4() {
+		return from.String()
+	}
+	network, err := from.Prefix(64)
+	if err != nil {
+		return "unknown"
+	}
+	return network.String()
+}
+
+// body reads the body and checks it against the description.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi.Operation) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
+	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, problem.New(problem.TooLarge, "allowed are %d bytes", large.Limit)
+	}
+	if err != nil {
+		return nil, problem.New(problem.InvalidRequest, "the body did not come as a whole")
+	}
+	if !operation.TakesBody() {
+		if len(body) > 0 {
+			return nil, problem.Invalid(problem.At("", "there is a body; allowed is none"))
+		}
+		return nil, nil
+	}
+	if len(body) > 0 {
+		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			return nil, problem.New(problem.UnsupportedMedia, "send it with Content-Type: application/json")
+		}
+	}
+	if faults := operation.CheckBody(body); len(faults) > 0 {
+		return nil, problem.Invalid(faults...)
+	}
+	return body, nil
+}
+
+// send writes an answer. It is written as a whole, so that what has no text is an error, not half an answer.
+func send(w http.ResponseWriter, answer *route.Answer) {
+	var text []byte
+	if answer.Value != nil {
+		var err error
+		if text, err = json.Marshal(answer.Value); err != nil {
+			panic(fmt.Errorf("write answer: %w", err))
+		}
+		w.Header().Set("Content-Type", "application/json")
+	}
+	for name, values := range answer.Header {
+		w.Header()[name] = values
+	}
+	w.WriteHeader(max(answer.Status, http.StatusOK))
+	_, _ = w.Write(text) // Whoever went away hears nothing.
+}

@@ -1,0 +1,63 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/lua"
+)
+
+// Enqueuer puts jobs in; a *producer.Producer is one.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error)
+	// RedriveWith brings up to lua.MaxBatchJobs dead letters back through admission. What became of each is in the
+	// results, in the order of the keys; without results the error is that of the call.
+	RedriveWith(ctx context.Context, options headgate.RedriveOptions, keys ...headgate.Key) ([]headgate.RedriveResult, error)
+}
+
+// Config is what the handlers work with.
+type Config struct {
+	Store    *lua.Store
+	Enqueuer Enqueuer
+	// Description is the text of /openapi.json; Metrics answers /metrics.
+	Description []byte
+	Metrics     http.Handler
+	// Decided is told of each decision and of the tokens that it charged.
+	Decided func(allowed bool, charged int64)
+	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
+	OldHeaders bool
+}
+
+// API are the handlers.
+type API struct {
+	config Config
+	limits *limits
+}
+
+// New returns the handlers.
+func New(config Config) *API {
+	return &API{config: config, limits: &limits{store: config.Store}}
+}
+
+// Routes returns all routes.
+func (a *API) Routes() []route.Route {
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes())
+}
+
+// see and operate are the routes of the deployment, by the role that they need.
+func see(path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
+	return route.Route{Method: http.MethodGet, Path: path, Role: access.Viewer, Reach: route.Deployment, Handle: handle}
+}
+
+func operate(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
+	return route.Route{Method: method, Path: path, Role: access.Operator, Reach: route.Deployment, Handle: handle}
+}
+
+// ofTenant is a route that reaches one tenant's things.
+func ofTenant(method, path string, role access.Role, handle func(*route.Request) (*route.Answer, error)) route.Route {
+	return route.Route{Method: method, Path: path, Role: role, Reach: route.Tenant, Handle: handle}
+}

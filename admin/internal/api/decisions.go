@@ -1,0 +1,221 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func (a *API) limitRoutes() []route.Route {
+	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Operator, a.check)
+	check.Data = true
+	return []route.Route{
+		check,
+		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
+		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
+	}
+}
+
+type question struct {
+	Scope  headgate.Scope  `json:"scope"`
+	Tokens headgate.Tokens `json:"tokens"`
+}
+
+type checkBody struct {
+	question
+
+	Checks []question `json:"checks"`
+	Peek   bool       `json:"peek"`
+}
+
+type bucketView struct {
+	Scope           headgate.Scope           `json:"scope"`
+	TokensLeft      float64                  `json:"tokens_left"`
+	Burst           headgate.Tokens          `json:"burst"`
+	TokensPerSecond headgate.TokensPerSecond `json:"tokens_per_second"`
+	FullInMs        float64                  `json:"full_in_ms"`
+}
+
+// fills returns how long an empty bucket takes to fill.
+func (b bucketView) fills() time.Duration { return span(float64(b.Burst), b.TokensPerSecond) }
+
+// span is how long a rate takes for some tokens, to the microsecond.
+func span(tokens float64, rate headgate.TokensPerSecond) time.Duration {
+	return time.Duration(tokens/float64(rate)*1e6) * time.Microsecond
+}
+
+type answerView struct {
+	Scope     headgate.Scope  `json:"scope"`
+	Allowed   bool            `json:"allowed"`
+	Tokens    headgate.Tokens `json:"tokens"`
+	Reason    headgate.Reason `json:"reason,omitempty"`
+	RefusedBy headgate.Scope  `json:"refused_by,omitempty"`
+	WaitMs    *float64        `json:"wait_ms,omitempty"`
+	Buckets   []bucketView    `json:"buckets"`
+}
+
+type decisionView struct {
+	Allowed  bool         `json:"allowed"`
+	Consumed bool         `json:"consumed"`
+	Answers  []answerView `json:"answers"`
+}
+
+// charged is what a decision took, each token counted once, however many buckets are on its way.
+func (v decisionView) charged() (tokens int64) {
+	if v.Consumed {
+		for _, answer := range v.Answers {
+			tokens += int64(answer.Tokens)
+		}
+	}
+	return tokens
+}
+
+func (a *API) check(r *route.Request) (*route.Answer, error) {
+	var ask checkBody
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	asked := ask.Checks
+	if asked == nil {
+		asked = []question{ask.question}
+	}
+	for _, q := range asked {
+		if err := bindScope(r, q.Scope); err != nil {
+			return nil, err
+		}
+	}
+	view, wait, err := a.decide(r.Context(), ask.Peek, asked)
+	if err != nil {
+		return nil, err
+	}
+	a.config.Decided(view.Allowed, view.charged())
+	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
+	setRateLimit(answer.Header, view.Answers)
+	if a.config.OldHeaders {
+		setOldRateLimit(answer.Header, view.Answers)
+	}
+	if !view.Allowed {
+		answer.Status = http.StatusTooManyRequests
+		if wait > 0 {
+			answer.Header.Set("Retry-After", problem.Seconds(wait))
+		}
+	}
+	return answer, nil
+}
+
+// bindScope binds a call to the tenant of a scope. The global one is nobody's: it is not for those who are bound.
+func bindScope(r *route.Request, scope headgate.Scope) error {
+	tenant, _, _, err := scope.Parts()
+	if err != nil {
+		return err
+	}
+	if tenant == "" {
+		tenant = string(headgate.Global)
+	}
+	_, err = r.Bind(tenant)
+	return err
+}
+
+// decide asks the store, with the policy in force. wait is the longest of all answers.
+func (a *API) decide(ctx context.Context, peek bool, asked []question) (view decisionView, wait time.Duration, err error) {
+	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
+		questions := make([]lua.Question, len(asked))
+		for i, q := range asked {
+			if questions[i], err = questionOf(snapshot, q); err != nil {
+				return err
+			}
+		}
+		granted, answers, err := a.config.Store.Check(ctx, snapshot.Version(), peek, questions)
+		if err != nil {
+			return err
+		}
+		view = decisionView{Allowed: granted, Consumed: granted && !peek, Answers: []answerView{}}
+		wait = 0
+		for i, answer := range answers {
+			view.Answers = append(view.Answers, answerViewOf(asked[i], &questions[i], answer))
+			wait = max(wait, answer.Verdict.RetryAfter)
+		}
+		return nil
+	})
+	return view, wait, err
+}
+
+// questionOf resolves the limits on the way of a scope, those below it left out. A scope's priority must be a class of its
+// queue: any other would get a bucket of its own, which no job has.
+func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
+	tenant, queue, class, err := q.Scope.Parts()
+	if err != nil {
+		return lua.Question{}, err
+	}
+	if class != "" {
+		named, ok := snapshot.ClassNamed(queue, class)
+		if !ok {
+			return lua.Question{}, &headgate.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}
+		}
+		class = named
+	}
+	asked := lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: snapshot.LimitsFor(tenant, queue, class)}
+	for level := q.Scope.Level() + 1; level < headgate.Levels; level++ {
+		asked.Limits[level] = headgate.Limit{Disabled: true}
+	}
+	return asked, nil
+}
+
+func answerViewOf(q question, asked *lua.Question, answer lua.Answer) answerView {
+	view := answerView{Scope: q.Scope, Allowed: answer.Verdict.Decision == headgate.Admitted, Tokens: asked.Cost, Buckets: []bucketView{}}
+	if !view.Allowed {
+		view.Reason, view.RefusedBy = answer.Verdict.Reason, answer.Verdict.Scope
+		if answer.Verdict.RetryAfter > 0 {
+			view.WaitMs = new(millis(answer.Verdict.RetryAfter))
+		}
+	}
+	for level, limit := range asked.Limits {
+		if limit.Disabled {
+			continue
+		}
+		left := float64(answer.Left[level]) / float64(buckets.MicroPerToken)
+		view.Buckets = append(view.Buckets, bucketView{
+			Scope:      headgate.ScopeAt(headgate.Level(level), asked.Tenant, asked.Queue, asked.Class),
+			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: millis(span(float64(limit.Burst)-left, limit.Rate())),
+		})
+	}
+	return view
+}
+
+type statusView struct {
+	Scope   headgate.Scope `json:"scope"`
+	Limited bool           `json:"limited"`
+	WaitMs  float64        `json:"wait_ms"`
+	Buckets []bucketView   `json:"buckets"`
+}
+
+func (a *API) status(r *route.Request) (*route.Answer, error) {
+	scope := headgate.Scope(r.PathValue("scope"))
+	if err := bindScope(r, scope); err != nil {
+		return nil, err
+	}
+	view, wait, err := a.decide(r.Context(), true, []question{{Scope: scope, Tokens: 1}})
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(statusView{scope, !view.Allowed, millis(wait), view.Answers[0].Buckets}), nil
+}
+
+func (a *API) reset(r *route.Request) (*route.Answer, error) {
+	tenant, queue, class, err := headgate.Scope(r.PathValue("scope")).Parts()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := a.config.Store.ResetBucket(r.Context(), tenant, queue, class); err != nil {
+		return nil, err
+	}
+	return route.Done(), nil
+}

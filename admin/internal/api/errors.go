@@ -1,0 +1,91 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/lua"
+)
+
+// retrySoon is when to try again where Redis did not answer.
+const retrySoon = time.Second
+
+// ProblemOf says what a handler's error means to a caller. What is not known here stays inside: the caller gets the
+// request's id, and the log the error.
+func ProblemOf(err error) *problem.Problem {
+	if p, ok := errors.AsType[*problem.Problem](err); ok {
+		return p
+	}
+	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
+		return refusal(refused)
+	}
+	switch {
+	case errors.Is(err, headgate.ErrInvalid):
+		return problem.Invalid(fieldFaults(err)...)
+	case errors.Is(err, headgate.ErrUnknownJob):
+		return problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
+	case errors.Is(err, lua.ErrUnknownQueue):
+		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
+	case errors.Is(err, headgate.ErrEnded):
+		return problem.New(problem.Conflict, "the job has ended, or is a dead letter: POST /api/v1/dead-letters/purge ends those")
+	case errors.Is(err, headgate.ErrNotDead):
+		return problem.New(problem.Conflict, "the job is no dead letter: GET /api/v1/jobs/{tenant}/{id} tells where it is")
+	case errors.Is(err, headgate.ErrOutcomeUnknown):
+		return problem.New(problem.OutcomeUnknown, "send the same id again within the dedup window to find out; later it could run twice")
+	case errors.Is(err, headgate.ErrOutOfMemory):
+		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
+		p.RetryAfter = retrySoon
+		return p
+	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), lua.InDoubt(err):
+		p := problem.New(problem.Unavailable, "Redis did not answer in time; what the call was to do may have been done")
+		p.RetryAfter = retrySoon
+		return p
+	}
+	return problem.New(problem.Internal, "the server's log has the reason, by the request's id")
+}
+
+// fieldFaults returns every bad field that an error holds.
+func fieldFaults(err error) []problem.Fault {
+	var faults []problem.Fault
+	var visit func(error)
+	visit = func(err error) {
+		switch e := err.(type) { //nolint:errorlint // The tree is walked by hand, to find all of them.
+		case *headgate.FieldError:
+			faults = append(faults, problem.At("/"+strings.ReplaceAll(e.Field, " ", "_"), e.Error()))
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				visit(inner)
+			}
+		case interface{ Unwrap() error }:
+			visit(e.Unwrap())
+		}
+	}
+	visit(err)
+	return faults
+}
+
+// refusal is a job that was refused.
+func refusal(refused *headgate.RefusedError) *problem.Problem {
+	v := refused.Verdict
+	kind := problem.Refused
+	if v.Permanent() {
+		kind = problem.RefusedForGood
+	}
+	p := problem.New(kind, "%s", refused.Error())
+	p.RetryAfter = v.RetryAfter
+	p.Extensions = map[string]any{"id": v.ID, "reason": v.Reason}
+	if v.Scope != "" {
+		p.Extensions["scope"], p.Extensions["burst"] = v.Scope, v.Burst
+	}
+	if v.Reason == headgate.ReasonLimited {
+		p.Extensions["tokens_left"] = v.TokensLeft
+	}
+	if v.RetryAfter > 0 {
+		p.Extensions["retry_after_ms"] = millis(v.RetryAfter)
+	}
+	return p
+}

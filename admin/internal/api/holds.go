@@ -1,0 +1,155 @@
+package api
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/lua"
+)
+
+// namer says which gate a call is about.
+type namer func(*route.Request) lua.GateName
+
+// holdRoutes are pause and suspension of what a path names. A tenant may not lift what an operator has put on it, so they
+// are the deployment's.
+func (a *API) holdRoutes(path string, name namer) []route.Route {
+	return []route.Route{
+		operate(http.MethodPut, path+"/pause", a.pause(name)),
+		operate(http.MethodDelete, path+"/pause", a.resume(name)),
+		operate(http.MethodPut, path+"/suspension", a.suspend(name)),
+		operate(http.MethodDelete, path+"/suspension", a.unsuspend(name)),
+	}
+}
+
+func (a *API) tenantRoutes() []route.Route {
+	tenant := func(r *route.Request) lua.GateName { return lua.TenantGate(r.PathValue("tenant")) }
+	inQueue := func(r *route.Request) lua.GateName {
+		return lua.TenantQueueGate(r.PathValue("tenant"), r.PathValue("queue"))
+	}
+	routes := append(a.holdRoutes("/api/v1/tenants/{tenant}", tenant), a.holdRoutes("/api/v1/tenants/{tenant}/queues/{queue}", inQueue)...)
+	return append(routes, ofTenant(http.MethodGet, "/api/v1/tenants/{tenant}", access.Viewer, a.tenant))
+}
+
+type newHold struct {
+	For    string `json:"for"`
+	Reason string `json:"reason"`
+}
+
+type heldView struct {
+	Name    lua.GateName `json:"name"`
+	Running int          `json:"running"`
+	Until   *time.Time   `json:"until,omitempty"`
+}
+
+// readHold returns for how long, and why; until is by the clock of Redis.
+func (a *API) readHold(r *route.Request) (ask newHold, duration time.Duration, until time.Time, err error) {
+	if err = r.Decode(&ask); err != nil || ask.For == "" {
+		return ask, 0, time.Time{}, err
+	}
+	if duration, err = readDuration("/for", ask.For, time.Millisecond, headgate.MaxDelay); err != nil {
+		return ask, 0, time.Time{}, err
+	}
+	now, err := a.config.Store.Time(r.Context())
+	return ask, duration, now.Add(duration), err
+}
+
+// readDuration reads a duration between two others.
+func readDuration(pointer, text string, least, most time.Duration) (time.Duration, error) {
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration < least || duration > most {
+		return 0, problem.Invalid(problem.At(pointer, "is not from "+least.String()+" to "+most.String()))
+	}
+	return duration, nil
+}
+
+func (a *API) pause(name namer) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		ask, duration, until, err := a.readHold(r)
+		if err != nil {
+			return nil, err
+		}
+		running, err := a.config.Store.Pause(r.Context(), name(r), duration, ask.Reason)
+		if err != nil {
+			return nil, err
+		}
+		return route.OK(heldView{name(r), running, stamp(until)}), nil
+	}
+}
+
+func (a *API) resume(name namer) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		was, err := a.config.Store.Unpause(r.Context(), name(r))
+		if err != nil {
+			return nil, err
+		}
+		if !was {
+			return nil, problem.New(problem.NotFound, "%s is not paused: GET /api/v1/holds tells what is", name(r).Words())
+		}
+		return route.Done(), nil
+	}
+}
+
+func (a *API) suspend(name namer) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		ask, duration, until, err := a.readHold(r)
+		if err != nil {
+			return nil, err
+		}
+		if err := a.config.Store.Suspend(r.Context(), name(r), duration, ask.Reason); err != nil {
+			return nil, err
+		}
+		return route.OK(heldView{Name: name(r), Until: stamp(until)}), nil
+	}
+}
+
+func (a *API) unsuspend(name namer) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		suspensions, err := a.config.Store.Suspensions(r.Context())
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range suspensions {
+			if s.Name == name(r) {
+				return route.Done(), a.config.Store.Resume(r.Context(), s.Name)
+			}
+		}
+		return nil, problem.New(problem.NotFound, "enqueueing is not suspended for %s: GET /api/v1/holds tells for whom it is", name(r).Words())
+	}
+}
+
+type limitView struct {
+	Tokens headgate.Tokens `json:"tokens"`
+	PerMs  float64         `json:"per_ms"`
+	Burst  headgate.Tokens `json:"burst"`
+}
+
+type tenantView struct {
+	Tenant string     `json:"tenant"`
+	Limit  *limitView `json:"limit,omitempty"`
+
+	holdsView
+}
+
+func (a *API) tenant(r *route.Request) (*route.Answer, error) {
+	tenant, err := r.Bind(r.PathValue("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	view := tenantView{Tenant: tenant}
+	snapshot, err := a.limits.read(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if own := snapshot.LimitsFor(tenant, "", "")[headgate.LevelTenant]; !own.Disabled {
+		view.Limit = &limitView{own.Tokens, millis(own.Per), own.Burst}
+	}
+	view.holdsView, err = a.holdsOf(r.Context(), func(name lua.GateName) bool {
+		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+	})
+	return route.OK(view), err
+}

@@ -1,0 +1,249 @@
+package api
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/lua"
+)
+
+func (a *API) jobRoutes() []route.Route {
+	enqueue := ofTenant(http.MethodPost, "/api/v1/jobs", access.Operator, a.enqueue)
+	enqueue.Data = true
+	return []route.Route{
+		enqueue,
+		ofTenant(http.MethodGet, "/api/v1/jobs", access.Viewer, a.listJobs),
+		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}", access.Viewer, a.job),
+		ofTenant(http.MethodDelete, "/api/v1/jobs/{tenant}/{id}", access.Operator, a.cancel),
+		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}/payload", access.Operator, a.payload),
+	}
+}
+
+type newJob struct {
+	ID          string            `json:"id"`
+	Tenant      string            `json:"tenant"`
+	Queue       string            `json:"queue"`
+	Type        string            `json:"type"`
+	Priority    string            `json:"priority"`
+	Deadline    time.Time         `json:"deadline"`
+	Cost        *headgate.Tokens  `json:"cost"`
+	Downstream  string            `json:"downstream"`
+	MaxAttempts int               `json:"max_attempts"`
+	Timeout     string            `json:"timeout"`
+	RunAt       time.Time         `json:"run_at"`
+	Delay       string            `json:"delay"`
+	Unique      *newUnique        `json:"unique"`
+	Payload     json.RawMessage   `json:"payload"`
+	Base64      *string           `json:"payload_base64"`
+	Headers     map[string]string `json:"headers"`
+}
+
+type newUnique struct {
+	Key     string           `json:"key"`
+	For     string           `json:"for"`
+	Release headgate.Release `json:"release"`
+}
+
+// idempotencyHeader names the header that names a job.
+const idempotencyHeader = "Idempotency-Key"
+
+// job returns what the producer is asked to enqueue, or every fault that the schema does not know of.
+func (n *newJob) job(header http.Header) (headgate.Job, error) {
+	var faults []problem.Fault
+	job := headgate.NewJob(n.Tenant, n.Queue, n.Type, n.Payload)
+	job.ID, job.Deadline, job.RunAt, job.Downstream = n.ID, n.Deadline, n.RunAt, n.Downstream
+	job.MaxAttempts, job.Headers = n.MaxAttempts, n.Headers
+	if n.Priority != "" {
+		job.Priority = headgate.Priority(n.Priority)
+	}
+	if n.Cost != nil {
+		job.Cost = *n.Cost
+	}
+	duration := func(pointer, text string, most time.Duration) time.Duration {
+		if text == "" {
+			return 0
+		}
+		d, err := readDuration(pointer, text, time.Millisecond, most)
+		if p, bad := err.(*problem.Problem); bad { //nolint:errorlint // It returns nothing else.
+			faults = append(faults, p.Faults...)
+		}
+		return d
+	}
+	job.Timeout = duration("/timeout", n.Timeout, headgate.MaxTimeout)
+	job.Delay = duration("/delay", n.Delay, headgate.MaxDelay)
+	if n.Unique != nil {
+		job.Unique = headgate.Unique{Key: n.Unique.Key, For: duration("/unique/for", n.Unique.For, headgate.MaxUniqueFor), Release: n.Unique.Release}
+	}
+	if n.Base64 != nil {
+		bytes, err := base64.StdEncoding.DecodeString(*n.Base64)
+		switch {
+		case err != nil:
+			faults = append(faults, problem.At("/payload_base64", "is not base64"))
+		case n.Payload != nil:
+			faults = append(faults, problem.At("/payload_base64", "is there beside payload; allowed is one of the two"))
+		}
+		job.Payload = bytes
+	}
+	if key := strings.Trim(header.Get(idempotencyHeader), `"`); key != "" {
+		if err := headgate.ValidateName("id", key, false); err != nil {
+			faults = append(faults, problem.Fault{Parameter: idempotencyHeader, Detail: err.Error()})
+		} else if job.ID != "" && job.ID != key {
+			faults = append(faults, problem.At("/id", "is another than "+idempotencyHeader+"; allowed is one of the two, or the same"))
+		}
+		job.ID = key
+	}
+	if len(faults) > 0 {
+		return job, problem.Invalid(faults...)
+	}
+	return job, nil
+}
+
+type verdictView struct {
+	ID       string         `json:"id"`
+	Decision string         `json:"decision"`
+	Place    headgate.Place `json:"place,omitempty"`
+	Position int            `json:"position,omitempty"`
+	WaitMs   *float64       `json:"estimated_wait_ms,omitempty"`
+	Dropped  int            `json:"dropped,omitempty"`
+}
+
+func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
+	var ask newJob
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	if _, err := r.Bind(ask.Tenant); err != nil {
+		return nil, err
+	}
+	job, err := ask.job(r.Header)
+	if err != nil {
+		return nil, err
+	}
+	verdict, err := a.config.Enqueuer.Enqueue(r.Context(), job)
+	if err != nil {
+		return nil, err
+	}
+	view := verdictView{
+		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
+	}
+	answer := &route.Answer{Status: http.StatusOK, Value: view}
+	if verdict.Decision == headgate.Admitted {
+		if verdict.EstimatedWait >= 0 {
+			view.WaitMs = new(millis(verdict.EstimatedWait))
+		}
+		answer.Status, answer.Value = http.StatusCreated, view
+		answer.Header = http.Header{"Location": {"/api/v1/jobs/" + url.PathEscape(job.Tenant) + "/" + url.PathEscape(verdict.ID)}}
+	}
+	return answer, nil
+}
+
+func (a *API) listJobs(r *route.Request) (*route.Answer, error) {
+	query := r.URL.Query()
+	return a.list(r, lua.ListQuery{Place: headgate.Place(query.Get("place")), Type: query.Get("type")})
+}
+
+// list answers with a page. What jobs and dead letters have in common is read from the query.
+func (a *API) list(r *route.Request, q lua.ListQuery) (*route.Answer, error) {
+	query := r.URL.Query()
+	tenant, err := r.Bind(query.Get("tenant"))
+	if err != nil {
+		return nil, err
+	}
+	q.Tenant, q.Queue, q.Cursor = tenant, query.Get("queue"), query.Get("cursor")
+	if limit := query.Get("limit"); limit != "" {
+		if q.Limit, err = strconv.Atoi(limit); err != nil {
+			return nil, problem.Invalid(problem.Fault{Parameter: "limit", Detail: "is not an integer"})
+		}
+	}
+	page, err := a.config.Store.List(r.Context(), q)
+	if err != nil {
+		return nil, parameterFaults(err)
+	}
+	return route.OK(pageViewOf(page)), nil
+}
+
+// parameterFaults makes faults of the query out of faults of the body.
+func parameterFaults(err error) error {
+	p := ProblemOf(err)
+	if p.Kind != problem.InvalidRequest {
+		return err
+	}
+	for i := range p.Faults {
+		p.Faults[i].Parameter, p.Faults[i].Pointer = strings.TrimPrefix(*p.Faults[i].Pointer, "/"), nil
+	}
+	return p
+}
+
+// key returns the job that the path names.
+func key(r *route.Request) (headgate.Key, error) {
+	tenant, err := r.Bind(r.PathValue("tenant"))
+	return headgate.Key{Tenant: tenant, ID: r.PathValue("id")}, err
+}
+
+func (a *API) job(r *route.Request) (*route.Answer, error) {
+	k, err := key(r)
+	if err != nil {
+		return nil, err
+	}
+	sight, err := a.config.Store.Look(r.Context(), k)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(jobViewOf(sight, r.Who)), nil
+}
+
+type payloadView struct {
+	Base64  []byte            `json:"payload_base64"`
+	Headers map[string]string `json:"headers"`
+}
+
+func (a *API) payload(r *route.Request) (*route.Answer, error) {
+	k, err := key(r)
+	if err != nil {
+		return nil, err
+	}
+	sight, err := a.config.Store.Look(r.Context(), k)
+	if err != nil {
+		return nil, err
+	}
+	payload, err := a.config.Store.Payload(r.Context(), k)
+	if err != nil {
+		return nil, err
+	}
+	view := payloadView{Base64: append([]byte{}, payload...), Headers: map[string]string{}}
+	for name, value := range sight.Record.Job.Headers {
+		view.Headers[name] = value
+	}
+	return route.OK(view), nil
+}
+
+type cancelledView struct {
+	Tenant  string `json:"tenant"`
+	ID      string `json:"id"`
+	Outcome string `json:"outcome"`
+}
+
+func (a *API) cancel(r *route.Request) (*route.Answer, error) {
+	k, err := key(r)
+	if err != nil {
+		return nil, err
+	}
+	running, err := a.cancelOne(r.Context(), k, r.URL.Query().Get("reason"))
+	if err != nil {
+		return nil, err
+	}
+	view := cancelledView{k.Tenant, k.ID, "cancelled"}
+	if running {
+		view.Outcome = "cancelling"
+	}
+	return route.OK(view), nil
+}

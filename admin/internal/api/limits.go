@@ -1,0 +1,66 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// limits holds the policy by which decisions are made, as it was last read. A script that knows a newer one says so, and
+// nothing is decided until it is read.
+type limits struct {
+	store    *lua.Store
+	snapshot atomic.Pointer[policy.Compiled]
+}
+
+// with calls do with the policy in force. Where do finds that it is stale it is read anew and do called once more.
+func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) error {
+	snapshot := l.snapshot.Load()
+	for again := false; ; again = true {
+		if snapshot == nil {
+			var err error
+			if snapshot, err = l.read(ctx); err != nil {
+				return err
+			}
+			l.snapshot.Store(snapshot)
+		}
+		err := do(snapshot)
+		if !errors.Is(err, lua.ErrStale) || again {
+			return err
+		}
+		snapshot = nil
+	}
+}
+
+// readable reports a stored policy that is of no use.
+func (l *limits) readable(ctx context.Context) error {
+	_, err := l.read(ctx)
+	return err
+}
+
+func (l *limits) read(ctx context.Context) (*policy.Compiled, error) {
+	text, err := l.store.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored := policy.Default()
+	if text != nil {
+		if stored, err = policy.Unmarshal(text); err != nil {
+			return nil, unusable(err)
+		}
+	}
+	snapshot, err := stored.Prepare()
+	if err != nil {
+		return nil, unusable(err)
+	}
+	return snapshot, nil
+}
+
+// unusable hides the faults of the stored policy, which are none of the request's.
+func unusable(err error) error {
+	return fmt.Errorf("the stored policy is of no use: %s", err.Error()) //nolint:errorlint // on purpose: see above
+}

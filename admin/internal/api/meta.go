@@ -1,0 +1,205 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/lua"
+)
+
+func (a *API) metaRoutes() []route.Route {
+	anyone := func(path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
+		return route.Route{Method: http.MethodGet, Path: path, Role: access.Anyone, Reach: route.Public, Handle: handle}
+	}
+	return []route.Route{
+		anyone("/api/v1/openapi.json", a.description),
+		anyone("/api/v1/health/live", a.live),
+		anyone("/api/v1/health/ready", a.ready),
+		see("/metrics", a.metrics),
+		see("/api/v1/doctor", a.doctor),
+		see("/api/v1/census", a.census),
+
+		see("/api/v1/workers", a.workers),
+		see("/api/v1/schedulers", a.schedulers),
+		see("/api/v1/holds", a.holds),
+	}
+}
+
+func (a *API) description(*route.Request) (*route.Answer, error) {
+	return &route.Answer{Raw: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(a.config.Description)
+	})}, nil
+}
+
+func (a *API) metrics(*route.Request) (*route.Answer, error) {
+	return &route.Answer{Raw: a.config.Metrics}, nil
+}
+
+type healthView struct {
+	Status string      `json:"status"`
+	Checks []checkView `json:"checks"`
+}
+
+// checkView is one part of being ready. Its reason is for anyone, so it names no address and no error.
+type checkView struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (a *API) live(*route.Request) (*route.Answer, error) {
+	return route.OK(healthView{Status: "ok", Checks: []checkView{}}), nil
+}
+
+// readyTimeout bounds the checks of ready, so that a probe has its answer before it gives up.
+const readyTimeout = time.Second
+
+func (a *API) ready(r *route.Request) (*route.Answer, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	redis := checkView{Name: "redis", OK: true}
+	if _, err := a.config.Store.Time(ctx); err != nil {
+		redis.OK, redis.Reason = false, "Redis does not answer"
+	}
+	policy := checkView{Name: "policy", OK: true}
+	switch {
+	case !redis.OK:
+		policy.OK, policy.Reason = false, "Redis does not answer"
+	default:
+		if err := a.limits.readable(ctx); err != nil {
+			policy.OK, policy.Reason = false, "the stored policy cannot be read"
+		}
+	}
+	view := healthView{Status: "ok", Checks: []checkView{redis, policy}}
+	status := http.StatusOK
+	if !redis.OK || !policy.OK {
+		view.Status, status = "failing", http.StatusServiceUnavailable
+	}
+	return &route.Answer{Status: status, Value: view}, nil
+}
+
+type reportView struct {
+	Health   lua.Health    `json:"health"`
+	Findings []findingView `json:"findings"`
+}
+
+type findingView struct {
+	Name   string     `json:"name"`
+	Health lua.Health `json:"health"`
+	Text   string     `json:"text"`
+	Do     string     `json:"do,omitempty"`
+}
+
+func (a *API) doctor(r *route.Request) (*route.Answer, error) {
+	report, err := a.config.Store.Doctor(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	view := reportView{Health: report.Worst(), Findings: []findingView{}}
+	for _, f := range report.Findings {
+		view.Findings = append(view.Findings, findingView(f))
+	}
+	return route.OK(view), nil
+}
+
+type censusView struct {
+	lua.Census
+
+	Conserved bool `json:"conserved"`
+}
+
+func (a *API) census(r *route.Request) (*route.Answer, error) {
+	census, err := a.config.Store.Census(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(censusView{census, census.Conserved()}), nil
+}
+
+type workersView struct {
+	Workers []workerView `json:"workers"`
+}
+
+type workerView struct {
+	Worker   string         `json:"worker"`
+	Pool     string         `json:"pool"`
+	Queues   map[string]int `json:"queues"`
+	Slots    int            `json:"slots"`
+	Held     int            `json:"held"`
+	LeaseEnd time.Time      `json:"lease_end"`
+}
+
+func (a *API) workers(r *route.Request) (*route.Answer, error) {
+	workers, err := a.config.Store.Workers(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	view := workersView{Workers: []workerView{}}
+	for _, w := range workers {
+		queues := map[string]int{}
+		for _, q := range w.Queues {
+			queues[q.Queue] = q.Weight
+		}
+		view.Workers = append(view.Workers, workerView{w.Name, w.Pool, queues, w.Slots, w.Held, w.LeaseEnd.UTC()})
+	}
+	return route.OK(view), nil
+}
+
+type schedulersView struct {
+	Schedulers []schedulerView `json:"schedulers"`
+}
+
+type schedulerView struct {
+	Scheduler string    `json:"scheduler"`
+	LeaseEnd  time.Time `json:"lease_end"`
+}
+
+func (a *API) schedulers(r *route.Request) (*route.Answer, error) {
+	owner, end, err := a.config.Store.TimerLease(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	view := schedulersView{Schedulers: []schedulerView{}}
+	if owner != "" {
+		view.Schedulers = append(view.Schedulers, schedulerView{owner, end.UTC()})
+	}
+	return route.OK(view), nil
+}
+
+type holdsView struct {
+	Gates       []gateView       `json:"gates"`
+	Suspensions []suspensionView `json:"suspensions"`
+}
+
+func (a *API) holds(r *route.Request) (*route.Answer, error) {
+	view, err := a.holdsOf(r.Context(), func(lua.GateName) bool { return true })
+	return route.OK(view), err
+}
+
+// holdsOf returns the gates and suspensions whose names are wanted.
+func (a *API) holdsOf(ctx context.Context, wanted func(lua.GateName) bool) (holdsView, error) {
+	view := holdsView{Gates: []gateView{}, Suspensions: []suspensionView{}}
+	gates, err := a.config.Store.Gates(ctx)
+	if err != nil {
+		return view, err
+	}
+	for _, g := range gates {
+		if wanted(g.Name) {
+			view.Gates = append(view.Gates, gateViewOf(g))
+		}
+	}
+	suspensions, err := a.config.Store.Suspensions(ctx)
+	if err != nil {
+		return view, err
+	}
+	for _, s := range suspensions {
+		if wanted(s.Name) {
+			view.Suspensions = append(view.Suspensions, suspensionViewOf(s))
+		}
+	}
+	return view, nil
+}

@@ -1,0 +1,150 @@
+package gauge
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// Bounds of labels: what is beyond them goes to Other.
+const (
+	// MaxQueues is the largest number of queues with a name of their own, the first by name.
+	MaxQueues  = 500
+	maxClasses = 16 // of a queue
+	maxReasons = 50
+	// Other is the label of all others.
+	Other = "other"
+)
+
+// collectTimeout bounds the reads of one scrape.
+const collectTimeout = 5 * time.Second
+
+var (
+	depthDesc = prometheus.NewDesc("throttle_queue_depth", "Jobs that wait in the lanes of a queue, by class.", []string{"queue_id", "priority"}, nil)
+	jobsDesc  = prometheus.NewDesc("headgate_queue_jobs", "Jobs of a queue by place: waiting, ready, running, later, spilled, dead.", []string{"queue_id", "place"}, nil)
+	paceDesc  = prometheus.NewDesc("headgate_queue_pace_seconds", "Time from one dispatch of a queue to the next while jobs wait.", []string{"queue_id"}, nil)
+	shutDesc  = prometheus.NewDesc("headgate_queue_paused", "Whether a queue is paused (dispatch) or suspended (enqueue).", []string{"queue_id", "what"}, nil)
+	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
+	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
+	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
+	staffDesc = prometheus.NewDesc("headgate_workers", "Workers that are registered.", nil, nil)
+	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
+	upDesc    = prometheus.NewDesc("headgate_redis_up", "Whether Redis answered this scrape.", nil, nil)
+)
+
+// collector reads Redis at each scrape: what it shows is as old as the scrape.
+type collector struct{ store *lua.Store }
+
+// Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads counters, queues and workers.
+func (c *collector) Collect(to chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // a Collector is given no ctx
+	defer cancel()
+	counters, err := c.store.Counters(ctx)
+	var queues []lua.QueueState
+	if err == nil {
+		queues, err = c.store.Queues(ctx)
+	}
+	var workers []lua.WorkerState
+	if err == nil {
+		workers, err = c.store.Workers(ctx)
+	}
+	up := 0.0
+	if err == nil {
+		up = 1
+		collectCounters(to, counters)
+		collectQueues(to, queues)
+		collectWorkers(to, workers)
+	}
+	gaugeOf(to, upDesc, up)
+}
+
+func gaugeOf(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+}
+
+func collectCounters(to chan<- prometheus.Metric, c lua.Counters) {
+	to <- prometheus.MustNewConstMetric(inDesc, prometheus.CounterValue, float64(c.Accepted))
+	for desc, counts := range map[*prometheus.Desc]map[string]int64{leftDesc: c.Left, diedDesc: c.Died} {
+		for reason, n := range bounded(counts, maxReasons) {
+			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), reason)
+		}
+	}
+}
+
+// bounded keeps the first names and adds the others up.
+func bounded(counts map[string]int64, most int) map[string]int64 {
+	kept := map[string]int64{}
+	for i, name := range slices.Sorted(maps.Keys(counts)) {
+		if i >= most {
+			kept[Other] += counts[name]
+		} else {
+			kept[name] += counts[name]
+		}
+	}
+	return kept
+}
+
+type cell struct{ queue, label string }
+
+func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
+	slices.SortFunc(queues, func(a, b lua.QueueState) int { return cmp.Compare(a.Name, b.Name) })
+	depth, places, paused := map[cell]int64{}, map[cell]int64{}, map[cell]int64{}
+	for i := range queues {
+		q := &queues[i]
+		name := q.Name
+		if i >= MaxQueues {
+			name = Other
+		}
+		for k, class := range q.Classes {
+			label := string(class.Name)
+			if k >= maxClasses {
+				label = Other
+			}
+			depth[cell{name, label}] += class.Waiting
+		}
+		for place, n := range map[headgate.Place]int64{
+			headgate.PlaceWaiting: q.Waiting(), headgate.PlaceReady: q.Ready, lua.PlaceRunning: q.Running, headgate.PlaceLater: q.Later,
+			headgate.PlaceSpilled: q.Spilled, lua.PlaceDead: q.Dead,
+		} {
+			places[cell{name, string(place)}] += n
+		}
+		paused[cell{name, "dispatch"}] += count(q.Paused())
+		paused[cell{name, "enqueue"}] += count(q.Suspended != nil)
+		if q.Pace > 0 && name != Other {
+			gaugeOf(to, paceDesc, q.Pace.Seconds(), name)
+		}
+	}
+	for desc, cells := range map[*prometheus.Desc]map[cell]int64{depthDesc: depth, jobsDesc: places, shutDesc: paused} {
+		for c, n := range cells {
+			gaugeOf(to, desc, float64(n), c.queue, c.label)
+		}
+	}
+}
+
+func count(yes bool) int64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+func collectWorkers(to chan<- prometheus.Metric, workers []lua.WorkerState) {
+	held, slots := 0, 0
+	for _, w := range workers {
+		held += w.Held
+		slots += w.Slots
+	}
+	gaugeOf(to, staffDesc, float64(len(workers)))
+	gaugeOf(to, slotsDesc, float64(held), "held")
+	gaugeOf(to, slotsDesc, float64(slots-held), "free")
+}

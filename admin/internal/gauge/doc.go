@@ -1,0 +1,6 @@
+// Package gauge holds the metrics of the admin server: its own requests and decisions, and through a collector what Redis
+// counts. Where a paper has a name for a metric it has that name; docs/API.md has the table.
+//
+// No label is a tenant, a scope or anything else that a caller chooses freely: routes and reasons come from lists, and of
+// the queues those beyond MaxQueues share one name.
+package gauge

@@ -1,0 +1,61 @@
+package gauge
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// Requests counts calls.
+type Requests struct {
+	calls  *prometheus.CounterVec
+	took   *prometheus.HistogramVec
+	checks *prometheus.CounterVec
+	tokens prometheus.Counter
+}
+
+// native makes a histogram exact to a tenth with few buckets, for scrapers that know them; the others get fixed ones.
+func native(name, help string, buckets []float64) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+// Register registers all metrics of the server.
+func Register(to prometheus.Registerer, store *lua.Store) (*Requests, error) {
+	r := &Requests{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_http_requests_total", Help: "Calls of the admin API by route and status.",
+		}, []string{"route", "code"}),
+		took: prometheus.NewHistogramVec(native("headgate_http_request_duration_seconds", "Time to answer a call of the admin API, by route.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}), []string{"route"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "rate_limit_requests_total", Help: "Decisions of POST /api/v1/rate-limit/check by result.",
+		}, []string{"result"}),
+		tokens: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rate_limit_tokens_consumed_total", Help: "Tokens that POST /api/v1/rate-limit/check charged.",
+		}),
+	}
+	return r, errors.Join(to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
+}
+
+// Note counts a call. route is a pattern of the server's, never what was called.
+func (r *Requests) Note(route string, status int, took time.Duration) {
+	r.calls.WithLabelValues(route, strconv.Itoa(status)).Inc()
+	r.took.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// Decided counts a decision and what it charged.
+func (r *Requests) Decided(allowed bool, charged int64) {
+	result := "denied"
+	if allowed {
+		result = "allowed"
+	}
+	r.checks.WithLabelValues(result).Inc()
+	r.tokens.Add(float64(charged))
+}

@@ -1,0 +1,129 @@
+package openapi_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/headgate/headgate/admin/internal/openapi"
+	"github.com/headgate/headgate/admin/internal/problem"
+)
+
+func load(tb testing.TB) *openapi.Document {
+	tb.Helper()
+	document, err := openapi.Load()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return document
+}
+
+func operation(tb testing.TB, pattern string) *openapi.Operation {
+	tb.Helper()
+	o, ok := load(tb).Operation(pattern)
+	if !ok {
+		tb.Fatalf("there is no %s", pattern)
+	}
+	return o
+}
+
+func TestTheDescriptionIsOpenAPI31(t *testing.T) {
+	t.Parallel()
+	text := load(t).JSON()
+	document, err := openapi3.NewLoader().LoadFromData(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := document.Validate(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if document.OpenAPI != "3.1.0" {
+		t.Errorf("openapi is %s", document.OpenAPI)
+	}
+}
+
+func lines(faults []problem.Fault) string {
+	var all []string
+	for _, f := range faults {
+		where := f.Parameter
+		if f.Pointer != nil {
+			where = *f.Pointer
+		}
+		all = append(all, fmt.Sprintf("%s: %s", where, f.Detail))
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"tenant":"acme","queue":"mail","type":"t"}`: "",
+		"":              ": the body is missing",
+		`{`:             ": the body is not one JSON value: unexpected EOF",
+		`{} {}`:         ": the body is not one JSON value: invalid character after top-level value",
+		`[]`:            ": got array, want object",
+		`{"a":{}}`:      "/a: there is no such member\n/queue: is missing\n/tenant: is missing\n/type: is missing",
+		`{"a":1,"a":2}`: "/a: is there several times; allowed is once",
+		`{"tenant":"acme","queue":"mail","type":"t","unique":{"key":"k","key":"l"}}`: "/unique/key: is there several times; allowed is once",
+		`{"tenant":"global","queue":"a:b","type":7,"cost":0,"delay":"soon","unique":{"ky":1},"run_at":"noon"}`: strings.Join([]string{
+			"/cost: minimum: got 0, want 1",
+			"/delay: does not match ^([0-9]+(\\.[0-9]+)?(ms|s|m|h))+$",
+			"/queue: does not match ^[A-Za-z0-9._@/-]{1,128}$",
+			"/run_at: is no date-time",
+			"/tenant: is what the schema excludes",
+			"/type: got number, want string",
+			"/unique/key: is missing",
+			"/unique/ky: there is no such member",
+		}, "\n"),
+	} {
+		if got := lines(operation(t, "POST /api/v1/jobs").CheckBody([]byte(body))); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", body, got, want)
+		}
+	}
+}
+
+func TestOfFormsThatExcludeEachOtherOneIsTaken(t *testing.T) {
+	t.Parallel()
+	check := operation(t, "POST /api/v1/rate-limit/check")
+	for body, good := range map[string]bool{
+		`{"scope":"acme"}`:                          true,
+		`{"scope":"acme:mail:high","tokens":3}`:     true,
+		`{"checks":[{"scope":"acme"}],"peek":true}`: true,
+		`{}`: false,
+		`{"scope":"acme","checks":[{"scope":"a"}]}`: false,
+		`{"tokens":2,"checks":[{"scope":"a"}]}`:     false,
+		`{"scope":"acme:mail:high:more"}`:           false,
+		`{"scope":"acme:"}`:                         false,
+		`{"scope":""}`:                              false,
+		`{"scope":"acme","tokens":1.5}`:             false,
+		`{"scope":"acme","tokens":1000001}`:         false,
+	} {
+		if faults := check.CheckBody([]byte(body)); (len(faults) == 0) != good {
+			t.Errorf("%s: %s", body, lines(faults))
+		}
+	}
+}
+
+func TestEveryFaultOfAQueryIsTold(t *testing.T) {
+	t.Parallel()
+	list := operation(t, "GET /api/v1/jobs")
+	for query, want := range map[string]string{
+		"limit=7&place=dead&queue=mail": "",
+		"limit=0&place=here&limt=1&queue=a&queue=b": "limit: minimum: got 0, want 1\n" +
+			"limt: there is no such parameter; allowed is cursor, limit, place, queue, tenant, type\n" +
+			"place: value must be one of 'waiting', 'later', 'spilled', 'ready', 'running', 'dead'\n" +
+			"queue: is there several times; allowed is once",
+		"limit=many": "limit: got string, want integer",
+	} {
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := lines(list.CheckQuery(values)); got != want {
+			t.Errorf("%s:\n%s\nwant\n%s", query, got, want)
+		}
+	}
+}

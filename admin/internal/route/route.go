@@ -1,0 +1,136 @@
+package route
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+)
+
+// Reach is whose things a route shows or changes. The zero Reach is none, and no route may have it.
+type Reach int
+
+// The reaches.
+const (
+	// Public is nobody's.
+	Public Reach = iota + 1
+	// Deployment is everybody's: a principal that is bound to a tenant is refused.
+	Deployment
+	// Tenant is one tenant's, or everybody's for a principal that is not bound: the handler asks Request.Bind.
+	Tenant
+)
+
+// String returns the name that the description has for it.
+func (r Reach) String() string {
+	switch r {
+	case Public:
+		return "public"
+	case Deployment:
+		return "deployment"
+	case Tenant:
+		return "tenant"
+	}
+	return "none"
+}
+
+// Route is one method of one path.
+type Route struct {
+	Method string
+	// Path is a pattern of http.ServeMux.
+	Path  string
+	Role  access.Role
+	Reach Reach
+	// Data says that calls are part of the traffic, with limits of their own, and not counted as those of operators.
+	Data   bool
+	Handle func(*Request) (*Answer, error)
+}
+
+// Pattern returns method and path as http.ServeMux takes them.
+func (r Route) Pattern() string { return r.Method + " " + r.Path }
+
+// Validate reports a route that does not say who may call it, or for whom.
+func (r Route) Validate() error {
+	var bad []error
+	if r.Role == 0 {
+		bad = append(bad, &headgate.FieldError{Field: "role", Value: r.Role.String(), Allowed: "anyone, viewer, operator or admin"})
+	}
+	if r.Reach == 0 {
+		bad = append(bad, &headgate.FieldError{Field: "reach", Value: r.Reach.String(), Allowed: "public, deployment or tenant"})
+	}
+	if (r.Role == access.Anyone) != (r.Reach == Public) {
+		bad = append(bad, &headgate.FieldError{Field: "role", Value: strconv.Quote(r.Role.String()), Allowed: "anyone, if and only if the reach is public"})
+	}
+	if r.Handle == nil {
+		bad = append(bad, &headgate.FieldError{Field: "handler", Value: "none", Allowed: "one"})
+	}
+	if err := errors.Join(bad...); err != nil {
+		return fmt.Errorf("route %s: %w", r.Pattern(), err)
+	}
+	return nil
+}
+
+// Request is a call that may be answered: its sender is known and allowed, its body and its query are valid by the
+// description.
+type Request struct {
+	*http.Request
+
+	// Who calls; the zero Principal on routes for anyone.
+	Who access.Principal
+	// Body is what was sent, empty where nothing was.
+	Body  []byte
+	bound bool
+}
+
+// Decode reads the body. Where it cannot be read the schema and the struct differ, or a number is out of range.
+func (r *Request) Decode(into any) error {
+	if len(r.Body) == 0 {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(r.Body))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return problem.Invalid(problem.At("", err.Error()))
+	}
+	return nil
+}
+
+// Bind returns the tenant that a call is about: the named one, or the principal's own where none is named. Another's is
+// answered like one that nobody knows.
+func (r *Request) Bind(named string) (string, error) {
+	r.bound = true
+	own := r.Who.Tenant
+	if own == "" || named == own {
+		return named, nil
+	}
+	if named == "" {
+		return own, nil
+	}
+	return "", problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
+}
+
+// Bound reports whether Bind was asked.
+func (r *Request) Bound() bool { return r.bound }
+
+// Answer is what a call that did not fail is told.
+type Answer struct {
+	// Status is 200 where it is zero.
+	Status int
+	// Header is sent with it.
+	Header http.Header
+	// Value is sent as JSON, unless nil.
+	Value any
+	// Raw answers in place of all that, if not nil.
+	Raw http.Handler
+}
+
+// OK answers 200 with a value.
+func OK(value any) *Answer { return &Answer{Value: value} }
+
+// Done answers 204.
+func Done() *Answer { return &Answer{Status: http.StatusNoContent} }

@@ -1,0 +1,194 @@
+package admin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/admin/internal/problem"
+)
+
+// requestIDHeader names a request, by the caller or by the server.
+const requestIDHeader = "X-Request-Id"
+
+// call is what is known of a request while it is answered.
+type call struct {
+	id string
+	// who and pattern are for the log; they are set on the way.
+	who, pattern string
+	// reason is why the credential was refused.
+	reason error
+	failed error
+	status int
+}
+
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	c, ok := ctx.Value(callKey{}).(*call)
+	if !ok {
+		return &call{}
+	}
+	return c
+}
+
+// recorder notes the status.
+type recorder struct {
+	http.ResponseWriter
+
+	status int
+}
+
+func (r *recorder) WriteHeader(status int) {
+	if r.status == 0 {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *recorder) Write(text []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(text)
+}
+
+// outside is what every call passes, also one that has no route.
+func (s *Server) outside(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		c := &call{id: requestID(r.Header.Get(requestIDHeader))}
+		r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+		rec := &recorder{ResponseWriter: w}
+		defer s.note(r, rec, c, began)
+		defer s.recovered(rec, r, c)
+		setHeaders(w.Header(), c.id, r.TLS != nil)
+		if !s.allowed(r.RemoteAddr) {
+			s.refuse(rec, r, problem.New(problem.Forbidden, "calls from this address are not taken"))
+			return
+		}
+		next.ServeHTTP(rec, r)
+	})
+}
+
+// note writes the line of a call and counts it.
+func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) {
+	took := time.Since(began)
+	pattern := c.pattern
+	if pattern == "" {
+		pattern = "none"
+	}
+	s.requests.Note(pattern, rec.status, took)
+	event := s.config.Logger.Info()
+	if rec.status >= http.StatusInternalServerError {
+		event = s.config.Logger.Error().Err(c.failed)
+	}
+	if c.reason != nil {
+		event = event.AnErr("credential", c.reason)
+	}
+	event.Str("request_id", c.id).Str("method", r.Method).Str("path", r.URL.Path).Str("from", r.RemoteAddr).Str("who", c.who).
+		Int("status", rec.status).Dur("took", took).Msg("call")
+}
+
+// recovered turns a panic into an answer, if none was begun.
+func (s *Server) recovered(rec *recorder, r *http.Request, c *call) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	c.failed = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+	if rec.status == 0 {
+		problem.New(problem.Internal, "the server's log has the reason, by the request's id").Write(rec, r.URL.Path, c.id)
+		return
+	}
+	rec.status = http.StatusInternalServerError
+}
+
+// requestID takes the caller's id if it is one that logs can hold.
+func requestID(given string) string {
+	if len(given) > 0 && len(given) <= 128 {
+		good := true
+		for _, c := range []byte(given) {
+			good = good && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-')
+		}
+		if good {
+			return given
+		}
+	}
+	return uuid.Must(uuid.NewV7()).String()
+}
+
+// setHeaders tells browsers to do nothing with an answer, and caches not to keep it.
+func setHeaders(header http.Header, id string, secure bool) {
+	header.Set(requestIDHeader, id)
+	header.Set("Cache-Control", "no-store")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("X-Frame-Options", "DENY")
+	if secure {
+		header.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+}
+
+// allowed reports whether an address may call. What a proxy says of its client is not believed.
+func (s *Server) allowed(remote string) bool {
+	if len(s.config.Allow) == 0 {
+		return true
+	}
+	from, ok := address(remote)
+	if !ok {
+		return false
+	}
+	for _, prefix := range s.config.Allow {
+		if prefix.Contains(from) {
+			return true
+		}
+	}
+	return false
+}
+
+// address returns the address of "host:port".
+func address(remote string) (netip.Addr, bool) {
+	from, err := netip.ParseAddrPort(remote)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	return from.Addr().Unmap().WithZone(""), true
+}
+
+// refuse answers with a problem.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
+	p.Write(w, r.URL.Path, callOf(r.Context()).id)
+}
+
+func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
+	s.refuse(w, r, problem.New(problem.NotFound, "GET /api/v1/openapi.json tells which paths there are"))
+}
+
+func (s *Server) wrongMethod(allowed string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := problem.New(problem.MethodNotAllowed, "allowed is %s", allowed)
+		p.Header = http.Header{"Allow": {allowed}}
+		s.refuse(w, r, p)
+	})
+}
+
+// errorLog hands what net/http has to say (failed handshakes, above all) to the logger.
+type errorLog struct{ to zerolog.Logger }
+
+func (l errorLog) Write(line []byte) (int, error) {
+	l.to.Warn().Str("error", string(bytes.TrimSpace(line))).Msg("connection")
+	return len(line), nil
+}
+
+func newErrorLog(to zerolog.Logger) *log.Logger { return log.New(errorLog{to}, "", 0) }

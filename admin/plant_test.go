@@ -1,0 +1,258 @@
+package admin_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// plant is a server on a store of the test's own. What it answers is checked against the description, each time.
+type plant struct {
+	tb     testing.TB
+	store  *lua.Store
+	server *admin.Server
+	spec   *openapi3.T
+	keys   map[string]string // by the name of the credential
+	seen   struct {
+		sync.Mutex
+
+		good map[string]bool // operations that have answered 2xx
+	}
+}
+
+// callers counts addresses, so that failures of one test slow nobody down.
+var callers atomic.Uint32
+
+func newPlant(tb testing.TB, change func(*admin.Config)) *plant {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
+	must(tb, err)
+	return newPlantOn(tb, store, change)
+}
+
+func newPlantOn(tb testing.TB, store *lua.Store, change func(*admin.Config)) *plant {
+	tb.Helper()
+	p := &plant{tb: tb, store: store, keys: map[string]string{}}
+	p.seen.good = map[string]bool{}
+	enqueuer, err := producer.New(store, producer.Config{})
+	must(tb, err)
+	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: headgate.PerSecond(1_000_000, 1_000_000)}
+	config.Credentials.Keys = p.issue(
+		access.Principal{Name: "viewer", Role: access.Viewer}, access.Principal{Name: "operator", Role: access.Operator},
+		access.Principal{Name: "admin", Role: access.Admin}, access.Principal{Name: "acme-admin", Role: access.Admin, Tenant: "acme"},
+		access.Principal{Name: "acme-viewer", Role: access.Viewer, Tenant: "acme"},
+		access.Principal{Name: "zeta-admin", Role: access.Admin, Tenant: "zeta"},
+		access.Principal{Name: "expired", Role: access.Admin, Expires: time.Now().Add(-time.Second)},
+	)
+	if change != nil {
+		change(&config)
+	}
+	p.server, err = admin.New(config)
+	must(tb, err)
+	text := p.raw(http.MethodGet, "/api/v1/openapi.json", "", "", nil)
+	p.spec, err = openapi3.NewLoader().LoadFromData(text.body)
+	must(tb, err)
+	return p
+}
+
+// issue makes keys and returns what the server is given of them.
+func (p *plant) issue(all ...access.Principal) *access.Keys {
+	p.tb.Helper()
+	var file strings.Builder
+	for _, who := range all {
+		key, line, err := access.NewKey(who)
+		must(p.tb, err)
+		p.keys[who.Name] = "Bearer " + key
+		fmt.Fprintln(&file, line)
+	}
+	keys, err := access.ParseKeys(file.String())
+	must(p.tb, err)
+	return keys
+}
+
+// slow stores a policy by which each tenant has 10 tokens a day.
+func (p *plant) slow() {
+	p.tb.Helper()
+	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}}}}
+	text, err := policy.Marshal(own)
+	must(p.tb, err)
+	must(p.tb, p.store.PutPolicy(p.tb.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
+}
+
+// reply is an answer.
+type reply struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// object reads the body.
+func (r reply) object(tb testing.TB) map[string]any {
+	tb.Helper()
+	var value map[string]any
+	if err := json.Unmarshal(r.body, &value); err != nil {
+		tb.Fatalf("%s: %v", r.body, err)
+	}
+	return value
+}
+
+// raw calls a path as it stands.
+func (p *plant) raw(method, target, credential, body string, header http.Header) reply {
+	p.tb.Helper()
+	r := httptest.NewRequestWithContext(p.tb.Context(), method, target, strings.NewReader(body))
+	n := callers.Add(1)
+	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:4000", n>>16&255, n>>8&255, n&255)
+	if credential != "" {
+		r.Header.Set("Authorization", credential)
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	maps.Copy(r.Header, header)
+	w := httptest.NewRecorder()
+	p.server.Handler().ServeHTTP(w, r)
+	return reply{w.Code, w.Header(), w.Body.Bytes()}
+}
+
+// ask is a call of an operation.
+type ask struct {
+	op     string // as in "GET /api/v1/jobs/{tenant}/{id}"
+	path   map[string]string
+	query  string
+	body   string
+	header http.Header
+}
+
+// call makes a call and checks the answer against the description of its operation.
+func (p *plant) call(credential string, a ask) reply {
+	p.tb.Helper()
+	method, path, _ := strings.Cut(a.op, " ")
+	target := path
+	for name, value := range a.path {
+		target = strings.ReplaceAll(target, "{"+name+"}", url.PathEscape(value))
+	}
+	if strings.Contains(target, "{") {
+		p.tb.Fatalf("%s lacks a name", target)
+	}
+	if a.query != "" {
+		target += "?" + a.query
+	}
+	if key, ok := p.keys[credential]; ok {
+		credential = key
+	}
+	got := p.raw(method, target, credential, a.body, a.header)
+	item := p.spec.Paths.Value(path)
+	if item == nil || item.GetOperation(method) == nil {
+		p.tb.Fatalf("the description has no %s", a.op)
+	}
+	r := httptest.NewRequestWithContext(p.tb.Context(), method, target, http.NoBody)
+	err := openapi3filter.ValidateResponse(p.tb.Context(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{
+			Request: r, PathParams: a.path,
+			Route: &routers.Route{Spec: p.spec, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)},
+		},
+		Status: got.status, Header: got.header, Body: io.NopCloser(bytes.NewReader(got.body)),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	})
+	if err != nil {
+		p.tb.Errorf("%s answers %d, which is not as described: %v\n%s", a.op, got.status, err, got.body)
+	}
+	if got.status < 300 {
+		p.seen.Lock()
+		p.seen.good[a.op] = true
+		p.seen.Unlock()
+	}
+	return got
+}
+
+// want is call with a status that it must have.
+func (p *plant) want(status int, credential string, a ask) reply {
+	p.tb.Helper()
+	got := p.call(credential, a)
+	if got.status != status {
+		p.tb.Fatalf("%s %v %s as %s: %d, want %d\n%s", a.op, a.path, a.body, credential, got.status, status, got.body)
+	}
+	return got
+}
+
+// enqueue enqueues jobs over HTTP.
+func (p *plant) enqueue(tenant string, ids ...string) {
+	p.tb.Helper()
+	for _, id := range ids {
+		p.want(http.StatusCreated, "operator", ask{
+			op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":%q,"queue":"mail","type":"welcome","id":%q,"payload":{"to":"ada"}}`, tenant, id),
+		})
+	}
+}
+
+var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+
+// work makes a worker take n jobs and end them with an outcome; those of "" it keeps.
+func (p *plant) work(ctx context.Context, n int, outcome lua.Outcome) {
+	p.tb.Helper()
+	_, err := p.store.Register(ctx, "w1", mailPool, n, time.Minute)
+	must(p.tb, err)
+	leases, err := p.store.Read(ctx, "w1", mailPool.ID(), n, -1, false)
+	must(p.tb, err)
+	if len(leases) != n {
+		p.tb.Fatalf("%d leases, want %d", len(leases), n)
+	}
+	if outcome == "" {
+		return
+	}
+	for _, l := range leases {
+		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad address",
+		}})
+		must(p.tb, err)
+	}
+	for more := true; more; {
+		more, err = p.store.Reclaim(ctx, "w1")
+		must(p.tb, err)
+	}
+}
+
+// operations returns every operation of the description.
+func (p *plant) operations() []string {
+	var all []string
+	for path, item := range p.spec.Paths.Map() {
+		for method := range item.Operations() {
+			all = append(all, method+" "+path)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

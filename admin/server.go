@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/api"
+	"github.com/headgate/headgate/admin/internal/gauge"
+	"github.com/headgate/headgate/admin/internal/openapi"
+	"github.com/headgate/headgate/admin/internal/route"
+)
+
+// Server answers the API. Its methods may be called from several goroutines.
+type Server struct {
+	config      Config
+	handler     http.Handler
+	credentials atomic.Pointer[access.Credentials]
+	callers     *throttle
+	failures    *throttle
+	requests    *gauge.Requests
+}
+
+// New returns a Server, or every fault of the config at once. It sends nothing yet.
+func New(config Config) (*Server, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	document, err := openapi.Load()
+	if err != nil {
+		return nil, err
+	}
+	requests, err := gauge.Register(config.Registry, config.Store)
+	if err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	s := &Server{
+		config: config, requests: requests, callers: newThrottle(config.AdminLimit),
+		failures: newThrottle(headgate.PerSecond(failureRate, failureBurst)),
+	}
+	s.SetCredentials(config.Credentials)
+	handlers := api.New(api.Config{
+		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
+		Decided: requests.Decided,
+		Metrics: promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{Timeout: config.Timeout, MaxRequestsInFlight: 2}),
+	})
+	mux, err := s.mux(document, handlers.Routes())
+	if err != nil {
+		return nil, err
+	}
+	s.handler = s.outside(mux)
+	return s, nil
+}
+
+// SetCredentials replaces the credentials that are taken, from the next call on.
+func (s *Server) SetCredentials(c access.Credentials) { s.credentials.Store(&c) }
+
+// Handler answers calls, for a server of the program's own.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Serve answers calls on a listener until ctx ends. Then it takes no more, waits up to 15 s for those under way, and
+// returns nil.
+func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	if s.config.TLS != nil {
+		settings := s.config.TLS.Clone()
+		settings.MinVersion = max(settings.MinVersion, minimumTLS)
+		settings.NextProtos = []string{"h2", "http/1.1"}
+		if settings.ClientCAs != nil {
+			settings.ClientAuth = tls.RequireAndVerifyClientCert
+		}
+		listener = tls.NewListener(listener, settings)
+	}
+	server := &http.Server{
+		Handler: s.handler, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
+		ReadTimeout: readHeaderTimeout + s.config.Timeout, WriteTimeout: readHeaderTimeout + 2*s.config.Timeout,
+		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, // Calls under way are finished.
+		ErrorLog:    newErrorLog(s.config.Logger),
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(listener) }()
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	err := server.Shutdown(end)
+	if err != nil { // The time is over: what is still under way is cut off.
+		err = errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
+	}
+	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// mux returns the routes, each behind its guard, and answers for all other paths and methods.
+func (s *Server) mux(document *openapi.Document, routes []route.Route) (http.Handler, error) {
+	mux := http.NewServeMux()
+	allowed := map[string]string{}
+	described := map[string]bool{}
+	var bad []error
+	for _, r := range routes {
+		operation, ok := document.Operation(r.Pattern())
+		switch {
+		case r.Validate() != nil:
+			bad = append(bad, r.Validate())
+			continue
+		case !ok:
+			bad = append(bad, fmt.Errorf("route %s is not described in openapi.yaml", r.Pattern()))
+			continue
+		case operation.Role != r.Role.String() || operation.Reach != r.Reach.String() || operation.Data != r.Data:
+			bad = append(bad, fmt.Errorf("route %s is for %s of %s, and openapi.yaml says %s of %s", r.Pattern(), r.Role, r.Reach, operation.Role, operation.Reach))
+			continue
+		}
+		described[r.Pattern()] = true
+		mux.Handle(r.Pattern(), s.guard(r, operation))
+		allowed[r.Path] = joined(allowed[r.Path], r.Method)
+	}
+	for _, pattern := range document.Patterns() {
+		if !described[pattern] {
+			bad = append(bad, fmt.Errorf("openapi.yaml has %s, and no route is like that", pattern))
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	for path, methods := range allowed {
+		mux.Handle(path, s.wrongMethod(methods))
+	}
+	mux.Handle("/", http.HandlerFunc(s.noPath))
+	return mux, nil
+}
+
+func joined(methods, method string) string {
+	if method == http.MethodGet {
+		method = "GET, HEAD"
+	}
+	if methods == "" {
+		return method
+	}
+	return methods + ", " + method
+}

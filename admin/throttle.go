@@ -1,0 +1,73 @@
+package admin
+
+import (
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/buckets"
+)
+
+// throttle has a bucket for each caller, of those that package buckets describes. They are in this process: a server
+// whose Redis is away is guarded all the same.
+type throttle struct {
+	limit buckets.Limit
+	mu    struct {
+		sync.Mutex
+
+		set buckets.Set
+		// names are the callers whose buckets are not known to be full, at most maxCallers.
+		names map[string]bool
+	}
+}
+
+func newThrottle(limit headgate.Limit) *throttle {
+	t := &throttle{limit: buckets.LimitOf(limit)}
+	t.mu.names = map[string]bool{}
+	return t
+}
+
+func (t *throttle) path(name string) []buckets.LevelLimit {
+	return []buckets.LevelLimit{{Scope: headgate.Scope(name), Limit: t.limit}}
+}
+
+// take charges a call; where the bucket is empty it returns how long to wait. Where too many callers have buckets that
+// are not full, newcomers wait.
+func (t *throttle) take(name string) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := buckets.InstantOf(time.Now())
+	if !t.mu.names[name] && len(t.mu.names) >= maxCallers && !t.sweepLocked(now) {
+		return time.Second, false
+	}
+	t.mu.names[name] = true
+	verdict := t.mu.set.Take(now, 0, t.path(name), 1)
+	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
+}
+
+// peek is take without a charge.
+func (t *throttle) peek(name string) (wait time.Duration, ok bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	verdict := t.mu.set.Peek(buckets.InstantOf(time.Now()), 0, t.path(name), 1)
+	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
+}
+
+// sweepLocked forgets the buckets that are full again, and reports whether there were any.
+func (t *throttle) sweepLocked(now buckets.Instant) bool {
+	for name := range t.mu.names {
+		step := t.path(name)[0]
+		if t.mu.set.LevelAt(now, 0, step) >= t.limit.Burst {
+			t.mu.set.Put(step.Scope, buckets.Bucket{})
+			delete(t.mu.names, name)
+		}
+	}
+	return len(t.mu.names) < maxCallers
+}
+
+func tooMany(detail string, wait time.Duration) *problem.Problem {
+	p := problem.New(problem.TooManyRequests, "%s: wait for as long as Retry-After says", detail)
+	p.RetryAfter = wait
+	return p
+}

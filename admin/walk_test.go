@@ -1,0 +1,168 @@
+package admin_test
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// TestEveryOperationAnswersAsDescribed makes every operation of the description succeed at least once; each answer, good
+// or bad, is checked against its schema on the way.
+func TestEveryOperationAnswersAsDescribed(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	mail, acme := map[string]string{"queue": "mail"}, map[string]string{"tenant": "acme"}
+	both := map[string]string{"tenant": "acme", "queue": "mail"}
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits} {
+		part(p)
+	}
+	for path, names := range map[string]map[string]string{
+		"/api/v1/queues/{queue}": mail, "/api/v1/tenants/{tenant}": acme, "/api/v1/tenants/{tenant}/queues/{queue}": both,
+	} {
+		for _, what := range []string{"/pause", "/suspension"} {
+			put, end := ask{op: "PUT " + path + what, path: names, body: `{"for":"10m","reason":"moving"}`}, ask{op: "DELETE " + path + what, path: names}
+			p.want(http.StatusNotFound, "operator", end)
+			if held := p.want(http.StatusOK, "operator", put).object(t); held["until"] == nil {
+				t.Errorf("%v", held)
+			}
+			holds := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/holds"})
+			if !bytes.Contains(holds.body, []byte("moving")) {
+				t.Errorf("%s", holds.body)
+			}
+			p.want(http.StatusNoContent, "operator", end)
+			p.want(http.StatusNotFound, "operator", end)
+		}
+	}
+	walkQueues(p)
+	for _, op := range p.operations() {
+		if !p.seen.good[op] {
+			t.Errorf("%s was never seen to succeed: add it to the walk", op)
+		}
+	}
+}
+
+func walkMeta(p *plant) {
+	for _, path := range []string{"/api/v1/openapi.json", "/api/v1/health/live", "/api/v1/health/ready"} {
+		p.want(http.StatusOK, "", ask{op: "GET " + path})
+	}
+	for _, path := range []string{"/metrics", "/api/v1/doctor", "/api/v1/census", "/api/v1/workers", "/api/v1/schedulers", "/api/v1/holds", "/api/v1/queues"} {
+		p.want(http.StatusOK, "viewer", ask{op: "GET " + path})
+	}
+	_, err := p.store.Promote(p.tb.Context(), "s1", time.Minute)
+	must(p.tb, err)
+	if got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/schedulers"}); !bytes.Contains(got.body, []byte(`"s1"`)) {
+		p.tb.Errorf("%s", got.body)
+	}
+}
+
+func walkJobs(p *plant) {
+	p.enqueue("acme", "a/1", "a:2")
+	job := map[string]string{"tenant": "acme", "id": "a/1"}
+	sight := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: job}).object(p.tb)
+	if sight["place"] != "waiting" || sight["position"] != 1.0 || sight["payload_bytes"] != 12.0 {
+		p.tb.Errorf("%v", sight)
+	}
+	payload := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/jobs/{tenant}/{id}/payload", path: job}).object(p.tb)
+	if payload["payload_base64"] != "eyJ0byI6ImFkYSJ9" {
+		p.tb.Errorf("%v", payload)
+	}
+	again := p.want(http.StatusOK, "operator", ask{
+		op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"welcome"}`, header: http.Header{"Idempotency-Key": {`"a/1"`}},
+	}).object(p.tb)
+	if again["decision"] != "duplicate" {
+		p.tb.Errorf("%v", again)
+	}
+	first := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "limit=1&place=waiting&queue=mail"}).object(p.tb)
+	cursor, _ := first["cursor"].(string)
+	second := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "limit=1&place=waiting&queue=mail&cursor=" + cursor})
+	if !bytes.Contains(second.body, []byte(`"a:2"`)) {
+		p.tb.Errorf("second page: %s", second.body)
+	}
+	if bad := p.want(http.StatusBadRequest, "viewer", ask{op: "GET /api/v1/jobs", query: "cursor=nonsense"}); !bytes.Contains(bad.body, []byte(`"parameter":"cursor"`)) {
+		p.tb.Errorf("%s", bad.body)
+	}
+	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: job, query: "reason=twice"})
+	p.want(http.StatusConflict, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: job})
+	p.want(http.StatusNotFound, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "never"}})
+	p.work(p.tb.Context(), 1, "")
+	running := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "a:2"}}).object(p.tb)
+	if running["place"] != "running" || running["worker"] != "w1" {
+		p.tb.Errorf("%v", running)
+	}
+	workers := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/workers"})
+	if !bytes.Contains(workers.body, []byte(`"held":1`)) {
+		p.tb.Errorf("%s", workers.body)
+	}
+	cancelling := p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "a:2"}}).object(p.tb)
+	if cancelling["outcome"] != "cancelling" {
+		p.tb.Errorf("%v", cancelling)
+	}
+	p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}})
+	_, err := p.store.Reclaim(p.tb.Context(), "w1")
+	must(p.tb, err)
+}
+
+func walkLetters(p *plant) {
+	p.enqueue("acme", "d1", "d2", "d3")
+	p.work(p.tb.Context(), 3, lua.Kill)
+	page := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters", query: "queue=mail&reason=discarded&before=2090-01-01T00:00:00Z"})
+	if strings.Count(string(page.body), "bad address") != 3 {
+		p.tb.Errorf("%s", page.body)
+	}
+	letter := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "d1"}}).object(p.tb)
+	if letter["reason"] != "discarded" {
+		p.tb.Errorf("%v", letter)
+	}
+	redrive := ask{op: "POST /api/v1/dead-letters/redrive", body: `{"keys":[{"tenant":"acme","id":"d1"},{"tenant":"acme","id":"never"}]}`}
+	redriven := p.want(http.StatusOK, "operator", redrive).object(p.tb)
+	if refused, _ := redriven["refused"].([]any); redriven["redriven"] != 1.0 || len(refused) != 1 {
+		p.tb.Errorf("%v", redriven)
+	}
+	p.want(http.StatusConflict, "viewer", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "d1"}})
+	purged := p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/dead-letters/purge", body: `{"filter":{"queue":"mail","tenant":"acme","before":"2090-01-01T00:00:00Z"}}`}).object(p.tb)
+	if purged["purged"] != 2.0 || purged["more"] != false {
+		p.tb.Errorf("%v", purged)
+	}
+}
+
+func walkLimits(p *plant) {
+	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme:mail:high","tokens":3}`})
+	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme:mail"}})
+	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "global"}})
+	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
+}
+
+func walkQueues(p *plant) {
+	mail := map[string]string{"queue": "mail"}
+	p.enqueue("acme", "q1", "q2")
+	queue := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/queues/{queue}", path: mail}).object(p.tb)
+	if queue["waiting"] != 3.0 {
+		p.tb.Errorf("%v", queue)
+	}
+	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/queues/{queue}", path: map[string]string{"queue": "nosuch"}})
+	left := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/queues/{queue}/drain", path: mail}).object(p.tb)
+	if left["drained"] != false || left["waiting"] != 3.0 {
+		p.tb.Errorf("%v", left)
+	}
+	refused := p.want(http.StatusTooManyRequests, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t"}`}).object(p.tb)
+	if refused["reason"] != "paused" {
+		p.tb.Errorf("%v", refused)
+	}
+	p.want(http.StatusBadRequest, "admin", ask{op: "POST /api/v1/queues/{queue}/purge", path: mail, body: `{"confirm":"male"}`})
+	purged := p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/queues/{queue}/purge", path: mail, body: `{"confirm":"mail","reason":"test"}`}).object(p.tb)
+	if purged["cancelled"] != 3.0 || purged["more"] != false {
+		p.tb.Errorf("%v", purged)
+	}
+	left = p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/queues/{queue}/drain", path: mail}).object(p.tb)
+	if left["drained"] != true {
+		p.tb.Errorf("%v", left)
+	}
+	census := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/census"}).object(p.tb)
+	if census["conserved"] != true || census["live"] != 0.0 {
+		p.tb.Errorf("%v", census)
+	}
+}
