@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 
@@ -102,7 +103,9 @@ func (s *Server) authenticate(r *http.Request) (access.Principal, error) {
 		return who, nil
 	}
 	s.failures.take(from)
-	callOf(r.Context()).reason = errors.Unwrap(err)
+	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
+		callOf(r.Context()).reason = refused.Reason
+	}
 	p := problem.New(problem.Unauthenticated, "send a key or a token as Authorization: Bearer ...")
 	p.Header = http.Header{"Www-Authenticate": {`Bearer realm="headgate"`}}
 	return who, p
@@ -160,9 +163,7 @@ func send(w http.ResponseWriter, answer *route.Answer) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 	}
-	for name, values := range answer.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(max(answer.Status, http.StatusOK))
 	_, _ = w.Write(text) // Whoever went away hears nothing.
 }

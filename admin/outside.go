@@ -27,7 +27,6 @@ type call struct {
 	// reason is why the credential was refused.
 	reason error
 	failed error
-	status int
 }
 
 type callKey struct{}
@@ -87,14 +86,11 @@ func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) 
 		pattern = "none"
 	}
 	s.requests.Note(pattern, rec.status, took)
-	event := s.config.Logger.Info()
+	level, failed := zerolog.InfoLevel, error(nil)
 	if rec.status >= http.StatusInternalServerError {
-		event = s.config.Logger.Error().Err(c.failed)
+		level, failed = zerolog.ErrorLevel, c.failed
 	}
-	if c.reason != nil {
-		event = event.AnErr("credential", c.reason)
-	}
-	event.Str("request_id", c.id).Str("method", r.Method).Str("path", r.URL.Path).Str("from", r.RemoteAddr).Str("who", c.who).
+	s.config.Logger.WithLevel(level).AnErr("error", failed).AnErr("credential", c.reason).Str("request_id", c.id).Str("method", r.Method).Str("path", r.URL.Path).Str("from", r.RemoteAddr).Str("who", c.who).
 		Int("status", rec.status).Dur("took", took).Msg("call")
 }
 
@@ -167,7 +163,7 @@ func address(remote string) (netip.Addr, bool) {
 }
 
 // refuse answers with a problem.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.Problem) {
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.DetailsError) {
 	p.Write(w, r.URL.Path, callOf(r.Context()).id)
 }
 

@@ -66,7 +66,7 @@ func (t *throttle) sweepLocked(now buckets.Instant) bool {
 	return len(t.mu.names) < maxCallers
 }
 
-func tooMany(detail string, wait time.Duration) *problem.Problem {
+func tooMany(detail string, wait time.Duration) *problem.DetailsError {
 	p := problem.New(problem.TooManyRequests, "%s: wait for as long as Retry-After says", detail)
 	p.RetryAfter = wait
 	return p

@@ -57,6 +57,8 @@ func TestKeysAreTakenUntilTheyEnd(t *testing.T) {
 	} {
 		if who, err := c.Authenticate(header); !errors.Is(err, access.ErrUnauthenticated) || who != (access.Principal{}) {
 			t.Errorf("%s: %+v, %v", name, who, err)
+		} else if err.Error() != "no valid credential" {
+			t.Errorf("%s is told: %v", name, err)
 		}
 	}
 }

@@ -8,9 +8,17 @@ import (
 	"time"
 )
 
-// ErrUnauthenticated is the error of every call without a valid credential. It wraps the reason, which is for the log
-// alone.
+// ErrUnauthenticated matches the error of every call without a valid credential, a *RefusedError.
 var ErrUnauthenticated = errors.New("no valid credential")
+
+// RefusedError is a credential that is not taken. Its text is the same for all; Reason is for the log alone.
+type RefusedError struct{ Reason error }
+
+// Error says no more than ErrUnauthenticated.
+func (e *RefusedError) Error() string { return ErrUnauthenticated.Error() }
+
+// Is makes it match ErrUnauthenticated.
+func (e *RefusedError) Is(target error) bool { return target == ErrUnauthenticated }
 
 // Credentials are those that a server takes. Either part may be nil. They never change: a server is handed others when
 // the files have changed.
@@ -37,11 +45,11 @@ var (
 	errNoBearer   = errors.New("not a bearer credential")
 )
 
-// Authenticate returns who sent a request with these headers.
+// Authenticate returns who sent a request with these headers, or a *RefusedError.
 func (c Credentials) Authenticate(header http.Header) (Principal, error) {
 	who, err := c.authenticate(header)
 	if err != nil {
-		return Principal{}, fmt.Errorf("%w: %w", ErrUnauthenticated, err)
+		return Principal{}, &RefusedError{Reason: err}
 	}
 	return who, nil
 }

@@ -6,5 +6,5 @@
 //	token  a JSON Web Token, signed by a key of the JWKS file with the algorithm that this key names
 //
 // Whatever a caller sends is refused with the same error, so that the answer does not tell a wrong credential from one
-// that has expired; errors.Unwrap has the reason, for the log.
+// that has expired; RefusedError.Reason is for the log.
 package access

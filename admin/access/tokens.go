@@ -114,17 +114,11 @@ func checkStrength(key jwk.Key) error {
 		if secret, _ := key.Octets(); len(secret) < minSecretBytes {
 			return &headgate.FieldError{Field: "k", Value: strconv.Itoa(len(secret)) + " bytes", Allowed: strconv.Itoa(minSecretBytes) + " bytes or more"}
 		}
-	case jwk.RSAPublicKey:
-		return checkModulus(key.N())
-	case jwk.RSAPrivateKey:
-		return checkModulus(key.N())
-	}
-	return nil
-}
-
-func checkModulus(n []byte, _ bool) error {
-	if bits := 8 * len(n); bits < minRSABits {
-		return &headgate.FieldError{Field: "n", Value: strconv.Itoa(bits) + " bits", Allowed: strconv.Itoa(minRSABits) + " bits or more"}
+	case interface{ N() ([]byte, bool) }: // an RSA key, public or private
+		n, _ := key.N()
+		if bits := 8 * len(n); bits < minRSABits {
+			return &headgate.FieldError{Field: "n", Value: strconv.Itoa(bits) + " bits", Allowed: strconv.Itoa(minRSABits) + " bits or more"}
+		}
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ const retrySoon = time.Second
 
 // ProblemOf says what a handler's error means to a caller. What is not known here stays inside: the caller gets the
 // request's id, and the log the error.
-func ProblemOf(err error) *problem.Problem {
-	if p, ok := errors.AsType[*problem.Problem](err); ok {
+func ProblemOf(err error) *problem.DetailsError {
+	if p, ok := errors.AsType[*problem.DetailsError](err); ok {
 		return p
 	}
 	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
@@ -69,7 +69,7 @@ func fieldFaults(err error) []problem.Fault {
 }
 
 // refusal is a job that was refused.
-func refusal(refused *headgate.RefusedError) *problem.Problem {
+func refusal(refused *headgate.RefusedError) *problem.DetailsError {
 	v := refused.Verdict
 	kind := problem.Refused
 	if v.Permanent() {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -73,7 +74,7 @@ func (n *newJob) job(header http.Header) (headgate.Job, error) {
 			return 0
 		}
 		d, err := readDuration(pointer, text, time.Millisecond, most)
-		if p, bad := err.(*problem.Problem); bad { //nolint:errorlint // It returns nothing else.
+		if p, bad := err.(*problem.DetailsError); bad { //nolint:errorlint // It returns nothing else.
 			faults = append(faults, p.Faults...)
 		}
 		return d
@@ -220,9 +221,7 @@ func (a *API) payload(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	view := payloadView{Base64: append([]byte{}, payload...), Headers: map[string]string{}}
-	for name, value := range sight.Record.Job.Headers {
-		view.Headers[name] = value
-	}
+	maps.Copy(view.Headers, sight.Record.Job.Headers)
 	return route.OK(view), nil
 }
 

@@ -62,5 +62,5 @@ func (l *limits) read(ctx context.Context) (*policy.Compiled, error) {
 
 // unusable hides the faults of the stored policy, which are none of the request's.
 func unusable(err error) error {
-	return fmt.Errorf("the stored policy is of no use: %s", err.Error()) //nolint:errorlint // on purpose: see above
+	return fmt.Errorf("the stored policy is of no use: %s", err.Error())
 }

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -120,7 +121,7 @@ func (r *reader) operation(path, method string) (*Operation, error) {
 	for _, list := range [][]string{{"paths", path, "parameters"}, append(place, "parameters")} {
 		entries, _ := at(r.root, list...).([]any)
 		for i := range entries {
-			if err := r.parameter(o, append(list, fmt.Sprint(i))); err != nil {
+			if err := r.parameter(o, append(list, strconv.Itoa(i))); err != nil {
 				return nil, err
 			}
 		}
@@ -156,11 +157,11 @@ func (r *reader) follow(place []string) (any, []string) {
 }
 
 func (r *reader) compile(place []string) (*jsonschema.Schema, error) {
-	pointer := ""
-	for _, part := range place {
-		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(part)
+	escaped := make([]string, len(place))
+	for i, part := range place {
+		escaped[i] = strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(part)
 	}
-	return r.compiler.Compile(resource + "#" + pointer)
+	return r.compiler.Compile(resource + "#/" + strings.Join(escaped, "/"))
 }
 
 // at returns what is below a node; nil where there is nothing.
@@ -170,8 +171,8 @@ func at(node any, place ...string) any {
 		case map[string]any:
 			node = n[part]
 		case []any:
-			var i int
-			if _, err := fmt.Sscan(part, &i); err != nil || i < 0 || i >= len(n) {
+			i, err := strconv.Atoi(part)
+			if err != nil || i < 0 || i >= len(n) {
 				return nil
 			}
 			node = n[i]

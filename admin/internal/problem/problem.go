@@ -3,11 +3,12 @@ package problem
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 )
 
-// MediaType is the content type of a Problem.
+// MediaType is the content type of a problem.
 const MediaType = "application/problem+json"
 
 // typePrefix begins the type of every problem.
@@ -68,8 +69,8 @@ type Fault struct {
 // At is a fault at a JSON pointer into the body; "" is the body itself.
 func At(pointer, detail string) Fault { return Fault{Pointer: &pointer, Detail: detail} }
 
-// Problem is why a call failed. It is an error, so that handlers return it.
-type Problem struct {
+// DetailsError is why a call failed. It is an error, so that handlers return it.
+type DetailsError struct {
 	Kind   Kind
 	Detail string
 	// Faults are all that is wrong with an invalid request.
@@ -83,27 +84,25 @@ type Problem struct {
 }
 
 // New returns a problem of a kind. detail says what to do.
-func New(kind Kind, format string, args ...any) *Problem {
-	return &Problem{Kind: kind, Detail: fmt.Sprintf(format, args...)}
+func New(kind Kind, format string, args ...any) *DetailsError {
+	return &DetailsError{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
 // Invalid returns the problem of a request with faults.
-func Invalid(faults ...Fault) *Problem {
-	return &Problem{Kind: InvalidRequest, Detail: "see errors for what is wrong and what is allowed", Faults: faults}
+func Invalid(faults ...Fault) *DetailsError {
+	return &DetailsError{Kind: InvalidRequest, Detail: "see errors for what is wrong and what is allowed", Faults: faults}
 }
 
 // Error returns kind and detail.
-func (p *Problem) Error() string { return string(p.Kind) + ": " + p.Detail }
+func (p *DetailsError) Error() string { return string(p.Kind) + ": " + p.Detail }
 
 // Status is its HTTP status.
-func (p *Problem) Status() int { return meanings[p.Kind].status }
+func (p *DetailsError) Status() int { return meanings[p.Kind].status }
 
 // Write answers with the problem. instance is the path that was called.
-func (p *Problem) Write(w http.ResponseWriter, instance, requestID string) {
+func (p *DetailsError) Write(w http.ResponseWriter, instance, requestID string) {
 	document := map[string]any{}
-	for name, value := range p.Extensions {
-		document[name] = value
-	}
+	maps.Copy(document, p.Extensions)
 	document["type"], document["title"], document["status"] = typePrefix+string(p.Kind), meanings[p.Kind].title, p.Status()
 	document["detail"], document["instance"], document["request_id"] = p.Detail, instance, requestID
 	if len(p.Faults) > 0 {
@@ -115,9 +114,7 @@ func (p *Problem) Write(w http.ResponseWriter, instance, requestID string) {
 		return
 	}
 	header := w.Header()
-	for name, values := range p.Header {
-		header[name] = values
-	}
+	maps.Copy(header, p.Header)
 	if p.RetryAfter > 0 {
 		header.Set("Retry-After", Seconds(p.RetryAfter))
 	}
