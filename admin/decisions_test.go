@@ -1,0 +1,188 @@
+package admin_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+const checkOp = "POST /api/v1/rate-limit/check"
+
+func TestDecisionsSayWhatIsLeftAndWhenToComeBack(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.OldHeaders = true })
+	p.slow() // 10 tokens a day for each tenant
+	got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme:mail:high","tokens":4}`})
+	for name, want := range map[string]string{
+		"Ratelimit-Policy": `"acme";q=10;w=86400`, "Ratelimit": `"acme";r=6;t=34560`, "Retry-After": "",
+		"X-Ratelimit-Limit": "10", "X-Ratelimit-Remaining": "6", "X-Ratelimit-Reset": "34560",
+	} {
+		if got.header.Get(name) != want {
+			t.Errorf("%s: %q, want %q", name, got.header.Get(name), want)
+		}
+	}
+	refused := p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":7}`})
+	wait, err := strconv.Atoi(refused.header.Get("Retry-After"))
+	must(t, err)
+	if wait < 8630 || wait > 8640 || refused.header.Get("Ratelimit") != `"acme";r=6;t=34560` { // one token, less what the test took
+		t.Errorf("%v", refused.header)
+	}
+	answers, _ := refused.object(t)["answers"].([]any)
+	answer, _ := answers[0].(map[string]any)
+	if answer["reason"] != "limited" || answer["refused_by"] != "acme" || answer["allowed"] != false {
+		t.Errorf("%v", answer)
+	}
+	never := p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":11}`})
+	if !bytes.Contains(never.body, []byte("too_costly")) || never.header.Get("Retry-After") != "" {
+		t.Errorf("%v %s", never.header, never.body)
+	}
+}
+
+func TestPeeksAndRefusalsChargeNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.slow()
+	for _, body := range []string{
+		`{"scope":"acme","tokens":9,"peek":true}`, `{"checks":[{"scope":"acme","tokens":9},{"scope":"zeta"}],"peek":true}`,
+	} {
+		if got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: body}).object(t); got["consumed"] != false || got["allowed"] != true {
+			t.Errorf("%v", got)
+		}
+	}
+	p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"checks":[{"scope":"acme","tokens":9},{"scope":"zeta","tokens":11}]}`})
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"checks":[{"scope":"acme","tokens":10},{"scope":"zeta","tokens":10}]}`})
+	status := p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme:mail"}}).object(t)
+	if status["limited"] != true {
+		t.Errorf("%v", status)
+	}
+	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":10}`})
+	p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"zeta"}`})
+	metrics := p.want(http.StatusOK, "viewer", ask{op: "GET /metrics"})
+	for _, want := range []string{`rate_limit_requests_total{result="denied"} 2`, `rate_limit_requests_total{result="allowed"} 4`, "rate_limit_tokens_consumed_total 30"} {
+		if !bytes.Contains(metrics.body, []byte(want)) {
+			t.Errorf("no %s in %s", want, metrics.body)
+		}
+	}
+}
+
+// TestJobsAndDecisionsShareTheirBuckets, and so law L1 holds for both together: whoever asks in whichever way, no more is
+// granted than a burst.
+func TestJobsAndDecisionsShareTheirBuckets(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.slow()
+	var granted atomic.Int64
+	var all sync.WaitGroup
+	for n := range 30 {
+		all.Go(func() {
+			a := ask{op: checkOp, body: `{"scope":"acme:mail"}`}
+			if n%2 == 0 {
+				a = ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":"j%d"}`, n)}
+			}
+			if p.call("operator", a).status < 300 {
+				granted.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if granted.Load() != 10 {
+		t.Errorf("%d of 10 tokens were granted", granted.Load())
+	}
+}
+
+func TestANewPolicyCountsFromTheNextDecision(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":5}`})
+	p.slow()
+	got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":5}`}).object(t)
+	answers, _ := got["answers"].([]any)
+	buckets, _ := answers[0].(map[string]any)["buckets"].([]any)
+	if bucket, _ := buckets[0].(map[string]any); bucket["burst"] != 10.0 {
+		t.Errorf("%v", bucket)
+	}
+	text, err := policy.Marshal(policy.Unlimited())
+	must(t, err)
+	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Expected: 1, Version: 2, Text: bytes.Replace(text, []byte(`"version":0`), []byte(`"version":2`), 1), Window: time.Minute}))
+	if got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":1000}`}); got.header.Get("Ratelimit") != "" {
+		t.Errorf("%v", got.header)
+	}
+}
+
+func TestAnIDNamesOneJob(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.slow()
+	header := http.Header{"Idempotency-Key": {"order-1"}}
+	body := `{"tenant":"acme","queue":"mail","type":"t"}`
+	first := p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: body, header: header})
+	if got := first.header.Get("Location"); got != "/api/v1/jobs/acme/order-1" {
+		t.Errorf("Location: %s", got)
+	}
+	for range 20 { // More often than there are tokens: it is charged once.
+		p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/jobs", body: body, header: header})
+	}
+	for name, row := range map[string]struct {
+		body   string
+		header http.Header
+		where  string
+	}{
+		"another id":    {`{"tenant":"acme","queue":"mail","type":"t","id":"order-2"}`, header, "/id"},
+		"a bad header":  {body, http.Header{"Idempotency-Key": {"a b"}}, "Idempotency-Key"},
+		"two payloads":  {`{"tenant":"acme","queue":"mail","type":"t","payload":1,"payload_base64":"AA=="}`, nil, "/payload_base64"},
+		"no base64":     {`{"tenant":"acme","queue":"mail","type":"t","payload_base64":"*"}`, nil, "/payload_base64"},
+		"a long delay":  {`{"tenant":"acme","queue":"mail","type":"t","delay":"9000h"}`, nil, "/delay"},
+		"a class":       {`{"tenant":"acme","queue":"mail","type":"t","priority":"urgent"}`, nil, "/priority"},
+		"both times":    {`{"tenant":"acme","queue":"mail","type":"t","delay":"1s","run_at":"2050-01-01T00:00:00Z"}`, nil, "/run_at"},
+		"a long header": {`{"tenant":"acme","queue":"mail","type":"t","headers":{"a b":"c"}}`, nil, "/header_name"},
+	} {
+		got := p.want(http.StatusBadRequest, "operator", ask{op: "POST /api/v1/jobs", body: row.body, header: row.header})
+		var places []string
+		faults, _ := got.object(t)["errors"].([]any)
+		for _, f := range faults {
+			fault, _ := f.(map[string]any)
+			places = append(places, fmt.Sprint(fault["pointer"], fault["parameter"]))
+		}
+		if !slices.ContainsFunc(places, func(place string) bool { return bytes.Contains([]byte(place), []byte(row.where)) }) {
+			t.Errorf("%s: %s", name, got.body)
+		}
+	}
+}
+
+func TestRedriveGoesOnWhenThereAreTokens(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.enqueue("acme", "d1", "d2", "d3")
+	p.work(t.Context(), 3, lua.Kill)
+	p.slow()
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":9}`})
+	const filter = `{"filter":{"queue":"mail","before":"2090-01-01T00:00:00Z"}`
+	redrive := func(who, more string) reply {
+		return p.want(http.StatusOK, who, ask{op: "POST /api/v1/dead-letters/redrive", body: filter + more + "}"})
+	}
+	got := redrive("acme-admin", "")
+	view := got.object(t)
+	if view["redriven"] != 1.0 || view["more"] != true || got.header.Get("Retry-After") == "" {
+		t.Errorf("%v %s", got.header, got.body)
+	}
+	rest := redrive("operator", `,"without_limits":true`).object(t)
+	if rest["redriven"] != 2.0 || rest["more"] != false {
+		t.Errorf("%v", rest)
+	}
+	state, err := p.store.Queue(t.Context(), "mail")
+	must(t, err)
+	if state.Dead != 0 || state.Waiting() != 3 {
+		t.Errorf("%+v", state)
+	}
+}
