@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -74,8 +76,33 @@ func (s *Server) outside(next http.Handler) http.Handler {
 			s.refuse(rec, r, problem.New(problem.Forbidden, "calls from this address are not taken"))
 			return
 		}
+		if p := s.foreign(r); p != nil {
+			s.refuse(rec, r, p)
+			return
+		}
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// foreign refuses what a browser sends on behalf of another site. An open server takes no credential that such a page
+// lacks, so it is called by a name of this machine alone: a page that has its own name resolved to it is refused.
+func (s *Server) foreign(r *http.Request) *problem.DetailsError {
+	if err := s.origins.Check(r); err != nil {
+		return problem.New(problem.Forbidden, "a page of another site may not call this")
+	}
+	if s.config.Open && !ownName(r.Host) {
+		return problem.New(problem.Forbidden, "a server without credentials is called as localhost, or by a loopback address")
+	}
+	return nil
+}
+
+// ownName reports whether a Host header names this machine.
+func ownName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // note writes the line of a call and counts it.

@@ -116,6 +116,11 @@ func TestNamesCannotReachFurther(t *testing.T) {
 				t.Errorf("%s: %d %s", target, got.status, got.body)
 			}
 		}
+		for _, target := range []string{"/api/v1/queues/" + name + "/pause", "/api/v1/tenants/" + name + "/suspension", "/api/v1/tenants/acme/queues/" + name + "/pause"} {
+			if got := p.raw(http.MethodPut, target, p.keys["admin"], "{}", nil); got.status != http.StatusBadRequest {
+				t.Errorf("%s: %d %s", target, got.status, got.body)
+			}
+		}
 	}
 	for _, scope := range []string{"acme:mail:high:x", "global:mail", "acme:", ":mail", "acme:mail:nosuchclass", "a%20b"} {
 		for _, who := range []string{"admin", "acme-admin"} {
@@ -312,6 +317,44 @@ func TestConfigsAreRefusedWithAllTheirFaults(t *testing.T) {
 	for _, want := range []string{"store", "enqueuer", "headgate key new", "max body", "timeout", "limit tokens of admin calls"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not told: %v", want, err)
+		}
+	}
+}
+
+func TestPagesOfOtherSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	closed, open := newPlant(t, nil), newPlant(t, func(c *admin.Config) { c.Open, c.Credentials = true, access.Credentials{} })
+	call := func(p *plant, method, host, origin, site string) int {
+		r := httptest.NewRequestWithContext(t.Context(), method, "/api/v1/queues/mail/pause", http.NoBody)
+		r.Host = host
+		r.Header.Set("Authorization", p.keys["admin"])
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		w := httptest.NewRecorder()
+		p.server.Handler().ServeHTTP(w, r)
+		return w.Code
+	}
+	for _, row := range []struct {
+		p                  *plant
+		host, origin, site string
+		want               int
+	}{
+		{closed, "admin.example.com", "", "", 404},
+		{closed, "admin.example.com", "https://evil.example.com", "", 403},
+		{closed, "admin.example.com", "", "cross-site", 403},
+		{open, "localhost:9080", "", "", 404},
+		{open, "127.0.0.1:9080", "", "", 404},
+		{open, "[::1]:9080", "", "", 404},
+		{open, "localhost:9080", "https://evil.example.com", "", 403},
+		{open, "evil.example.com:9080", "", "", 403},
+		{open, "", "", "", 403},
+	} {
+		if got := call(row.p, http.MethodDelete, row.host, row.origin, row.site); got != row.want {
+			t.Errorf("%+v: %d", row, got)
 		}
 	}
 }

@@ -27,6 +27,7 @@ type Server struct {
 	callers     *throttle
 	failures    *throttle
 	requests    *gauge.Requests
+	origins     *http.CrossOriginProtection
 }
 
 // New returns a Server, or every fault of the config at once. It sends nothing yet.
@@ -44,7 +45,7 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	s := &Server{
-		config: config, requests: requests, callers: newThrottle(config.AdminLimit),
+		config: config, requests: requests, origins: http.NewCrossOriginProtection(), callers: newThrottle(config.AdminLimit),
 		failures: newThrottle(headgate.PerSecond(failureRate, failureBurst)),
 	}
 	s.SetCredentials(config.Credentials)

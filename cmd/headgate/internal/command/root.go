@@ -80,7 +80,8 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
   headgate policy get --redis localhost:6379       which limits are in force
   headgate enqueue --help                          jobs from a shell, or as JSON lines
   headgate worker --help                           jobs to an HTTP server or a command
-  headgate config reference                        what can be told by a file, and by which variables`,
+  headgate config reference                        what can be told by a file, and by which variables
+  headgate serve --help                            the admin API over HTTP`,
 		Args:          noArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 		SilenceErrors: true,
@@ -92,6 +93,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	root.AddCommand(newConfig())
 	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor())
+	root.AddCommand(newServe(), newKey())
 	return root
 }
 
