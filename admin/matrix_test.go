@@ -32,9 +32,9 @@ var bodies = map[string]string{
 	"PUT /api/v1/tenants/{tenant}/suspension": `{}`,
 }
 
-// about is a call of an operation that concerns a tenant and a job of it.
-func (p *plant) about(op, tenant, id string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": id, "scope": tenant}}
+// about is a call of an operation that concerns a tenant, and its job "one".
+func (p *plant) about(op, tenant string) ask {
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {
@@ -128,7 +128,7 @@ func TestAccessMatrix(t *testing.T) {
 	refused := map[string]bool{}
 	for _, op := range p.operations() {
 		role, reach := p.extension(op, "role"), p.extension(op, "reach")
-		a := p.about(op, "acme", "one")
+		a := p.about(op, "acme")
 		for name, credential := range bad {
 			cells++
 			got := p.call(credential, a)
@@ -189,12 +189,12 @@ func TestAnotherTenantLooksLikeNone(t *testing.T) {
 			continue
 		}
 		// The second tenant has nothing, nor has anybody heard of it.
-		there, nowhere := p.call("zeta-admin", p.about(op, "acme", "one")), p.call("zeta-admin", p.about(op, "nobody", "one"))
+		there, nowhere := p.call("zeta-admin", p.about(op, "acme")), p.call("zeta-admin", p.about(op, "nobody"))
 		if there.status != http.StatusNotFound || there.status != nowhere.status || withoutNames(t, there) != withoutNames(t, nowhere) {
 			t.Errorf("%s: %d %s\nand of none: %d %s", op, there.status, there.body, nowhere.status, nowhere.body)
 		}
 		if strings.Contains(op, "{id}") { // It is also the answer to a job of its own that is not there.
-			if own := p.call("zeta-admin", p.about(op, "zeta", "one")); own.status != there.status || withoutNames(t, own) != withoutNames(t, there) {
+			if own := p.call("zeta-admin", p.about(op, "zeta")); own.status != there.status || withoutNames(t, own) != withoutNames(t, there) {
 				t.Errorf("%s: %d %s\nand of its own: %d %s", op, there.status, there.body, own.status, own.body)
 			}
 		}

@@ -281,8 +281,11 @@ func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	p.want(http.StatusOK, "", ask{op: "GET /api/v1/health/ready"})
 	redis.Kill(t)
 	for _, a := range []ask{
-		{op: "GET /api/v1/queues"}, {op: "GET /api/v1/doctor"}, {op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme"}`},
-		{op: "POST /api/v1/jobs", body: someJob}, {op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "a", "id": "b"}},
+		{op: "GET /api/v1/queues"},
+		{op: "GET /api/v1/doctor"},
+		{op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme"}`},
+		{op: "POST /api/v1/jobs", body: someJob},
+		{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "a", "id": "b"}},
 		{op: "PUT /api/v1/queues/{queue}/pause", path: map[string]string{"queue": "mail"}, body: "{}"},
 		{op: "GET /api/v1/health/ready"},
 	} {

@@ -32,11 +32,11 @@ func (p *plant) listen(ctx context.Context) (address string, ended chan error) {
 
 func TestCallsUnderWayAreFinishedAtTheEnd(t *testing.T) {
 	t.Parallel()
-	begun, go_on := make(chan struct{}), make(chan struct{})
+	begun, goOn := make(chan struct{}), make(chan struct{})
 	p := newPlant(t, func(c *admin.Config) {
 		c.Enqueuer = odd{enqueue: func(ctx context.Context) (headgate.Verdict, error) {
 			close(begun)
-			<-go_on
+			<-goOn
 			return headgate.Verdict{ID: "x", Decision: headgate.Admitted, EstimatedWait: -1}, ctx.Err()
 		}}
 	})
@@ -74,7 +74,7 @@ func TestCallsUnderWayAreFinishedAtTheEnd(t *testing.T) {
 		t.Fatalf("it ended before the call: %v", err)
 	default:
 	}
-	close(go_on)
+	close(goOn)
 	if status := <-answered; status != http.StatusCreated {
 		t.Errorf("the call under way: %d", status)
 	}

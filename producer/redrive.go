@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// RedriveOptions and RedriveResult are those of the vocabulary.
-type (
-	RedriveOptions = headgate.RedriveOptions
-	RedriveResult  = headgate.RedriveResult
-)
+// RedriveOptions are those of the vocabulary.
+type RedriveOptions = headgate.RedriveOptions
+
+// RedriveResult is that of the vocabulary.
+type RedriveResult = headgate.RedriveResult
 
 // Redrive brings up to lua.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
 // like one, and keeps its id, payload and history; its attempts count from zero. The results are in the order of the

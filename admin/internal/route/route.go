@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
@@ -94,7 +95,11 @@ func (r *Request) Decode(into any) error {
 	}
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(into); err != nil {
+	err := decoder.Decode(into)
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // Such as 1.0, or 1e400, where the schema has an integer.
+		return problem.Invalid(problem.At("/"+strings.ReplaceAll(wrong.Field, ".", "/"), "cannot be read as "+wrong.Type.String()))
+	}
+	if err != nil {
 		return problem.Invalid(problem.At("", err.Error()))
 	}
 	return nil

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/lua"
 )
@@ -28,9 +31,8 @@ SIGHUP reads keys, key set and certificate again. SIGTERM answers what is under 
 
 // serveFlags are the flags of headgate serve.
 type serveFlags struct {
-	operator
+	site
 
-	log    string
 	config serve.Config
 }
 
@@ -45,17 +47,12 @@ func newServe() *cobra.Command {
   headgate serve --redis localhost:6379 --insecure-no-auth`,
 		RunE: f.run,
 	}
-	f.addSite(c)
+	f.add(c.Flags())
+	f.paths = append(f.paths, config.PathLogLevel)
+	c.Flags().String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
 	f.addServer(c)
 	f.addCredentials(c)
 	return c
-}
-
-func (f *serveFlags) addSite(c *cobra.Command) {
-	flags := c.Flags()
-	flags.StringVar(&f.redis, "redis", "", "`URL` of the Redis, redis://host:6379 or host:port (by default that of $"+redisVariable+")")
-	flags.StringVar(&f.prefix, "prefix", "", "`PREFIX` of the deployment's keys (default \"hg\")")
-	flags.StringVar(&f.log, "log", "info", "`LEVEL` of the log on standard error: off, error, warn, info, debug")
 }
 
 func (f *serveFlags) addServer(c *cobra.Command) {
@@ -84,14 +81,14 @@ func (f *serveFlags) addCredentials(c *cobra.Command) {
 }
 
 func (f *serveFlags) run(c *cobra.Command, _ []string) error {
-	logger, err := newLogger(c.ErrOrStderr(), f.log)
-	if err := errors.Join(err, f.config.Validate(), f.resolve()); err != nil {
+	if err := errors.Join(f.config.Validate(), f.validate()); err != nil {
 		return usage(err)
 	}
+	logger := logs.New(c.ErrOrStderr(), f.loaded.Logs()).Logger(logs.Admin)
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	return f.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		return serve.Run(ctx, store, logger, f.config, reload)
 	})
 }

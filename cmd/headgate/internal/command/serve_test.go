@@ -39,7 +39,7 @@ func TestServeWithANewKey(t *testing.T) {
 		must(t, json.Unmarshal(log.Bytes(), &event))
 	}
 	go func() {
-		for log.Scan() { //nolint:revive // What is logged must be read for the server to go on.
+		for log.Scan() { // What is logged must be read for the server to go on.
 		}
 	}()
 	for path, want := range map[string]int{"/api/v1/queues": 200, "/api/v1/health/ready": 200, "/api/v1/queues/mail/drain": 405} {

@@ -23,6 +23,7 @@ const (
 	PathCommand = "worker.exec.command"
 	// PathProducerLevel says whether somebody wants to read of a producer.
 	PathProducerLevel = "log.levels.producer"
+	PathLogLevel      = "log.level"
 	// fileSuffix makes the path of a secret that of its file.
 	fileSuffix = "_file"
 )
@@ -194,7 +195,7 @@ func schedulerOptions() []Option {
 func logOptions() []Option {
 	all := []Option{
 		{
-			Path: "log.level", Flag: "log", Default: "info", Live: true, Doc: "Level of the log on standard error.",
+			Path: PathLogLevel, Flag: "log", Default: "info", Live: true, Doc: "Level of the log on standard error.",
 			value: word(logs.Levels, func(c *Config) *string { return &c.Log.Level }),
 		},
 		{

@@ -30,7 +30,7 @@ func Run(ctx context.Context, store *lua.Store, logger zerolog.Logger, config Co
 	if err := errors.Join(tlsErr, keysErr, producerErr, allowErr); err != nil {
 		return err
 	}
-	server, err := admin.New(admin.Config{
+	server, err := admin.New(admin.Config{ //nolint:contextcheck // Handlers have the ctx of their request.
 		Logger: logger, Store: store, Enqueuer: enqueuer, Credentials: credentials, Open: config.NoAuth, TLS: settings, Allow: allow,
 		MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders,
 		AdminLimit: headgate.PerSecond(headgate.Tokens(config.Rate), headgate.Tokens(config.Burst)),

@@ -1,0 +1,92 @@
+package admin_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/worker"
+)
+
+// documentedRules returns the ACL rules of docs/SECURITY.md, without the password.
+func documentedRules(tb testing.TB) []string {
+	tb.Helper()
+	text, err := os.ReadFile("../docs/SECURITY.md")
+	must(tb, err)
+	found := regexp.MustCompile(`(?m)^    ACL SETUSER headgate on >PASSWORD (.*)$`).FindSubmatch(text)
+	if found == nil {
+		tb.Fatal("docs/SECURITY.md has no rules")
+	}
+	return strings.Fields(string(found[1]))
+}
+
+// TestTheDocumentedACLIsEnough runs every operation, a worker and a scheduler as the Redis user of docs/SECURITY.md, and
+// asserts what that user cannot do.
+func TestTheDocumentedACLIsEnough(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	root := server.Client(t)
+	must(t, root.Do(t.Context(), append([]any{"ACL", "SETUSER", "headgate", "on", ">secret"}, words(documentedRules(t))...)...).Err())
+	must(t, root.Do(t.Context(), "ACL", "SETUSER", "default", "-@all", "+ping").Err())
+	options := server.Options()
+	options.Username, options.Password = "headgate", "secret"
+	client := redis.NewClient(options)
+	t.Cleanup(func() { must(t, client.Close()) })
+	store, err := lua.Open(t.Context(), client, lua.Config{})
+	must(t, err)
+	p := newPlantOn(t, store, nil)
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkQueues} {
+		part(p)
+	}
+	runOne(t, p)
+	for _, command := range [][]any{
+		{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "SET", "maxmemory", "1"}, {"ACL", "LIST"}, {"SHUTDOWN"}, {"DEBUG", "SLEEP", "0"}, {"MONITOR"}, {"REPLICAOF", "NO", "ONE"},
+		{"GET", "other"}, {"SET", "hg{1}:x", "1"}, {"EVAL", "return redis.call('GET', 'other')", "0"}, {"EVAL", "return redis.call('FLUSHALL')", "0"}, {"PUBLISH", "x", "y"},
+	} {
+		if err := client.Do(t.Context(), command...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "The user executing the script can't") {
+			t.Errorf("%v: %v", command, err)
+		}
+	}
+}
+
+func words(texts []string) []any {
+	all := make([]any, len(texts))
+	for i, text := range texts {
+		all[i] = text
+	}
+	return all
+}
+
+// runOne takes a job through a worker with its scheduler.
+func runOne(t *testing.T, p *plant) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	w, err := worker.New(p.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "run", Weight: 1}}, Scheduler: scheduler.Config{}})
+	must(t, err)
+	ran := make(chan struct{})
+	worker.Register(w, "t", func(context.Context, worker.Job[[]byte]) error {
+		close(ran)
+		return nil
+	})
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	if got := p.call("operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"run","type":"t","id":"r","delay":"1ms"}`}); got.status != 201 {
+		t.Fatalf("%d %s", got.status, got.body)
+	}
+	<-ran
+	stop()
+	must(t, <-ended)
+	if _, err := p.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "r"}); err != nil {
+		t.Error(err)
+	}
+}

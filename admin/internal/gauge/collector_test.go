@@ -1,0 +1,140 @@
+package gauge
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func newStore(tb testing.TB) *lua.Store {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
+	must(tb, err)
+	return store
+}
+
+func admit(tb testing.TB, store *lua.Store, queue func(n int) string, tenants, jobs int) {
+	tb.Helper()
+	limits := &[headgate.Levels]headgate.Limit{}
+	for at := 0; at < jobs; at += lua.MaxBatchJobs {
+		var batch []lua.Candidate
+		for n := at; n < min(jobs, at+lua.MaxBatchJobs); n++ {
+			job := headgate.NewJob(fmt.Sprintf("tenant-%d", n%tenants), queue(n), "t", nil)
+			job.ID = fmt.Sprintf("j%d", n)
+			batch = append(batch, lua.Candidate{Job: &job, Class: 1, Limits: limits})
+		}
+		verdicts, err := store.Admit(tb.Context(), 0, batch)
+		must(tb, err)
+		for _, v := range verdicts {
+			must(tb, v.Err())
+		}
+	}
+}
+
+func TestMetricsSayWhatRedisHolds(t *testing.T) {
+	t.Parallel()
+	store, registry := newStore(t), prometheus.NewPedanticRegistry()
+	requests, err := Register(registry, store)
+	must(t, err)
+	admit(t, store, func(int) string { return "mail" }, 2, 3)
+	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err = store.Register(t.Context(), "w1", pool, 2, time.Minute)
+	must(t, err)
+	leases, err := store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	must(t, err)
+	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
+		Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Kill, Reason: "discarded",
+	}})
+	must(t, err)
+	requests.Note("GET /x", 200, time.Millisecond)
+	requests.Decided(true, 3)
+	requests.Decided(false, 0)
+	want := `
+# HELP headgate_dead_letters_total Jobs that became dead letters, by reason.
+# TYPE headgate_dead_letters_total counter
+headgate_dead_letters_total{reason="discarded"} 1
+# HELP headgate_http_requests_total Calls of the admin API by route and status.
+# TYPE headgate_http_requests_total counter
+headgate_http_requests_total{code="200",route="GET /x"} 1
+# HELP headgate_jobs_accepted_total Jobs that were admitted.
+# TYPE headgate_jobs_accepted_total counter
+headgate_jobs_accepted_total 3
+# HELP headgate_queue_jobs Jobs of a queue by place: waiting, ready, running, later, spilled, dead.
+# TYPE headgate_queue_jobs gauge
+headgate_queue_jobs{place="dead",queue_id="mail"} 1
+headgate_queue_jobs{place="later",queue_id="mail"} 0
+headgate_queue_jobs{place="ready",queue_id="mail"} 2
+headgate_queue_jobs{place="running",queue_id="mail"} 0
+headgate_queue_jobs{place="spilled",queue_id="mail"} 0
+headgate_queue_jobs{place="waiting",queue_id="mail"} 0
+# HELP headgate_redis_up Whether Redis answered this scrape.
+# TYPE headgate_redis_up gauge
+headgate_redis_up 1
+# HELP headgate_workers Workers that are registered.
+# TYPE headgate_workers gauge
+headgate_workers 1
+# HELP rate_limit_requests_total Decisions of POST /api/v1/rate-limit/check by result.
+# TYPE rate_limit_requests_total counter
+rate_limit_requests_total{result="allowed"} 1
+rate_limit_requests_total{result="denied"} 1
+# HELP rate_limit_tokens_consumed_total Tokens that POST /api/v1/rate-limit/check charged.
+# TYPE rate_limit_tokens_consumed_total counter
+rate_limit_tokens_consumed_total 3
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_dead_letters_total", "headgate_http_requests_total",
+		"headgate_jobs_accepted_total", "headgate_queue_jobs", "headgate_redis_up", "headgate_workers", "rate_limit_requests_total", "rate_limit_tokens_consumed_total"))
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+// TestLabelsAreBounded: tenants are no label, and queues beyond the bound share one.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	store, registry := newStore(t), prometheus.NewRegistry()
+	_, err := Register(registry, store)
+	must(t, err)
+	const queues = MaxQueues + 100
+	admit(t, store, func(n int) string { return fmt.Sprintf("queue-%04d", n%queues) }, 1000, 2*queues)
+	began := time.Now()
+	families, err := registry.Gather()
+	must(t, err)
+	t.Logf("%d queues and 1,000 tenants: %s", queues, time.Since(began))
+	names, others := map[string]bool{}, 0.0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if strings.Contains(label.GetValue(), "tenant") {
+					t.Errorf("%s has the label %s", family.GetName(), label)
+				}
+				if label.GetName() != "queue_id" {
+					continue
+				}
+				names[label.GetValue()] = true
+				if label.GetValue() == Other && family.GetName() == "throttle_queue_depth" {
+					others += metric.GetGauge().GetValue()
+				}
+			}
+		}
+	}
+	if len(names) != MaxQueues+1 || others != 200 {
+		t.Errorf("%d names of queues, %g jobs in the others", len(names), others)
+	}
+}
