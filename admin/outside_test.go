@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -278,7 +279,6 @@ func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	store, err := lua.Open(t.Context(), redis.Client(t), lua.Config{})
 	must(t, err)
 	p := newPlantOn(t, store, func(c *admin.Config) { c.Timeout = 3 * time.Second })
-	p.want(http.StatusOK, "", ask{op: "GET /api/v1/health/ready"})
 	redis.Kill(t)
 	for _, a := range []ask{
 		{op: "GET /api/v1/queues"},
@@ -359,5 +359,26 @@ func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 		if got := call(row.p, http.MethodDelete, row.host, row.origin, row.site); got != row.want {
 			t.Errorf("%+v: %d", row, got)
 		}
+	}
+}
+
+// TestProbesCostOneLookASecond: anyone may ask whether the server is ready, so it asks Redis once for all of them.
+func TestProbesCostOneLookASecond(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t, redistest.Options{})
+	client := redis.Client(t)
+	store, err := lua.Open(t.Context(), client, lua.Config{})
+	must(t, err)
+	p := newPlantOn(t, store, nil)
+	began := time.Now()
+	for range 200 {
+		p.want(http.StatusOK, "", ask{op: "GET /api/v1/health/ready"})
+	}
+	looks, err := client.Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	_, after, _ := strings.Cut(looks, "cmdstat_time:calls=")
+	calls, _, _ := strings.Cut(after, ",")
+	if n, err := strconv.Atoi(calls); err != nil || n < 1 || n > 1+int(time.Since(began)/time.Second) {
+		t.Errorf("%s looks in %s", calls, time.Since(began))
 	}
 }

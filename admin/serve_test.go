@@ -81,6 +81,23 @@ func TestCallsUnderWayAreFinishedAtTheEnd(t *testing.T) {
 	must(t, <-ended)
 }
 
+func TestHeadersAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	address, _ := p.listen(t.Context())
+	for size, want := range map[int]int{1 << 10: http.StatusOK, 64 << 10: http.StatusRequestHeaderFieldsTooLarge} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/health/live", http.NoBody)
+		must(t, err)
+		r.Header.Set("X-Filler", strings.Repeat("x", size))
+		response, err := http.DefaultClient.Do(r)
+		must(t, err)
+		must(t, response.Body.Close())
+		if response.StatusCode != want {
+			t.Errorf("a header of %d bytes: %d", size, response.StatusCode)
+		}
+	}
+}
+
 // authority signs certificates.
 type authority struct {
 	tb   testing.TB

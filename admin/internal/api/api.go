@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"sync/atomic"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
@@ -36,11 +37,14 @@ type Config struct {
 type API struct {
 	config Config
 	limits *limits
+	// examining is held by whoever finds out whether the server is ready; last is what came of it.
+	examining chan struct{}
+	last      atomic.Pointer[readiness]
 }
 
 // New returns the handlers.
 func New(config Config) *API {
-	return &API{config: config, limits: &limits{store: config.Store}}
+	return &API{config: config, limits: &limits{store: config.Store}, examining: make(chan struct{}, 1)}
 }
 
 // Routes returns all routes.

@@ -55,11 +55,40 @@ func (a *API) live(*route.Request) (*route.Answer, error) {
 	return route.OK(healthView{Status: "ok", Checks: []checkView{}}), nil
 }
 
-// readyTimeout bounds the checks of ready, so that a probe has its answer before it gives up.
-const readyTimeout = time.Second
+const (
+	// readyTimeout bounds the checks of ready, so that a probe has its answer before it gives up.
+	readyTimeout = time.Second
+	// readyFor is how long an answer of ready holds: anyone may ask, however often.
+	readyFor = time.Second
+)
+
+// readiness is the last answer of ready.
+type readiness struct {
+	view healthView
+	at   time.Time
+}
 
 func (a *API) ready(r *route.Request) (*route.Answer, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	select {
+	case a.examining <- struct{}{}: // One at a time examines; the others wait for its answer.
+		defer func() { <-a.examining }()
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+	last := a.last.Load()
+	if last == nil || time.Since(last.at) > readyFor {
+		last = &readiness{a.examine(r.Context()), time.Now()}
+		a.last.Store(last)
+	}
+	status := http.StatusOK
+	if last.view.Status != "ok" {
+		status = http.StatusServiceUnavailable
+	}
+	return &route.Answer{Status: status, Value: last.view}, nil
+}
+
+func (a *API) examine(ctx context.Context) healthView {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readyTimeout) // The answer is others' too.
 	defer cancel()
 	redis := checkView{Name: "redis", OK: true}
 	if _, err := a.config.Store.Time(ctx); err != nil {
@@ -75,11 +104,10 @@ func (a *API) ready(r *route.Request) (*route.Answer, error) {
 		}
 	}
 	view := healthView{Status: "ok", Checks: []checkView{redis, policy}}
-	status := http.StatusOK
 	if !redis.OK || !policy.OK {
-		view.Status, status = "failing", http.StatusServiceUnavailable
+		view.Status = "failing"
 	}
-	return &route.Answer{Status: status, Value: view}, nil
+	return view
 }
 
 type reportView struct {
