@@ -49,8 +49,19 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	}
 	runOne(t, p)
 	for _, command := range [][]any{
-		{"FLUSHALL"}, {"KEYS", "*"}, {"CONFIG", "SET", "maxmemory", "1"}, {"ACL", "LIST"}, {"SHUTDOWN"}, {"DEBUG", "SLEEP", "0"}, {"MONITOR"}, {"REPLICAOF", "NO", "ONE"},
-		{"GET", "other"}, {"SET", "hg{1}:x", "1"}, {"EVAL", "return redis.call('GET', 'other')", "0"}, {"EVAL", "return redis.call('FLUSHALL')", "0"}, {"PUBLISH", "x", "y"},
+		{"FLUSHALL"},
+		{"KEYS", "*"},
+		{"CONFIG", "SET", "maxmemory", "1"},
+		{"ACL", "LIST"},
+		{"SHUTDOWN"},
+		{"DEBUG", "SLEEP", "0"},
+		{"MONITOR"},
+		{"REPLICAOF", "NO", "ONE"},
+		{"GET", "other"},
+		{"SET", "hg{1}:x", "1"},
+		{"EVAL", "return redis.call('GET', 'other')", "0"},
+		{"EVAL", "return redis.call('FLUSHALL')", "0"},
+		{"PUBLISH", "x", "y"},
 	} {
 		if err := client.Do(t.Context(), command...).Err(); err == nil || !strings.Contains(err.Error(), "NOPERM") && !strings.Contains(err.Error(), "The user executing the script can't") {
 			t.Errorf("%v: %v", command, err)
