@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -184,5 +185,33 @@ func TestRedriveGoesOnWhenThereAreTokens(t *testing.T) {
 	must(t, err)
 	if state.Dead != 0 || state.Waiting() != 3 {
 		t.Errorf("%+v", state)
+	}
+}
+
+// TestWhatEverybodyTakesTogetherIsNotShownToATenant, but it is told that the deployment's limit refused it, and for how long.
+func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	own := policy.Unlimited()
+	own.Version, own.Global = 1, headgate.Limit{Tokens: 7, Per: 24 * time.Hour, Burst: 7}
+	text, err := policy.Marshal(own)
+	must(t, err)
+	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
+	for who, shown := range map[string]bool{"operator": true, "acme-admin": false} {
+		got := p.want(http.StatusOK, who, ask{op: checkOp, body: `{"scope":"acme","tokens":2,"peek":true}`})
+		status := p.want(http.StatusOK, who, ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme"}})
+		for _, r := range []reply{got, status} {
+			if bytes.Contains(r.body, []byte("global")) != shown || (got.header.Get("Ratelimit") != "") != shown {
+				t.Errorf("%s: %v %s", who, got.header, r.body)
+			}
+		}
+	}
+	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"global","tokens":7}`})
+	refused := p.want(http.StatusTooManyRequests, "acme-admin", ask{op: checkOp, body: `{"scope":"acme"}`})
+	job := p.want(http.StatusTooManyRequests, "acme-admin", ask{op: "POST /api/v1/jobs", body: someJob})
+	for _, r := range []reply{refused, job} {
+		if r.header.Get("Retry-After") == "" || bytes.Contains(r.body, []byte("burst")) || bytes.Contains(r.body, []byte("tokens_left")) || !bytes.Contains(r.body, []byte(`"global"`)) {
+			t.Errorf("%v %s", r.header, r.body)
+		}
 	}
 }

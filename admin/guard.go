@@ -9,6 +9,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/url"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
@@ -49,7 +50,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if faults := operation.CheckPath(r.PathValue); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
-	if faults := operation.CheckQuery(r.URL.Query()); len(faults) > 0 {
+	query, err := url.ParseQuery(r.URL.RawQuery) // URL.Query would leave out what it cannot read.
+	if err != nil {
+		return nil, problem.New(problem.InvalidRequest, "the query cannot be read: escape what is no letter and no digit")
+	}
+	if faults := operation.CheckQuery(query); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
 	body, err := s.body(w, r, operation)
@@ -89,22 +94,21 @@ func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error
 	return who, nil
 }
 
-// authenticate slows down addresses that send credentials which are not valid.
+// authenticate tells addresses that send many credentials which are not valid to wait. One that is valid passes all the
+// same: behind a proxy the callers of a deployment have one address.
 func (s *Server) authenticate(r *http.Request) (access.Principal, error) {
 	if s.config.Open {
 		return access.Principal{Name: "anyone", Role: access.Admin}, nil
-	}
-	from := failureScope(r.RemoteAddr)
-	if wait, ok := s.failures.peek(from); !ok {
-		return access.Principal{}, tooMany("too many credentials of this address were not valid", wait)
 	}
 	who, err := s.credentials.Load().Authenticate(r.Header)
 	if err == nil {
 		return who, nil
 	}
-	s.failures.take(from)
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		callOf(r.Context()).reason = refused.Reason
+	}
+	if wait, ok := s.failures.take(failureScope(r.RemoteAddr)); !ok {
+		return who, tooMany("too many credentials of this address were not valid", wait)
 	}
 	p := problem.New(problem.Unauthenticated, "send a key or a token as Authorization: Bearer ...")
 	p.Header = http.Header{"Www-Authenticate": {`Bearer realm="headgate"`}}

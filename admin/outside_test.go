@@ -133,6 +133,16 @@ func TestNamesCannotReachFurther(t *testing.T) {
 	}
 }
 
+func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	for _, query := range []string{"tenant=%zz", "tenant=acme;queue=mail", "%=1"} {
+		if got := p.raw(http.MethodGet, "/api/v1/jobs?"+query, p.keys["admin"], "", nil); got.status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", query, got.status, got.body)
+		}
+	}
+}
+
 // odd is an Enqueuer that does what it is told.
 type odd struct {
 	admin.Enqueuer
@@ -263,13 +273,17 @@ func TestGuessesOfAnAddressAreLimited(t *testing.T) {
 		}
 	}
 	if wrong < 20 || wrong > 30 { // The burst, and what refills while the loop runs.
-		t.Errorf("%d guesses were looked at", wrong)
+		t.Errorf("%d guesses were answered 401", wrong)
 	}
-	if got := try("[2001:db8::2]:1", p.keys["viewer"]); got != http.StatusTooManyRequests {
-		t.Errorf("a neighbour of the same /64: %d", got)
+	for remote, want := range map[string]int{
+		"[2001:db8::2]:1": http.StatusTooManyRequests, "[2001:db8:1::1]:1": http.StatusUnauthorized, "192.0.2.1:1": http.StatusUnauthorized,
+	} {
+		if got := try(remote, "Bearer hgk_wrong"); got != want {
+			t.Errorf("a guess from %s: %d, want %d", remote, got, want)
+		}
 	}
-	if got := try("[2001:db8:1::1]:1", p.keys["viewer"]); got != http.StatusOK {
-		t.Errorf("somebody else: %d", got)
+	if got := try("[2001:db8::1]:1", p.keys["viewer"]); got != http.StatusOK {
+		t.Errorf("a valid credential from there: %d", got)
 	}
 }
 

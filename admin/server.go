@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -86,23 +87,25 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, // Calls under way are finished.
 		ErrorLog:    newErrorLog(s.config.Logger),
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
-	select {
-	case err := <-ended:
-		return fmt.Errorf("serve: %w", err)
-	case <-ctx.Done():
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var ending sync.WaitGroup
+	var ended error
+	ending.Go(func() {
+		<-ctx.Done()
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		if err := server.Shutdown(end); err != nil { // The time is over: what is still under way is cut off.
+			ended = errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
+		}
+	})
+	err := server.Serve(listener) // It returns as the end begins, or where the listener fails.
+	stop()
+	ending.Wait()
+	if !errors.Is(err, http.ErrServerClosed) {
+		return errors.Join(fmt.Errorf("serve: %w", err), ended)
 	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
-	defer cancel()
-	err := server.Shutdown(end)
-	if err != nil { // The time is over: what is still under way is cut off.
-		err = errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
-	}
-	if served := <-ended; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	return err
+	return ended
 }
 
 // mux returns the routes, each behind its guard, and answers for all other paths and methods.

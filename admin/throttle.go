@@ -46,14 +46,6 @@ func (t *throttle) take(name string) (wait time.Duration, ok bool) {
 	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
 }
 
-// peek is take without a charge.
-func (t *throttle) peek(name string) (wait time.Duration, ok bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	verdict := t.mu.set.Peek(buckets.InstantOf(time.Now()), 0, t.path(name), 1)
-	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
-}
-
 // sweepLocked forgets the buckets that are full again, and reports whether there were any.
 func (t *throttle) sweepLocked(now buckets.Instant) bool {
 	for name := range t.mu.names {

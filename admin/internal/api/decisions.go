@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -92,7 +91,7 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 			return nil, err
 		}
 	}
-	view, wait, err := a.decide(r.Context(), ask.Peek, asked)
+	view, wait, err := a.decide(r, ask.Peek, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -125,22 +124,26 @@ func bindScope(r *route.Request, scope headgate.Scope) error {
 }
 
 // decide asks the store, with the policy in force. wait is the longest of all answers.
-func (a *API) decide(ctx context.Context, peek bool, asked []question) (view decisionView, wait time.Duration, err error) {
-	err = a.limits.with(ctx, func(snapshot *policy.Compiled) error {
+func (a *API) decide(r *route.Request, peek bool, asked []question) (view decisionView, wait time.Duration, err error) {
+	outermost := headgate.LevelGlobal
+	if r.Who.Tenant != "" { // What everybody takes together is nothing for one of them.
+		outermost = headgate.LevelTenant
+	}
+	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
 		questions := make([]lua.Question, len(asked))
 		for i, q := range asked {
 			if questions[i], err = questionOf(snapshot, q); err != nil {
 				return err
 			}
 		}
-		granted, answers, err := a.config.Store.Check(ctx, snapshot.Version(), peek, questions)
+		granted, answers, err := a.config.Store.Check(r.Context(), snapshot.Version(), peek, questions)
 		if err != nil {
 			return err
 		}
 		view = decisionView{Allowed: granted, Consumed: granted && !peek, Answers: []answerView{}}
 		wait = 0
 		for i, answer := range answers {
-			view.Answers = append(view.Answers, answerViewOf(asked[i], &questions[i], answer))
+			view.Answers = append(view.Answers, answerViewOf(asked[i], &questions[i], answer, outermost))
 			wait = max(wait, answer.Verdict.RetryAfter)
 		}
 		return nil
@@ -169,7 +172,8 @@ func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
 	return asked, nil
 }
 
-func answerViewOf(q question, asked *lua.Question, answer lua.Answer) answerView {
+// answerViewOf shows an answer with the buckets from a level on.
+func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost headgate.Level) answerView {
 	view := answerView{Scope: q.Scope, Allowed: answer.Verdict.Decision == headgate.Admitted, Tokens: asked.Cost, Buckets: []bucketView{}}
 	if !view.Allowed {
 		view.Reason, view.RefusedBy = answer.Verdict.Reason, answer.Verdict.Scope
@@ -178,7 +182,7 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer) answerView
 		}
 	}
 	for level, limit := range asked.Limits {
-		if limit.Disabled {
+		if limit.Disabled || headgate.Level(level) < outermost {
 			continue
 		}
 		left := float64(answer.Left[level]) / float64(buckets.MicroPerToken)
@@ -202,7 +206,7 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}
-	view, wait, err := a.decide(r.Context(), true, []question{{Scope: scope, Tokens: 1}})
+	view, wait, err := a.decide(r, true, []question{{Scope: scope, Tokens: 1}})
 	if err != nil {
 		return nil, err
 	}

@@ -130,6 +130,13 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	verdict, err := a.config.Enqueuer.Enqueue(r.Context(), job)
+	if err != nil && verdict.Scope == headgate.Global && r.Who.Tenant != "" { // As in decide: when to come back is all it is told.
+		p := ProblemOf(err)
+		p.Detail = "the limit of the whole deployment refused the job"
+		delete(p.Extensions, "tokens_left")
+		delete(p.Extensions, "burst")
+		return nil, p
+	}
 	if err != nil {
 		return nil, err
 	}

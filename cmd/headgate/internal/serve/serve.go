@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 
 	"github.com/rs/zerolog"
 
@@ -53,14 +54,11 @@ func Run(ctx context.Context, store *lua.Store, logger zerolog.Logger, config Co
 		logger.Warn().Msg("credentials cross the network in the clear: give --tls-cert and --tls-key, or let a proxy speak TLS")
 	}
 	ctx, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		follow(ctx, logger, config, server, shown, reload)
-	}()
+	var following sync.WaitGroup
+	following.Go(func() { follow(ctx, logger, config, server, shown, reload) })
 	err = server.Serve(ctx, listener)
 	stop()
-	<-done
+	following.Wait()
 	return err
 }
 
