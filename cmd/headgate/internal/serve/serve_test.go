@@ -52,13 +52,14 @@ func (l lines) Write(line []byte) (int, error) {
 // until returns the first event with a message.
 func (l lines) until(t *testing.T, message string) map[string]any {
 	t.Helper()
+	soon := time.After(20 * time.Second)
 	for {
 		select {
 		case event := <-l:
 			if event["message"] == message {
 				return event
 			}
-		case <-t.Context().Done():
+		case <-soon:
 			t.Fatalf("no event says %q", message)
 		}
 	}
