@@ -215,3 +215,30 @@ func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
 		}
 	}
 }
+
+func TestAScopeHasNoBucketBelowItself(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil) // By the default policy each tenant has a bucket, also one without a name.
+	for scope, want := range map[string]int{"global": 0, "acme": 1, "acme:mail:high": 1} {
+		got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": scope}}).object(t)
+		if buckets, _ := got["buckets"].([]any); len(buckets) != want {
+			t.Errorf("%s: %v", scope, got)
+		}
+	}
+}
+
+func TestADrainLeavesALongerSuspensionAsItIs(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.enqueue("acme", "one")
+	mail := map[string]string{"queue": "mail"}
+	for body, lasting := range map[string]bool{`{"reason":"for good"}`: true, `{"for":"10m","reason":"a while"}`: false} {
+		p.want(http.StatusOK, "operator", ask{op: "PUT /api/v1/queues/{queue}/suspension", path: mail, body: body})
+		left := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/queues/{queue}/drain", path: mail}).object(t)
+		state, err := p.store.Queue(t.Context(), "mail")
+		must(t, err)
+		if held := state.Suspended; held == nil || held.Until.IsZero() != lasting || (left["until"] == nil) != lasting || !lasting && time.Until(held.Until) < 9*time.Minute {
+			t.Errorf("%s: %+v %v", body, held, left)
+		}
+	}
+}
