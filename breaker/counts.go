@@ -45,17 +45,29 @@ type Totals struct {
 	Refused uint64
 }
 
-// judge says whether a closed breaker must open, and why: CauseNone if not. The streak is the number of
-// failures since the last success.
-func (c Config) judge(counts Counts, streak uint64) Cause {
+// rules are the causes that trip a closed breaker, in the order in which they are asked.
+var rules = [...]Cause{CauseFailureStreak, CauseFailureRate, CauseSlowCallRate}
+
+// met reports whether a rule is met. The streak is the number of failures since the last success.
+func (c Config) met(rule Cause, counts Counts, streak uint64) bool {
 	enough := uint64(c.MinCalls)
-	switch {
-	case streak >= uint64(c.FailureThreshold):
-		return CauseFailureStreak
-	case counts.Ended() >= enough && counts.FailureRate() >= c.FailureRate:
-		return CauseFailureRate
-	case counts.Timed() >= enough && counts.SlowCallRate() >= c.SlowCallRate:
-		return CauseSlowCallRate
+	switch rule { //nolint:exhaustive // the others are no rules
+	case CauseFailureStreak:
+		return streak >= uint64(c.FailureThreshold)
+	case CauseFailureRate:
+		return counts.Ended() >= enough && counts.FailureRate() >= c.FailureRate
+	case CauseSlowCallRate:
+		return counts.Timed() >= enough && counts.SlowCallRate() >= c.SlowCallRate
+	}
+	return false
+}
+
+// judge says whether a closed breaker must open, and why: CauseNone if not.
+func (c Config) judge(counts Counts, streak uint64) Cause {
+	for _, rule := range rules {
+		if c.met(rule, counts, streak) {
+			return rule
+		}
 	}
 	return CauseNone
 }

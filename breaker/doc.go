@@ -62,6 +62,21 @@
 // is lost is the time for which nobody asked, before the step and until it is noticed. While closed the present
 // is known to one slice.
 //
+// # The fleet
+//
+// Fleet is the same three states for all workers together: it is told of outcomes in batches (Report), and is what
+// package lua keeps in Redis. Its rules are those above, on what all workers counted, and a quorum beside them: the
+// breaker trips if as many workers as
+//
+//	min(2, the workers that called the downstream in the window)
+//
+// see it too, which is to say that of each one's own calls in the window, however few, as large a part failed, or was
+// slow, as the rule asks of all. So a worker whose network is cut, which fails fast and takes many jobs while
+// others succeed, opens nothing for them; alone it may. Probes are leases of the waiting room: it knows how many there
+// are and when the oldest began. Half-open ends ProbeTimeout after that, whatever became of the probe; without a
+// probe it waits. A breaker that closes after probes starts slowly: 2·MaxProbes calls at a time, doubled each RampStep,
+// any number after RampSteps. Each transition begins a period, and a report of another says nothing.
+//
 // # Cost
 //
 // Passing and counting a success while closed takes no lock and allocates nothing: one atomic pointer leads to the

@@ -28,10 +28,15 @@ func (b *Breaker) openLocked(cause Cause, inner, until Instant, forced bool) Tra
 
 // cooldown returns how long to stay open after earlier trips in a row, with equal jitter.
 func (c Config) cooldown(earlier uint64, jitter float64) time.Duration {
-	full := c.OpenMax
-	if c.OpenBase <= c.OpenMax>>earlier {
-		full = c.OpenBase << earlier
-	}
+	full := c.fullCooldown(earlier)
 	half := full / 2
 	return half + time.Duration(min(max(jitter, 0), 1)*float64(full-half))
+}
+
+// fullCooldown is the cooldown before jitter.
+func (c Config) fullCooldown(earlier uint64) time.Duration {
+	if c.OpenBase <= c.OpenMax>>earlier {
+		return c.OpenBase << earlier
+	}
+	return c.OpenMax
 }

@@ -35,17 +35,23 @@ func TestWalks(t *testing.T) {
 			if d.Input != "" {
 				lines = append(lines, strings.Split(d.Input, "\n")...)
 			}
-			var out strings.Builder
-			for _, line := range lines {
-				answer, err := w.command(strings.Fields(line))
-				if err != nil {
-					d.Fatalf(t, "%s: %v", line, err)
-				}
-				fmt.Fprintln(&out, answer)
-			}
-			return out.String()
+			return answers(t, d, lines, w.command)
 		})
 	})
+}
+
+// answers gives the lines of a block to a walk.
+func answers(t *testing.T, d *datadriven.TestData, lines []string, command func([]string) (string, error)) string {
+	t.Helper()
+	var out strings.Builder
+	for _, line := range lines {
+		answer, err := command(strings.Fields(line))
+		if err != nil {
+			d.Fatalf(t, "%s: %v", line, err)
+		}
+		fmt.Fprintln(&out, answer)
+	}
+	return out.String()
 }
 
 // directive puts a block's first line together again.
@@ -68,9 +74,9 @@ type walk struct {
 	calls   map[string]*breaker.Call
 }
 
-func (w *walk) command(words []string) (string, error) {
-	options := map[string]string{}
-	var plain []string
+// split parts the options of a command, key=value, from its plain words, of which there are four at least.
+func split(words []string) (plain []string, options map[string]string) {
+	options = map[string]string{}
 	for _, word := range words {
 		if key, value, ok := strings.Cut(word, "="); ok {
 			options[key] = value
@@ -78,7 +84,11 @@ func (w *walk) command(words []string) (string, error) {
 			plain = append(plain, word)
 		}
 	}
-	plain = append(plain, "", "")
+	return append(plain, "", "", ""), options
+}
+
+func (w *walk) command(words []string) (string, error) {
+	plain, options := split(words)
 	switch plain[0] {
 	case "new":
 		return w.start(options)
@@ -110,9 +120,19 @@ func (w *walk) command(words []string) (string, error) {
 }
 
 func (w *walk) start(options map[string]string) (string, error) {
-	jitter := 1.0
-	var err error
-	c := breaker.Config{Rand: func() float64 { return jitter }}
+	c, jitter, err := readConfig(options)
+	if err != nil {
+		return "", err
+	}
+	c.Rand = func() float64 { return jitter }
+	w.now, w.calls = 0, map[string]*breaker.Call{}
+	w.breaker, err = breaker.NewAt(0, c)
+	return "closed", err
+}
+
+// readConfig reads the options of "new".
+func readConfig(options map[string]string) (c breaker.Config, jitter float64, err error) {
+	jitter = 1
 	for key, value := range options {
 		switch key {
 		case "jitter":
@@ -125,12 +145,10 @@ func (w *walk) start(options map[string]string) (string, error) {
 			err = setDuration(&c, key, value)
 		}
 		if err != nil {
-			return "", err
+			return c, jitter, err
 		}
 	}
-	w.now, w.calls = 0, map[string]*breaker.Call{}
-	w.breaker, err = breaker.NewAt(0, c)
-	return "closed", err
+	return c, jitter, nil
 }
 
 func setRatio(c *breaker.Config, key, value string) error {

@@ -1,0 +1,46 @@
+package breaker
+
+// FleetSnapshot is a fleet's breaker at one instant.
+type FleetSnapshot struct {
+	// State is the present one, Cause why it was taken, Since when, and Period its number.
+	State  State
+	Cause  Cause
+	Since  Instant
+	Period uint64
+	// Until is when the state ends by time alone; it means something only if Ends. A slow start and a probe's time-out
+	// are not among it.
+	Until Instant
+	Ends  bool
+	// Forced says that an operator chose the state; Reason is the one given with the last force or reset.
+	Forced bool
+	Reason string
+	// Window is what the fleet's window holds; unless the breaker is closed, what it held when it was last closed.
+	Window Counts
+	// Callers is the workers that called the downstream in that window, Failing and Slow those whose own calls meet
+	// the failure rate and the slow-call rate.
+	Callers, Failing, Slow int
+	// FailureStreak is the failures since any worker's last success, of the last closed period.
+	FailureStreak uint64
+	// ProbesPassed and SlowProbes are of the half-open period, 0 in other states.
+	ProbesPassed, SlowProbes uint64
+	// Ramp is the step of the slow start, from 1; 0 for none.
+	Ramp int
+	// Trips counts how often the breaker opened of itself; TripsInRow is what the next cooldown grows with.
+	Trips, TripsInRow uint64
+}
+
+// SnapshotAt returns the breaker as it is. It changes nothing.
+func (f *Fleet) SnapshotAt(now Instant) FleetSnapshot {
+	index := f.config.slice(now)
+	if n := len(f.window); f.state != Closed && n > 0 {
+		index = f.window[n-1].index
+	}
+	s := FleetSnapshot{
+		State: f.state, Cause: f.cause, Since: f.since, Period: f.period, Until: f.until, Ends: f.ends, Forced: f.forced,
+		Reason: f.reason, FailureStreak: f.streak, ProbesPassed: f.passed, SlowProbes: f.slow, Ramp: f.ramp,
+		Trips: f.trips, TripsInRow: f.inRow, Window: f.window.sum(index, f.config.Buckets),
+	}
+	s.Callers, s.Failing = f.votes(CauseFailureRate, index)
+	_, s.Slow = f.votes(CauseSlowCallRate, index)
+	return s
+}

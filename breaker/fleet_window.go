@@ -1,0 +1,120 @@
+package breaker
+
+import "time"
+
+// ring is a sparse window of slices, the oldest first. Slices are numbered from the origin of the clock.
+type ring []part
+
+// part is what one slice counted.
+type part struct {
+	index int64
+	Counts
+}
+
+// slice returns the number of the slice in force.
+func (c Config) slice(now Instant) int64 {
+	length := c.Window.Microseconds() / int64(c.Buckets)
+	return now.Sub(0).Microseconds() / length
+}
+
+// plus returns the ring with more counted in the slice with a number, without those that have left a window of so many.
+func (r ring) plus(index int64, buckets int, c Counts) ring {
+	for len(r) > 0 && r[0].index <= index-int64(buckets) {
+		r = r[1:]
+	}
+	if n := len(r); n == 0 || r[n-1].index != index {
+		r = append(r, part{index: index})
+	}
+	last := &r[len(r)-1]
+	last.Counts = last.plus(c)
+	return r
+}
+
+// sum adds up what counts while a slice is in force.
+func (r ring) sum(index int64, buckets int) Counts {
+	var all Counts
+	for _, p := range r {
+		if p.index > index-int64(buckets) {
+			all = all.plus(p.Counts)
+		}
+	}
+	return all
+}
+
+func (c Counts) plus(d Counts) Counts {
+	return Counts{c.Successes + d.Successes, c.Failures + d.Failures, c.Slow + d.Slow, c.SlowEnds + d.SlowEnds}
+}
+
+// reporter is one worker that reports.
+type reporter struct {
+	sequence uint64
+	at       Instant
+	// epoch is that of the window.
+	epoch  uint64
+	window ring
+}
+
+// reporter returns what is known of a worker. Now and then one that is new makes those go that were not heard of for long.
+func (f *Fleet) reporter(now Instant, name string) *reporter {
+	if w := f.workers[name]; w != nil {
+		return w
+	}
+	if n := len(f.workers); n > 0 && n%purgeEvery == 0 {
+		for other, w := range f.workers {
+			if now.Sub(w.at) > max(f.config.Window, keepReporter) {
+				delete(f.workers, other)
+			}
+		}
+	}
+	w := &reporter{}
+	f.workers[name] = w
+	return w
+}
+
+// quorum reports whether enough workers see what a rule says of the fleet: two of those that called the downstream in
+// the window, or the only one.
+func (f *Fleet) quorum(rule Cause, index int64) bool {
+	callers, voters := f.votes(rule, index)
+	return voters >= min(2, callers)
+}
+
+// votes counts the workers that called the downstream in the window, and those of them whose own calls meet the
+// rule's rate, however few they are.
+func (f *Fleet) votes(rule Cause, index int64) (callers, voters int) {
+	for _, w := range f.workers {
+		if w.epoch != f.epoch {
+			continue
+		}
+		own := w.window.sum(index, f.config.Buckets)
+		if own.Ended() == 0 && own.Slow == 0 {
+			continue
+		}
+		callers++
+		if rule == CauseSlowCallRate && own.SlowCallRate() >= f.config.SlowCallRate ||
+			rule != CauseSlowCallRate && own.FailureRate() >= f.config.FailureRate {
+			voters++
+		}
+	}
+	return callers, voters
+}
+
+// restart empties all windows.
+func (f *Fleet) restart() {
+	f.window, f.streak = nil, 0
+	f.epoch++
+}
+
+// sameRules reports whether two configs, defaults filled in, say the same. What a slow call is, each worker says for its own.
+func (c Config) sameRules(d Config) bool {
+	return c.Window == d.Window && c.Buckets == d.Buckets && c.MinCalls == d.MinCalls && c.FailureRate == d.FailureRate &&
+		c.FailureThreshold == d.FailureThreshold && c.SlowCallRate == d.SlowCallRate &&
+		c.SuccessThreshold == d.SuccessThreshold && c.MaxProbes == d.MaxProbes && c.ProbeTimeout == d.ProbeTimeout &&
+		c.OpenBase == d.OpenBase && c.OpenMax == d.OpenMax && c.ResetAfter == d.ResetAfter
+}
+
+// fleetCooldown is cooldown in whole microseconds.
+func (c Config) fleetCooldown(earlier uint64, jitter float64) time.Duration {
+	full := c.fullCooldown(earlier).Microseconds()
+	half := full / 2
+	return time.Duration(half+int64(min(max(jitter, 0), 1)*float64(full-half))) * time.Microsecond
+}
