@@ -81,6 +81,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Complete returns the config with its defaults filled in, or the error of Validate.
+func (c Config) Complete() (Config, error) { return c.withDefaults(), c.Validate() }
+
 // Validate returns one headgate.FieldError for each field outside its range, joined; nil if all are in it. NewAt
 // calls it.
 func (c Config) Validate() error {

@@ -32,6 +32,9 @@ type Fleet struct {
 	window ring
 	streak uint64
 	epoch  uint64
+	// begun is when the window was last empty. doubt is when the vote of a worker that is the only caller counts, so
+	// that others have had the time to report; 0 if there is none.
+	begun, doubt Instant
 	// workers are those that reported, with a window each.
 	workers map[string]*reporter
 
@@ -68,6 +71,8 @@ const (
 	RampSteps = 7
 	// Quiet is how long a breaker of which nothing is heard is kept. It outlasts every ResetAfter.
 	Quiet = 24 * time.Hour
+	// LoneVote is how long after the first report the vote of an only caller counts.
+	LoneVote = 500 * time.Millisecond
 	// ConfigHold is how long a config stays in force of which no report says any more that it is a worker's.
 	ConfigHold = 10 * time.Second
 	// keepReporter is the least time for which a worker is known after its last report: reports are repeated for less.
@@ -90,9 +95,9 @@ func NewFleetAt(now Instant, config Config) (*Fleet, error) {
 }
 
 // ReportAt counts a report and makes the change that it leads to, or that is due by time alone: a report that comes
-// with the latter is late. oldest is when the oldest probe in flight began, if ok.
-func (f *Fleet) ReportAt(now Instant, jitter float64, oldest Instant, ok bool, config Config, r Report) Transition {
-	change := f.AdvanceAt(now, jitter, oldest, ok)
+// with the latter is late. Probes' time-outs are left to AdvanceAt.
+func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) Transition {
+	change := f.AdvanceAt(now, jitter, 0, false)
 	w := f.reporter(now, r.Worker)
 	if r.Sequence <= w.sequence {
 		return change
@@ -132,22 +137,45 @@ func (f *Fleet) configure(now Instant, config Config) {
 // count counts calls of the closed period, and trips if that is bad news enough for a quorum.
 func (f *Fleet) count(now Instant, jitter float64, w *reporter, r Report) Transition {
 	index := f.config.slice(now)
+	if f.window.sum(index, f.config.Buckets) == (Counts{}) {
+		f.begun = now
+	}
 	f.window = f.window.plus(index, f.config.Buckets, r.Counts)
 	if w.epoch != f.epoch {
-		w.epoch, w.window = f.epoch, nil
+		w.epoch, w.window, w.streak = f.epoch, nil, 0
 	}
 	w.window = w.window.plus(index, f.config.Buckets, r.Counts)
 	if r.Successes > 0 {
-		f.streak = 0
+		f.streak, w.streak = 0, 0
 	}
 	f.streak += r.Streak
+	w.streak += r.Streak
 	if f.forced || r.Failures == 0 && r.Slow == 0 {
 		return Transition{}
 	}
+	return f.judge(now, jitter)
+}
+
+// judge trips if a rule is met and as many workers vote for it as the quorum asks: two of those that called the
+// downstream in the window, or the only one, which may be the first to report.
+func (f *Fleet) judge(now Instant, jitter float64) Transition {
+	index := f.config.slice(now)
 	all := f.window.sum(index, f.config.Buckets)
+	f.doubt = 0
 	for _, rule := range rules {
-		if f.config.met(rule, all, f.streak) && f.quorum(rule, index) {
-			return f.trip(rule, now, jitter)
+		if !f.config.met(rule, all, f.streak) {
+			continue
+		}
+		callers, voters := f.votes(index, rule)
+		sure := f.begun.Add(min(LoneVote, f.config.Window/2))
+		switch {
+		case voters < min(2, callers):
+		case callers < 2 && now < sure:
+			f.doubt = sure
+		default:
+			change := f.trip(rule, now, jitter)
+			change.Callers, change.Voters = callers, voters
+			return change
 		}
 	}
 	return Transition{}

@@ -23,7 +23,7 @@ func TestOneSickWorkerOpensNothing(t *testing.T) {
 		}
 		period := f.SnapshotAt(now).Period
 		report := func(n uint64, worker string, c breaker.Counts) breaker.Transition {
-			return f.ReportAt(now, 0, 0, false, config, breaker.Report{Worker: worker, Sequence: n, Period: period, Counts: c, Streak: c.Failures})
+			return f.ReportAt(now, 0, config, breaker.Report{Worker: worker, Sequence: n, Period: period, Counts: c, Streak: c.Failures})
 		}
 		for n := range uint64(rapid.IntRange(1, 60).Draw(rt, "reports")) {
 			now = now.Add(time.Duration(rapid.IntRange(0, 8000).Draw(rt, "ms")) * time.Millisecond)

@@ -16,13 +16,15 @@ type FleetSnapshot struct {
 	Reason string
 	// Window is what the fleet's window holds; unless the breaker is closed, what it held when it was last closed.
 	Window Counts
-	// Callers is the workers that called the downstream in that window, Failing and Slow those whose own calls meet
-	// the failure rate and the slow-call rate.
-	Callers, Failing, Slow int
+	// Callers is the workers that called the downstream in that window, Voters those whose own calls meet a
+	// rule, however few they are.
+	Callers, Voters int
 	// FailureStreak is the failures since any worker's last success, of the last closed period.
 	FailureStreak uint64
 	// ProbesPassed and SlowProbes are of the half-open period, 0 in other states.
 	ProbesPassed, SlowProbes uint64
+	// Doubt is when the vote of a worker that is the only caller counts; 0 if there is none.
+	Doubt Instant
 	// Ramp is the step of the slow start, from 1; 0 for none.
 	Ramp int
 	// Trips counts how often the breaker opened of itself; TripsInRow is what the next cooldown grows with.
@@ -37,10 +39,9 @@ func (f *Fleet) SnapshotAt(now Instant) FleetSnapshot {
 	}
 	s := FleetSnapshot{
 		State: f.state, Cause: f.cause, Since: f.since, Period: f.period, Until: f.until, Ends: f.ends, Forced: f.forced,
-		Reason: f.reason, FailureStreak: f.streak, ProbesPassed: f.passed, SlowProbes: f.slow, Ramp: f.ramp,
+		Reason: f.reason, FailureStreak: f.streak, ProbesPassed: f.passed, SlowProbes: f.slow, Ramp: f.ramp, Doubt: f.doubt,
 		Trips: f.trips, TripsInRow: f.inRow, Window: f.window.sum(index, f.config.Buckets),
 	}
-	s.Callers, s.Failing = f.votes(CauseFailureRate, index)
-	_, s.Slow = f.votes(CauseSlowCallRate, index)
+	s.Callers, s.Voters = f.votes(index, rules[:]...)
 	return s
 }

@@ -3,7 +3,7 @@ package breaker
 import "time"
 
 // AdvanceAt makes the change that is due by time alone, if any: the end of a cooldown or of a forced state, a probe's
-// time-out, and without a Transition the steps of the slow start. oldest is when the oldest probe in flight began, if ok.
+// time-out, the vote of an only caller, and without a Transition the steps of the slow start. oldest is when the oldest probe in flight began, if ok.
 func (f *Fleet) AdvanceAt(now Instant, jitter float64, oldest Instant, ok bool) Transition {
 	switch {
 	case f.ends && now >= f.until && f.state == Closed:
@@ -14,11 +14,15 @@ func (f *Fleet) AdvanceAt(now Instant, jitter float64, oldest Instant, ok bool) 
 		return f.enter(HalfOpen, CauseCooldownOver, now)
 	case f.state == HalfOpen && ok && now.Sub(oldest) >= f.config.ProbeTimeout:
 		return f.trip(CauseProbeTimeout, now, jitter)
-	case f.ramp > 0:
+	}
+	if f.ramp > 0 {
 		f.ramp = 1 + int(now.Sub(f.since)/RampStep)
 		if f.ramp > RampSteps {
 			f.ramp = 0
 		}
+	}
+	if f.doubt != 0 && now >= f.doubt {
+		return f.judge(now, jitter)
 	}
 	return Transition{}
 }
@@ -30,16 +34,18 @@ func (f *Fleet) NextChangeAt(oldest Instant, ok bool) (Instant, bool) {
 		return f.until, true
 	case f.state == HalfOpen && ok:
 		return oldest.Add(f.config.ProbeTimeout), true
-	case f.ramp > 0:
-		return f.since.Add(time.Duration(f.ramp) * RampStep), true
 	}
-	return 0, false
+	next, ok := f.doubt, f.doubt != 0
+	if step := f.since.Add(time.Duration(f.ramp) * RampStep); f.ramp > 0 && (!ok || step < next) {
+		next, ok = step, true
+	}
+	return next, ok
 }
 
-// ForgetAt returns when nobody need remember the breaker any more, unless something is heard before; false while it
-// is open or forced.
-func (f *Fleet) ForgetAt() (Instant, bool) {
-	return f.heard.Add(Quiet), f.state != Open && !f.forced
+// HeardAt returns when something last happened: a report or a transition. Quiet after that nobody need remember the
+// breaker any more; false while it is open or forced.
+func (f *Fleet) HeardAt() (Instant, bool) {
+	return f.heard, f.state != Open && !f.forced
 }
 
 // Gate returns the number of jobs that may be in workers' hands at a time, 0 for none; false means any number.
@@ -119,6 +125,6 @@ func (f *Fleet) enter(to State, cause Cause, now Instant) Transition {
 	f.state, f.cause, f.since, f.heard = to, cause, now, now
 	f.period++
 	f.forced, f.ends, f.until = false, false, 0
-	f.passed, f.slow, f.ramp = 0, 0, 0
+	f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
 	return change
 }

@@ -127,8 +127,7 @@ func (w *fleetWalk) report(worker string, options map[string]string) (string, er
 
 func (w *fleetWalk) send(r breaker.Report) string {
 	w.last[r.Worker] = r
-	oldest, ok := w.oldest()
-	return w.shown(w.fleet.ReportAt(w.now, w.jitter, oldest, ok, w.config, r))
+	return w.shown(w.fleet.ReportAt(w.now, w.jitter, w.config, r))
 }
 
 // probe begins a probe where the gate has a unit for it.
@@ -215,8 +214,8 @@ func (w *fleetWalk) state() string {
 	if s.State == breaker.HalfOpen {
 		parts = append(parts, fmt.Sprintf("probes: %d passed, %d slow", s.ProbesPassed, s.SlowProbes))
 	} else {
-		parts = append(parts, fmt.Sprintf("window: %d ok, %d failed, %d slow of %d workers, %d failing, %d slow",
-			s.Window.Successes, s.Window.Failures, s.Window.Slow, s.Callers, s.Failing, s.Slow))
+		parts = append(parts, fmt.Sprintf("window: %d ok, %d failed, %d slow of %d workers, %d vote",
+			s.Window.Successes, s.Window.Failures, s.Window.Slow, s.Callers, s.Voters))
 	}
 	if s.Trips > 0 {
 		parts = append(parts, fmt.Sprintf("trips: %d, %d in a row", s.Trips, s.TripsInRow))

@@ -1,6 +1,9 @@
 package breaker
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ring is a sparse window of slices, the oldest first. Slices are numbered from the origin of the clock.
 type ring []part
@@ -49,9 +52,10 @@ func (c Counts) plus(d Counts) Counts {
 type reporter struct {
 	sequence uint64
 	at       Instant
-	// epoch is that of the window.
+	// epoch is that of the window, and of streak, the failures since the worker's last success.
 	epoch  uint64
 	window ring
+	streak uint64
 }
 
 // reporter returns what is known of a worker. Now and then one that is new makes those go that were not heard of for long.
@@ -71,16 +75,9 @@ func (f *Fleet) reporter(now Instant, name string) *reporter {
 	return w
 }
 
-// quorum reports whether enough workers see what a rule says of the fleet: two of those that called the downstream in
-// the window, or the only one.
-func (f *Fleet) quorum(rule Cause, index int64) bool {
-	callers, voters := f.votes(rule, index)
-	return voters >= min(2, callers)
-}
-
-// votes counts the workers that called the downstream in the window, and those of them whose own calls meet the
-// rule's rate, however few they are.
-func (f *Fleet) votes(rule Cause, index int64) (callers, voters int) {
+// votes counts the workers that called the downstream in the window, and those of them whose own calls meet one of the
+// rules, however few they are.
+func (f *Fleet) votes(index int64, rules ...Cause) (callers, voters int) {
 	for _, w := range f.workers {
 		if w.epoch != f.epoch {
 			continue
@@ -90,17 +87,30 @@ func (f *Fleet) votes(rule Cause, index int64) (callers, voters int) {
 			continue
 		}
 		callers++
-		if rule == CauseSlowCallRate && own.SlowCallRate() >= f.config.SlowCallRate ||
-			rule != CauseSlowCallRate && own.FailureRate() >= f.config.FailureRate {
+		if slices.ContainsFunc(rules, func(rule Cause) bool { return f.config.votes(rule, own, w.streak) }) {
 			voters++
 		}
 	}
 	return callers, voters
 }
 
+// votes reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
+// as there were calls.
+func (c Config) votes(rule Cause, own Counts, streak uint64) bool {
+	switch rule { //nolint:exhaustive // the others are no rules
+	case CauseFailureStreak:
+		return own.Ended() > 0 && streak >= min(own.Ended(), uint64(c.FailureThreshold))
+	case CauseFailureRate:
+		return own.FailureRate() >= c.FailureRate
+	case CauseSlowCallRate:
+		return own.SlowCallRate() >= c.SlowCallRate
+	}
+	return false
+}
+
 // restart empties all windows.
 func (f *Fleet) restart() {
-	f.window, f.streak = nil, 0
+	f.window, f.streak, f.doubt = nil, 0, 0
 	f.epoch++
 }
 

@@ -84,6 +84,9 @@ type Transition struct {
 	// Until is when To ends by time alone, on the caller's clock; it means something for an open breaker and
 	// for a forced one.
 	Until Instant
+	// Callers is how many workers called the downstream in the window of a Fleet that tripped, and Voters how many of
+	// them voted for it.
+	Callers, Voters int
 }
 
 // Happened reports whether there was a change.

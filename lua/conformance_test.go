@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -30,6 +31,8 @@ const (
 	fewMoves  = 3
 	fewDead   = 4
 	fewPassed = 1
+	// fewQuiet is after how long a breaker is forgotten of which nothing is heard.
+	fewQuiet = 15 * time.Second
 )
 
 // TestScriptsEqualTheModel sends random operations through the Go model and the scripts and compares verdicts,
@@ -68,6 +71,8 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 		if few {
 			w.model.moves, w.model.deadCap = fewMoves, fewDead
 			check(t, s.lower("local MOVES = %d\n", fairqueue.Moves, fewMoves))
+			w.model.quiet = fewQuiet
+			check(t, s.lower("local QUIET = %d\n", int(breaker.Quiet.Microseconds()), int(fewQuiet.Microseconds())))
 			check(t, s.lower("local DEAD_CAP = %d\n", modelDeadCap, fewDead))
 			check(t, s.lower("format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed))
 		}
@@ -109,9 +114,11 @@ type walk struct {
 	stale   []Finish
 	limits  [3][headgate.Levels]headgate.Limit
 	version int64
-	weights map[string]headgate.Weight
-	service *serviceLog
-	log     []string
+	// sequence numbers reports of outcomes.
+	sequence uint64
+	weights  map[string]headgate.Weight
+	service  *serviceLog
+	log      []string
 	// resend is the step's script call once more, word for word: what a client does whose reply was lost.
 	resend func()
 }
@@ -178,10 +185,10 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "purge", "suspend", "start", "check",
+		"cancel", "purge", "suspend", "start", "check", "report", "report", "report", "force",
 	}
 	if !w.gated {
-		ops = slices.DeleteFunc(ops, func(op string) bool { return op == "gate" })
+		ops = slices.DeleteFunc(ops, func(op string) bool { return op == "gate" || op == "report" || op == "force" })
 	}
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
@@ -217,6 +224,10 @@ func (w *walk) step() {
 		w.check()
 	case "start":
 		w.start()
+	case "report":
+		w.report()
+	case "force":
+		w.force()
 	}
 	w.compare(op)
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {

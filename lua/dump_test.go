@@ -97,7 +97,7 @@ func entries(rows []any) []entry {
 	for i, row := range rows {
 		fields := row.([]any)[1].([]any)
 		out[i].token = row.([]any)[0].(string)
-		if len(fields) == 4 {
+		if len(fields) >= 4 {
 			out[i].key, out[i].record = fields[1].(string), fields[3].(string)
 		}
 	}
@@ -120,6 +120,7 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *Store) []string {
 	d.queues()
 	d.pools()
 	d.gates()
+	d.breakers()
 	d.jobs()
 	d.buckets()
 	return d.lines
@@ -305,10 +306,12 @@ func (d *redisDump) marks() {
 			d.add("letter %s of %s at %.0f", z.Member, queue, z.Score)
 		}
 	}
-	for key, period := range d.hash("marks") {
+	for key, mark := range d.hash("marks") {
 		k, err := decodeKey(key)
 		check(d.tb, err)
+		period, rest, _ := strings.Cut(mark, "|")
 		d.add("mark %s period %s", k, period)
+		d.add("mark %s began %s", k, rest)
 	}
 	for key := range d.hash("cancelled") {
 		d.add("cancelled %s", key)
@@ -368,6 +371,7 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 		add("job %s attempts %d lost %d suspect %t timed %t counted %t", key, j.attempts, j.lost, j.suspect, j.timed, j.counted)
 	}
 	m.dumpDepths(add)
+	m.dumpBreakers(add)
 	for key, queue := range m.letters {
 		add("letter %s of %s at %d", key, queue, m.dead[key])
 	}

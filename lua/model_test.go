@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 )
@@ -39,7 +41,11 @@ type model struct {
 	overflows                     map[string]Overflow // by tenant:queue
 	spilled                       map[string][]string // keys by tenant:queue, the oldest first
 	depthFreed                    map[string]bool
-	unique, ukeys                 map[string]string // holder by name, and name by holder that is to release it
+	unique, ukeys                 map[string]string          // holder by name, and name by holder that is to release it
+	breakers                      map[string]*modelBreaker   // by downstream
+	began                         map[*fairqueue.Entry]int64 // when entries under a breaker's gate were dispatched
+	quiet                         time.Duration
+	events                        []BreakerEvent
 	// moves is what a call may move; more is whether the last one left work to the timers.
 	moves   int
 	more    bool
@@ -79,6 +85,7 @@ func newModel() *model {
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
 		unique: map[string]string{}, ukeys: map[string]string{},
 		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{},
+		breakers: map[string]*modelBreaker{}, began: map[*fairqueue.Entry]int64{}, quiet: breaker.Quiet,
 		moves: fairqueue.Moves, deadCap: modelDeadCap,
 	}
 }
@@ -189,6 +196,7 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 		}
 	}
 	m.more = c.More
+	m.noteBegun()
 	return out
 }
 

@@ -319,6 +319,11 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		for name, w := range m.workers {
 			m.timers["w"+name] = now + w.lease
 		}
+		for name := range m.timers {
+			if name[0] == 'b' {
+				m.timers[name] = now
+			}
+		}
 	}
 	for _, key := range sortedByTime(m.later, now, c.MovesLeft) {
 		c.MovesLeft--
@@ -377,6 +382,8 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 		}
 	case 'r':
 		m.lettersPurge(c, name, now)
+	case 'b':
+		m.breakerDue(c, name, now)
 	case 's':
 		delete(m.suspended, name)
 	case 'w':

@@ -10,7 +10,7 @@
 local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include call
 -- @include reclaim
--- @include gateset
+-- @include follow
 -- @include shrink
 -- @include suspended
 -- @include rotate
@@ -24,6 +24,10 @@ local function leases_rearm()
   for i = 1, #all, 2 do
     local lease = match(all[i + 1], '(%d+)$')
     redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+  end
+  -- Breakers' timers look at their own clock, which does not step back.
+  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do
+    redis.call('ZADD', DUE, 'XX', format('%d', now), 'b' .. downstream)
   end
   state_set('step', 0)
   state_add('steps', 1)
@@ -124,6 +128,9 @@ local function timer_run(timer)
     gate_due(name)
   elseif kind == 'f' then
     refill_pools[name] = true
+  elseif kind == 'b' then
+    local f = breaker.due(name, now)
+    if f then breaker.follow(f) end
   elseif kind == 'c' then
     consumers_audit(name)
   elseif kind == 'o' then

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,8 @@ import (
 type Lease struct {
 	// Token fences the job: it is the entry's id in the ready stream.
 	Token string
+	// Period is that of the breaker under whose gate the job was dispatched, as a probe or in a slow start; 0 for none.
+	Period uint64
 	Record
 	// Err says that the record, or its payload, cannot be read; Job then names the job at most. No retry mends that.
 	Err error
@@ -59,7 +62,7 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 	key, _ := m.Values["j"].(string)
 	raw, _ := m.Values["r"].(string)
-	lease := Lease{Token: m.ID}
+	lease := Lease{Token: m.ID, Period: periodOf(m)}
 	lease.Record, lease.Err = decodeRecord(key, raw)
 	if lease.Err != nil {
 		if k, err := decodeKey(key); err == nil {
@@ -78,6 +81,16 @@ func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 		lease.Job.Payload = payload
 	}
 	return lease, nil
+}
+
+// periodOf reads the period of an entry; 0 for none.
+func periodOf(m redis.XMessage) uint64 {
+	text, _ := m.Values["p"].(string)
+	period, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return period
 }
 
 var errPayloadGone = errors.New("payload is gone")

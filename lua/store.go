@@ -71,7 +71,10 @@ type script struct {
 }
 
 // names lists the scripts.
-var names = []string{"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "recount", "start", "check"}
+var names = []string{
+	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look",
+	"recount", "start", "check", "breaker", "force",
+}
 
 // Connect returns the store at a URL, redis://, rediss:// or unix://, with the client settings of the house, after
 // the checks of Open. Close ends its connections.

@@ -56,7 +56,7 @@ func (r *rig) gate() string {
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	limit, _, _ := strings.Cut(all["d:pay"], "|")
+	limit, _, _ := strings.Cut(all["b:pay"], "|")
 	return limit
 }
 
@@ -136,29 +136,99 @@ func TestHangingCallsAreSlowBeforeTheyReturn(t *testing.T) {
 	}
 }
 
-func TestTheGateOfADeadWorkerOpensByItself(t *testing.T) {
+func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	var ill illness
+	release := make(chan struct{})
+	var calls atomic.Int32
 	config := worker.Config{
-		Concurrency: 1, Lease: time.Second, DrainTimeout: 10 * time.Millisecond,
-		Breaker: breaker.Config{FailureThreshold: 1, OpenBase: 100 * time.Millisecond, OpenMax: 100 * time.Millisecond},
+		Concurrency: 2, Backoff: quick,
+		Breaker: breaker.Config{
+			FailureThreshold: 1, SuccessThreshold: 1, OpenBase: time.Second, OpenMax: time.Second, ProbeTimeout: 300 * time.Millisecond,
+		},
 	}
-	a := r.runWithTimers(r.store, config, on("send", ill.handle))
-	r.enqueue(to("pay", "a"), to("pay", "b"), to("pay", "c"))
-	r.await("the gate to shut", func() bool { return r.gate() == "0" })
-	a.stop() // It says nothing about its gates, just as one that was killed.
-	if err := a.wait(); err != nil {
-		t.Error(err)
+	var ended atomic.Value
+	a := r.runWithTimers(r.store, config, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		switch calls.Add(1) {
+		case 1:
+			return errDown
+		case 2: // The first probe hangs, whatever its ctx says.
+			<-ctx.Done()
+			ended.Store(context.Cause(ctx))
+			<-release
+			return errDown
+		}
+		return nil
+	}))
+	for i := range 5 {
+		r.enqueue(to("pay", fmt.Sprint("pay-", i)))
 	}
-	ill.healed.Store(true)
-	r.runWithTimers(r.store, worker.Config{Concurrency: 1}, on("send", ill.handle))
-	if c := r.idle(); c.Left["completed"] != 3 {
+	var causes string
+	r.await("the breaker to close", func() bool {
+		causes = r.causes()
+		return strings.HasSuffix(causes, "probes passed")
+	})
+	if want := "failure streak, cooldown over, probe timeout, cooldown over, probes passed"; causes != want {
+		t.Errorf("got %s, want %s", causes, want)
+	}
+	if cause, _ := ended.Load().(error); !errors.Is(cause, context.DeadlineExceeded) {
+		t.Errorf("the probe's ctx ended with %v", cause)
+	}
+	close(release)
+	if c := r.idle(); c.Left["completed"] != 5 {
 		t.Errorf("got %+v", c)
 	}
-	if gate := r.gate(); gate != "" {
-		t.Errorf("the gate is still there: %s", gate)
+	burnt := 0
+	for _, e := range a.ends("") {
+		if e.Outcome == worker.Retried {
+			burnt++
+		}
 	}
+	if burnt != 1 {
+		t.Errorf("%d attempts were burnt", burnt)
+	}
+}
+
+func TestAProbeThatNoHandlerSawGivesItsPlaceBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	config := worker.Config{
+		Backoff: quick, Breaker: breaker.Config{FailureThreshold: 1, SuccessThreshold: 1, OpenBase: 50 * time.Millisecond, OpenMax: 50 * time.Millisecond},
+	}
+	var calls atomic.Int32
+	a := r.runWithTimers(r.store, config, on("send", func(context.Context, worker.Job[[]byte]) error {
+		if calls.Add(1) == 1 {
+			return errDown
+		}
+		return nil
+	}))
+	r.enqueue(to("pay", "first"))
+	r.await("the breaker to open", func() bool { return strings.HasPrefix(r.causes(), "failure streak") })
+	stranger := to("pay", "stranger") // It goes back for want of a handler, as often as it is tried.
+	stranger.Type = "unheard"
+	r.enqueue(stranger)
+	r.await("a probe to go back", func() bool { return strings.Contains(a.said("stranger"), "released(unknown_type)") })
+	r.enqueue(to("pay", "second"))
+	r.await("the breaker to close", func() bool { return strings.HasSuffix(r.causes(), "probes passed") })
+	if strings.Contains(r.causes(), "probe failed") || strings.Contains(r.causes(), "probe timeout") {
+		t.Errorf("got %s", r.causes())
+	}
+}
+
+// causes returns the causes of the transitions of "pay", by commas.
+func (r *rig) causes() string {
+	r.tb.Helper()
+	entries, err := r.client.XRange(context.WithoutCancel(r.tb.Context()), r.store.Keys().Events(), "-", "+").Result()
+	if err != nil {
+		r.tb.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		if cause, _ := e.Values["cause"].(string); e.Values["downstream"] == "pay" {
+			all = append(all, cause)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func TestSomeAnswersSayNothingAboutTheDownstream(t *testing.T) {

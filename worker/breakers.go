@@ -1,12 +1,16 @@
 package worker
 
 import (
+	"context"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
@@ -15,57 +19,73 @@ import (
 
 // BreakerStatus is the circuit breaker of one downstream, as this worker sees it.
 type BreakerStatus struct {
-	Downstream string        `json:"downstream"`
-	State      breaker.State `json:"-"`
-	// Opened counts how often it opened, HeldBack the jobs that were handed back because it was not closed.
+	Downstream string `json:"downstream"`
+	// State is that of the fleet's breaker; where that is closed, that of this worker's own.
+	State breaker.State `json:"-"`
+	// Lonely says that this worker's own breaker is not closed though the fleet's is.
+	Lonely bool `json:"lonely"`
+	// Opened counts how often the fleet's opened, HeldBack the jobs that this worker handed back because one was not
+	// closed.
 	Opened   int `json:"opened"`
 	HeldBack int `json:"held_back"`
 }
 
-// breakers keeps one local breaker a downstream, at most maxBreakers. Its methods may be called from several
-// goroutines. Breakers of the whole fleet are another step: until then each worker judges by its own calls, and shuts
-// the shared gate by its own judgement; see gates.go.
+// breakers guards the downstreams that this worker knows, at most maxBreakers: each by what it hears of the fleet's
+// breaker, and by one of its own. Its methods may be called from several goroutines.
+//
+//	fleet's breaker     own breaker   a job                            its outcome
+//	open                              goes back
+//	half-open                         runs if it is a probe, by its    is reported at once
+//	                                  lease's period; else goes back
+//	closed              closed        runs                             is counted in both, reported in batches
+//	closed              not closed    goes back: this worker is        is reported, if it was the own breaker's probe
+//	                                  lonely
+//	forced closed                     runs                             is counted in both
+//
+// The fleet's is changed by one script in Redis (lua.Store.ReportOutcomes). With Redis away the last word of it stands,
+// and the own one goes on; reports wait, and those older than the window are dropped.
 type breakers struct {
 	store     *lua.Store
 	logger    zerolog.Logger
+	observer  Observer
 	config    breaker.Config
 	own       map[string]breaker.Config // by downstream
-	gateLease time.Duration
 	promoting nudge
+	// name is this worker's in its reports, the same for all its registrations.
+	name string
+	// every and after say when outcomes are reported: so long after the first, or so many.
+	every time.Duration
+	after int
 	// born is the origin of all Instants.
 	born time.Time
-	// changed says that a guard wants attention.
-	changed nudge
+	// sequence numbers reports.
+	sequence atomic.Uint64
+	// work says that there is something to report, urgent that it is not to wait.
+	work, urgent nudge
 
 	mu struct {
 		sync.Mutex
 		guards map[string]*guard
-		// attention is the guards whose gate may have to be set: those not closed, and those just closed.
-		attention map[*guard]bool
+		// dirty is the guards with something to report.
+		dirty map[*guard]bool
 	}
 }
 
-// guard is one downstream's breaker.
-type guard struct {
-	name     string
-	breaker  *breaker.Breaker
-	heldBack atomic.Int64
-	// used is the Instant of the last call.
-	used atomic.Int64
-	// gate is what the shared gate was told. Only the goroutine of breakers.run uses it.
-	gate gateNote
-}
-
-// maxBreakers bounds the memory that names of downstreams can take. Beyond it the breaker goes that is closed and was
+// maxBreakers bounds the memory that names of downstreams can take. Beyond it the guard goes that is closed and was
 // not used for longest.
 const maxBreakers = 4096
 
 func newBreakers(store *lua.Store, config Config, promoting nudge) *breakers {
-	b := &breakers{
-		store: store, logger: *config.BreakerLogger, config: config.Breaker, own: config.Breakers, gateLease: config.Lease,
-		promoting: promoting, born: time.Now(), changed: newNudge(),
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
 	}
-	b.mu.guards, b.mu.attention = make(map[string]*guard), make(map[*guard]bool)
+	b := &breakers{
+		store: store, logger: *config.BreakerLogger, observer: config.Observer, config: config.Breaker, own: config.Breakers,
+		promoting: promoting, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
+		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
+	}
+	b.mu.guards, b.mu.dirty = make(map[string]*guard), make(map[*guard]bool)
 	return b
 }
 
@@ -90,7 +110,7 @@ func (b *breakers) guardOf(downstream string) *guard {
 	if err != nil {
 		return nil // Config.validate has let it pass, so this does not happen.
 	}
-	g := &guard{name: downstream, breaker: local}
+	g := &guard{name: downstream, local: local}
 	b.mu.guards[downstream] = g
 	return g
 }
@@ -98,7 +118,7 @@ func (b *breakers) guardOf(downstream string) *guard {
 func (b *breakers) evictLocked() bool {
 	var oldest *guard
 	for _, g := range b.mu.guards {
-		idle := !b.mu.attention[g] && g.breaker.State() == breaker.Closed
+		idle := !b.mu.dirty[g] && g.local.State() == breaker.Closed && g.fleet().state == breaker.Closed
 		if idle && (oldest == nil || g.used.Load() < oldest.used.Load()) {
 			oldest = g
 		}
@@ -110,8 +130,8 @@ func (b *breakers) evictLocked() bool {
 	return true
 }
 
-// status lists all breakers by name.
-func (b *breakers) status() []BreakerStatus {
+// all returns every guard by name.
+func (b *breakers) all() []*guard {
 	b.mu.Lock()
 	guards := make([]*guard, 0, len(b.mu.guards))
 	for _, g := range b.mu.guards {
@@ -119,25 +139,20 @@ func (b *breakers) status() []BreakerStatus {
 	}
 	b.mu.Unlock()
 	slices.SortFunc(guards, func(x, y *guard) int { return strings.Compare(x.name, y.name) })
+	return guards
+}
+
+func (b *breakers) status() []BreakerStatus {
+	guards := b.all()
 	all := make([]BreakerStatus, len(guards))
 	for i, g := range guards {
-		snapshot := g.breaker.SnapshotAt(b.instant())
-		all[i] = BreakerStatus{Downstream: g.name, State: snapshot.State, Opened: int(snapshot.Trips), HeldBack: int(g.heldBack.Load())}
+		all[i] = g.status()
 	}
 	return all
 }
 
-// guardedCall is one handler's call of its downstream. That of a job without one, nil, does nothing.
-type guardedCall struct {
-	breakers *breakers
-	guard    *guard
-	call     breaker.Call
-	// slow marks the call as slow while it runs.
-	slow *time.Timer
-}
-
-// tryAcquire asks whether a call of the downstream may begin.
-func (b *breakers) tryAcquire(downstream string) (*guardedCall, bool) {
+// tryAcquire asks whether a call of the downstream may begin, of a job whose lease is of a period.
+func (b *breakers) tryAcquire(ctx context.Context, downstream string, period uint64) (*guardedCall, bool) {
 	if downstream == "" {
 		return nil, true
 	}
@@ -147,61 +162,42 @@ func (b *breakers) tryAcquire(downstream string) (*guardedCall, bool) {
 	}
 	now := b.instant()
 	g.used.Store(int64(now))
-	c := &guardedCall{breakers: b, guard: g}
-	var change breaker.Transition
-	var ok bool
-	c.call, change, ok = g.breaker.TryAcquireAt(now)
-	b.noted(g, change)
-	if !ok {
+	if period > g.fleet().period {
+		b.ask(ctx, g) // The gate that let the job through knew more than this worker.
+	}
+	c := &guardedCall{breakers: b, guard: g, began: now, own: new(breaker.Call)}
+	if !c.begin(period) {
 		g.heldBack.Add(1)
 		return nil, false
 	}
-	c.slow = time.AfterFunc(g.breaker.Config().SlowCallDuration, func() { b.noted(g, c.call.MarkSlowAt(b.instant())) })
+	c.timer = time.AfterFunc(g.local.Config().SlowCallDuration, c.markSlow)
 	return c, true
 }
 
-// probe reports whether the call decides about a half-open breaker.
-func (c *guardedCall) probe() bool { return c != nil && c.call.Probe() }
-
-func (c *guardedCall) succeeded() { c.end((*breaker.Call).SuccessAt) }
-
-func (c *guardedCall) ignored() { c.end((*breaker.Call).IgnoreAt) }
-
-// failed returns for how long the breaker stays open now.
-func (c *guardedCall) failed() time.Duration {
-	if c == nil {
-		return 0
-	}
-	c.end((*breaker.Call).FailureAt)
-	if c.guard.breaker.State() != breaker.Open {
-		return 0
-	}
-	rest, _ := c.guard.breaker.NextChangeAt(c.breakers.instant())
-	return rest
-}
-
-// end ends the call, once.
-func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition) {
-	if c == nil {
-		return
-	}
-	c.slow.Stop()
-	c.breakers.noted(c.guard, verdict(&c.call, c.breakers.instant()))
-}
-
-// noted passes a change of state on to whoever sets the gates.
+// noted looks at a change of a worker's own breaker: an opening is the fleet's business, at once.
 func (b *breakers) noted(g *guard, change breaker.Transition) {
-	if !change.Happened() {
+	switch {
+	case !change.Happened():
+	case change.To == breaker.Open:
+		b.urgent.give()
+		b.work.give()
+	case change.To == breaker.Closed:
+		b.lonely(g, false)
+	}
+}
+
+// lonely says, once, that this worker stands alone with its judgement, or no longer does.
+func (b *breakers) lonely(g *guard, is bool) {
+	if !g.setLonely(is) {
 		return
 	}
-	level := zerolog.InfoLevel
-	if change.To == breaker.Open {
-		level = zerolog.WarnLevel
+	if is {
+		b.logger.Warn().Str("downstream", g.name).
+			Msg("calls of this downstream fail here and not in the rest of the fleet: its jobs are left to others")
+	} else {
+		b.logger.Info().Str("downstream", g.name).Msg("no longer alone with failing calls of this downstream")
 	}
-	b.logger.WithLevel(level).Str("downstream", g.name).Stringer("from", change.From).Stringer("to", change.To).Stringer("cause", change.Cause).
-		Msg("circuit breaker changed")
-	b.mu.Lock()
-	b.mu.attention[g] = true
-	b.mu.Unlock()
-	b.changed.give()
+	if b.observer.Lonely != nil {
+		b.observer.Lonely(g.name, is)
+	}
 }

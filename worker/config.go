@@ -38,7 +38,9 @@ type Config struct {
 	// DrainTimeout is how long running handlers may go on after Run's ctx has ended, up to 1 h; zero means 30 s.
 	DrainTimeout time.Duration
 	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
+	// CallTimeout is instead for jobs that name a downstream: zero means 5 s, or DefaultTimeout if that is set.
 	DefaultTimeout time.Duration
+	CallTimeout    time.Duration
 	// Backoff is for jobs of which nothing more particular is known; nil means ExponentialBackoff(time.Second,
 	// 10*time.Minute), which has full jitter. QueueBackoff replaces it for single queues, TypeBackoff both for single
 	// types, and a job's own header headgate.HeaderBackoff all three.
@@ -49,6 +51,10 @@ type Config struct {
 	Breaker breaker.Config
 	// Breakers configures the circuit breakers of single downstreams.
 	Breakers map[string]breaker.Config
+	// ReportEvery is how long outcomes of calls wait to be reported to the fleet's breakers, 1 ms to 1 s; zero means
+	// 100 ms. So many outcomes of a downstream as ReportAfter, 1 to 10000, wait no longer; zero means 100.
+	ReportEvery time.Duration
+	ReportAfter int
 	// Scheduler configures the scheduler that Run runs beside the worker, unless NoScheduler is set. It logs with
 	// SchedulerLogger or Logger, whatever is set there.
 	Scheduler scheduler.Config
@@ -68,6 +74,7 @@ const (
 	minLease          = 200 * time.Millisecond
 	maxLease          = 10 * time.Minute
 	maxDrainTimeout   = time.Hour
+	maxReportAfter    = 10_000
 )
 
 func (c Config) withDefaults() Config {
@@ -78,7 +85,10 @@ func (c Config) withDefaults() Config {
 	c.Concurrency = cmp.Or(c.Concurrency, slotsPerProcessor*runtime.GOMAXPROCS(0))
 	c.Lease = cmp.Or(c.Lease, 15*time.Second)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
+	c.CallTimeout = cmp.Or(c.CallTimeout, c.DefaultTimeout, 5*time.Second)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 5*time.Minute)
+	c.ReportEvery = cmp.Or(c.ReportEvery, 100*time.Millisecond)
+	c.ReportAfter = cmp.Or(c.ReportAfter, 100)
 	if c.Backoff == nil {
 		c.Backoff = ExponentialBackoff(time.Second, 10*time.Minute)
 	}
@@ -112,6 +122,9 @@ func (c Config) validate() error {
 	field(c.Lease >= minLease && c.Lease <= maxLease, "Lease", c.Lease.String(), "200ms to 10m")
 	field(c.DrainTimeout > 0 && c.DrainTimeout <= maxDrainTimeout, "DrainTimeout", c.DrainTimeout.String(), "above 0, up to 1h")
 	field(c.DefaultTimeout >= time.Millisecond && c.DefaultTimeout <= headgate.MaxTimeout, "DefaultTimeout", c.DefaultTimeout.String(), "1ms to 24h")
+	field(c.CallTimeout == c.DefaultTimeout || c.CallTimeout >= time.Millisecond && c.CallTimeout <= headgate.MaxTimeout, "CallTimeout", c.CallTimeout.String(), "1ms to 24h")
+	field(c.ReportEvery >= time.Millisecond && c.ReportEvery <= time.Second, "ReportEvery", c.ReportEvery.String(), "1ms to 1s")
+	field(c.ReportAfter >= 1 && c.ReportAfter <= maxReportAfter, "ReportAfter", strconv.Itoa(c.ReportAfter), "1 to 10000 outcomes")
 	if err := c.Breaker.Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("breaker: %w", err))
 	}

@@ -14,6 +14,9 @@ type Observer struct {
 	Started func(Event)
 	// Finished is called when Redis has taken note of how a job ended here, also of one whose handler never started.
 	Finished func(Event)
+	// Lonely is called when calls of a downstream fail in this worker and not in the rest of the fleet, so that it leaves
+	// the downstream's jobs to others, and again, with false, when that has ended.
+	Lonely func(downstream string, lonely bool)
 }
 
 // Event is one job in a worker's hand.

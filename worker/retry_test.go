@@ -57,8 +57,8 @@ func TestTheBreakerCountsWhatRetryAfterWraps(t *testing.T) {
 	}))
 	r.enqueue(to("pay", "a"), to("ship", "b"))
 	r.await("both to fail", func() bool { return len(a.ends("")) == 2 })
-	status := a.Breakers()
-	if len(status) != 2 || status[0].Opened != 1 || status[1].Opened != 0 {
+	r.await("the first one's breaker to open", func() bool { return a.Breakers()[0].Opened == 1 })
+	if status := a.Breakers(); len(status) != 2 || status[1].Opened != 0 {
 		t.Errorf("got %+v", status)
 	}
 }

@@ -21,11 +21,12 @@ import (
 const (
 	roleAddr   = "HEADGATE_WORKER_ADDR"
 	rolePrefix = "HEADGATE_WORKER_PREFIX"
+	roleURL    = "HEADGATE_WORKER_URL"
 	roleSlots  = 8
 )
 
 // playWorker serves the queue "mail" until SIGTERM, and returns the exit code. Jobs of the type "poison" kill the
-// process, those of the type "long" run until their ctx ends.
+// process, those of the type "long" run until their ctx ends, those of the type "call" call the URL that it is told.
 func playWorker() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // This is the main of a process.
 	defer stop()
@@ -43,6 +44,7 @@ func playWorker() int {
 	}
 	w, err := worker.New(store, worker.Config{
 		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 600 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
+		Backoff: quick,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -56,6 +58,7 @@ func playWorker() int {
 			return context.Cause(ctx)
 		}
 	})
+	worker.Register(w, "call", func(ctx context.Context, _ worker.Job[[]byte]) error { return call(ctx, os.Getenv(roleURL)) })
 	worker.Register(w, "poison", func(context.Context, worker.Job[[]byte]) error {
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	})
@@ -76,8 +79,8 @@ type process struct {
 	ended   chan struct{}
 }
 
-// process starts one. It ends with the test at the latest.
-func (r *rig) process() *process {
+// process starts one, whose environment has some variables more. It ends with the test at the latest.
+func (r *rig) process(more ...string) *process {
 	r.tb.Helper()
 	binary, err := os.Executable()
 	if err != nil {
@@ -86,6 +89,7 @@ func (r *rig) process() *process {
 	//nolint:gosec // It is this binary.
 	p := &process{command: exec.CommandContext(context.WithoutCancel(r.tb.Context()), binary), ended: make(chan struct{})}
 	p.command.Env = append(os.Environ(), roleAddr+"="+r.server.Addr(), rolePrefix+"="+r.prefix)
+	p.command.Env = append(p.command.Env, more...)
 	p.command.Stderr = os.Stderr
 	if err := p.command.Start(); err != nil {
 		r.tb.Fatal(err)

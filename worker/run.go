@@ -84,7 +84,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 	} else if lease.Suspect {
 		defer s.w.suspect.Unlock()
 	}
-	call, ok := s.w.breakers.tryAcquire(job.Downstream)
+	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, lease.Period)
 	if !ok {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
@@ -117,7 +117,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	}
 	began := time.Now()
 	var left result
-	err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease)
+	err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease, call)
 	event.RunTime = time.Since(began)
 	a := s.judge(ctx, lease, call, err)
 	a.ran = event.RunTime
@@ -128,10 +128,17 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 }
 
 // call runs the handler until it returns, panics or exits.
-func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease) (err error) {
+func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) (err error) {
 	timeout := lease.Job.Timeout
-	if timeout == 0 {
+	switch {
+	case timeout > 0:
+	case lease.Job.Downstream != "":
+		timeout = s.w.config.CallTimeout
+	default:
 		timeout = s.w.config.DefaultTimeout
+	}
+	if most := call.mostTime(); most > 0 {
+		timeout = min(timeout, most)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
 	defer cancel()

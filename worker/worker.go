@@ -86,6 +86,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	var support sync.WaitGroup
 	support.Go(func() { w.finisher.run(after) })
 	support.Go(func() { w.breakers.run(after) })
+	support.Go(func() { w.breakers.follow(ctx) })
 	support.Go(func() { w.promote(after) })
 	if !w.config.NoScheduler {
 		// It stops with ctx: what is due runs with other workers now, or with nobody.

@@ -66,5 +66,14 @@ func (p Partition) Followers() string { return p.base + "followers" }
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
 func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
 
+// Breaker is a HASH: a downstream's breaker for the whole fleet.
+func (p Partition) Breaker(downstream string) string { return p.base + "br:" + downstream }
+
+// Breakers is a SET of the downstreams that have one.
+func (p Partition) Breakers() string { return p.base + "breakers" }
+
+// Events is a STREAM of their transitions.
+func (p Partition) Events() string { return p.base + "events" }
+
 // Base is what all keys of the partition begin with.
 func (p Partition) Base() string { return p.base }

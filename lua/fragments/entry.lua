@@ -16,12 +16,12 @@ end
 
 -- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
 local function mark_release(key, name)
-  local period = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
-  if not period then return end
+  local mark = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  if not mark then return end
   redis.call('HDEL', MARKS, key)
   state_add('nm', -1)
   local g = gate(name)
-  if g and g.rest == period then
+  if g and g.rest == match(mark, '^%d+') then
     gate_leave(name)
     freed[name] = true
   end

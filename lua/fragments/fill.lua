@@ -233,7 +233,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl.plan, x, mode)
   end
-  local pick = { pool = pool, key = key }
+  local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
       pick.period = gate_pass(name) or pick.period
@@ -293,7 +293,7 @@ local function picks_write()
   for i = 1, #picks do
     local period = picks[i].period
     if period then
-      redis.call('HSET', MARKS, keys[i], period)
+      redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
     else

@@ -10,7 +10,7 @@
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
--- was dispatched under a breaker to the period; `nm` counts them.
+-- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}

@@ -190,7 +190,7 @@ do
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
--- was dispatched under a breaker to the period; `nm` counts them.
+-- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 
 -- gate_kinds needs `ng` loaded.
@@ -418,6 +418,7 @@ end
 --   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
+--   b downstream        its breaker's state ends by time, or is to be looked at
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
@@ -1359,7 +1360,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl.plan, x, mode)
   end
-  local pick = { pool = pool, key = key }
+  local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
       pick.period = gate_pass(name) or pick.period
@@ -1419,7 +1420,7 @@ local function picks_write()
   for i = 1, #picks do
     local period = picks[i].period
     if period then
-      redis.call('HSET', MARKS, keys[i], period)
+      redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
     else
@@ -1548,12 +1549,12 @@ end
 
 -- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
 local function mark_release(key, name)
-  local period = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
-  if not period then return end
+  local mark = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  if not mark then return end
   redis.call('HDEL', MARKS, key)
   state_add('nm', -1)
   local g = gate(name)
-  if g and g.rest == period then
+  if g and g.rest == match(mark, '^%d+') then
     gate_leave(name)
     freed[name] = true
   end
@@ -1778,8 +1779,6 @@ function worker_reclaim(worker, lost, now)
   return true
 end
 end
-local gate_remove
-do
 -- gateset: gates come and go.
 -- gate_count needs `ng` loaded.
 local function gate_count(name, n)
@@ -1792,7 +1791,7 @@ local function gate_count(name, n)
 end
 
 -- gate_remove takes a gate away. Where there is one for all that have none of their own, that one counts on.
-function gate_remove(name)
+local function gate_remove(name)
   local g, default = gate(name), gate_default(name)
   if not g or g.default then return end
   gate_count(name, -1)
@@ -1800,6 +1799,323 @@ function gate_remove(name)
   gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
   gates_dirty[name] = true
 end
+-- ring: a sparse window of slices, the oldest first: "index,successes,failures,slow,slow ends;…". Slices are numbered
+-- from the origin of the clock.
+local function ring_parse(text)
+  local ring = {}
+  for index, ok, failed, slow, ends in string.gmatch(text, '(%d+),(%d+),(%d+),(%d+),(%d+)') do
+    ring[#ring + 1] = { tonumber(index), tonumber(ok), tonumber(failed), tonumber(slow), tonumber(ends) }
+  end
+  return ring
+end
+
+-- ring_sum returns the calls that ended and failed, and those timed and slow, while a slice is in force.
+local function ring_sum(ring, index, buckets)
+  local ok, failed, slow, ends = 0, 0, 0, 0
+  for _, slice in ipairs(ring) do
+    if slice[1] > index - buckets then
+      ok, failed, slow, ends = ok + slice[2], failed + slice[3], slow + slice[4], ends + slice[5]
+    end
+  end
+  return ok + failed, failed, ok + failed - ends + slow, slow
+end
+-- breaker: the breaker of a downstream for the whole fleet, step for step that of breaker.Fleet. Its clock is that of
+-- buckets, which never goes back. What stands in a HASH br:DOWNSTREAM:
+--   m          META below, joined by |
+--   c          rules: RULE_NAMES below, joined by |, times in microseconds
+--   t          the fleet's window, a ring (ring.lua)
+--   r          the reason that an operator gave last
+--   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
+-- `breakers` is the SET of downstreams that have one, `events` the STREAM of transitions, `marks` (gate.lua) knows the
+-- probes. Whoever changes a breaker saves it, and ends with breaker.follow, freed_wake and fill if a gate is to change.
+local breaker = {}
+breaker.BREAKERS = P .. 'breakers'
+breaker.CLOSED, breaker.OPEN, breaker.HALF_OPEN = 0, 1, 2
+breaker.STATES = { [0] = 'closed', 'open', 'half-open' }
+breaker.FAILURE_RATE, breaker.FAILURE_STREAK, breaker.SLOW_CALL_RATE = 1, 2, 3
+breaker.PROBE_FAILED, breaker.PROBE_TIMEOUT, breaker.PROBES_SLOW = 4, 5, 6
+breaker.COOLDOWN_OVER, breaker.PROBES_PASSED, breaker.FORCED, breaker.FORCE_ENDED, breaker.RESET = 7, 8, 9, 10, 11
+breaker.CAUSES = { 'failure rate', 'failure streak', 'slow-call rate', 'probe failed', 'probe timeout', 'probes slow',
+  'cooldown over', 'probes passed', 'forced', 'force ended', 'reset' }
+do
+  local META = { 'state', 'cause', 'since', 'period', 'forced', 'ends', 'until_at', 'streak', 'epoch', 'passed', 'slow',
+    'ramp', 'trips', 'row', 'heard', 'confirmed', 'workers', 'begun', 'doubt' }
+  local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
+    'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
+  local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
+  local QUIET = 86400000000
+  local RAMP_STEP, RAMP_STEPS, LONE_VOTE = 1000000, 7, 500000
+  local opened = {}
+
+  function breaker.clock() return state_num('bt') end
+
+  function breaker.rules(text)
+    local rules, i = { text = text }, 0
+    for n in string.gmatch(text, '[^|]+') do
+      i = i + 1
+      rules[RULE_NAMES[i]] = tonumber(n)
+    end
+    return rules
+  end
+
+  -- breaker.limit returns how many jobs may be in workers' hands at a time, nil for any number.
+  function breaker.limit(f)
+    if f.state == breaker.OPEN then return 0 end
+    if f.state == breaker.HALF_OPEN then return f.rules.max_probes end
+    if f.ramp > 0 then return f.rules.max_probes * 2 ^ f.ramp end
+  end
+
+  -- breaker.ends returns in how many microseconds time alone may end the state, or lets a lone vote count; -1 for never.
+  function breaker.ends(f)
+    local at = f.ends == 1 and f.until_at or f.doubt
+    return at > 0 and math.max(0, at - breaker.clock()) or -1
+  end
+
+  -- breaker.open returns a downstream's breaker, false for none. `was` is what its gate and its timer know.
+  function breaker.open(downstream)
+    local f = opened[downstream]
+    if f ~= nil then return f end
+    f = false
+    local key = P .. 'br:' .. downstream
+    local v = redis.call('HMGET', key, 'm', 'c', 't')
+    if v[1] then
+      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], reporters = {} }
+      local i = 0
+      for n in string.gmatch(v[1], '[^|]+') do
+        i = i + 1
+        f[META[i]] = tonumber(n)
+      end
+      f.was = { period = f.period, limit = breaker.limit(f), ramp = f.ramp, doubt = f.doubt }
+    end
+    opened[downstream] = f
+    return f
+  end
+
+  -- breaker.make returns a new one, closed; nil when there are too many.
+  function breaker.make(downstream, rules)
+    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
+    redis.call('SADD', breaker.BREAKERS, downstream)
+    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', reporters = {}, was = {} }
+    for _, field in ipairs(META) do f[field] = 0 end
+    f.since = breaker.clock()
+    f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
+    f.was.period = f.period
+    opened[downstream] = f
+    return f
+  end
+
+  -- breaker.enter begins a period in a state that ends at until_at, nil for never, and tells of it.
+  function breaker.enter(f, to, cause, redis_now, until_at, told)
+    local from, clock = f.state, breaker.clock()
+    f.state, f.cause, f.since, f.heard, f.period = to, cause, clock, clock, f.period + 1
+    f.forced, f.ends, f.until_at = 0, until_at and 1 or 0, until_at or 0
+    f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
+    redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
+      'to', breaker.STATES[to], 'cause', breaker.CAUSES[cause], 'reason', told and told.reason or '',
+      'workers', format('%d', told and told.voters or 0), 'callers', format('%d', told and told.callers or 0),
+      'at', format('%d', redis_now), 'period', format('%d', f.period),
+      'until', until_at and format('%d', redis_now + until_at - clock) or '')
+  end
+
+  -- breaker.restart empties the fleet's window and those of the workers.
+  function breaker.restart(f)
+    f.ring, f.streak, f.epoch, f.doubt = '', 0, f.epoch + 1, 0
+  end
+
+  -- breaker.trip opens for a time that doubles with each trip in a row. Its jitter parts one downstream from
+  -- another; it is made of the time, so that a script and its model agree.
+  function breaker.trip(f, cause, redis_now, told)
+    local clock = breaker.clock()
+    if f.state == breaker.CLOSED and clock - f.since >= f.rules.reset_after then f.row = 0 end
+    local full = math.min(f.rules.open_base * 2 ^ f.row, f.rules.open_max)
+    local half = floor(full / 2)
+    local jitter = redis_now % 1000003 * 104729 % 1000003 / 1000003
+    f.trips, f.row = f.trips + 1, f.row + 1
+    breaker.enter(f, breaker.OPEN, cause, redis_now, clock + half + floor(jitter * (full - half)), told)
+  end
+
+  function breaker.reporter(text)
+    local sequence, at, epoch, streak, ring = match(text, '^(%d+)|(%d+)|(%d+)|(%d+)|(.*)$')
+    return { sequence = tonumber(sequence), at = tonumber(at), epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
+  end
+
+  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
+  function breaker.reporters(f)
+    local all = {}
+    local fields = redis.call('HGETALL', f.key)
+    for i = 1, #fields, 2 do
+      if sub(fields[i], 1, 2) == 'w:' then all[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+    end
+    if f.reporter then all[f.worker] = f.reporter end
+    return all
+  end
+
+  function breaker.slice(f)
+    return floor(breaker.clock() / floor(f.rules.window / f.rules.buckets))
+  end
+
+  -- met reports whether a rule is met by so many calls, or by the streak.
+  local function met(f, rule, over, failed, timed, slow)
+    local r = f.rules
+    if rule == breaker.FAILURE_STREAK then return f.streak >= r.failure_threshold end
+    if rule == breaker.FAILURE_RATE then return over >= r.min_calls and failed / over >= r.failure_rate end
+    return timed >= r.min_calls and slow / timed >= r.slow_call_rate
+  end
+
+  -- vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
+  -- as there were calls.
+  local function vote(f, rule, w, over, failed, timed, slow)
+    if rule == breaker.FAILURE_STREAK then return over > 0 and w.streak >= math.min(over, f.rules.failure_threshold) end
+    if rule == breaker.FAILURE_RATE then return over > 0 and failed / over >= f.rules.failure_rate end
+    return timed > 0 and slow / timed >= f.rules.slow_call_rate
+  end
+
+  -- votes counts the workers that called the downstream in the window, and those whose own calls meet a rule.
+  local function votes(f, rule, index)
+    local callers, voters = 0, 0
+    for _, w in pairs(breaker.reporters(f)) do
+      local over, failed, timed, slow = 0, 0, 0, 0
+      if w.epoch == f.epoch then over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets) end
+      if over > 0 or slow > 0 then
+        callers = callers + 1
+        if vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
+      end
+    end
+    return callers, voters
+  end
+
+  -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
+  -- the window, or the only one, once others have had the time to report.
+  function breaker.judge(f, redis_now)
+    local index, clock = breaker.slice(f), breaker.clock()
+    local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
+    f.doubt = 0
+    for _, rule in ipairs({ breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }) do
+      if met(f, rule, over, failed, timed, slow) then
+        local callers, voters = votes(f, rule, index)
+        local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
+        if voters >= math.min(2, callers) then
+          if callers >= 2 or clock >= sure then
+            breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
+            return true
+          end
+          f.doubt = sure
+        end
+      end
+    end
+    return false
+  end
+
+  -- oldest_probe returns when the oldest probe in flight began.
+  local function oldest_probe(f)
+    if f.state ~= breaker.HALF_OPEN or state_num('nm') == 0 then return nil end
+    local oldest
+    local marks = redis.call('HVALS', P .. 'marks')
+    for _, mark in ipairs(marks) do
+      local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
+      if downstream == f.name and tonumber(period) == f.period then
+        oldest = math.min(oldest or 9e15, tonumber(at))
+      end
+    end
+    return oldest
+  end
+
+  -- breaker.advance makes the change that is due by time alone, and reports whether it begins a period. A
+  -- probe's time-out is asked for with the timer only.
+  function breaker.advance(f, redis_now, oldest)
+    local clock = breaker.clock()
+    if f.ends == 1 and clock >= f.until_at then
+      if f.state == breaker.CLOSED then
+        breaker.enter(f, breaker.CLOSED, breaker.FORCE_ENDED, redis_now)
+        breaker.restart(f)
+      else
+        breaker.enter(f, breaker.HALF_OPEN, f.forced == 1 and breaker.FORCE_ENDED or breaker.COOLDOWN_OVER, redis_now)
+      end
+      return true
+    end
+    if oldest and clock - oldest >= f.rules.probe_timeout then
+      breaker.trip(f, breaker.PROBE_TIMEOUT, redis_now)
+      return true
+    end
+    if f.ramp > 0 then
+      f.ramp = 1 + floor((clock - f.since) / RAMP_STEP)
+      if f.ramp > RAMP_STEPS then f.ramp = 0 end
+    end
+    return f.doubt > 0 and clock >= f.doubt and breaker.judge(f, redis_now)
+  end
+
+  -- arm sets the timer. A breaker that waits for a probe looks again after the time of one, so that the next
+  -- probe's time-out is not missed.
+  local function arm(f, redis_now, oldest)
+    local clock, at = breaker.clock(), nil
+    if f.ends == 1 then
+      at = f.until_at
+    elseif f.state == breaker.HALF_OPEN then
+      at = (oldest or clock) + f.rules.probe_timeout
+    elseif f.ramp > 0 or f.doubt > 0 then
+      at = math.min(f.ramp > 0 and f.since + f.ramp * RAMP_STEP or 9e15, f.doubt > 0 and f.doubt or 9e15)
+    elseif f.forced == 0 then
+      at = f.heard + QUIET
+    end
+    redis.call('ZREM', DUE, 'b' .. f.name)
+    earliest = nil
+    if at then due_add(DUE, redis_now + at - clock, 'b' .. f.name) end
+  end
+
+  -- breaker.save writes a breaker, further fields with it, and reports whether its gate is to change.
+  function breaker.save(f, redis_now, fields)
+    local meta = {}
+    for i, field in ipairs(META) do meta[i] = format('%d', f[field]) end
+    fields[#fields + 1] = 'm'
+    fields[#fields + 1] = table.concat(meta, '|')
+    fields[#fields + 1] = 't'
+    fields[#fields + 1] = f.ring
+    fields[#fields + 1] = 'c'
+    fields[#fields + 1] = f.rules.text
+    redis.call('HSET', f.key, unpack(fields))
+    if f.period ~= f.was.period or f.ramp ~= f.was.ramp or f.doubt ~= f.was.doubt then arm(f, redis_now) end
+    return f.period ~= f.was.period or breaker.limit(f) ~= f.was.limit
+  end
+
+  -- breaker.due is its timer. It returns the breaker if its gate is to change. One of which nothing was heard for long
+  -- is forgotten.
+  function breaker.due(downstream, redis_now)
+    local f = breaker.open(downstream)
+    if not f then return nil end
+    local oldest = oldest_probe(f)
+    if not breaker.advance(f, redis_now, oldest) and f.state ~= breaker.OPEN and f.forced == 0 and f.ramp + f.doubt == 0 and not oldest
+      and breaker.clock() - f.heard >= QUIET then
+      redis.call('UNLINK', f.key)
+      redis.call('SREM', breaker.BREAKERS, downstream)
+      f.period, f.state, opened[downstream] = f.period + 1, breaker.CLOSED, false
+      return f
+    end
+    local follow = breaker.save(f, redis_now, {})
+    arm(f, redis_now, oldest_probe(f))
+    return follow and f
+  end
+end
+-- follow: the gate of a downstream follows its breaker. While it is there, each job dispatched to the downstream counts
+-- against it until it leaves the ready stream or another period begins.
+do
+  -- gate_begin begins a period, named by a number that the downstream has not had before, with a limit of jobs at a
+  -- time, 0 for shut; nil takes the gate away.
+  local function gate_begin(name, limit, period)
+    if not limit then return gate_remove(name) end
+    if not gate(name) then gate_count(name, 1) end
+    gates[name] = { limit = limit, held = 0, rest = format('%d', period) }
+  end
+
+  -- breaker.follow is for whoever has saved a change. It ends with freed_wake and fill.
+  function breaker.follow(f)
+    local name, limit = 'b:' .. f.name, breaker.limit(f)
+    if f.period ~= f.was.period or not limit then
+      gate_begin(name, limit, f.period)
+    else
+      gate(name).limit = limit
+    end
+    gates_dirty[name], freed[name] = true, true
+  end
 end
 local lane_shrunk
 do
@@ -1898,6 +2214,10 @@ local function leases_rearm()
   for i = 1, #all, 2 do
     local lease = match(all[i + 1], '(%d+)$')
     redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+  end
+  -- Breakers' timers look at their own clock, which does not step back.
+  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do
+    redis.call('ZADD', DUE, 'XX', format('%d', now), 'b' .. downstream)
   end
   state_set('step', 0)
   state_add('steps', 1)
@@ -1998,6 +2318,9 @@ local function timer_run(timer)
     gate_due(name)
   elseif kind == 'f' then
     refill_pools[name] = true
+  elseif kind == 'b' then
+    local f = breaker.due(name, now)
+    if f then breaker.follow(f) end
   elseif kind == 'c' then
     consumers_audit(name)
   elseif kind == 'o' then

@@ -273,6 +273,7 @@ do
 --   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
+--   b downstream        its breaker's state ends by time, or is to be looked at
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local earliest

@@ -192,7 +192,7 @@ do
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
--- was dispatched under a breaker to the period; `nm` counts them.
+-- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
 local kinds
@@ -425,6 +425,7 @@ do
 --   x job               the deadline of a spilled job passes
 --   r queue             its oldest dead letter has been kept for long enough
 --   s name              enqueueing is no longer suspended
+--   b downstream        its breaker's state ends by time, or is to be looked at
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
 local earliest
@@ -1366,7 +1367,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl.plan, x, mode)
   end
-  local pick = { pool = pool, key = key }
+  local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
       pick.period = gate_pass(name) or pick.period
@@ -1426,7 +1427,7 @@ local function picks_write()
   for i = 1, #picks do
     local period = picks[i].period
     if period then
-      redis.call('HSET', MARKS, keys[i], period)
+      redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
     else

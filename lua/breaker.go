@@ -1,0 +1,111 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+)
+
+// Outcomes is what one worker counted of a downstream since its last report.
+type Outcomes struct {
+	Downstream string
+	// Config is the worker's, defaults filled in. The first worker's is in force, for all, until no worker has reported
+	// it for breaker.ConfigHold: so a new one needs nobody to roll it out, and two do not empty each other's window.
+	Config breaker.Config
+	// Report is what was counted; its Worker is not used.
+	breaker.Report
+}
+
+// BreakerWord is the present state of a fleet's breaker, as far as a worker needs it.
+type BreakerWord struct {
+	State  breaker.State
+	Period uint64
+	// For is how long the state lasts if nothing happens, or how long it takes until the vote of a worker counts that is
+	// alone in calling; negative if time alone changes nothing.
+	For time.Duration
+	// Forced says that an operator has closed it: no call is to be refused.
+	Forced bool
+	// Full means that there is no breaker, because there are too many: the worker is on its own.
+	Full bool
+}
+
+// MaxReports is the largest number of Outcomes in a call.
+const MaxReports = 64
+
+// ReportOutcomes counts what a worker's calls of downstreams came to, up to MaxReports, and returns the state of each
+// one's breaker after that. worker is a name under which sequence numbers grow. Sent again after a lost reply, a report
+// counts once. more means that work is left for Promote.
+func (s *Store) ReportOutcomes(ctx context.Context, worker string, reports []Outcomes) (words []BreakerWord, more bool, err error) {
+	if len(reports) > MaxReports {
+		return nil, false, &headgate.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
+	}
+	kinds := map[string]int{}
+	var rules, tuples []any
+	for i := range reports {
+		r := &reports[i]
+		text := rulesText(r.Config)
+		if kinds[text] == 0 {
+			rules = append(rules, text)
+			kinds[text] = len(rules)
+		}
+		tuples = append(tuples, r.Downstream, kinds[text], r.Sequence, r.Period, r.Successes, r.Failures, r.Slow, r.SlowEnds, r.Streak)
+	}
+	args := append([]any{s.now, worker, len(rules)}, rules...)
+	reply, err := s.run(ctx, "breaker", append(args, tuples...)...)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(reply) != 1+3*len(reports) {
+		return nil, false, fmt.Errorf("report outcomes: reply has %d words", len(reply))
+	}
+	words = make([]BreakerWord, len(reports))
+	for i := range words {
+		if words[i], err = parseWord(reply[1+3*i : 4+3*i]); err != nil {
+			return nil, false, fmt.Errorf("report outcomes: %w", err)
+		}
+	}
+	return words, reply[0] == "more", nil
+}
+
+func parseWord(reply []string) (BreakerWord, error) {
+	if reply[0] == "full" {
+		return BreakerWord{For: -1, Full: true}, nil
+	}
+	word, forced := reply[0], reply[0] == "forced"
+	if forced {
+		word = breaker.Closed.String()
+	}
+	state, err := parseState(word)
+	if err != nil {
+		return BreakerWord{}, err
+	}
+	numbers, err := parseNumbers(reply[1] + " " + reply[2])
+	if err != nil {
+		return BreakerWord{}, err
+	}
+	return BreakerWord{State: state, Period: uint64(numbers[0]), For: time.Duration(numbers[1]) * time.Microsecond, Forced: forced}, nil
+}
+
+var breakerStates = map[string]breaker.State{
+	breaker.Closed.String(): breaker.Closed, breaker.Open.String(): breaker.Open, breaker.HalfOpen.String(): breaker.HalfOpen,
+}
+
+func parseState(text string) (breaker.State, error) {
+	state, ok := breakerStates[text]
+	if !ok {
+		return 0, fmt.Errorf("unknown state %q of a breaker", text)
+	}
+	return state, nil
+}
+
+// rulesText is a config as the scripts have it. What a slow call is, each worker says for its own.
+func rulesText(c breaker.Config) string {
+	ratio := func(r breaker.Ratio) string { return strconv.FormatFloat(float64(r), 'g', 17, 64) }
+	return fmt.Sprintf("%s|%d|%d|%s|%d|%s|%d|%d|%s|%s|%s|%s", micros(c.Window), c.Buckets, c.MinCalls, ratio(c.FailureRate),
+		c.FailureThreshold, ratio(c.SlowCallRate), c.SuccessThreshold, c.MaxProbes, micros(c.ProbeTimeout), micros(c.OpenBase),
+		micros(c.OpenMax), micros(c.ResetAfter))
+}

@@ -1,0 +1,235 @@
+package lua
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/breaker"
+)
+
+// BreakerState is the breaker of one downstream for the whole fleet.
+type BreakerState struct {
+	Downstream string
+	State      breaker.State
+	// Period grows with each transition.
+	Period uint64
+	Cause  breaker.Cause
+	Since  time.Time
+	// Until is when the state ends by time alone; zero for never.
+	Until time.Time
+	// Forced says that an operator chose the state; Reason is the one given with the last force or reset.
+	Forced bool
+	Reason string
+	// Window is what the fleet's window holds; unless the breaker is closed, what it held when it was last closed.
+	Window breaker.Counts
+	// FailureStreak is the failures since any worker's last success, of the last closed period.
+	FailureStreak uint64
+	// Callers are the workers that called the downstream in that window; Voters those of them whose own calls meet a
+	// rule, however few they are.
+	Callers, Voters []string
+	// ProbesPassed and SlowProbes are of the half-open period.
+	ProbesPassed, SlowProbes uint64
+	// Ramp is the step of the slow start, from 1; 0 for none. Limit is how many jobs may be in workers' hands at a time
+	// now, Unlimited for any number.
+	Ramp, Limit int
+	// Trips counts how often it opened of itself; TripsInRow is what the next cooldown grows with.
+	Trips, TripsInRow uint64
+}
+
+// Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
+func (s *Store) Breaker(ctx context.Context, downstream string) (BreakerState, error) {
+	all, err := s.readBreakers(ctx, []string{downstream})
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("breaker of %s: %w", downstream, ErrNoBreaker)
+	}
+	if err != nil {
+		return BreakerState{}, err
+	}
+	return all[0], nil
+}
+
+// Breakers returns every breaker that is known, by downstream. What it returns is not of one instant.
+func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
+	names, err := connection(s).SMembers(ctx, s.partition.Breakers()).Result()
+	if err != nil {
+		return nil, fmt.Errorf("list breakers: %w", unread(err))
+	}
+	slices.Sort(names)
+	var all []BreakerState
+	for portion := range slices.Chunk(names, listPortion) {
+		found, err := s.readBreakers(ctx, portion)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]BreakerState, error) {
+	pipe := connection(s).Pipeline()
+	clocks := pipe.HMGet(ctx, s.partition.State(), "t", "bt")
+	reads := make([]*redis.MapStringStringCmd, len(downstreams))
+	for i, name := range downstreams {
+		reads[i] = pipe.HGetAll(ctx, s.partition.Breaker(name))
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, fmt.Errorf("read breakers: %w", unread(err))
+	}
+	numbers, err := parseNumbers(cmp.Or(textAt(clocks.Val(), 0), "0") + " " + cmp.Or(textAt(clocks.Val(), 1), "0"))
+	if err != nil {
+		return nil, fmt.Errorf("read breakers: %w", err)
+	}
+	var all []BreakerState
+	for i, read := range reads {
+		if len(read.Val()) == 0 {
+			continue
+		}
+		state, err := parseBreaker(downstreams[i], read.Val(), numbers[1], numbers[1]-numbers[0])
+		if err != nil {
+			return nil, fmt.Errorf("read breaker of %s: %w", downstreams[i], err)
+		}
+		all = append(all, state)
+	}
+	return all, nil
+}
+
+// The places in the text m of fragments/breaker.lua.
+const (
+	metaState = iota
+	metaCause
+	metaSince
+	metaPeriod
+	metaForced
+	metaEnds
+	metaUntil
+	metaStreak
+	metaEpoch
+	metaPassed
+	metaSlow
+	metaRamp
+	metaTrips
+	metaRow
+	metaHeard
+	metaConfirmed
+	metaWorkers
+	metaBegun
+	metaDoubt
+	metaSize
+)
+
+var errBreakerText = errors.New("what is stored cannot be read")
+
+// parseBreaker reads a breaker as it stands at an instant of the breakers' clock, which is ahead of that of Redis by so
+// many microseconds.
+func parseBreaker(downstream string, fields map[string]string, clock, ahead int64) (BreakerState, error) {
+	m, err := parseNumbers(strings.ReplaceAll(fields["m"], "|", " "))
+	if err != nil {
+		return BreakerState{}, err
+	}
+	config, ok := parseRules(fields["c"])
+	if len(m) != metaSize || !ok {
+		return BreakerState{}, errBreakerText
+	}
+	b := BreakerState{
+		Downstream: downstream, State: breaker.State(m[metaState]), Cause: breaker.Cause(m[metaCause]), Period: uint64(m[metaPeriod]),
+		Since: time.UnixMicro(m[metaSince] - ahead), Forced: m[metaForced] == 1, Reason: fields["r"],
+		FailureStreak: uint64(m[metaStreak]), ProbesPassed: uint64(m[metaPassed]), SlowProbes: uint64(m[metaSlow]),
+		Ramp: int(m[metaRamp]), Trips: uint64(m[metaTrips]), TripsInRow: uint64(m[metaRow]), Limit: Unlimited,
+	}
+	if m[metaEnds] == 1 {
+		b.Until = time.UnixMicro(m[metaUntil] - ahead)
+	}
+	switch {
+	case b.State == breaker.Open:
+		b.Limit = 0
+	case b.State == breaker.HalfOpen:
+		b.Limit = config.MaxProbes
+	case b.Ramp > 0:
+		b.Limit = config.MaxProbes << b.Ramp
+	}
+	window, newest := parseRing(fields["t"])
+	index := clock / (config.Window.Microseconds() / int64(config.Buckets))
+	if b.State != breaker.Closed {
+		index = newest
+	}
+	oldest := index - int64(config.Buckets)
+	b.Window = window.since(oldest)
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		worker, ok := strings.CutPrefix(field, "w:")
+		if !ok {
+			continue
+		}
+		parts := strings.SplitN(fields[field], "|", 5)
+		if len(parts) != 5 {
+			return BreakerState{}, errBreakerText
+		}
+		streak, err := strconv.ParseUint(parts[3], 10, 64)
+		if err != nil {
+			return BreakerState{}, errBreakerText
+		}
+		ring, _ := parseRing(parts[4])
+		own := ring.since(oldest)
+		if parts[2] != strconv.FormatInt(m[metaEpoch], 10) || own.Ended() == 0 && own.Slow == 0 {
+			continue
+		}
+		b.Callers = append(b.Callers, worker)
+		inRow := own.Ended() > 0 && streak >= min(own.Ended(), uint64(config.FailureThreshold))
+		if inRow || own.FailureRate() >= config.FailureRate || own.SlowCallRate() >= config.SlowCallRate {
+			b.Voters = append(b.Voters, worker)
+		}
+	}
+	return b, nil
+}
+
+// parseRules reads of a config what rulesText wrote.
+func parseRules(text string) (c breaker.Config, ok bool) {
+	var window, probe, base, most, reset int64
+	n, err := fmt.Sscanf(strings.ReplaceAll(text, "|", " "), "%d %d %d %g %d %g %d %d %d %d %d %d", &window, &c.Buckets, &c.MinCalls,
+		&c.FailureRate, &c.FailureThreshold, &c.SlowCallRate, &c.SuccessThreshold, &c.MaxProbes, &probe, &base, &most, &reset)
+	for to, value := range map[*time.Duration]int64{
+		&c.Window: window, &c.ProbeTimeout: probe, &c.OpenBase: base, &c.OpenMax: most, &c.ResetAfter: reset,
+	} {
+		*to = time.Duration(value) * time.Microsecond
+	}
+	return c, err == nil && n == 12 && c.Buckets > 0 && window > 0
+}
+
+// ring is what slices of a window counted, by their numbers.
+type ring map[int64]breaker.Counts
+
+// parseRing also returns the number of the newest slice.
+func parseRing(text string) (r ring, newest int64) {
+	r = ring{}
+	for part := range strings.SplitSeq(text, ";") {
+		n, err := parseNumbers(strings.ReplaceAll(part, ",", " "))
+		if err != nil || len(n) != 5 {
+			continue
+		}
+		r[n[0]] = breaker.Counts{Successes: uint64(n[1]), Failures: uint64(n[2]), Slow: uint64(n[3]), SlowEnds: uint64(n[4])}
+		newest = n[0]
+	}
+	return r, newest
+}
+
+// since adds up the slices above a number.
+func (r ring) since(oldest int64) (all breaker.Counts) {
+	for index, c := range r {
+		if index > oldest {
+			all.Successes += c.Successes
+			all.Failures += c.Failures
+			all.Slow += c.Slow
+			all.SlowEnds += c.SlowEnds
+		}
+	}
+	return all
+}

@@ -1,0 +1,87 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/breaker"
+)
+
+// BreakerEvent is one transition of a fleet's breaker.
+type BreakerEvent struct {
+	// ID grows.
+	ID         string
+	Downstream string
+	From, To   breaker.State
+	// Period is the one that began.
+	Period uint64
+	// Cause is why, in the words of breaker.Cause; Reason what an operator gave.
+	Cause, Reason string
+	// Workers is how many workers voted for opening, of Callers that called the downstream in the window.
+	Workers, Callers int
+	At               time.Time
+	// Until is when To ends by time alone; zero for never.
+	Until time.Time
+}
+
+// BreakerEvents waits up to wait for transitions after a position, and returns them, up to 100, and the position after
+// them. Redis keeps about the last 1000. An empty position is now: nothing is waited for, and the position says from
+// where on to ask.
+func (s *Store) BreakerEvents(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
+	if after == "" {
+		return s.lastEvent(ctx)
+	}
+	streams, err := connection(s).XRead(ctx, &redis.XReadArgs{Streams: []string{s.partition.Events(), after}, Count: eventsPortion, Block: wait}).Result()
+	if isNil(err) {
+		return nil, after, nil
+	}
+	if err != nil {
+		return nil, after, fmt.Errorf("read events: %w", unread(err))
+	}
+	for _, m := range streams[0].Messages {
+		e, err := parseEvent(m)
+		if err != nil {
+			return nil, after, fmt.Errorf("read event %s: %w", m.ID, err)
+		}
+		events, position = append(events, e), m.ID
+	}
+	return events, position, nil
+}
+
+const eventsPortion = 100
+
+func (s *Store) lastEvent(ctx context.Context) ([]BreakerEvent, string, error) {
+	last, err := connection(s).XRevRangeN(ctx, s.partition.Events(), "+", "-", 1).Result()
+	if err != nil {
+		return nil, "", fmt.Errorf("read events: %w", unread(err))
+	}
+	if len(last) == 0 {
+		return nil, "0-0", nil
+	}
+	return nil, last[0].ID, nil
+}
+
+func parseEvent(m redis.XMessage) (BreakerEvent, error) {
+	text := func(field string) string { value, _ := m.Values[field].(string); return value }
+	number := func(field string) int64 { n, _ := strconv.ParseInt(text(field), 10, 64); return n }
+	from, err := parseState(text("from"))
+	if err != nil {
+		return BreakerEvent{}, err
+	}
+	to, err := parseState(text("to"))
+	if err != nil {
+		return BreakerEvent{}, err
+	}
+	e := BreakerEvent{
+		ID: m.ID, Downstream: text("downstream"), From: from, To: to, Period: uint64(number("period")), Cause: text("cause"), Reason: text("reason"),
+		Workers: int(number("workers")), Callers: int(number("callers")), At: time.UnixMicro(number("at")),
+	}
+	if until := number("until"); until > 0 {
+		e.Until = time.UnixMicro(until)
+	}
+	return e, nil
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+)
+
+// guardedCall is one handler's call of its downstream. That of a job without one, nil, does nothing.
+type guardedCall struct {
+	breakers *breakers
+	guard    *guard
+	began    breaker.Instant
+	// period is that of the fleet's breaker in which the call was let through.
+	period uint64
+	// leased says that it is a probe of the fleet's breaker; own is the call as the worker's own breaker sees it, and
+	// the zero Call where that one was not asked.
+	leased bool
+	own    *breaker.Call
+	// progress is callRunning, callSlow or callEnded; timer makes it slow while it runs.
+	progress atomic.Uint32
+	timer    *time.Timer
+}
+
+const (
+	callRunning uint32 = iota
+	callSlow
+	callEnded
+)
+
+// begin asks both breakers, and reports whether the call may begin. The job's lease is of a period.
+func (c *guardedCall) begin(lease uint64) bool {
+	view := c.guard.fleet()
+	c.period = view.period
+	switch {
+	case lease > view.period || view.state == breaker.Open:
+		return false
+	case view.state == breaker.HalfOpen:
+		c.leased = lease == view.period
+		return c.leased
+	case view.forced:
+		return true
+	}
+	own, change, ok := c.guard.local.TryAcquireAt(c.began)
+	c.own = &own
+	c.breakers.noted(c.guard, change)
+	return ok
+}
+
+// probe reports whether the call decides about a half-open breaker, the fleet's or the worker's own: its failure is the
+// breaker's, not the job's (law L11).
+func (c *guardedCall) probe() bool { return c != nil && (c.leased || c.own.Probe()) }
+
+// mostTime returns how long the call may take, where it is a probe; zero for as long as its job.
+func (c *guardedCall) mostTime() time.Duration {
+	if !c.probe() {
+		return 0
+	}
+	return c.guard.local.Config().ProbeTimeout
+}
+
+func (c *guardedCall) markSlow() {
+	if !c.progress.CompareAndSwap(callRunning, callSlow) {
+		return
+	}
+	b := c.breakers
+	b.noted(c.guard, c.own.MarkSlowAt(b.instant()))
+	b.count(c.guard, c.period, breaker.Counts{Slow: 1}, nil)
+}
+
+func (c *guardedCall) succeeded() { c.end((*breaker.Call).SuccessAt, breaker.Counts{Successes: 1}) }
+
+func (c *guardedCall) ignored() { c.end((*breaker.Call).IgnoreAt, breaker.Counts{}) }
+
+// failed returns for how long the breaker stays open now, as far as that is known.
+func (c *guardedCall) failed() time.Duration {
+	if c == nil {
+		return 0
+	}
+	c.end((*breaker.Call).FailureAt, breaker.Counts{Failures: 1})
+	now := c.breakers.instant()
+	if view := c.guard.fleet(); view.state == breaker.Open {
+		return max(view.until.Sub(now), 0)
+	}
+	if c.guard.local.State() != breaker.Open {
+		return 0
+	}
+	rest, _ := c.guard.local.NextChangeAt(now)
+	return rest
+}
+
+// end ends the call, once. The outcome of a probe is reported before it returns, or as soon as Redis answers again.
+func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition, counts breaker.Counts) {
+	if c == nil {
+		return
+	}
+	was := c.progress.Swap(callEnded)
+	if was == callEnded {
+		return
+	}
+	c.timer.Stop()
+	b, g := c.breakers, c.guard
+	now := b.instant()
+	if was == callRunning && now.Sub(c.began) >= g.local.Config().SlowCallDuration {
+		was, counts.Slow = callSlow, 1
+	}
+	if was == callSlow {
+		counts.SlowEnds = counts.Ended()
+	}
+	change := verdict(c.own, now)
+	if counts == (breaker.Counts{}) {
+		b.noted(g, change)
+		return
+	}
+	var told chan struct{}
+	if c.leased {
+		told = make(chan struct{})
+	}
+	b.count(g, c.period, counts, told)
+	b.noted(g, change)
+	if told != nil {
+		b.await(told)
+	}
+}

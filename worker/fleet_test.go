@@ -1,0 +1,173 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
+)
+
+// call asks a downstream and fails unless it answers well.
+func call(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("got %s", response.Status)
+	}
+	return nil
+}
+
+// downstream is an HTTP server that is well until it is broken.
+type downstream struct {
+	url    string
+	broken atomic.Bool
+	mu     sync.Mutex
+	// failed are the times of the calls that it failed.
+	failed []time.Time
+	well   int
+}
+
+func newDownstream(tb testing.TB) *downstream {
+	tb.Helper()
+	d := &downstream{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.broken.Load() {
+			d.failed = append(d.failed, time.Now())
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		d.well++
+	}))
+	tb.Cleanup(server.Close)
+	d.url = server.URL
+	return d
+}
+
+func (d *downstream) counts() (well int, failed []time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.well, append([]time.Time(nil), d.failed...)
+}
+
+// calls returns jobs that call "pay".
+func calls(n int) []headgate.Job {
+	jobs := make([]headgate.Job, n)
+	for i := range jobs {
+		jobs[i] = to("pay", fmt.Sprint("pay-", i))
+		jobs[i].Type, jobs[i].MaxAttempts = "call", 25
+	}
+	return jobs
+}
+
+// TestAFailingDownstreamIsOpenEverywhereWithinASecond runs four workers as processes, and one that never calls the
+// downstream.
+func TestAFailingDownstreamIsOpenEverywhereWithinASecond(t *testing.T) {
+	t.Parallel()
+	const workers, minCalls = 4, 10
+	r := newRig(t)
+	d := newDownstream(t)
+	for range workers {
+		r.process(roleURL + "=" + d.url)
+	}
+	bystander := r.runWithTimers(r.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "other"}}}, on("send", nothing))
+	r.await("the registrations", func() bool { return len(r.registrations()) == workers+1 })
+	jobs := calls(30_000)
+	for len(jobs) > 0 {
+		r.enqueue(jobs[:64]...)
+		jobs = jobs[min(64, len(jobs)):]
+		if well, _ := d.counts(); len(jobs) < 26_000 && well > 1000 {
+			break
+		}
+	}
+	d.broken.Store(true)
+	var first time.Time
+	r.await("the first failure", func() bool {
+		_, failed := d.counts()
+		if len(failed) > 0 {
+			first = failed[0]
+		}
+		return len(failed) > 0
+	})
+	r.await("the bystander to know", func() bool {
+		status := bystander.Breakers()
+		return len(status) == 1 && status[0].Downstream == "pay" && status[0].State == breaker.Open
+	})
+	if took := time.Since(first); took > time.Second {
+		t.Errorf("one that never called it knew after %s", took)
+	}
+	r.await("two seconds more", func() bool { return time.Since(first) > 3*time.Second })
+	_, failed := d.counts()
+	if last := failed[len(failed)-1].Sub(first); last > time.Second {
+		t.Errorf("a call reached it %s after the first failure", last)
+	}
+	if most := workers * (minCalls + roleSlots); len(failed) > most {
+		t.Errorf("%d attempts were burnt, at most %d may be", len(failed), most)
+	}
+	t.Logf("%d attempts burnt, the last %s after the first", len(failed), failed[len(failed)-1].Sub(first))
+	state, err := r.store.Breaker(t.Context(), "pay")
+	if err != nil || state.State != breaker.Open || len(state.Voters) < 2 {
+		t.Errorf("got %+v, %v", state, err)
+	}
+}
+
+// TestOneWorkerWithACutNetworkOpensNothing runs three workers as processes that reach the downstream, and one that does
+// not: it fails fast, so it takes more jobs than any other.
+func TestOneWorkerWithACutNetworkOpensNothing(t *testing.T) {
+	t.Parallel()
+	const jobs = 3000
+	r := newRig(t)
+	d := newDownstream(t)
+	for range 3 {
+		r.process(roleURL + "=" + d.url)
+	}
+	r.await("the registrations", func() bool { return len(r.registrations()) == 3 })
+	var lonely atomic.Bool
+	var failures atomic.Int32
+	cut := r.runWithTimers(r.store, worker.Config{Concurrency: roleSlots, Backoff: quick},
+		on("call", func(context.Context, worker.Job[[]byte]) error {
+			failures.Add(1)
+			return errDown
+		}))
+	all := calls(jobs)
+	for len(all) > 0 {
+		n := min(64, len(all))
+		r.enqueue(all[:n]...)
+		all = all[n:]
+		if status := cut.Breakers(); len(status) > 0 && status[0].Lonely {
+			lonely.Store(true)
+		}
+	}
+	r.await("the lonely worker to say so", func() bool { return cut.Breakers()[0].Lonely })
+	if c := r.idle(); c.Left["completed"] != jobs {
+		t.Errorf("got %+v", c)
+	}
+	if causes := r.causes(); causes != "" {
+		t.Errorf("the breaker of all changed: %s", causes)
+	}
+	// Its own breaker lets it burn what one worker may: the calls that trip it, and those that are under way by then.
+	if n := failures.Load(); n > 10+roleSlots {
+		t.Errorf("it called %d times", n)
+	}
+	state, err := r.store.Breaker(t.Context(), "pay")
+	if err != nil || state.State != breaker.Closed || state.Trips != 0 {
+		t.Errorf("got %+v, %v", state, err)
+	}
+}

@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+// follow hears of the transitions of the fleet's breakers until ctx ends, also of downstreams that this worker has never
+// called. After a failure it reads the breakers anew, since it may have missed some.
+func (b *breakers) follow(ctx context.Context) {
+	trouble := outage{logger: b.logger, what: "follow breakers"}
+	position := ""
+	for ctx.Err() == nil {
+		next, err := b.followOnce(ctx, position)
+		if err != nil {
+			position = ""
+			trouble.failed(ctx, err)
+			continue
+		}
+		trouble.over()
+		position = next
+	}
+}
+
+// followTime is how long one call waits for a transition. Nothing interrupts it, so a shutdown may wait as long.
+const followTime = 250 * time.Millisecond
+
+// followOnce reads the breakers if there is no position yet, and else waits for transitions.
+func (b *breakers) followOnce(ctx context.Context, position string) (next string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, followTime+blockSlack)
+	defer cancel()
+	events, next, err := b.store.BreakerEvents(ctx, position, followTime)
+	if err != nil {
+		return "", err
+	}
+	if position == "" {
+		return next, b.learn(ctx)
+	}
+	for i := range events {
+		b.heard(&events[i])
+	}
+	return next, nil
+}
+
+// learn reads the state of every breaker.
+func (b *breakers) learn(ctx context.Context) error {
+	states, err := b.store.Breakers(ctx)
+	if err != nil {
+		return err
+	}
+	known := make(map[string]bool, len(states))
+	for i := range states {
+		known[states[i].Downstream] = true
+		b.read(&states[i])
+	}
+	for _, g := range b.all() {
+		if !known[g.name] {
+			g.forget()
+		}
+	}
+	return nil
+}
+
+// ask reads the state of one breaker.
+func (b *breakers) ask(ctx context.Context, g *guard) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	state, err := b.store.Breaker(ctx, g.name)
+	switch {
+	case err == nil:
+		b.read(&state)
+	case errors.Is(err, lua.ErrNoBreaker):
+		g.forget()
+	case ctx.Err() == nil:
+		b.logger.Warn().Err(err).Str("downstream", g.name).Msg("circuit breaker not read: its job is handed back")
+	}
+}
+
+func (b *breakers) read(s *lua.BreakerState) {
+	view := fleetView{state: s.State, period: s.Period, forced: s.Forced}
+	b.setUntil(&view, s.Until)
+	if g := b.guardOf(s.Downstream); g != nil {
+		b.hear(g, view)
+	}
+}
+
+// heard takes note of a transition.
+func (b *breakers) heard(e *lua.BreakerEvent) {
+	g := b.guardOf(e.Downstream)
+	if g == nil {
+		return
+	}
+	level := zerolog.InfoLevel
+	if e.To == breaker.Open {
+		level = zerolog.WarnLevel
+	}
+	b.logger.WithLevel(level).Str("downstream", e.Downstream).Stringer("from", e.From).Stringer("to", e.To).Str("cause", e.Cause).
+		Str("reason", e.Reason).Int("workers", e.Workers).Msg("circuit breaker changed")
+	view := fleetView{state: e.To, period: e.Period, forced: e.Cause == breaker.CauseForced.String()}
+	b.setUntil(&view, e.Until)
+	b.hear(g, view)
+}
+
+// setUntil makes of a time of Redis one of this process; exact is not needed.
+func (b *breakers) setUntil(view *fleetView, until time.Time) {
+	if !until.IsZero() {
+		view.until = b.instant().Add(time.Until(until))
+	}
+}
+
+// hear takes a word on the fleet's breaker. Whatever it is, this worker no longer stands alone with an older judgement.
+func (b *breakers) hear(g *guard, view fleetView) {
+	if g.hear(b.instant(), view) && g.local.State() == breaker.Closed {
+		b.lonely(g, false)
+	}
+}

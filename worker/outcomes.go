@@ -1,0 +1,144 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+// count takes note of an outcome for the next report. Somebody waits for the report if told is not nil.
+func (b *breakers) count(g *guard, period uint64, c breaker.Counts, told chan struct{}) {
+	waiting := g.count(period, c, told)
+	b.mu.Lock()
+	b.mu.dirty[g] = true
+	b.mu.Unlock()
+	if told != nil || waiting >= b.after {
+		b.urgent.give()
+	}
+	b.work.give()
+}
+
+// await waits until what was counted is reported, but not for a Redis that is away.
+func (b *breakers) await(told <-chan struct{}) {
+	timer := time.NewTimer(callTimeout)
+	defer timer.Stop()
+	select {
+	case <-told:
+	case <-timer.C:
+	}
+}
+
+// run reports outcomes until ctx ends. Nothing is sent while there is nothing to say.
+func (b *breakers) run(ctx context.Context) {
+	trouble := outage{logger: b.logger, what: "report outcomes"}
+	for {
+		select {
+		case <-b.work:
+		case <-ctx.Done():
+			return
+		}
+		b.collect(ctx)
+		for batch := b.next(); len(batch) > 0; batch = b.next() {
+			b.send(ctx, batch, &trouble)
+		}
+	}
+}
+
+// collect gives others the time to add to the next report, unless something in it is urgent.
+func (b *breakers) collect(ctx context.Context) {
+	timer := time.NewTimer(b.every)
+	defer timer.Stop()
+	select {
+	case <-b.urgent:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// next takes what goes with the next call.
+func (b *breakers) next() []*numbered {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var batch []*numbered
+	for g := range b.mu.dirty {
+		taken, all := g.take(lua.MaxReports-len(batch), &b.sequence)
+		batch = append(batch, taken...)
+		if !all {
+			break
+		}
+		delete(b.mu.dirty, g)
+	}
+	return batch
+}
+
+// send sends a batch until it is answered: the numbers in it let it count once. What has left the window meanwhile is
+// dropped.
+func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage) {
+	defer func() {
+		for _, n := range batch {
+			n.settle()
+		}
+	}()
+	for ctx.Err() == nil {
+		var reports []lua.Outcomes
+		var sent []*numbered
+		for _, n := range batch {
+			if config := n.guard.local.Config(); time.Since(n.since) <= config.Window {
+				sent = append(sent, n)
+				reports = append(reports, lua.Outcomes{
+					Downstream: n.guard.name, Config: config,
+					Report: breaker.Report{Sequence: n.sequence, Period: n.period, Counts: n.Counts, Streak: n.streak},
+				})
+			}
+		}
+		if len(reports) == 0 {
+			return
+		}
+		words, err := b.call(ctx, reports)
+		if err == nil {
+			trouble.over()
+			for i, n := range sent {
+				b.answered(n.guard, words[i])
+			}
+			return
+		}
+		trouble.failed(ctx, err)
+	}
+}
+
+// call makes one round trip.
+func (b *breakers) call(ctx context.Context, reports []lua.Outcomes) ([]lua.BreakerWord, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	words, more, err := b.store.ReportOutcomes(ctx, b.name, reports)
+	if more {
+		b.promoting.give()
+	}
+	return words, err
+}
+
+// answered takes the answer to a report. Where the fleet's breaker is closed though the own one has opened, this worker is
+// lonely.
+func (b *breakers) answered(g *guard, word lua.BreakerWord) {
+	if !word.Full {
+		b.hear(g, fleetView{state: word.State, period: word.Period, forced: word.Forced, until: b.instant().Add(word.For)})
+	}
+	if word.State != breaker.Closed || g.local.State() != breaker.Open {
+		return
+	}
+	if word.For < 0 {
+		b.reconsider(g)
+		return
+	}
+	// So far nobody else has reported anything: whether this worker is lonely shows when its vote has been counted.
+	time.AfterFunc(word.For+followTime, func() { b.reconsider(g) })
+}
+
+// reconsider finds out whether this worker is lonely.
+func (b *breakers) reconsider(g *guard) {
+	if view := g.fleet(); view.state == breaker.Closed && !view.forced && g.local.State() == breaker.Open {
+		b.lonely(g, true)
+	}
+}
