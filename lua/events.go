@@ -32,10 +32,15 @@ type BreakerEvent struct {
 // them. Redis keeps about the last 1000. An empty position is now: nothing is waited for, and the position says from
 // where on to ask.
 func (s *Store) BreakerEvents(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
+	return s.eventsOn(ctx, connection(s), after, wait)
+}
+
+// eventsOn is BreakerEvents on some connection.
+func (s *Store) eventsOn(ctx context.Context, on redis.Cmdable, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
 	if after == "" {
 		return s.lastEvent(ctx)
 	}
-	streams, err := connection(s).XRead(ctx, &redis.XReadArgs{Streams: []string{s.partition.Events(), after}, Count: eventsPortion, Block: wait}).Result()
+	streams, err := on.XRead(ctx, &redis.XReadArgs{Streams: []string{s.partition.Events(), after}, Count: eventsPortion, Block: wait}).Result()
 	if isNil(err) {
 		return nil, after, nil
 	}
@@ -63,6 +68,56 @@ func (s *Store) lastEvent(ctx context.Context) ([]BreakerEvent, string, error) {
 		return nil, "0-0", nil
 	}
 	return nil, last[0].ID, nil
+}
+
+// EventReader is BreakerEvents for one goroutine that follows them: where it may have a connection of its own, as with
+// a single Redis, the end of ctx ends its wait.
+type EventReader struct {
+	store *Store
+	conn  any // a *redis.Conn; see connection. Nil until it is needed
+	id    int64
+}
+
+// NewEventReader returns an EventReader, which is to be closed. It sends nothing yet.
+func (s *Store) NewEventReader() *EventReader { return &EventReader{store: s} }
+
+// Close ends its connection.
+func (r *EventReader) Close() error {
+	conn, ok := r.conn.(*redis.Conn)
+	r.conn, r.id = nil, 0
+	if !ok {
+		return nil
+	}
+	return conn.Close()
+}
+
+// Read is BreakerEvents. When ctx ends meanwhile it returns no events and no error.
+func (r *EventReader) Read(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
+	client, ok := r.store.client.(*redis.Client)
+	if !ok || after == "" {
+		return r.store.BreakerEvents(ctx, after, wait)
+	}
+	if r.conn == nil {
+		r.conn = client.Conn()
+	}
+	conn, _ := r.conn.(*redis.Conn)
+	if r.id == 0 {
+		// A server that does not know the command, such as the embedded one, lets the wait last.
+		r.id, _ = conn.ClientID(ctx).Result()
+	}
+	stop := context.AfterFunc(ctx, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout) // It acts because ctx has ended.
+		defer cancel()
+		client.ClientUnblock(ctx, r.id)
+	})
+	defer stop()
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+checkTimeout)
+	defer cancel()
+	events, position, err = r.store.eventsOn(reading, conn, after, wait)
+	if err != nil {
+		_ = r.Close() // It may be broken: the next call makes another.
+	}
+	return events, position, err
 }
 
 func parseEvent(m redis.XMessage) (BreakerEvent, error) {

@@ -15,9 +15,11 @@ import (
 // called. After a failure it reads the breakers anew, since it may have missed some.
 func (b *breakers) follow(ctx context.Context) {
 	trouble := outage{logger: b.logger, what: "follow breakers"}
+	events := b.store.NewEventReader()
+	defer events.Close()
 	position := ""
 	for ctx.Err() == nil {
-		next, err := b.followOnce(ctx, position)
+		next, err := b.followOnce(ctx, events, position)
 		if err != nil {
 			position = ""
 			trouble.failed(ctx, err)
@@ -28,14 +30,9 @@ func (b *breakers) follow(ctx context.Context) {
 	}
 }
 
-// followTime is how long one call waits for a transition. Nothing interrupts it, so a shutdown may wait as long.
-const followTime = 250 * time.Millisecond
-
 // followOnce reads the breakers if there is no position yet, and else waits for transitions.
-func (b *breakers) followOnce(ctx context.Context, position string) (next string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, followTime+blockSlack)
-	defer cancel()
-	events, next, err := b.store.BreakerEvents(ctx, position, followTime)
+func (b *breakers) followOnce(ctx context.Context, reader *lua.EventReader, position string) (next string, err error) {
+	events, next, err := reader.Read(ctx, position, blockTime)
 	if err != nil {
 		return "", err
 	}

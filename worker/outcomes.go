@@ -133,7 +133,7 @@ func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 		return
 	}
 	// So far nobody else has reported anything: whether this worker is lonely shows when its vote has been counted.
-	time.AfterFunc(word.For+followTime, func() { b.reconsider(g) })
+	time.AfterFunc(word.For+b.every, func() { b.reconsider(g) })
 }
 
 // reconsider finds out whether this worker is lonely.
