@@ -73,7 +73,7 @@
 // see it too: of each one's own calls in the window, however few, as large a part failed, or was slow, as the rule
 // asks of all; for the third rule, its own last FailureThreshold calls failed, or all in the window if they are fewer. So a worker whose network is cut, which fails fast and takes many jobs while
 // others succeed, opens nothing for them; alone it may, but not before LoneVote has passed since the first report:
-// others may only be slower to report.  Probes are leases of the waiting room: it knows how many there
+// others, if there are any, may only be slower to report.  Probes are leases of the waiting room: it knows how many there
 // are and when the oldest began. Half-open ends ProbeTimeout after that, whatever became of the probe; without a
 // probe it waits. A breaker that closes after probes starts slowly: 2·MaxProbes calls at a time, doubled each RampStep,
 // any number after RampSteps. Each transition begins a period, and a report of another says nothing.

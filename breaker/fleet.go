@@ -61,6 +61,8 @@ type Report struct {
 	Counts
 	// Streak is the failures after the last success: all of them, if there was none.
 	Streak uint64
+	// Alone says that there is no other worker, so that nobody else's report can be on its way.
+	Alone bool
 }
 
 // The slow start, and how long a fleet's breaker is kept.
@@ -153,12 +155,12 @@ func (f *Fleet) count(now Instant, jitter float64, w *reporter, r Report) Transi
 	if f.forced || r.Failures == 0 && r.Slow == 0 {
 		return Transition{}
 	}
-	return f.judge(now, jitter)
+	return f.judge(now, jitter, r.Alone)
 }
 
 // judge trips if a rule is met and as many workers vote for it as the quorum asks: two of those that called the
-// downstream in the window, or the only one, which may be the first to report.
-func (f *Fleet) judge(now Instant, jitter float64) Transition {
+// downstream in the window, or the only one, once others have had the time to report or where there are none.
+func (f *Fleet) judge(now Instant, jitter float64, alone bool) Transition {
 	index := f.config.slice(now)
 	all := f.window.sum(index, f.config.Buckets)
 	f.doubt = 0
@@ -170,7 +172,7 @@ func (f *Fleet) judge(now Instant, jitter float64) Transition {
 		sure := f.begun.Add(min(LoneVote, f.config.Window/2))
 		switch {
 		case voters < min(2, callers):
-		case callers < 2 && now < sure:
+		case callers < 2 && !alone && now < sure:
 			f.doubt = sure
 		default:
 			change := f.trip(rule, now, jitter)

@@ -22,7 +22,7 @@ func (f *Fleet) AdvanceAt(now Instant, jitter float64, oldest Instant, ok bool) 
 		}
 	}
 	if f.doubt != 0 && now >= f.doubt {
-		return f.judge(now, jitter)
+		return f.judge(now, jitter, false)
 	}
 	return Transition{}
 }

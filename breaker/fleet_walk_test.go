@@ -19,7 +19,8 @@ import (
 //	new max-probes=2 ...    a new breaker of a fleet at 1000s; jitter=1 (the longest cooldown) unless given
 //	advance 5s              move the clock
 //	report w1 ok=3 fail=2   what worker w1 counted since its last report: also slow=, slow-ends=, streak= (fail=
-//	                        unless given), period=-1 (that before the present one) or period=none
+//	                        unless given), period=-1 (that before the present one) or
+//	                        period=none, alone=true (there is no other worker)
 //	repeat w1               its last report arrives once more
 //	probe a                 a probe begins, if the gate lets it through
 //	end a w1 ok|fail|none   it ends, and worker w1 reports how
@@ -102,6 +103,10 @@ func (w *fleetWalk) report(worker string, options map[string]string) (string, er
 	r := breaker.Report{Worker: worker, Sequence: w.sequence, Period: w.fleet.SnapshotAt(w.now).Period}
 	fields := map[string]*uint64{"ok": &r.Successes, "fail": &r.Failures, "slow": &r.Slow, "slow-ends": &r.SlowEnds, "streak": &r.Streak}
 	for key, value := range options {
+		if key == "alone" {
+			r.Alone = value == "true"
+			continue
+		}
 		if key == "period" && value == "none" {
 			r.Period = 0
 			continue

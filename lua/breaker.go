@@ -16,7 +16,7 @@ type Outcomes struct {
 	// Config is the worker's, defaults filled in. The first worker's is in force, for all, until no worker has reported
 	// it for breaker.ConfigHold: so a new one needs nobody to roll it out, and two do not empty each other's window.
 	Config breaker.Config
-	// Report is what was counted; its Worker is not used.
+	// Report is what was counted; its Worker and Alone are not used.
 	breaker.Report
 }
 

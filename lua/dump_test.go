@@ -120,7 +120,7 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *Store) []string {
 	d.queues()
 	d.pools()
 	d.gates()
-	d.breakers()
+	d.breakers(ctx)
 	d.jobs()
 	d.buckets()
 	return d.lines

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (m *model) tell(downstream string, b *modelBreaker, change breaker.Transiti
 	e := BreakerEvent{
 		Downstream: downstream, From: change.From, To: change.To, Period: s.Period, Cause: change.Cause.String(), At: time.UnixMicro(now),
 	}
-	switch change.Cause {
+	switch change.Cause { //nolint:exhaustive // the others have neither
 	case breaker.CauseForced, breaker.CauseReset:
 		e.Reason = s.Reason
 	case breaker.CauseFailureRate, breaker.CauseFailureStreak, breaker.CauseSlowCallRate:
@@ -129,7 +130,7 @@ func (m *model) breakerDue(c *fairqueue.Call, downstream string, now int64) {
 	m.tell(downstream, b, change, now)
 	heard, forgettable := b.HeardAt()
 	_, waits := b.NextChangeAt(0, false)
-	if !change.Happened() && forgettable && !waits && !(probing && s.State == breaker.HalfOpen) && m.instant().Sub(heard) >= m.quiet {
+	if !change.Happened() && forgettable && !waits && (!probing || s.State != breaker.HalfOpen) && m.instant().Sub(heard) >= m.quiet {
 		delete(m.breakers, downstream)
 		delete(m.room.Gates, "b:"+downstream)
 		c.Freed("b:" + downstream)
@@ -144,7 +145,7 @@ func (m *model) report(now int64, worker string, reports []Outcomes) (words []st
 	c := m.begin(now)
 	for i := range reports {
 		r := reports[i].Report
-		r.Worker = worker
+		r.Worker, r.Alone = worker, len(m.workers) <= 1
 		b := m.breakerOf(reports[i].Downstream, reports[i].Config)
 		m.tell(reports[i].Downstream, b, b.ReportAt(m.instant(), modelJitter(now), reports[i].Config, r), now)
 	}
@@ -155,7 +156,7 @@ func (m *model) report(now int64, worker string, reports []Outcomes) (words []st
 		m.saved(c, reports[i].Downstream, b, now)
 		follow = follow || limit != b.limit || period != b.period
 		s := b.SnapshotAt(m.instant())
-		length := time.Duration(-time.Microsecond)
+		length := -time.Microsecond
 		if until := max(s.Until, s.Doubt); until > 0 {
 			length = max(0, until.Sub(m.instant()))
 		}
@@ -230,9 +231,9 @@ func (m *model) dumpBreakers(add func(string, ...any)) {
 }
 
 // breakers writes what Redis holds of breakers in the same words.
-func (d *redisDump) breakers() {
+func (d *redisDump) breakers(ctx context.Context) {
 	clock, now := int64(number(d.tb, "0"+d.state["bt"])), int64(number(d.tb, "0"+d.state["t"]))
-	events, _, err := d.store.BreakerEvents(d.tb.Context(), "0-0", -1)
+	events, _, err := d.store.BreakerEvents(ctx, "0-0", -1)
 	check(d.tb, err)
 	for _, e := range events {
 		e.ID = ""

@@ -7,7 +7,7 @@
 //	                  │ keep: heartbeat  breaker gate ──▶ middleware ──▶ handler           │                │
 //	                  └────────────────────────────────────────────────────────────────────┼────────────────┘
 //	                                                                                       ▼
-//	  scheduler      breakers.run: shared gates                            finisher: done, retry, dead letter, back
+//	  scheduler      breakers: report, follow                              finisher: done, retry, dead letter, back
 //
 // # The lease
 //
@@ -44,6 +44,7 @@
 //	no handler for the type  back after 0.2-1 s, no attempt burnt
 //	a second suspect         back after 0.2-1 s, no attempt burnt; see below
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown
+//	                         (that of the fleet, or the worker's own while it is alone with failing calls)
 //	cut short by a drain     back at once, no attempt burnt
 //
 // # Suspects

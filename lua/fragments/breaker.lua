@@ -167,8 +167,13 @@ do
     return callers, voters
   end
 
+  -- alone reports whether there is no other worker, so that nobody else's report can be on its way.
+  local function alone()
+    return redis.call('HLEN', P .. 'workers') <= 1
+  end
+
   -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
-  -- the window, or the only one, once others have had the time to report.
+  -- the window, or the only one, once others have had the time to report or where there are none.
   function breaker.judge(f, redis_now)
     local index, clock = breaker.slice(f), breaker.clock()
     local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
@@ -178,7 +183,7 @@ do
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
         if voters >= math.min(2, callers) then
-          if callers >= 2 or clock >= sure then
+          if callers >= 2 or clock >= sure or alone() then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
           end

@@ -470,12 +470,12 @@ local function leave_write()
   ended, ended_keys = {}, {}
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
---   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 deliveries lost · 7-14 seq · 15-22 score,
---   23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
 --   downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
--- its time is over · 128 only on the way into admit: starts later.
+-- its time is over · 128 on the way into admit, and while spilled: starts later.
 -- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
 local COST_AT, QUEUE_AT = 31, 37
 local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
@@ -1067,18 +1067,20 @@ local spill_return
 do
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
--- a timer x there.
-local SPILLS = P .. 'spills'
+-- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
+local SPILLS, DELAYED = P .. 'spills', 128
 
 -- spill_remove reports whether the job was spilled.
 local function spill_remove(name, key, rec)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
   return true
 end
 
--- spill_drain brings jobs of one name back while they fit. It reports whether one came back into a lane.
+-- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
+-- came back into a lane.
 local function spill_drain(name, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
   local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
@@ -1094,18 +1096,24 @@ local function spill_drain(name, now)
       return back
     end
     moves = moves - 1
+    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
     spill_remove(name, key, rec)
+    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
     if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
       job_expire(q, key, rec, now)
     else
       rec = record_flagged(rec, COUNTED)
       redis.call('HSET', JOBS, key, rec)
       depth_add(name, 1, size)
-      old_add(key, rec)
-      lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-        .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-      refill[queue] = true
-      back = true
+      if start and start > now then
+        due_add(LATER, start, key)
+      else
+        old_add(key, rec)
+        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+        refill[queue] = true
+        back = true
+      end
     end
   end
 end
@@ -1713,8 +1721,13 @@ do
     return callers, voters
   end
 
+  -- alone reports whether there is no other worker, so that nobody else's report can be on its way.
+  local function alone()
+    return redis.call('HLEN', P .. 'workers') <= 1
+  end
+
   -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
-  -- the window, or the only one, once others have had the time to report.
+  -- the window, or the only one, once others have had the time to report or where there are none.
   function breaker.judge(f, redis_now)
     local index, clock = breaker.slice(f), breaker.clock()
     local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
@@ -1724,7 +1737,7 @@ do
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
         if voters >= math.min(2, callers) then
-          if callers >= 2 or clock >= sure then
+          if callers >= 2 or clock >= sure or alone() then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
           end
