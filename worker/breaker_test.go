@@ -160,8 +160,10 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 		}
 		return nil
 	}))
-	for i := range 5 {
-		r.enqueue(to("pay", fmt.Sprint("pay-", i)))
+	r.enqueue(to("pay", "pay-0"))
+	r.await("the breaker to open", func() bool { return r.causes() != "" })
+	for i := range 4 {
+		r.enqueue(to("pay", fmt.Sprint("pay-", i+1)))
 	}
 	var causes string
 	r.await("the breaker to close", func() bool {
