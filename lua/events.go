@@ -105,20 +105,29 @@ func (r *EventReader) Read(ctx context.Context, after string, wait time.Duration
 		// A server that does not know the command, such as the embedded one, lets the wait last.
 		r.id, _ = conn.ClientID(ctx).Result()
 	}
-	stop := context.AfterFunc(ctx, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTimeout) // It acts because ctx has ended.
-		defer cancel()
-		client.ClientUnblock(ctx, r.id)
-	})
-	defer stop()
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+checkTimeout)
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { unblock(reading, client, r.id) })()
 	events, position, err = r.store.eventsOn(reading, conn, after, wait)
 	if err != nil {
 		_ = r.Close() // It may be broken: the next call makes another.
 	}
 	return events, position, err
 }
+
+// unblock ends the wait of a connection, which may not have begun yet, unless ctx ends first: then it is over.
+func unblock(ctx context.Context, client *redis.Client, id int64) {
+	pause := time.NewTicker(unblockEvery)
+	defer pause.Stop()
+	for ctx.Err() == nil && client.ClientUnblock(ctx, id).Val() == 0 {
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+const unblockEvery = 10 * time.Millisecond
 
 func parseEvent(m redis.XMessage) (BreakerEvent, error) {
 	text := func(field string) string { value, _ := m.Values[field].(string); return value }
