@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -129,9 +130,21 @@ func TestAFailingDownstreamIsOpenEverywhereWithinASecond(t *testing.T) {
 }
 
 // TestOneWorkerWithACutNetworkOpensNothing runs three workers as processes that reach the downstream, and one that does
-// not: it fails fast, so it takes more jobs than any other.
+// not: it fails fast, so it takes more jobs than any other. It comes with the others, and so is the first to report, or
+// when they have called the downstream for a while.
 func TestOneWorkerWithACutNetworkOpensNothing(t *testing.T) {
 	t.Parallel()
+	for name, before := range map[string]int{"the first to report": 0, "a newcomer": 500} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testCutNetwork(t, before)
+		})
+	}
+}
+
+// testCutNetwork starts the worker that is cut off when so many jobs have been run.
+func testCutNetwork(t *testing.T, before int) {
+	t.Helper()
 	const jobs = 3000
 	r := newRig(t)
 	d := newDownstream(t)
@@ -139,23 +152,27 @@ func TestOneWorkerWithACutNetworkOpensNothing(t *testing.T) {
 		r.process(roleURL + "=" + d.url)
 	}
 	r.await("the registrations", func() bool { return len(r.registrations()) == 3 })
-	var lonely atomic.Bool
+	all := calls(jobs)
+	send := func(n int) {
+		for part := range slices.Chunk(all[:n], 64) {
+			r.enqueue(part...)
+		}
+		all = all[n:]
+	}
+	send(before)
+	r.await("the others to have called it", func() bool { well, _ := d.counts(); return well >= before })
 	var failures atomic.Int32
 	cut := r.runWithTimers(r.store, worker.Config{Concurrency: roleSlots, Backoff: quick},
 		on("call", func(context.Context, worker.Job[[]byte]) error {
 			failures.Add(1)
 			return errDown
 		}))
-	all := calls(jobs)
-	for len(all) > 0 {
-		n := min(64, len(all))
-		r.enqueue(all[:n]...)
-		all = all[n:]
-		if status := cut.Breakers(); len(status) > 0 && status[0].Lonely {
-			lonely.Store(true)
-		}
-	}
-	r.await("the lonely worker to say so", func() bool { return cut.Breakers()[0].Lonely })
+	r.await("its registration", func() bool { return len(r.registrations()) == 4 })
+	send(len(all))
+	r.await("the lonely worker to say so", func() bool {
+		status := cut.Breakers()
+		return len(status) > 0 && status[0].Lonely
+	})
 	if c := r.idle(); c.Left["completed"] != jobs {
 		t.Errorf("got %+v", c)
 	}
