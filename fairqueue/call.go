@@ -28,6 +28,7 @@ type Call struct {
 	freed       map[string]bool // gates with a unit more
 	unheld      map[string]int  // entries that left, by POOL:DOWNSTREAM
 	spare       map[string]int  // room of pools with nothing to run
+	shelfMore   map[string]int  // dispatches beyond the share, by downstream
 	idle        map[string]bool // pools in which lanes came back from the shelf because of that
 }
 
@@ -36,6 +37,7 @@ func (r *Room) Begin(now int64) *Call {
 	return &Call{
 		room: r, now: now, MovesLeft: Moves, refill: map[string]bool{}, refillPools: map[string]bool{},
 		passOn: map[string]bool{}, freed: map[string]bool{}, unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{},
+		shelfMore: map[string]int{},
 	}
 }
 
@@ -53,13 +55,11 @@ func (c *Call) Place(j *Job) int {
 	l := t.lanes[j.LaneName()]
 	if l == nil {
 		l = &lane{name: j.LaneName()}
+		t.several = t.several || len(t.lanes) > 0
 		t.lanes[l.name] = l
 	}
 	if first := l.add(j); first && l.dated() {
 		c.room.Timers[deadlineTimer(cl, t, l)] = j.Score + 1
-	}
-	if !slices.ContainsFunc(l.gates(), c.room.closed) {
-		c.sees(q, j.Downstream)
 	}
 	if fresh || t.mode == laneParked && !l.blocked {
 		c.enter(cl, t)

@@ -78,6 +78,19 @@ type tenant struct {
 	tag   VirtualTime // S, while runnable
 	entry uint64      // order of entering, while runnable
 	lanes map[string]*lane
+	// several says that it has had more than one lane, or one behind a gate, since it came or since its only one woke.
+	several bool
+}
+
+// alone returns the downstream that a tenant of one lane calls, empty for none, for several, or if that is not known.
+func (t *tenant) alone() string {
+	if t.several {
+		return ""
+	}
+	for name := range t.lanes {
+		return name[1:]
+	}
+	return ""
 }
 
 // head returns the open lane with the earliest job, nil when all are blocked.
@@ -138,11 +151,6 @@ type queue struct {
 	pattern *Pattern
 	// used is set by the first job.
 	used bool
-	// last is the downstream of every job that could run since since, * for several; sole says that the queue is that
-	// downstream's alone. See shelf.go.
-	last  string
-	since int64
-	sole  bool
 }
 
 // splitLine takes CLASS:QUEUE apart.

@@ -21,7 +21,7 @@ func (r *Room) Lines() []string {
 		if !q.used {
 			continue
 		}
-		add("queue %s turn %d left %d last %s since %d sole %t", q.name, q.pattern.current, q.pattern.left, q.last, q.since, q.sole)
+		add("queue %s turn %d left %d", q.name, q.pattern.current, q.pattern.left)
 		for _, c := range q.classes {
 			c.dump(add)
 		}
@@ -105,7 +105,21 @@ func (c *class) dump(add func(string, ...any)) {
 			add("class %s tenant %s keeps tag %.17g", c.line(), name, float64(tag))
 		}
 	}
+	for downstream, n := range c.runs() {
+		add("class %s runs %d of %s alone", c.line(), n, downstream)
+	}
 	add("class %s V %.17g waiting %d", c.line(), float64(c.v), waiting)
+}
+
+// runs counts the runnable tenants of one lane by downstream.
+func (c *class) runs() map[string]int {
+	runs := map[string]int{}
+	for _, t := range c.tenants {
+		if alone := t.alone(); t.mode == runnable && alone != "" {
+			runs[alone]++
+		}
+	}
+	return runs
 }
 
 // Runnable returns the runnable tenants of each class, named with the order of their entering, so that one which left

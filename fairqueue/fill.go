@@ -11,12 +11,13 @@ import (
 // until nothing more can be done or the moves are out. It returns the dispatches in order.
 func (c *Call) Fill() []Dispatch {
 	var out []Dispatch
-	for again := true; again; again = c.wakeIdle() || len(c.passOn) > 0 {
+	for again := true; again; again = c.wakeIdle() || len(c.passOn)+len(c.shelfMore) > 0 {
 		names := slices.Sorted(maps.Keys(c.passOn))
 		clear(c.passOn)
 		for _, name := range names {
 			c.wake(name)
 		}
+		c.wakeShelves()
 		for _, id := range slices.Sorted(maps.Keys(c.room.Pools)) {
 			if c.serves(c.room.Pools[id]) {
 				out = c.fillPool(c.room.Pools[id], out)
@@ -54,6 +55,7 @@ func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 			}
 			p.Ready = append(p.Ready, e)
 			out = append(out, Dispatch{p.ID, e.Job})
+			c.passed(p, e.Job.Downstream)
 			room--
 		}
 	}
@@ -90,7 +92,7 @@ func (c *Call) serve(p *Pool, cl *class) *Entry {
 		parked = true
 	}
 	if parked {
-		l.blocked = true
+		l.blocked, t.several = true, true
 		c.vanished(l)
 		if t.head() == nil {
 			cl.exit(t, laneParked)
@@ -191,7 +193,7 @@ func (c *Call) wakeSome(name string, most int, only []string) (left int) {
 			if strings.Contains("tur", name[:1]) {
 				c.wakeTenant(cl, member, tag)
 				woken++
-			} else if c.wakeLane(cl, name, member, tag) {
+			} else if c.wakeLane(cl, member, tag) {
 				woken++
 			}
 		}
@@ -200,15 +202,13 @@ func (c *Call) wakeSome(name string, most int, only []string) (left int) {
 }
 
 // wakeLane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-func (c *Call) wakeLane(cl *class, gate, member string, tag VirtualTime) bool {
+func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
 	name, laneName, _ := strings.Cut(member, ":")
 	if c.parkWaiter(cl, laneGates(laneName[1:]), member, tag) {
 		return false
 	}
-	if !strings.HasPrefix(gate, "h:") {
-		c.sees(cl.queue, laneName[1:])
-	}
 	t := cl.tenants[name]
+	t.several = len(t.lanes) > 1
 	t.lanes[laneName].blocked = false
 	if t.mode == laneParked {
 		c.enter(cl, t)
@@ -222,7 +222,6 @@ func (c *Call) wakeTenant(cl *class, name string, tag VirtualTime) {
 	if c.parkWaiter(cl, tenantGates(name, cl.queue.name), name, tag) {
 		return
 	}
-	c.sees(cl.queue, "*")
 	if t.head() == nil {
 		t.mode = laneParked
 		return

@@ -7,14 +7,10 @@ import (
 )
 
 // A downstream that hangs must not take every slot. While a pool holds shareDivisor-th of its slots for one downstream and
-// may have other work, lanes of that downstream that come to the head go on the shelf: they wait at h:DOWNSTREAM, as
-// behind a gate. One comes back for each entry that leaves, and as many as there is room for when the pool has no other
-// work. A queue whose jobs have all called one downstream for soleAfter, in a pool that had no other work, is its alone
-// until another job comes: then nothing is shelved.
-const (
-	shareDivisor = 2
-	soleAfter    = 1_000_000
-)
+// has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
+// h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each dispatch
+// beyond it; and as many as there is room for when the pool has no other work.
+const shareDivisor = 2
 
 func shelfOf(downstream string) string { return "h:" + downstream }
 
@@ -35,20 +31,48 @@ func (p *Pool) shareLeft(downstream string) int {
 }
 
 func (c *Call) mustShelve(p *Pool, downstream string) bool {
-	if downstream == "" || c.idle[p.ID] || p.shareLeft(downstream) > 0 {
-		return false
-	}
-	return slices.ContainsFunc(p.Queues, func(name string) bool {
-		q := c.room.queue(name)
-		return !q.sole || q.last != downstream
-	})
+	return downstream != "" && !c.idle[p.ID] && p.shareLeft(downstream) <= 0 && c.othersRun(p, downstream)
 }
 
-// sees notes the downstream, * for any, of a job that may run.
-func (c *Call) sees(q *queue, downstream string) {
-	if downstream != q.last {
-		q.last, q.since, q.sole = downstream, c.now, false
+// othersRun reports whether a pool has a runnable tenant that does not call the downstream alone.
+func (c *Call) othersRun(p *Pool, downstream string) bool {
+	for _, name := range p.Queues {
+		if c.room.closed("q:" + name) {
+			continue
+		}
+		for _, cl := range c.room.queue(name).classes {
+			for _, t := range cl.tenants {
+				if t.mode == runnable && t.alone() != downstream {
+					return true
+				}
+			}
+		}
 	}
+	return false
+}
+
+// passed lets a lane come back for a dispatch beyond the share.
+func (c *Call) passed(p *Pool, downstream string) {
+	if downstream != "" && c.room.shelved() && p.shareLeft(downstream) < 0 {
+		c.shelfMore[downstream]++
+	}
+}
+
+func (r *Room) shelved() bool {
+	for gate := range r.parked {
+		if strings.HasPrefix(gate, "h:") {
+			return true
+		}
+	}
+	return false
+}
+
+// wakeShelves wakes what dispatches beyond the share let come back.
+func (c *Call) wakeShelves() {
+	for _, downstream := range slices.Sorted(maps.Keys(c.shelfMore)) {
+		c.wakeSome(shelfOf(downstream), c.shelfMore[downstream], nil)
+	}
+	clear(c.shelfMore)
 }
 
 // passOnShelves lets a lane come back for each entry that left, as far as the share goes.
@@ -69,39 +93,16 @@ func (c *Call) passOnShelves() {
 // wakeIdle lets lanes come back in pools that have room and no other work, and reports whether there were any.
 func (c *Call) wakeIdle() bool {
 	woken := 0
+	if !c.room.shelved() {
+		return false
+	}
 	for _, id := range slices.Sorted(maps.Keys(c.spare)) {
-		var shelved []string
 		for _, gate := range slices.Sorted(maps.Keys(c.room.parked)) {
-			if downstream, ok := strings.CutPrefix(gate, "h:"); ok {
-				shelved = append(shelved, downstream)
+			if strings.HasPrefix(gate, "h:") {
+				woken += c.wakeSome(gate, c.spare[id], c.room.Pools[id].Queues)
 			}
-		}
-		if len(shelved) == 0 {
-			break
-		}
-		p := c.room.Pools[id]
-		alone := c.alone(p, shelved)
-		for _, name := range p.Queues {
-			if alone {
-				c.room.queue(name).sole = true
-			}
-		}
-		most := c.spare[id]
-		if alone {
-			most = everyone
-		}
-		for _, downstream := range shelved {
-			woken += c.wakeSome(shelfOf(downstream), most, p.Queues)
 		}
 		c.idle[id], c.refillPools[id] = true, true
 	}
 	return woken > 0
-}
-
-// alone reports whether a pool has worked for one downstream alone, the only one with lanes on the shelf.
-func (c *Call) alone(p *Pool, shelved []string) bool {
-	return len(shelved) == 1 && !slices.ContainsFunc(p.Queues, func(name string) bool {
-		q := c.room.queue(name)
-		return q.last != shelved[0] || c.now-q.since < soleAfter
-	})
 }

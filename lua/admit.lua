@@ -399,12 +399,7 @@ local function place_alone()
       if q.waiting[k] > 0 then return nil end
     end
     local downstream = sub(record_lane(job.stamped), 2)
-    if downstream ~= '' then
-      local held = redis.call('HGET', P .. 'holds', id .. ':' .. downstream)
-      if tonumber(held or 0) >= math.max(1, floor(slots / 2)) then return nil end -- the shelf is fill's
-      redis.call('HINCRBY', P .. 'holds', id .. ':' .. downstream, 1)
-    end
-    queue_sees(q, downstream)
+    if downstream ~= '' then redis.call('HINCRBY', P .. 'holds', id .. ':' .. downstream, 1) end
     state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
     pattern_commit(q, c)
     q.dispatched, q.touched = 1, true
@@ -419,7 +414,6 @@ local function place_alone()
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
     if #lane > 1 then redis.call('HINCRBY', P .. 'waits', sub(lane, 2), 1) end
-    queue_sees(q, sub(lane, 2))
     answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
   queue_write(time_us)

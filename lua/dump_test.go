@@ -151,8 +151,7 @@ func (d *redisDump) queues() {
 			continue
 		}
 		parts := strings.Split(value, "|")
-		seen := strings.Split(parts[len(parts)-1], ",")
-		d.add("queue %s turn %d left %s last %s since %s sole %t", queue, number(d.tb, parts[0])-1, parts[1], seen[0], seen[1], seen[2] == "1")
+		d.add("queue %s turn %d left %s", queue, number(d.tb, parts[0])-1, parts[1])
 		for c := range (len(parts) - 4) / 2 {
 			v, err := strconv.ParseFloat(parts[4+2*c], 64)
 			check(d.tb, err)
@@ -244,6 +243,10 @@ func (d *redisDump) gates() {
 		default:
 			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
 		}
+	}
+	for name, n := range d.hash("runs") {
+		cut := strings.LastIndex(name, ":")
+		d.add("class %s runs %s of %s alone", name[:cut], n, name[cut+1:])
 	}
 	for name, n := range d.hash("holds") {
 		d.add("hold %s %s", name, n)

@@ -77,8 +77,10 @@ local function plan_put(p, x)
 end
 
 -- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
-local function plan_leave(p, x, mode)
+local function plan_leave(cl, x, mode)
+  local p = cl.plan
   plan_take(p, x)
+  runs_add(cl, x.lane, -1)
   p.served[x] = nil
   x.mode = mode
   p.gone[#p.gone + 1] = x
@@ -144,7 +146,7 @@ end
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
   if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
-  plan_leave(cl.plan, x, 't')
+  plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
   else
@@ -165,11 +167,14 @@ local function park_lane(pool, cl, x, lane, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if x.lane ~= '*' then
+  if x.lane == '*' then
+    pool.others = nil
+  else
+    runs_add(cl, x.lane, -1)
     x.lane = '*'
     tenant_write(cl, x.name, x)
   end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+  if lane_blocked_all(cl, x.name) then plan_leave(cl, x, 'b') end
   return true
 end
 
@@ -202,11 +207,15 @@ local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then return false end
+  if gated and park_tenant(cl, x, now) then
+    pool.others = nil
+    return false
+  end
   local lane = x.lane
   if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
   local downstream = sub(lane, 2)
   if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  pool.others = nil
   local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
   local member = popped[1]
   local key = x.name .. ':' .. sub(member, 13)
@@ -217,7 +226,7 @@ local function serve(pool, cl, x, now)
     old_remove(key, rec)
     job_expire(q, key, rec, now)
     if mode ~= 'a' then
-      plan_leave(cl.plan, x, mode)
+      plan_leave(cl, x, mode)
       lane_vanished(lane)
     elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
       lane_vanished(lane)
@@ -231,7 +240,7 @@ local function serve(pool, cl, x, now)
     plan_put(cl.plan, x)
   else
     x.tag = x.tag + cost_at(member, 9) / x.weight
-    plan_leave(cl.plan, x, mode)
+    plan_leave(cl, x, mode)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
@@ -241,6 +250,7 @@ local function serve(pool, cl, x, now)
     end
   end
   hold_add(pool.id, downstream, 1)
+  shelf_passed(pool, downstream)
   q.dispatched = q.dispatched + 1
   picks[#picks + 1] = pick
   return true
@@ -258,7 +268,7 @@ end
 -- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
 local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
-  pool.room = nil
+  pool.room, pool.others = nil, nil
   while room > 0 do
     want = math.min(room, moves)
     local i = pool_next(pool)
@@ -341,8 +351,9 @@ local function fill(now)
         pass_on[name] = nil
         gate_wake(name, now)
       end
+      shelves_wake(now)
       fill_once(now)
-    until not pools_idle(now) and next(pass_on) == nil
+    until not pools_idle(now) and next(pass_on) == nil and next(shelf_more) == nil
   until not spill_return(now)
   leave_write()
   depth_write()

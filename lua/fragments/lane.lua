@@ -12,8 +12,9 @@
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
-local BLOCKED, WAITS = 4e15, P .. 'waits'
-local pass_on, refill, waits = {}, {}, {}
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one lane, which is of that downstream
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local pass_on, refill, waits, runs = {}, {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -35,11 +36,21 @@ local function waiting_add(cl, lane, n)
   end
 end
 
+-- runs_add counts runnable tenants of one lane.
+local function runs_add(cl, lane, n)
+  if lane == '*' or #lane == 1 then return end
+  local name = cl.cq .. ':' .. sub(lane, 2)
+  runs[name] = (runs[name] or 0) + n
+end
+
 local function waits_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
-  waits = {}
+  for name, n in pairs(runs) do
+    if n ~= 0 and redis.call('HINCRBY', RUNS, name, n) == 0 then redis.call('HDEL', RUNS, name) end
+  end
+  waits, runs = {}, {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -78,19 +89,11 @@ local function tenant_enter(cl, tenant, x)
     redis.call('ZREM', cl.idle, tenant)
   end
   x.mode, x.entry = 'a', u64(state_add('seq', 1))
+  runs_add(cl, x.lane, 1)
   tenant_write(cl, tenant, x)
   redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
   cl.q.touched = true
   refill[cl.q.name] = true
-end
-
--- lane_shut reports whether a gate of the lane's downstream is closed.
-local function lane_shut(lane)
-  if not gates_any() then return false end
-  for _, name in ipairs(lane_gates(sub(lane, 2))) do
-    if gate_closed(name) then return true end
-  end
-  return false
 end
 
 -- lane_vanished lets the units that a lane might have used go to other waiters.

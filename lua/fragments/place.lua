@@ -6,7 +6,6 @@ local function lane_place(cl, tenant, lane, score, member)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   waiting_add(cl, lane, 1)
-  if not lane_shut(lane) then queue_sees(cl.q, sub(lane, 2)) end
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -22,6 +21,7 @@ local function lane_place(cl, tenant, lane, score, member)
   elseif x.lane ~= lane then
     local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
     redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
+    if x.mode == 'a' then runs_add(cl, x.lane, -1) end
     x.lane = '*'
     tenant_write(cl, tenant, x)
   end

@@ -2,34 +2,53 @@
 -- @include holds
 -- @include pool
 -- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
--- may have other work, lanes of that downstream that come to the head go on the shelf: they wait at h:DOWNSTREAM, as
--- behind a gate. One comes back for each entry that leaves, and as many as there is room for when the pool has no
--- other work.
--- A queue whose jobs have all called one downstream for SOLE_AFTER, in a pool that had no other work, is its alone until
--- another job comes: then nothing is shelved.
-local refill_pools = {}
-local SHARE, SOLE_AFTER = 0.5, 1000000
+-- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
+-- h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
+-- dispatch beyond it; and as many as there is room for when the pool has no other work.
+local SHARE = 0.5
+local refill_pools, shelf_more = {}, {}
 
 local function share_left(pool, downstream)
   return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
 end
 
-local function must_shelve(pool, downstream)
-  if pool.idle or share_left(pool, downstream) > 0 then return false end
+-- others_run reports whether the pool has a runnable tenant that does not call the downstream alone. pool.others keeps what
+-- was found until a move changes it.
+local function others_run(pool, downstream)
+  if pool.others == downstream then return true end
   for i = 1, pool.n do
     local q = queue_open(pool.queues[i])
-    if not (q.sole and q.last == downstream) then return true end
+    for c = 1, q.n do
+      local cl = class_open(q, c)
+      local name = cl.cq .. ':' .. downstream
+      local alone = tonumber(redis.call('HGET', RUNS, name) or 0) + (runs[name] or 0)
+      local leaving = cl.plan and #cl.plan.gone or 0
+      if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
+        pool.others = downstream
+        return true
+      end
+    end
   end
   return false
 end
 
--- pool_alone returns the downstream that a pool has worked for alone, if that is the only one with lanes on the shelf.
-local function pool_alone(pool, downstreams, now)
-  for i = 1, pool.n do
-    local q = queue_open(pool.queues[i])
-    if #downstreams > 1 or q.last ~= downstreams[1] or now - q.since < SOLE_AFTER then return nil end
+local function must_shelve(pool, downstream)
+  return not pool.idle and share_left(pool, downstream) <= 0 and others_run(pool, downstream)
+end
+
+-- shelf_passed lets a lane come back for a dispatch beyond the share.
+local function shelf_passed(pool, downstream)
+  if downstream ~= '' and state_num('nh') > 0 and share_left(pool, downstream) < 0 then
+    shelf_more[downstream] = (shelf_more[downstream] or 0) + 1
   end
-  return downstreams[1]
+end
+
+local function shelves_wake(now)
+  local names = {}
+  for name in pairs(shelf_more) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake('h:' .. name, now, shelf_more[name]) end
+  shelf_more = {}
 end
 
 -- pools_idle lets lanes come back in pools that have room and no other work, and reports whether there were any.
@@ -41,18 +60,11 @@ local function pools_idle(now)
   end
   table.sort(ids)
   for _, id in ipairs(ids) do
-    local pool = pools[id]
+    local pool, only = pools[id], {}
+    for i = 1, pool.n do only[pool.queues[i]] = true end
     local downstreams = redis.call('SMEMBERS', SHELVES)
     table.sort(downstreams)
-    local alone, only = pool_alone(pool, downstreams, now), {}
-    for i = 1, pool.n do
-      local q = queue_open(pool.queues[i])
-      only[q.name] = true
-      if alone then q.sole, q.touched = true, true end
-    end
-    for _, downstream in ipairs(downstreams) do
-      woken = woken + gate_wake('h:' .. downstream, now, not alone and pool.room or nil, only)
-    end
+    for _, name in ipairs(downstreams) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
     pool.idle, refill_pools[id] = true, true
   end
   return woken > 0

@@ -10,6 +10,7 @@ local function tenant_exit(cl, tenant, x)
   local member = x.entry .. tenant
   local tag = score_of(redis.call('ZSCORE', cl.act, member))
   redis.call('ZREM', cl.act, member)
+  runs_add(cl, x.lane, -1)
   if redis.call('EXISTS', cl.act) == 0 then
     redis.call('UNLINK', cl.idle)
   elseif tag > cl.q.V[cl.c] then

@@ -34,7 +34,6 @@ local function queue_write(now)
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])
       end
-      parts[#parts + 1] = format('%s,%d,%d', q.last, q.since, q.sole and 1 or 0)
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false
     end

@@ -32,7 +32,6 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
-  queue_sees(cl.q, '*')
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -42,13 +41,19 @@ local function waiter_wake_tenant(cl, tenant, tag, now)
 end
 
 -- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-local function waiter_wake_lane(cl, name, member, tag, now)
+local function waiter_wake_lane(cl, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
-  if byte(name) ~= 104 then queue_sees(cl.q, sub(lane, 2)) end
   local x = tenant_open(cl, tenant)
-  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
+  local lanes = lanes_key(cl, tenant)
+  if redis.call('ZCARD', lanes) == 1 then
+    redis.call('UNLINK', lanes)
+    x.lane = lane
+    tenant_write(cl, tenant, x)
+  else
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes, head[2], lane)
+  end
   if x.mode == 'b' then tenant_enter(cl, tenant, x) end
   return x.mode == 'a'
 end
@@ -89,7 +94,7 @@ local function gate_wake(name, now, most, only)
       if not match(name, '^[dbsh]') then
         waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, name, w[1], score_of(w[2]), now) then
+      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end

@@ -333,17 +333,16 @@ function gate_tidy(name, line)
 end
 end
 local queues = {}
-local queue_bounds, queue_sees, queue_open
+local queue_bounds, queue_open
 do
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs; and of which
---                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
+--                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -365,12 +364,6 @@ function queue_bounds(q)
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
--- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
-function queue_sees(q, downstream)
-  if downstream == q.last then return end
-  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
-end
-
 function queue_open(name)
   local q = queues[name]
   if q then return q end
@@ -378,10 +371,8 @@ function queue_open(name)
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
-    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
-    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(numbers, '[^|]+') do
+    for x in string.gmatch(v, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -394,7 +385,6 @@ function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
-    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
@@ -651,8 +641,9 @@ end
 --                         gates, t behind a gate of the tenant
 --   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
-local BLOCKED, WAITS = 4e15, P .. 'waits'
-local pass_on, refill, waits = {}, {}, {}
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one lane, which is of that downstream
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local pass_on, refill, waits, runs = {}, {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -674,11 +665,21 @@ local function waiting_add(cl, lane, n)
   end
 end
 
+-- runs_add counts runnable tenants of one lane.
+local function runs_add(cl, lane, n)
+  if lane == '*' or #lane == 1 then return end
+  local name = cl.cq .. ':' .. sub(lane, 2)
+  runs[name] = (runs[name] or 0) + n
+end
+
 local function waits_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
-  waits = {}
+  for name, n in pairs(runs) do
+    if n ~= 0 and redis.call('HINCRBY', RUNS, name, n) == 0 then redis.call('HDEL', RUNS, name) end
+  end
+  waits, runs = {}, {}
 end
 
 local function lane_key(cl, tenant, lane)
@@ -717,19 +718,11 @@ local function tenant_enter(cl, tenant, x)
     redis.call('ZREM', cl.idle, tenant)
   end
   x.mode, x.entry = 'a', u64(state_add('seq', 1))
+  runs_add(cl, x.lane, 1)
   tenant_write(cl, tenant, x)
   redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
   cl.q.touched = true
   refill[cl.q.name] = true
-end
-
--- lane_shut reports whether a gate of the lane's downstream is closed.
-local function lane_shut(lane)
-  if not gates_any() then return false end
-  for _, name in ipairs(lane_gates(sub(lane, 2))) do
-    if gate_closed(name) then return true end
-  end
-  return false
 end
 
 -- lane_vanished lets the units that a lane might have used go to other waiters.
@@ -794,7 +787,6 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
-  queue_sees(cl.q, '*')
   if x.lane == '*' and lane_blocked_all(cl, tenant) then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
@@ -804,13 +796,19 @@ local function waiter_wake_tenant(cl, tenant, tag, now)
 end
 
 -- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-local function waiter_wake_lane(cl, name, member, tag, now)
+local function waiter_wake_lane(cl, member, tag, now)
   local tenant, lane = match(member, '^([^:]*):(.*)$')
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
-  if byte(name) ~= 104 then queue_sees(cl.q, sub(lane, 2)) end
   local x = tenant_open(cl, tenant)
-  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
-  redis.call('ZADD', lanes_key(cl, tenant), head[2], lane)
+  local lanes = lanes_key(cl, tenant)
+  if redis.call('ZCARD', lanes) == 1 then
+    redis.call('UNLINK', lanes)
+    x.lane = lane
+    tenant_write(cl, tenant, x)
+  else
+    local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+    redis.call('ZADD', lanes, head[2], lane)
+  end
   if x.mode == 'b' then tenant_enter(cl, tenant, x) end
   return x.mode == 'a'
 end
@@ -851,7 +849,7 @@ function gate_wake(name, now, most, only)
       if not match(name, '^[dbsh]') then
         waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1
-      elseif waiter_wake_lane(cl, name, w[1], score_of(w[2]), now) then
+      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
         woken = woken + 1
       end
     end
@@ -912,37 +910,56 @@ end
 local function pool_write(p)
   state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
-local refill_pools = {}
-local share_left, must_shelve, pools_idle
+local refill_pools, shelf_more = {}, {}
+local share_left, must_shelve, shelf_passed, shelves_wake, pools_idle
 do
 -- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
--- may have other work, lanes of that downstream that come to the head go on the shelf: they wait at h:DOWNSTREAM, as
--- behind a gate. One comes back for each entry that leaves, and as many as there is room for when the pool has no
--- other work.
--- A queue whose jobs have all called one downstream for SOLE_AFTER, in a pool that had no other work, is its alone until
--- another job comes: then nothing is shelved.
-local SHARE, SOLE_AFTER = 0.5, 1000000
+-- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
+-- h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
+-- dispatch beyond it; and as many as there is room for when the pool has no other work.
+local SHARE = 0.5
 
 function share_left(pool, downstream)
   return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
 end
 
-function must_shelve(pool, downstream)
-  if pool.idle or share_left(pool, downstream) > 0 then return false end
+-- others_run reports whether the pool has a runnable tenant that does not call the downstream alone. pool.others keeps what
+-- was found until a move changes it.
+local function others_run(pool, downstream)
+  if pool.others == downstream then return true end
   for i = 1, pool.n do
     local q = queue_open(pool.queues[i])
-    if not (q.sole and q.last == downstream) then return true end
+    for c = 1, q.n do
+      local cl = class_open(q, c)
+      local name = cl.cq .. ':' .. downstream
+      local alone = tonumber(redis.call('HGET', RUNS, name) or 0) + (runs[name] or 0)
+      local leaving = cl.plan and #cl.plan.gone or 0
+      if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
+        pool.others = downstream
+        return true
+      end
+    end
   end
   return false
 end
 
--- pool_alone returns the downstream that a pool has worked for alone, if that is the only one with lanes on the shelf.
-local function pool_alone(pool, downstreams, now)
-  for i = 1, pool.n do
-    local q = queue_open(pool.queues[i])
-    if #downstreams > 1 or q.last ~= downstreams[1] or now - q.since < SOLE_AFTER then return nil end
+function must_shelve(pool, downstream)
+  return not pool.idle and share_left(pool, downstream) <= 0 and others_run(pool, downstream)
+end
+
+-- shelf_passed lets a lane come back for a dispatch beyond the share.
+function shelf_passed(pool, downstream)
+  if downstream ~= '' and state_num('nh') > 0 and share_left(pool, downstream) < 0 then
+    shelf_more[downstream] = (shelf_more[downstream] or 0) + 1
   end
-  return downstreams[1]
+end
+
+function shelves_wake(now)
+  local names = {}
+  for name in pairs(shelf_more) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake('h:' .. name, now, shelf_more[name]) end
+  shelf_more = {}
 end
 
 -- pools_idle lets lanes come back in pools that have room and no other work, and reports whether there were any.
@@ -954,18 +971,11 @@ function pools_idle(now)
   end
   table.sort(ids)
   for _, id in ipairs(ids) do
-    local pool = pools[id]
+    local pool, only = pools[id], {}
+    for i = 1, pool.n do only[pool.queues[i]] = true end
     local downstreams = redis.call('SMEMBERS', SHELVES)
     table.sort(downstreams)
-    local alone, only = pool_alone(pool, downstreams, now), {}
-    for i = 1, pool.n do
-      local q = queue_open(pool.queues[i])
-      only[q.name] = true
-      if alone then q.sole, q.touched = true, true end
-    end
-    for _, downstream in ipairs(downstreams) do
-      woken = woken + gate_wake('h:' .. downstream, now, not alone and pool.room or nil, only)
-    end
+    for _, name in ipairs(downstreams) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
     pool.idle, refill_pools[id] = true, true
   end
   return woken > 0
@@ -1025,7 +1035,6 @@ function queue_write(now)
         parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
         parts[#parts + 1] = format('%d', q.waiting[c])
       end
-      parts[#parts + 1] = format('%s,%d,%d', q.last, q.since, q.sole and 1 or 0)
       state_set('q:' .. name, table.concat(parts, '|'))
       q.touched = false
     end
@@ -1039,7 +1048,6 @@ local function lane_place(cl, tenant, lane, score, member)
   redis.call('ZADD', key, format('%d', score), member)
   local size = redis.call('ZCARD', key)
   waiting_add(cl, lane, 1)
-  if not lane_shut(lane) then queue_sees(cl.q, sub(lane, 2)) end
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
@@ -1055,6 +1063,7 @@ local function lane_place(cl, tenant, lane, score, member)
   elseif x.lane ~= lane then
     local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
     redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
+    if x.mode == 'a' then runs_add(cl, x.lane, -1) end
     x.lane = '*'
     tenant_write(cl, tenant, x)
   end
@@ -1204,8 +1213,10 @@ local function plan_put(p, x)
 end
 
 -- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
-local function plan_leave(p, x, mode)
+local function plan_leave(cl, x, mode)
+  local p = cl.plan
   plan_take(p, x)
+  runs_add(cl, x.lane, -1)
   p.served[x] = nil
   x.mode = mode
   p.gone[#p.gone + 1] = x
@@ -1271,7 +1282,7 @@ end
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
   if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
-  plan_leave(cl.plan, x, 't')
+  plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
   else
@@ -1292,11 +1303,14 @@ local function park_lane(pool, cl, x, lane, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if x.lane ~= '*' then
+  if x.lane == '*' then
+    pool.others = nil
+  else
+    runs_add(cl, x.lane, -1)
     x.lane = '*'
     tenant_write(cl, x.name, x)
   end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl.plan, x, 'b') end
+  if lane_blocked_all(cl, x.name) then plan_leave(cl, x, 'b') end
   return true
 end
 
@@ -1329,11 +1343,15 @@ local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then return false end
+  if gated and park_tenant(cl, x, now) then
+    pool.others = nil
+    return false
+  end
   local lane = x.lane
   if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
   local downstream = sub(lane, 2)
   if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  pool.others = nil
   local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
   local member = popped[1]
   local key = x.name .. ':' .. sub(member, 13)
@@ -1344,7 +1362,7 @@ local function serve(pool, cl, x, now)
     old_remove(key, rec)
     job_expire(q, key, rec, now)
     if mode ~= 'a' then
-      plan_leave(cl.plan, x, mode)
+      plan_leave(cl, x, mode)
       lane_vanished(lane)
     elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
       lane_vanished(lane)
@@ -1358,7 +1376,7 @@ local function serve(pool, cl, x, now)
     plan_put(cl.plan, x)
   else
     x.tag = x.tag + cost_at(member, 9) / x.weight
-    plan_leave(cl.plan, x, mode)
+    plan_leave(cl, x, mode)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
@@ -1368,6 +1386,7 @@ local function serve(pool, cl, x, now)
     end
   end
   hold_add(pool.id, downstream, 1)
+  shelf_passed(pool, downstream)
   q.dispatched = q.dispatched + 1
   picks[#picks + 1] = pick
   return true
@@ -1385,7 +1404,7 @@ end
 -- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
 local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
-  pool.room = nil
+  pool.room, pool.others = nil, nil
   while room > 0 do
     want = math.min(room, moves)
     local i = pool_next(pool)
@@ -1468,8 +1487,9 @@ function fill(now)
         pass_on[name] = nil
         gate_wake(name, now)
       end
+      shelves_wake(now)
       fill_once(now)
-    until not pools_idle(now) and next(pass_on) == nil
+    until not pools_idle(now) and next(pass_on) == nil and next(shelf_more) == nil
   until not spill_return(now)
   leave_write()
   depth_write()
@@ -2135,6 +2155,7 @@ local function tenant_exit(cl, tenant, x)
   local member = x.entry .. tenant
   local tag = score_of(redis.call('ZSCORE', cl.act, member))
   redis.call('ZREM', cl.act, member)
+  runs_add(cl, x.lane, -1)
   if redis.call('EXISTS', cl.act) == 0 then
     redis.call('UNLINK', cl.idle)
   elseif tag > cl.q.V[cl.c] then

@@ -176,10 +176,9 @@ do
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
 --                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
 --                microseconds (0 for ever) and how many
---   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…|last,since,sole   the pattern's phase; the microseconds from one dispatch to
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
 --                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
---                time and the number of waiting jobs; and of which
---                downstream all new jobs are, since when, and whether the queue is that one's alone: see shelf.lua
+--                time and the number of waiting jobs
 --   nq           the number of queues that have a q: field
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
@@ -202,12 +201,6 @@ local function queue_bounds(q)
   return tonumber(poison), tonumber(age), tonumber(letters)
 end
 
--- queue_sees notes the downstream, * for any, of a job that may run: `last` is that of all since `since`.
-local function queue_sees(q, downstream)
-  if downstream == q.last then return end
-  q.last, q.since, q.sole, q.touched = downstream, state_num('t'), false, true
-end
-
 function queue_open(name)
   local q = queues[name]
   if q then return q end
@@ -215,10 +208,8 @@ function queue_open(name)
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
   local v = state_get('q:' .. name)
   if v then
-    local numbers, last, since, sole = match(v, '^(.*)|([^|]*),(%d+),(%d)$')
-    q.last, q.since, q.sole = last, tonumber(since), sole == '1'
     local i = 0
-    for x in string.gmatch(numbers, '[^|]+') do
+    for x in string.gmatch(v, '[^|]+') do
       i = i + 1
       if i > 4 then
         local c = math.floor((i - 3) / 2)
@@ -231,7 +222,6 @@ function queue_open(name)
     if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
   else
     q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
-    q.last, q.since, q.sole = '', 0, false
   end
   for c = 1, q.n do
     q.V[c] = q.V[c] or 0
