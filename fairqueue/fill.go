@@ -183,7 +183,7 @@ func (c *Call) wakeSome(name string, most int, only []string) (left int) {
 		}
 		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; {
 			if c.MovesLeft == 0 {
-				c.movesOut("g" + name)
+				c.movesOut("k" + name)
 				return left
 			}
 			c.MovesLeft--

@@ -71,8 +71,8 @@ func (g *Gate) units() int {
 // Room is the waiting room of one partition: queues, pools, gates, and the timers that they need. Its methods are
 // not safe for several goroutines. Changes go through a Call.
 type Room struct {
-	// Timers are in microseconds by name, as package lua keeps them: d a lane's next deadline, g a gate whose
-	// waiters are not all awake, f a fill out of moves.
+	// Timers are in microseconds by name, as package lua keeps them: d a lane's next deadline, g a rate's
+	// next token, k a gate whose waiters are not all awake, f a fill out of moves.
 	Timers map[string]int64
 	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
 	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate. What has none is not limited.

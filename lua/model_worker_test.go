@@ -335,7 +335,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		if c.MovesLeft == 0 {
 			break
 		}
-		if due[timer] > now && !strings.ContainsRune("fgo", rune(timer[0])) {
+		if due[timer] > now && !strings.ContainsRune("fko", rune(timer[0])) {
 			continue
 		}
 		delete(m.room.Timers, timer)
@@ -370,6 +370,8 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 		}
 	case 'g':
 		m.gateDue(c, name, now)
+	case 'k':
+		c.Freed(name)
 	case 'f':
 		c.Refill(name)
 	case 'c':

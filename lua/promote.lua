@@ -126,6 +126,8 @@ local function timer_run(timer)
     lane_expire(timer)
   elseif kind == 'g' then
     gate_due(name)
+  elseif kind == 'k' then
+    freed[name] = true
   elseif kind == 'f' then
     refill_pools[name] = true
   elseif kind == 'b' then
@@ -166,7 +168,7 @@ local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTI
 for i = 1, #timers, 2 do
   if moves == 0 then break end
   local kind = sub(timers[i], 1, 1)
-  if score_of(timers[i + 1]) <= now or match(kind, '[fgo]') then
+  if score_of(timers[i + 1]) <= now or match(kind, '[fko]') then
     redis.call('ZREM', DUE, timers[i])
     timer_run(timers[i])
   end

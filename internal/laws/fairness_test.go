@@ -1,6 +1,7 @@
 package laws_test
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -61,6 +62,10 @@ type market struct {
 	slots               map[string]int
 	// most jobs end in one call.
 	most int
+	// stood is where each tenant of a class stood after the last call: runnable since which entering, or not.
+	stood []map[string]string
+	// shelved are the tenants, by class, that may have been on the shelf of a downstream in this call, or are.
+	shelved []map[int]bool
 	// compared counts the dispatches of runnable tenants.
 	compared int
 }
@@ -89,6 +94,7 @@ func newMarket(t *testing.T, low, high int) *market {
 	}
 	for _, c := range m.classes {
 		m.accounts = append(m.accounts, newAccounts(string(c.Name), len(m.tenants)))
+		m.stood, m.shelved = append(m.stood, map[string]string{}), append(m.shelved, map[int]bool{})
 	}
 	m.weigh()
 	m.enlist("w0", 12)
@@ -97,7 +103,13 @@ func newMarket(t *testing.T, low, high int) *market {
 
 // weigh stores new weights of all tenants.
 func (m *market) weigh() {
-	u := lua.PolicyUpdate{Queues: []lua.QueueSettings{{Queue: "mail", Classes: m.classes, Horizon: time.Hour}}}
+	var caps []lua.Cap
+	for name, limit := range m.gates {
+		if limit > 0 {
+			caps = append(caps, lua.Cap{Gate: name, Limit: limit})
+		}
+	}
+	u := lua.PolicyUpdate{Caps: caps, Queues: []lua.QueueSettings{{Queue: "mail", Classes: m.classes, Horizon: time.Hour}}}
 	for class, c := range m.classes {
 		others := headgate.Weight(m.between(1, 1000))
 		u.Weights = append(u.Weights, lua.TenantWeight{Class: c.Name, Weight: others})
@@ -279,7 +291,7 @@ func tenantIndex(name string) int {
 // settle tells the accounts whether a tenant is runnable in a class.
 func (m *market) settle(i, class int) {
 	is := false
-	if !m.gated(lua.TenantGate(tenantName(i))) && !m.gated(lua.TenantQueueGate(tenantName(i), "mail")) {
+	if !m.shelved[class][i] && !m.gated(lua.TenantGate(tenantName(i))) && !m.gated(lua.TenantQueueGate(tenantName(i), "mail")) {
 		for downstream, n := range m.tenants[i].waiting[class] {
 			is = is || n > 0 && !m.gated(lua.DownstreamGate(downstream))
 		}
@@ -304,6 +316,7 @@ func (m *market) gated(name lua.GateName) bool {
 func (m *market) observe() {
 	m.Helper()
 	stream, due, later := m.look()
+	m.shelve(false)
 	for token, d := range m.ready {
 		if !stream[token] { // Nobody ended it: it was taken back.
 			delete(m.ready, token)
@@ -322,16 +335,45 @@ func (m *market) observe() {
 	}
 	opened := false
 	for name, limit := range m.gates {
-		if limit == lua.Unlimited && !due["g"+string(name)] {
+		if limit == lua.Unlimited && !due["k"+string(name)] {
 			delete(m.gates, name)
 			opened = true
 		}
 	}
+	m.shelve(true)
 	if opened {
 		m.settleAll()
 	}
 	m.checkWakeUp(due)
 }
+
+// shelve finds out who may have been on the shelf of a downstream in this call: whoever has jobs for one, and is not
+// runnable since the same entering. When the call is over, those who are runnable count again.
+func (m *market) shelve(over bool) {
+	m.Helper()
+	for class := range m.classes {
+		stands, err := m.client.HGetAll(m.Context(), m.key(fmt.Sprintf("ten:%d:mail", class))).Result()
+		m.check(err)
+		for i := range m.tenants {
+			name, calls := tenantName(i), false
+			for downstream, n := range m.tenants[i].waiting[class] {
+				calls = calls || downstream != "" && n > 0
+			}
+			now := stands[name][:min(len(stands[name]), entryEnd)]
+			out := calls && (now == "" || now[0] != 'a' || !over && now != m.stood[class][name])
+			if out != m.shelved[class][i] && (out || over) {
+				m.shelved[class][i] = out
+				m.settle(i, class)
+			}
+			if over {
+				m.stood[class][name] = now
+			}
+		}
+	}
+}
+
+// entryEnd is the length of a tenant's mode and entry in the hash of its class.
+const entryEnd = 9
 
 // look reads the tokens of the ready stream, the timers, and the jobs that wait for a time.
 func (m *market) look() (stream, due, later map[string]bool) {
@@ -379,7 +421,7 @@ func (m *market) checkWakeUp(due map[string]bool) {
 		slots += n
 	}
 	for timer := range due {
-		if timer[0] == 'f' || timer[0] == 'g' {
+		if timer[0] == 'f' || timer[0] == 'k' {
 			return
 		}
 	}

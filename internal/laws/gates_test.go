@@ -200,7 +200,7 @@ func (c *crowded) reopen(gate lua.GateName) {
 		if calls > enough {
 			c.Fatalf("%d lanes are parked after %d calls", c.parked(string(gate)), calls)
 		}
-		if !c.carryOn("g"+string(gate), "f"+c.pool.ID()) {
+		if !c.carryOn("k"+string(gate), "f"+c.pool.ID()) {
 			break
 		}
 	}

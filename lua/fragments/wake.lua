@@ -83,7 +83,7 @@ local function gate_wake(name, now, most, only)
     while woken < units do
       if moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
-          moves_out('g' .. name, now)
+          moves_out('k' .. name, now)
           return left
         end
         break

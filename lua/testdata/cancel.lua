@@ -403,7 +403,8 @@ do
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
---   g gate              a gate's time is over, or its waiters are not all awake yet
+--   g gate              a gate's time is over, or a rate has a token
+--   k gate              waiters of an open gate are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
 --   o tenant:queue      spilled jobs that have room go on coming back
@@ -840,7 +841,7 @@ function gate_wake(name, now, most, only)
     while woken < units do
       if moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
-          moves_out('g' .. name, now)
+          moves_out('k' .. name, now)
           return left
         end
         break

@@ -401,7 +401,8 @@ end
 -- due: timers, one ZSET by time. Members by their first byte:
 --   w worker            its lease ends
 --   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
---   g gate              a gate's time is over, or its waiters are not all awake yet
+--   g gate              a gate's time is over, or a rate has a token
+--   k gate              waiters of an open gate are not all awake yet
 --   f pool              a fill that ran out of moves goes on
 --   c pool              consumers are compared with registrations
 --   o tenant:queue      spilled jobs that have room go on coming back
@@ -838,7 +839,7 @@ function gate_wake(name, now, most, only)
     while woken < units do
       if moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
-          moves_out('g' .. name, now)
+          moves_out('k' .. name, now)
           return left
         end
         break
@@ -2342,6 +2343,8 @@ local function timer_run(timer)
     lane_expire(timer)
   elseif kind == 'g' then
     gate_due(name)
+  elseif kind == 'k' then
+    freed[name] = true
   elseif kind == 'f' then
     refill_pools[name] = true
   elseif kind == 'b' then
@@ -2382,7 +2385,7 @@ local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTI
 for i = 1, #timers, 2 do
   if moves == 0 then break end
   local kind = sub(timers[i], 1, 1)
-  if score_of(timers[i + 1]) <= now or match(kind, '[fgo]') then
+  if score_of(timers[i + 1]) <= now or match(kind, '[fko]') then
     redis.call('ZREM', DUE, timers[i])
     timer_run(timers[i])
   end
