@@ -49,7 +49,7 @@ func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 		causes <- context.Cause(ctx)
 		return ctx.Err()
 	}
-	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: time.Second}, on("send", handler))
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: 5 * time.Second}, on("send", handler)) // the ctx ends half a second before it
 	r.await("the registration", func() bool { return len(r.registrations()) == 1 })
 	first := r.registrations()[0]
 	r.enqueue(job("send", "a"))
@@ -86,7 +86,7 @@ func TestACompletionByAWorkerThatLostItsLeaseIsRefused(t *testing.T) {
 	})
 	release, again := make(chan struct{}), make(chan struct{})
 	var runs atomic.Int64
-	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: 500 * time.Millisecond}, on("send", func(context.Context, worker.Job[[]byte]) error {
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: 2 * time.Second}, on("send", func(context.Context, worker.Job[[]byte]) error {
 		if runs.Add(1) == 1 {
 			deaf.Store(true)
 			<-release // deaf to its ctx, too
