@@ -59,14 +59,14 @@ func (r *Room) Lines() []string {
 	for name, at := range r.Timers {
 		add("timer %s at %d", name, at)
 	}
-	for downstream, n := range r.waiting() {
+	for downstream, n := range r.WaitingFor() {
 		add("waiting for %s: %d", downstream, n)
 	}
 	return lines
 }
 
-// waiting counts the jobs in lanes by downstream.
-func (r *Room) waiting() map[string]int {
+// WaitingFor counts the jobs in lanes by downstream.
+func (r *Room) WaitingFor() map[string]int {
 	waits := map[string]int{}
 	for _, q := range r.queues {
 		for _, c := range q.classes {

@@ -42,6 +42,7 @@ type model struct {
 	spilled                       map[string][]string // keys by tenant:queue, the oldest first
 	depthFreed                    map[string]bool
 	unique, ukeys                 map[string]string          // holder by name, and name by holder that is to release it
+	maxParked                     map[string]int             // by downstream, "" for every other
 	breakers                      map[string]*modelBreaker   // by downstream
 	began                         map[*fairqueue.Entry]int64 // when entries under a breaker's gate were dispatched
 	quiet                         time.Duration
@@ -223,6 +224,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	plan := &overflowPlan{m: m, depths: map[string]*modelDepth{}, spared: map[string]bool{}}
 	var at []int
 	var entrants []entrant
+	waiting := m.room.WaitingFor()
 	for i, candidate := range jobs {
 		j := candidate.Job
 		key := j.Tenant + ":" + j.ID
@@ -250,6 +252,10 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			continue
 		case j.Unique.Key != "" && m.unique[name] != "":
 			words[i] = "unique " + strings.TrimPrefix(m.unique[name], j.Tenant+":")
+			continue
+		}
+		if start <= now && m.parkedOut(j.Downstream, waiting) {
+			words[i] = fmt.Sprintf("parked downstream %s, for which %d jobs wait", j.Downstream, waiting[j.Downstream])
 			continue
 		}
 		path := buckets.AppendPath(nil, *candidate.Limits, j.Tenant, j.Queue, j.Priority)
@@ -290,6 +296,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			m.accepted--
 		}
 		m.live[key] = mj
+		if start <= now {
+			waiting[j.Downstream]++
+		}
 		plan.spared[key] = true
 		placed, at, entrants = append(placed, mj), append(at, i), append(entrants, entering)
 		switch {
@@ -331,6 +340,15 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		}
 	}
 	return words, dispatched
+}
+
+// parkedOut reports whether as many jobs wait for a downstream whose breaker is not closed as may.
+func (m *model) parkedOut(downstream string, waiting map[string]int) bool {
+	most, ok := m.maxParked[downstream]
+	if !ok {
+		most, ok = m.maxParked[""]
+	}
+	return ok && downstream != "" && m.room.Gates["b:"+downstream] != nil && waiting[downstream] >= most
 }
 
 func verdictText(v headgate.Verdict) string {

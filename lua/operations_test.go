@@ -89,6 +89,8 @@ func verdictWord(v headgate.Verdict) string {
 		return "paused " + v.Detail
 	case v.Reason == headgate.ReasonUnique:
 		return "unique " + v.Detail
+	case v.Reason == headgate.ReasonBreaker:
+		return "parked " + v.Detail
 	case v.Reason == headgate.ReasonGone:
 		return "gone"
 	case v.Decision == headgate.Duplicate:
@@ -331,7 +333,13 @@ func (w *walk) policy() {
 			u.Weights = append(u.Weights, TenantWeight{c.Name, tenant, weight})
 		}
 	}
-	u.Caps = w.drawCaps()
+	u.Caps, u.MaxParked = w.drawCaps(), map[string]int{}
+	for _, downstream := range []string{"", "api"} {
+		if w.number("parked cap", 0, 2) == 2 {
+			u.MaxParked[downstream] = w.number("most parked", 1, 3)
+		}
+	}
+	w.model.maxParked = u.MaxParked
 	w.resend = func() { check(w.tb, w.store.PutPolicy(w.ctx, u)) }
 	w.resend()
 	w.version++
