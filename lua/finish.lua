@@ -136,7 +136,7 @@ local function finish_and_fill()
     return 'released'
   end
 
-  if records_needed or gates_any() or state_num('nl') + state_num('nm') > 0 then
+  if records_needed or caps_any() or state_num('nl') > 0 then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
@@ -144,7 +144,7 @@ local function finish_and_fill()
     end
   else
     for _, job in ipairs(jobs) do
-      if job.held then entry_unhold(POOL, job.reason) end
+      if job.held then entry_leave(POOL, job.key, job.reason) end
     end
   end
   ended_rotate()

@@ -27,12 +27,19 @@ local function mark_release(key, name)
   end
 end
 
--- entry_unhold gives back a slot that was held for a downstream.
-local function entry_unhold(pool_id, downstream)
+-- entry_leave gives back what a job that leaves a ready stream held for its downstream: a slot, and the unit of a breaker.
+local function entry_leave(pool_id, key, downstream)
   if downstream == '' then return end
   hold_add(pool_id, downstream, -1)
   local name = pool_id .. ':' .. downstream
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
+  mark_release(key, 'b:' .. downstream)
+end
+
+-- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
+local function caps_any()
+  local k = gate_kinds()
+  return k.q or k.t or k.u or k.d
 end
 
 -- entry_release gives back the units of a job that leaves a ready stream.
@@ -40,9 +47,8 @@ local function entry_release(pool_id, key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
-  entry_unhold(pool_id, downstream)
-  mark_release(key, 'b:' .. downstream)
-  if not gates_any() then return end
+  entry_leave(pool_id, key, downstream)
+  if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)

@@ -245,8 +245,10 @@ local function serve(pool, cl, x, now)
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      pick.period = gate_pass(name) or pick.period
-      if gate_is_rate(name) then pass_on[name] = true end
+      if gate(name) then
+        pick.period = gate_pass(name) or pick.period
+        if gate_is_rate(name) then pass_on[name] = true end
+      end
     end
   end
   hold_add(pool.id, downstream, 1)

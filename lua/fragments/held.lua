@@ -1,3 +1,4 @@
+-- @include everykind
 -- @include capnames
 -- @include record
 -- held: what there is before a cap that is new. entries_count counts the entries of all ready streams by cap.
@@ -7,7 +8,7 @@ local function entries_count()
     for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
-      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2))) do counts[name] = (counts[name] or 0) + 1 end
+      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2), EVERY_KIND)) do counts[name] = (counts[name] or 0) + 1 end
     end
   end
   return counts

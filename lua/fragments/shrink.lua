@@ -1,3 +1,4 @@
+-- @include everykind
 -- @include lane
 -- shrink: jobs leave a lane other than by dispatch.
 local function gate_forget(name, class, queue, member)
@@ -22,7 +23,7 @@ local function tenant_drained(cl, tenant, x)
   if x.mode == 'a' then
     tenant_exit(cl, tenant, x)
   elseif x.mode == 't' then
-    for _, name in ipairs(tenant_gates(tenant, cl.q.name)) do gate_forget(name, cl.c - 1, cl.q.name, tenant) end
+    for _, name in ipairs(tenant_gates(tenant, cl.q.name, EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant) end
   end
   redis.call('HDEL', cl.ten, tenant)
   cl.tenants[tenant] = false
@@ -50,7 +51,7 @@ local function lane_shrunk(cl, tenant, lane)
   redis.call('ZREM', lanes, lane)
   if blocked then
     gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
-    for _, name in ipairs(lane_gates(sub(lane, 2))) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
+    for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
   elseif x.mode == 'a' then
     lane_vanished(lane)
   end

@@ -364,7 +364,7 @@ end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local gates, gates_dirty = {}, {}
 local gate
-local gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -381,7 +381,7 @@ local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local kinds
 
 -- gate_kinds needs `ng` loaded.
-local function gate_kinds()
+function gate_kinds()
   if not kinds then
     kinds = {}
     for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
@@ -450,28 +450,36 @@ function gate_closed(name)
   return g and gate_units(g) <= 0
 end
 
--- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
-function tenant_gates(tenant, queue)
-  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
+-- there are any, or of EVERY_KIND (everykind.lua).
+function tenant_gates(tenant, queue, of)
+  local k, names = of or gate_kinds(), {}
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.r then names[#names + 1] = 'r:' .. tenant end
+  return names
 end
 
-function lane_gates(downstream)
+function lane_gates(downstream, of)
   if downstream == '' then return {} end
-  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+  local k, names = of or gate_kinds(), {}
+  if k.d then names[#names + 1] = 'd:' .. downstream end
+  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.s then names[#names + 1] = 's:' .. downstream end
+  return names
 end
 
 -- gate_names returns the gates on a job's way.
 function gate_names(queue, tenant, downstream)
   local names = lane_gates(downstream)
   for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-  names[#names + 1] = 'q:' .. queue
+  if gate_kinds().q then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
--- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+-- gate_pass counts a dispatch under a gate that there is. It returns the period of a breaker.
 function gate_pass(name)
   local g = gate(name)
-  if not g then return end
   gates_dirty[name] = true
   if g.burst then
     g.level = g.level - DISPATCH
@@ -1460,8 +1468,10 @@ local function serve(pool, cl, x, now)
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      pick.period = gate_pass(name) or pick.period
-      if gate_is_rate(name) then pass_on[name] = true end
+      if gate(name) then
+        pick.period = gate_pass(name) or pick.period
+        if gate_is_rate(name) then pass_on[name] = true end
+      end
     end
   end
   hold_add(pool.id, downstream, 1)
@@ -1627,11 +1637,16 @@ end
 local function key_split(key)
   return match(key, '^([^:]*):(.*)$')
 end
--- capnames: the caps that a job in a ready stream counts against.
-local function cap_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
+-- capnames: the caps that a job in a ready stream counts against, of the kinds of which there are any or of EVERY_KIND.
+local function cap_names(queue, tenant, downstream, of)
+  local k, names = of or gate_kinds(), {}
+  if k.q then names[#names + 1] = 'q:' .. queue end
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
+  return names
 end
-local entry_unhold, entry_release
+local entry_leave, caps_any, entry_release
 do
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
@@ -1659,12 +1674,19 @@ local function mark_release(key, name)
   end
 end
 
--- entry_unhold gives back a slot that was held for a downstream.
-function entry_unhold(pool_id, downstream)
+-- entry_leave gives back what a job that leaves a ready stream held for its downstream: a slot, and the unit of a breaker.
+function entry_leave(pool_id, key, downstream)
   if downstream == '' then return end
   hold_add(pool_id, downstream, -1)
   local name = pool_id .. ':' .. downstream
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
+  mark_release(key, 'b:' .. downstream)
+end
+
+-- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
+function caps_any()
+  local k = gate_kinds()
+  return k.q or k.t or k.u or k.d
 end
 
 -- entry_release gives back the units of a job that leaves a ready stream.
@@ -1672,9 +1694,8 @@ function entry_release(pool_id, key, rec)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
-  entry_unhold(pool_id, downstream)
-  mark_release(key, 'b:' .. downstream)
-  if not gates_any() then return end
+  entry_leave(pool_id, key, downstream)
+  if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)
@@ -1787,7 +1808,7 @@ end
     return 'released'
   end
 
-  if records_needed or gates_any() or state_num('nl') + state_num('nm') > 0 then
+  if records_needed or caps_any() or state_num('nl') > 0 then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
@@ -1795,7 +1816,7 @@ end
     end
   else
     for _, job in ipairs(jobs) do
-      if job.held then entry_unhold(POOL, job.reason) end
+      if job.held then entry_leave(POOL, job.key, job.reason) end
     end
   end
   ended_rotate()

@@ -228,28 +228,36 @@ function gate_closed(name)
   return g and gate_units(g) <= 0
 end
 
--- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
-local function tenant_gates(tenant, queue)
-  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
+-- there are any, or of EVERY_KIND (everykind.lua).
+local function tenant_gates(tenant, queue, of)
+  local k, names = of or gate_kinds(), {}
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.r then names[#names + 1] = 'r:' .. tenant end
+  return names
 end
 
-local function lane_gates(downstream)
+local function lane_gates(downstream, of)
   if downstream == '' then return {} end
-  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+  local k, names = of or gate_kinds(), {}
+  if k.d then names[#names + 1] = 'd:' .. downstream end
+  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.s then names[#names + 1] = 's:' .. downstream end
+  return names
 end
 
 -- gate_names returns the gates on a job's way.
 function gate_names(queue, tenant, downstream)
   local names = lane_gates(downstream)
   for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-  names[#names + 1] = 'q:' .. queue
+  if gate_kinds().q then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
--- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+-- gate_pass counts a dispatch under a gate that there is. It returns the period of a breaker.
 local function gate_pass(name)
   local g = gate(name)
-  if not g then return end
   gates_dirty[name] = true
   if g.burst then
     g.level = g.level - DISPATCH

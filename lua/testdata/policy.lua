@@ -271,28 +271,36 @@ function gate_closed(name)
   return g and gate_units(g) <= 0
 end
 
--- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane.
-function tenant_gates(tenant, queue)
-  return { 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, 'r:' .. tenant }
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
+-- there are any, or of EVERY_KIND (everykind.lua).
+function tenant_gates(tenant, queue, of)
+  local k, names = of or gate_kinds(), {}
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.r then names[#names + 1] = 'r:' .. tenant end
+  return names
 end
 
-function lane_gates(downstream)
+function lane_gates(downstream, of)
   if downstream == '' then return {} end
-  return { 'd:' .. downstream, 'b:' .. downstream, 's:' .. downstream }
+  local k, names = of or gate_kinds(), {}
+  if k.d then names[#names + 1] = 'd:' .. downstream end
+  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.s then names[#names + 1] = 's:' .. downstream end
+  return names
 end
 
 -- gate_names returns the gates on a job's way.
 function gate_names(queue, tenant, downstream)
   local names = lane_gates(downstream)
   for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-  names[#names + 1] = 'q:' .. queue
+  if gate_kinds().q then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
--- gate_pass counts a dispatch under a gate. It returns the period of a breaker.
+-- gate_pass counts a dispatch under a gate that there is. It returns the period of a breaker.
 function gate_pass(name)
   local g = gate(name)
-  if not g then return end
   gates_dirty[name] = true
   if g.burst then
     g.level = g.level - DISPATCH
@@ -1390,8 +1398,10 @@ local function serve(pool, cl, x, now)
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
     for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      pick.period = gate_pass(name) or pick.period
-      if gate_is_rate(name) then pass_on[name] = true end
+      if gate(name) then
+        pick.period = gate_pass(name) or pick.period
+        if gate_is_rate(name) then pass_on[name] = true end
+      end
     end
   end
   hold_add(pool.id, downstream, 1)
@@ -1562,9 +1572,17 @@ local function gate_remove(name)
   gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
   gates_dirty[name] = true
 end
--- capnames: the caps that a job in a ready stream counts against.
-local function cap_names(queue, tenant, downstream)
-  return { 'q:' .. queue, 't:' .. tenant, 'u:' .. tenant .. ':' .. queue, downstream ~= '' and 'd:' .. downstream or nil }
+-- everykind: all kinds of gates, for whoever looks for what may outlast the last gate of its kind, as waiters do, or
+-- precede the first.
+local EVERY_KIND = { d = 1, b = 1, s = 1, t = 1, u = 1, r = 1, q = 1 }
+-- capnames: the caps that a job in a ready stream counts against, of the kinds of which there are any or of EVERY_KIND.
+local function cap_names(queue, tenant, downstream, of)
+  local k, names = of or gate_kinds(), {}
+  if k.q then names[#names + 1] = 'q:' .. queue end
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
+  return names
 end
 -- record: reads what header.lua draws.
 local function record_read(rec)
@@ -1588,7 +1606,7 @@ local function entries_count()
     for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
-      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2))) do counts[name] = (counts[name] or 0) + 1 end
+      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2), EVERY_KIND)) do counts[name] = (counts[name] or 0) + 1 end
     end
   end
   return counts
