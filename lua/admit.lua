@@ -8,15 +8,16 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, negative to redrive a dead letter, id, record (with the letter's seq), and where the record's flags say so its
+--   then of each job: path from 1, negative to redrive a dead letter, id, record (with the letter's seq), and where the
+--   record's flags say so its
 --   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
---   "huge BYTES" where the job alone is above the bound; "dropped N " stands before an admission that cost N older jobs; "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job that holds
---   it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not
---   closed, "gone" (no dead letter); LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
+--   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
+--   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
@@ -333,7 +334,8 @@ for i, job in ipairs(jobs) do
     answers[i] = 'queues'
   else
     answers[i] = state_num('np') > 0 and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or state_num('nk') > 0 and gates_any() and rare().parked(job) or decide(job.path, cost) or bounded(job) and rare().overflow(job) or nil
+      or state_num('nk') > 0 and gates_any() and rare().parked(job) or decide(job.path, cost)
+      or bounded(job) and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true

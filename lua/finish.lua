@@ -4,7 +4,8 @@
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay, text is its result
+--   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay,
+--   text is its result
 --   and is kept for so long), retry (an attempt burnt; delay), dead (reason, text), release (none burnt; delay, 0 for
 --   at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost

@@ -2,9 +2,10 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position; at, if it has a time of its own), ready (pool),
---   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
+-- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant;
+--   blocked 1 where its lane stands behind the gate of its downstream; gate, of each closed one its name and text), later
+--   (at), spilled (position; at, if it has a time of its own), ready (pool), running (pool, worker, token, since), dead (at,
+--   why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
 local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]

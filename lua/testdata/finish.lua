@@ -4,7 +4,8 @@
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay, text is its result
+--   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay,
+--   text is its result
 --   and is kept for so long), retry (an attempt burnt; delay), dead (reason, text), release (none burnt; delay, 0 for
 --   at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
@@ -570,8 +571,8 @@ end
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
---   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
---   downstream, and the body, opaque here
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length
+--   of downstream · 37 queue, downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 on the way into admit, and while spilled: starts later.

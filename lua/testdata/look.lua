@@ -2,9 +2,10 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant; blocked 1 where its lane stands
---   behind the gate of its downstream; gate, of each closed one its name and text), later (at), spilled (position; at, if it has a time of its own), ready (pool),
---   running (pool, worker, token, since), dead (at, why), ended, unknown; each with log, a line of history
+-- Reply {place, record, name, value…}. Places: waiting (position; wait in microseconds, -1 for unknown; mode of its tenant;
+--   blocked 1 where its lane stands behind the gate of its downstream; gate, of each closed one its name and text), later
+--   (at), spilled (position; at, if it has a time of its own), ready (pool), running (pool, worker, token, since), dead (at,
+--   why), ended, unknown; each with log, a line of history
 -- Never writes.
 -- luacheck: ignore 211
 local STATE, NOW, KEY = KEYS[1], ARGV[1], ARGV[2]
@@ -319,8 +320,8 @@ local record_queue, record_lane
 do
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
---   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length of downstream · 37 queue,
---   downstream, and the body, opaque here
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length
+--   of downstream · 37 queue, downstream, and the body, opaque here
 -- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
 -- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
 -- its time is over · 128 on the way into admit, and while spilled: starts later.
