@@ -133,8 +133,8 @@ func enclose(text string, others []piece) string {
 	for _, name := range functions {
 		text = strings.Replace(text, "local function "+name+"(", "function "+name+"(", 1)
 	}
-	if len(functions) > 0 {
-		block.WriteString("local " + strings.Join(functions, ", ") + "\n")
+	for names := range slices.Chunk(functions, 6) {
+		block.WriteString("local " + strings.Join(names, ", ") + "\n")
 	}
 	return block.String() + "do\n" + text + "end\n"
 }

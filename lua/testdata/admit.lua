@@ -570,7 +570,8 @@ local function rare_make()
   local rare = {}
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local gate
-local gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates
+local gate_names, gate_pass, gates_write, gate_park, gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -794,7 +795,8 @@ local function leave_write()
   ended, ended_keys = {}, {}
 end
 local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
-local bound_open, depth_open, depth_add, job_size, depth_leave, old_add, old_remove, depth_write
+local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
+local old_remove, depth_write
 do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
 -- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is

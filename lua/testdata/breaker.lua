@@ -647,7 +647,9 @@ local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelve
 local gates, gates_dirty = {}, {}
 local kinds
 local gate
-local gate_kinds, gate_default, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_kinds, gate_default, gate_is_rate, gates_load, gate_units, gate_closed
+local tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park
+local gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -932,7 +934,8 @@ local function record_lane(rec)
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
 local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
-local bound_open, depth_open, depth_add, job_size, depth_leave, old_add, old_remove, depth_write
+local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
+local old_remove, depth_write
 do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
 -- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
