@@ -43,6 +43,8 @@ type BreakerState struct {
 	Ramp, Limit int
 	// Trips counts how often it opened of itself; TripsInRow is what the next cooldown grows with.
 	Trips, TripsInRow uint64
+	// Waiting is how many jobs of the downstream wait in lanes.
+	Waiting int64
 }
 
 // Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
@@ -78,6 +80,7 @@ func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
 func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]BreakerState, error) {
 	pipe := connection(s).Pipeline()
 	clocks := pipe.HMGet(ctx, s.partition.State(), "t", "bt")
+	waiting := pipe.HMGet(ctx, s.partition.Waits(), downstreams...)
 	reads := make([]*redis.MapStringStringCmd, len(downstreams))
 	for i, name := range downstreams {
 		reads[i] = pipe.HGetAll(ctx, s.partition.Breaker(name))
@@ -85,7 +88,7 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 	if _, err := pipe.Exec(ctx); err != nil {
 		return nil, fmt.Errorf("read breakers: %w", unread(err))
 	}
-	numbers, err := parseNumbers(cmp.Or(textAt(clocks.Val(), 0), "0") + " " + cmp.Or(textAt(clocks.Val(), 1), "0"))
+	clock, ahead, err := parseClocks(clocks.Val())
 	if err != nil {
 		return nil, fmt.Errorf("read breakers: %w", err)
 	}
@@ -94,13 +97,25 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 		if len(read.Val()) == 0 {
 			continue
 		}
-		state, err := parseBreaker(downstreams[i], read.Val(), numbers[1], numbers[1]-numbers[0])
+		state, err := parseBreaker(downstreams[i], read.Val(), clock, ahead)
+		if err == nil {
+			state.Waiting, err = strconv.ParseInt(cmp.Or(textAt(waiting.Val(), i), "0"), 10, 64)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read breaker of %s: %w", downstreams[i], err)
 		}
 		all = append(all, state)
 	}
 	return all, nil
+}
+
+// parseClocks reads the fields t and bt of the state: the breakers' clock, and by how much it is ahead of that of Redis.
+func parseClocks(fields []any) (clock, ahead int64, err error) {
+	n, err := parseNumbers(cmp.Or(textAt(fields, 0), "0") + " " + cmp.Or(textAt(fields, 1), "0"))
+	if err != nil {
+		return 0, 0, err
+	}
+	return n[1], n[1] - n[0], nil
 }
 
 // The places in the text m of fragments/breaker.lua.
@@ -132,23 +147,15 @@ var errBreakerText = errors.New("what is stored cannot be read")
 // parseBreaker reads a breaker as it stands at an instant of the breakers' clock, which is ahead of that of Redis by so
 // many microseconds.
 func parseBreaker(downstream string, fields map[string]string, clock, ahead int64) (BreakerState, error) {
-	m, err := parseNumbers(strings.ReplaceAll(fields["m"], "|", " "))
+	b, m, err := parseMeta(fields["m"], ahead)
 	if err != nil {
 		return BreakerState{}, err
 	}
 	config, ok := parseRules(fields["c"])
-	if len(m) != metaSize || !ok {
+	if !ok {
 		return BreakerState{}, errBreakerText
 	}
-	b := BreakerState{
-		Downstream: downstream, State: breaker.State(m[metaState]), Cause: breaker.Cause(m[metaCause]), Period: uint64(m[metaPeriod]),
-		Since: time.UnixMicro(m[metaSince] - ahead), Forced: m[metaForced] == 1, Reason: fields["r"],
-		FailureStreak: uint64(m[metaStreak]), ProbesPassed: uint64(m[metaPassed]), SlowProbes: uint64(m[metaSlow]),
-		Ramp: int(m[metaRamp]), Trips: uint64(m[metaTrips]), TripsInRow: uint64(m[metaRow]), Limit: Unlimited,
-	}
-	if m[metaEnds] == 1 {
-		b.Until = time.UnixMicro(m[metaUntil] - ahead)
-	}
+	b.Downstream, b.Reason, b.Limit = downstream, fields["r"], Unlimited
 	switch {
 	case b.State == breaker.Open:
 		b.Limit = 0
@@ -189,6 +196,27 @@ func parseBreaker(downstream string, fields map[string]string, clock, ahead int6
 		}
 	}
 	return b, nil
+}
+
+// parseMeta reads what the text m of a breaker says.
+func parseMeta(text string, ahead int64) (b BreakerState, m []int64, err error) {
+	m, err = parseNumbers(strings.ReplaceAll(text, "|", " "))
+	if err != nil {
+		return BreakerState{}, nil, err
+	}
+	if len(m) != metaSize {
+		return BreakerState{}, nil, errBreakerText
+	}
+	b = BreakerState{
+		State: breaker.State(m[metaState]), Cause: breaker.Cause(m[metaCause]), Period: uint64(m[metaPeriod]),
+		Since: time.UnixMicro(m[metaSince] - ahead), Forced: m[metaForced] == 1,
+		FailureStreak: uint64(m[metaStreak]), ProbesPassed: uint64(m[metaPassed]), SlowProbes: uint64(m[metaSlow]),
+		Ramp: int(m[metaRamp]), Trips: uint64(m[metaTrips]), TripsInRow: uint64(m[metaRow]),
+	}
+	if m[metaEnds] == 1 {
+		b.Until = time.UnixMicro(m[metaUntil] - ahead)
+	}
+	return b, m, nil
 }
 
 // parseRules reads of a config what rulesText wrote.

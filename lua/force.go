@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -13,22 +14,25 @@ import (
 // ErrNoBreaker means that nothing is known of a downstream's breaker: it is closed.
 var ErrNoBreaker = errors.New("no breaker of this downstream")
 
-// maxForce bounds how long a state is forced for.
-const maxForce = 365 * 24 * time.Hour
+// Bounds of what an operator says.
+const (
+	minForce = time.Millisecond
+	// MaxForce is the longest duration for which a state is forced.
+	MaxForce = 365 * 24 * time.Hour
+	// MaxReason is the largest size of a reason in bytes.
+	MaxReason = 1 << 10
+)
 
-// ForceBreaker opens or closes a downstream's breaker for the whole fleet, for a duration, 0 for ever; whatever happens
-// meanwhile. After that one that was forced open is half-open, one forced closed is closed with an empty window. The
-// reason is kept, up to 1 KiB. more means that work is left for Promote.
+// ForceBreaker opens or closes a downstream's breaker for the whole fleet, for a duration from 1 ms to MaxForce, 0 until it
+// is reset; whatever happens meanwhile. After that one that was forced open is half-open, one forced closed is closed with
+// an empty window. The reason, up to MaxReason bytes, is kept. more means that work is left for Promote.
 func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, reason string) (more bool, err error) {
-	var bad []error
-	if err := headgate.ValidateName("downstream", downstream, false); err != nil {
-		bad = append(bad, err)
-	}
+	bad := []error{validateForce(downstream, reason)}
 	if to != breaker.Open && to != breaker.Closed {
 		bad = append(bad, &headgate.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
 	}
-	if duration < 0 || duration > maxForce {
-		bad = append(bad, &headgate.FieldError{Field: "duration", Value: duration.String(), Allowed: "up to 8760h, 0 for ever"})
+	if duration != 0 && (duration < minForce || duration > MaxForce) {
+		bad = append(bad, &headgate.FieldError{Field: "duration", Value: duration.String(), Allowed: "1ms to 8760h, or 0 until it is reset"})
 	}
 	if err := errors.Join(bad...); err != nil {
 		return false, err
@@ -39,7 +43,18 @@ func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.
 // ResetBreaker closes a downstream's breaker for the whole fleet, forgets what it has counted, and ends a forced
 // state. One that was not closed starts slowly. The error is ErrNoBreaker where there is none.
 func (s *Store) ResetBreaker(ctx context.Context, downstream, reason string) (more bool, err error) {
+	if err := validateForce(downstream, reason); err != nil {
+		return false, err
+	}
 	return s.force(ctx, downstream, "reset", 0, reason)
+}
+
+func validateForce(downstream, reason string) error {
+	var long error
+	if len(reason) > MaxReason {
+		long = &headgate.FieldError{Field: "reason", Value: strconv.Itoa(len(reason)) + " bytes", Allowed: "up to " + strconv.Itoa(MaxReason) + " bytes"}
+	}
+	return errors.Join(headgate.ValidateName("downstream", downstream, false), long)
 }
 
 func (s *Store) force(ctx context.Context, downstream, to string, duration time.Duration, reason string) (more bool, err error) {
@@ -47,7 +62,7 @@ func (s *Store) force(ctx context.Context, downstream, to string, duration time.
 	if err != nil {
 		return false, err
 	}
-	reply, err := s.run(ctx, "force", s.now, downstream, to, micros(duration), reason[:min(len(reason), maxErrorText)], rulesText(config))
+	reply, err := s.run(ctx, "force", s.now, downstream, to, micros(duration), reason, rulesText(config))
 	if err != nil {
 		return false, err
 	}

@@ -65,7 +65,7 @@ type Delivery struct {
 
 // Look tells where a job is and what it waits for. A job that nobody knows, or that ended before the dedup window, is
 // headgate.ErrUnknownJob; one that ended within it is a Sighting with PlaceEnded. The place, the history and the gates
-// are of one instant; the names of classes and pools are read just after it.
+// are of one instant; the names of classes and pools, and why a breaker is open, are read just after it.
 func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	if err := validateKey(key); err != nil {
 		return Sighting{}, err
@@ -197,6 +197,8 @@ type surroundings struct {
 	queue queueConfig
 	// pools are the ids of those that serve the queue.
 	pools []string
+	// breaker is that of the job's downstream; the zero state where there is none.
+	breaker BreakerState
 }
 
 // readSurroundings reads what names the class, the workers and a cancelling, and the length of a large payload.
@@ -204,13 +206,24 @@ func (s *Store) readSurroundings(ctx context.Context, sight *Sighting) (surround
 	job := &sight.Record.Job
 	raw := encodeKey(sight.Key)
 	pipe := connection(s).Pipeline()
-	state := pipe.HMGet(ctx, s.partition.State(), "cfg:"+job.Queue, "pools:"+job.Queue)
+	state := pipe.HMGet(ctx, s.partition.State(), "t", "bt", "cfg:"+job.Queue, "pools:"+job.Queue)
+	gated := pipe.HMGet(ctx, s.partition.Breaker(job.Downstream), "m", "r")
 	cancelled := pipe.HGet(ctx, s.partition.Base()+"cancelled", raw)
 	large := pipe.StrLen(ctx, s.partition.Large(raw))
 	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
 		return surroundings{}, fmt.Errorf("look at %s: %w", sight.Key, unread(err))
 	}
-	around := surroundings{queue: parseQueueConfig(textAt(state.Val(), 0)), pools: strings.Fields(textAt(state.Val(), 1))}
+	around := surroundings{queue: parseQueueConfig(textAt(state.Val(), 2)), pools: strings.Fields(textAt(state.Val(), 3))}
+	if meta := textAt(gated.Val(), 0); meta != "" {
+		_, ahead, err := parseClocks(state.Val())
+		if err == nil {
+			around.breaker, _, err = parseMeta(meta, ahead)
+		}
+		if err != nil {
+			return surroundings{}, fmt.Errorf("look at %s: read breaker of %s: %w", sight.Key, job.Downstream, err)
+		}
+		around.breaker.Reason = textAt(gated.Val(), 1)
+	}
 	job.Priority = around.queue.class(sight.Record.Class)
 	sight.PayloadBytes = int64(len(job.Payload))
 	if sight.Record.Large {

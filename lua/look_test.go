@@ -2,11 +2,13 @@ package lua
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 )
 
 func kinds(g Sighting) string {
@@ -64,6 +66,64 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 	y.register(5)
 	if g := y.look("second"); !was || kinds(g) != "cap" || g.Waits[0].Text != "queue mail runs 1 jobs at a time and has 1" {
 		t.Errorf("behind a cap: was %t, %+v", was, g)
+	}
+}
+
+func TestLookTellsWhyABreakerIsOpenAndUntilWhen(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	called := mail("acme", "called")
+	called.Downstream = "smtp"
+	y.register(5)
+	for i, duration := range []time.Duration{time.Hour, 0} {
+		reason := []string{"they move | house", ""}[i]
+		_, err := y.store.ForceBreaker(t.Context(), "smtp", breaker.Open, duration, reason)
+		check(t, err)
+		if i == 0 {
+			y.admit(called)
+		}
+		want := "the circuit breaker of downstream smtp is open: forced"
+		if reason != "" {
+			want += ", " + reason
+		}
+		g := y.look("called")
+		if kinds(g) != "breaker" || g.Waits[0].Text != want || g.EstimatedWait >= 0 {
+			t.Fatalf("%+v", g)
+		}
+		if left := time.Until(g.Waits[0].Until); (duration == 0) != g.Waits[0].Until.IsZero() || duration > 0 && (left > duration || left < duration-time.Minute) {
+			t.Errorf("until %s", g.Waits[0].Until)
+		}
+	}
+}
+
+func TestWhatAnOperatorSaysOfABreakerIsBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	long := strings.Repeat("x", MaxReason+1)
+	force := func(name string, to breaker.State, duration time.Duration, reason string) error {
+		_, err := y.store.ForceBreaker(t.Context(), name, to, duration, reason)
+		return err
+	}
+	_, reset := y.store.ResetBreaker(t.Context(), "smtp", long)
+	for want, err := range map[string]error{
+		`invalid downstream "a^b"`:                                                     force("a^b", breaker.Open, 0, ""),
+		"invalid state half-open: allowed is open or closed":                           force("smtp", breaker.HalfOpen, 0, ""),
+		"invalid duration 999ns: allowed is 1ms to 8760h, or 0 until it is reset":      force("smtp", breaker.Open, 999, ""),
+		"invalid duration -1s: allowed is 1ms to 8760h, or 0 until it is reset":        force("smtp", breaker.Open, -time.Second, ""),
+		"invalid duration 8760h0m0.000000001s: allowed is 1ms to 8760h, or 0 until it": force("smtp", breaker.Open, MaxForce+1, ""),
+		"invalid reason 1025 bytes: allowed is up to 1024 bytes":                       force("smtp", breaker.Open, 0, long),
+		"invalid reason 1025 bytes: allowed is up to 1024 bytes ":                      fmt.Errorf("%w ", reset),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	if states, err := y.store.Breakers(t.Context()); err != nil || len(states) != 0 {
+		t.Errorf("left %+v, %v", states, err)
+	}
+	check(t, force("smtp", breaker.Open, MaxForce, long[1:]))
+	if b, err := y.store.Breaker(t.Context(), "smtp"); err != nil || b.Reason != long[1:] || b.State != breaker.Open {
+		t.Errorf("got %+v, %v", b, err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 )
 
 // Wait is one reason why a job does not run yet.
@@ -58,7 +59,7 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 		return append(all, Wait{Kind: WaitDepth, Text: fmt.Sprintf("tenant %s has as many jobs in queue %s as it may; of those kept aside it is number %d", job.Tenant, job.Queue, g.Position)})
 	}
 	for _, gate := range f.gates {
-		all = append(all, gate.wait())
+		all = append(all, gate.wait(around.breaker))
 	}
 	if len(around.pools) == 0 && g.Place != headgate.PlaceReady {
 		all = append(all, Wait{Kind: WaitWorkers, Text: "no worker that is registered serves queue " + job.Queue})
@@ -90,8 +91,8 @@ func waitLater(g *Sighting) Wait {
 	return w
 }
 
-// wait says what a closed gate holds back.
-func (g GateState) wait() Wait {
+// wait says what a closed gate holds back; b is the breaker of the job's downstream.
+func (g GateState) wait(b BreakerState) Wait {
 	w := Wait{Gate: g.Name, Until: g.Until}
 	kind, name := g.Name.split()
 	because := ""
@@ -100,7 +101,10 @@ func (g GateState) wait() Wait {
 	}
 	switch {
 	case kind == gateBreaker && g.Limit == 0:
-		w.Kind, w.Text = WaitBreaker, "the circuit breaker of downstream "+name+" is open"
+		w.Kind, w.Text, w.Until = WaitBreaker, "the circuit breaker of downstream "+name+" is open", b.Until
+		if b.State == breaker.Open { // It may have changed since the gate was looked at.
+			w.Text += ": " + b.why()
+		}
 	case kind == gateBreaker:
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
@@ -111,4 +115,12 @@ func (g GateState) wait() Wait {
 		w.Kind, w.Text = WaitCap, fmt.Sprintf("%s runs %d jobs at a time and has %d%s", g.Name.Words(), g.Limit, g.Held, because)
 	}
 	return w
+}
+
+// why says what brought the state about, and what an operator who forced it gave as the reason.
+func (b *BreakerState) why() string {
+	if b.Forced && b.Reason != "" {
+		return b.Cause.String() + ", " + b.Reason
+	}
+	return b.Cause.String()
 }

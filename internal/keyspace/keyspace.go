@@ -75,5 +75,8 @@ func (p Partition) Breakers() string { return p.base + "breakers" }
 // Events is a STREAM of their transitions.
 func (p Partition) Events() string { return p.base + "events" }
 
+// Waits is a HASH of how many jobs wait in lanes for each downstream.
+func (p Partition) Waits() string { return p.base + "waits" }
+
 // Base is what all keys of the partition begin with.
 func (p Partition) Base() string { return p.base }

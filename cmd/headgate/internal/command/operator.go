@@ -64,6 +64,8 @@ func (o *operator) with(c *cobra.Command, do func(context.Context, *lua.Store) e
 			return nothing("%w", err)
 		case errors.Is(err, lua.ErrUnknownQueue):
 			return nothing("%w: headgate queue list tells which there are", err)
+		case errors.Is(err, lua.ErrNoBreaker):
+			return nothing("%w: headgate breaker list tells which there are", err)
 		case invalid:
 			return usage(bad)
 		}

@@ -1,0 +1,164 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+func newBreaker() *cobra.Command {
+	var o operator
+	c := parent("breaker", "See, open, close and reset circuit breakers", `Each downstream that jobs name has one circuit breaker for all workers. It opens when calls fail
+and closes when probes pass; an operator may do either, and all workers follow within a second.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the downstream.`,
+		`  headgate breaker list --redis localhost:6379
+  headgate breaker show smtp --redis localhost:6379
+  headgate breaker open smtp --for 30m --reason "provider maintenance" --redis localhost:6379
+  headgate breaker reset smtp --reason "maintenance is over" --redis localhost:6379`)
+	o.add(c)
+	c.AddCommand(newBreakerList(&o), newBreakerShow(&o), newBreakerReset(&o))
+	c.AddCommand(newBreakerForce(&o, breaker.Open, "Let no job of a downstream run", `Opens the breaker of a downstream: its jobs wait and burn no attempt, those that run go on. When
+the time is over, probes decide. One of which nobody knows yet can be opened too.`,
+		`  headgate breaker open smtp --for 30m --reason "provider maintenance" --redis localhost:6379
+  headgate breaker open smtp --reason "until they have paid" --redis localhost:6379`))
+	c.AddCommand(newBreakerForce(&o, breaker.Closed, "Let all jobs of a downstream run, whatever their calls come to", `Closes the breaker of a downstream and keeps it closed, however many calls fail. When the time is
+over it counts from nothing. To close it and let it judge again at once, reset it.`,
+		`  headgate breaker close smtp --for 10m --reason "their status page lies" --redis localhost:6379
+  headgate breaker close smtp --reason "it has a breaker of its own" --json --redis localhost:6379`))
+	return c
+}
+
+func newBreakerList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the breakers of all downstreams", Args: noArgs,
+		Example: `  headgate breaker list --redis localhost:6379
+  headgate breaker list --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				states, err := store.Breakers(ctx)
+				if err != nil {
+					return err
+				}
+				view := breakersView{Breakers: []breakerView{}}
+				for i := range states {
+					view.Breakers = append(view.Breakers, breakerViewOf(&states[i]))
+				}
+				if err := o.print(c, view, view.write); err != nil {
+					return err
+				}
+				if len(states) == 0 {
+					return nothing("there is no breaker yet: no worker has called a downstream within a day")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func newBreakerShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "Show the breaker of one downstream, and who voted for what it does", Args: oneArg("NAME"),
+		Example: `  headgate breaker show smtp --redis localhost:6379
+  headgate breaker show smtp --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := headgate.ValidateName("NAME", args[0], false); err != nil {
+				return usage(err)
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showBreaker(ctx, c, store, args[0]) })
+		},
+	}
+}
+
+// showBreaker writes the state of a breaker.
+func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store *lua.Store, downstream string) error {
+	state, err := store.Breaker(ctx, downstream)
+	if err != nil {
+		return err
+	}
+	view := breakerViewOf(&state)
+	return o.print(c, view, view.write)
+}
+
+// forceFlags are the flags of the commands that change a breaker.
+type forceFlags struct {
+	duration time.Duration
+	reason   string
+}
+
+// validate reports everything that is wrong about a change.
+func (f *forceFlags) validate(downstream string) error {
+	bad := []error{headgate.ValidateName("NAME", downstream, false)}
+	if f.duration != 0 && (f.duration < time.Millisecond || f.duration > lua.MaxForce) {
+		bad = append(bad, fieldError("for", f.duration.String(), "0, until it is reset, or 1ms to "+lua.MaxForce.String()))
+	}
+	if n := len(f.reason); n == 0 || n > lua.MaxReason {
+		bad = append(bad, fieldError("reason", fmt.Sprintf("of %d bytes", n), "1 to "+strconv.Itoa(lua.MaxReason)+" bytes, for those who will ask"))
+	}
+	return usage(errors.Join(bad...))
+}
+
+func (f *forceFlags) addReason(c *cobra.Command) {
+	c.Flags().StringVar(&f.reason, "reason", "", "`TEXT` that is kept and shown (required)")
+}
+
+func newBreakerForce(o *operator, to breaker.State, short, long, example string) *cobra.Command {
+	var f forceFlags
+	word := "open"
+	if to == breaker.Closed {
+		word = "close"
+	}
+	c := &cobra.Command{
+		Use: word + " NAME --reason TEXT", Short: short, Long: long, Example: example, Args: oneArg("NAME"),
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.validate(args[0]); err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				if _, err := store.Breaker(ctx, args[0]); errors.Is(err, lua.ErrNoBreaker) {
+					fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no call of downstream %s was seen yet\n", args[0])
+				}
+				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, f.reason); err != nil {
+					return err
+				}
+				return o.showBreaker(ctx, c, store, args[0])
+			})
+		},
+	}
+	c.Flags().DurationVar(&f.duration, "for", 0, "`DURATION` such as 30m, up to a year; by default until headgate breaker reset")
+	f.addReason(c)
+	return c
+}
+
+func newBreakerReset(o *operator) *cobra.Command {
+	var f forceFlags
+	c := &cobra.Command{
+		Use: "reset NAME --reason TEXT", Short: "Close a breaker, and let it judge again", Args: oneArg("NAME"),
+		Long: `Closes the breaker of a downstream, whether it opened of itself or was forced, with nothing
+counted and its trips forgotten, so that the next one is as short as the first. One that was not
+closed starts slowly: a few jobs at a time, twice as many each second.`,
+		Example: `  headgate breaker reset smtp --reason "provider is back" --redis localhost:6379
+  headgate breaker reset smtp --reason "end of maintenance" --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := f.validate(args[0]); err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				if _, err := store.ResetBreaker(ctx, args[0], f.reason); err != nil {
+					return err
+				}
+				return o.showBreaker(ctx, c, store, args[0])
+			})
+		},
+	}
+	f.addReason(c)
+	return c
+}
