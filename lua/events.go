@@ -70,6 +70,23 @@ func (s *Store) lastEvent(ctx context.Context) ([]BreakerEvent, string, error) {
 	return nil, last[0].ID, nil
 }
 
+// EventsFollowed returns the position up to which a follower has told transitions; empty when it has not begun.
+func (s *Store) EventsFollowed(ctx context.Context, follower string) (position string, err error) {
+	position, err = connection(s).HGet(ctx, s.partition.Followers(), follower).Result()
+	if err != nil && !isNil(err) {
+		return "", fmt.Errorf("read place of follower %s: %w", follower, unread(err))
+	}
+	return position, nil
+}
+
+// NoteEventsFollowed notes that position.
+func (s *Store) NoteEventsFollowed(ctx context.Context, follower, position string) error {
+	if err := connection(s).HSet(ctx, s.partition.Followers(), follower, position).Err(); err != nil {
+		return fmt.Errorf("note place of follower %s: %w", follower, unread(err))
+	}
+	return nil
+}
+
 // EventReader is BreakerEvents for one goroutine that follows them: where it may have a connection of its own, as with
 // a single Redis, the end of ctx ends its wait.
 type EventReader struct {

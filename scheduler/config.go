@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -21,6 +22,15 @@ type Config struct {
 	// dropped for its age before its turn is not told. Letters that were there before anybody followed them are told too. One
 	// goroutine calls it; ctx ends with Run's.
 	OnDead func(ctx context.Context, letter DeadLetter) error
+	// OnBreaker, if not nil, is told about each transition of a downstream's circuit breaker, at least once and in their
+	// order, by the one Scheduler that holds the timer lease, as with OnDead. A transition for which it returns an error is
+	// told again after 1 s, then ever more seldom down to once a minute, or when a *RetryError says; after OnBreakerRetry it
+	// is given up, which is logged and counted. Others go on meanwhile: Period tells an old word from a new one. Transitions
+	// from before anybody followed are not told, nor those that have left the stream, which keeps about the last 1000,
+	// before their turn. One goroutine calls it; ctx ends with Run's.
+	OnBreaker func(ctx context.Context, t Transition) error
+	// OnBreakerRetry is for how long a transition is told again, 1 s to 24 h; zero means 1 h.
+	OnBreakerRetry time.Duration
 	// TimerLease is how long one Scheduler keeps the others from working, 100 ms to 1 min; zero means 1 s. It is also
 	// how late timers may be when the holder dies.
 	TimerLease time.Duration
@@ -30,17 +40,26 @@ const (
 	defaultTimerLease = time.Second
 	minTimerLease     = 100 * time.Millisecond
 	maxTimerLease     = time.Minute
+
+	defaultOnBreakerRetry = time.Hour
+	minOnBreakerRetry     = time.Second
+	maxOnBreakerRetry     = 24 * time.Hour
 )
 
 func (c Config) withDefaults() Config {
 	c.TimerLease = cmp.Or(c.TimerLease, defaultTimerLease)
+	c.OnBreakerRetry = cmp.Or(c.OnBreakerRetry, defaultOnBreakerRetry)
 	return c
 }
 
 // validate reports every bad field at once.
 func (c Config) validate() error {
+	var bad []error
 	if c.TimerLease < minTimerLease || c.TimerLease > maxTimerLease {
-		return &headgate.FieldError{Field: "TimerLease", Value: c.TimerLease.String(), Allowed: "100ms to 1m"}
+		bad = append(bad, &headgate.FieldError{Field: "TimerLease", Value: c.TimerLease.String(), Allowed: "100ms to 1m"})
 	}
-	return nil
+	if c.OnBreakerRetry < minOnBreakerRetry || c.OnBreakerRetry > maxOnBreakerRetry {
+		bad = append(bad, &headgate.FieldError{Field: "OnBreakerRetry", Value: c.OnBreakerRetry.String(), Allowed: "1s to 24h"})
+	}
+	return errors.Join(bad...)
 }

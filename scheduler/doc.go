@@ -18,4 +18,7 @@
 //
 // Any number of Schedulers may run. A timer lease in Redis picks one; the others ask again when it ends, so they
 // take over within it when the holder dies. Promote is a script: two that run it after all do no harm.
+//
+// The holder also tells the hooks, if there are any, about dead letters (OnDead) and about transitions of circuit breakers
+// (OnBreaker), each at least once: how far they were told stands in Redis.
 package scheduler

@@ -25,6 +25,8 @@ type Scheduler struct {
 	stepped atomic.Bool
 	// woken holds a token when the earliest timer has been lowered since the last look.
 	woken chan struct{}
+	// told, refused and givenUp count as Stats has it.
+	told, refused, givenUp atomic.Uint64
 }
 
 // New returns a Scheduler on a store. It sends nothing yet.
@@ -43,6 +45,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	running.Go(func() { s.watch(ctx) })
 	if s.config.OnDead != nil {
 		running.Go(func() { s.follow(ctx) })
+	}
+	if s.config.OnBreaker != nil {
+		running.Go(func() { s.followBreakers(ctx) })
 	}
 	s.loop(ctx)
 	running.Wait()

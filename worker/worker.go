@@ -134,6 +134,9 @@ func (w *Worker) promote(ctx context.Context) {
 // Breakers returns the state of every circuit breaker, by the name of its downstream.
 func (w *Worker) Breakers() []BreakerStatus { return w.breakers.status() }
 
+// SchedulerStats returns the counters of the scheduler beside the worker.
+func (w *Worker) SchedulerStats() scheduler.Stats { return w.scheduler.Stats() }
+
 // nudge is a request that need not be made twice.
 type nudge chan struct{}
 

@@ -60,7 +60,7 @@ func (p Partition) Result(key string) string { return p.base + "result:" + key }
 // Periodic is a HASH of periodic jobs and their last ticks that were enqueued, in microseconds since 1970.
 func (p Partition) Periodic() string { return p.base + "periodic" }
 
-// Followers is a HASH of those who follow the dead letters and how far they are.
+// Followers is a HASH of those who follow the dead letters, or the transitions of breakers, and how far they are.
 func (p Partition) Followers() string { return p.base + "followers" }
 
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
