@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -61,14 +62,18 @@ func (j *journal) finished(e worker.Event) {
 	entry.Msg("job ended")
 }
 
-// summary logs the counts.
-func (j *journal) summary() {
+// summary logs the counts, and those of transitions of circuit breakers where somebody was told.
+func (j *journal) summary(stats scheduler.Stats) {
 	entry := j.logger.Info()
 	for _, outcome := range outcomes {
 		entry.Int64(string(outcome), j.counts[outcome].Load())
 	}
 	if dropped := j.logs.Dropped(); dropped > 0 {
 		entry.Int64("log_lines_dropped", dropped)
+	}
+	if stats != (scheduler.Stats{}) {
+		entry.Uint64("transitions_told", stats.TransitionsTold).Uint64("transitions_refused", stats.TransitionsRefused).
+			Uint64("transitions_given_up", stats.TransitionsGivenUp)
 	}
 	entry.Msg("worker stopped")
 }

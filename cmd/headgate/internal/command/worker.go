@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -39,6 +40,9 @@ standard input and the rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGA
 ...; the job's headers as HEADGATE_HEADER_NAME). Its exit code decides: 0 done, 75
 (EX_TEMPFAIL) back after 10 s, 65 (EX_DATAERR) a dead letter, any other failed; the end of its
 standard error goes to the dead letter. What it leaves running in its process group is killed.
+
+--notify URL posts a CloudEvent for each transition of a circuit breaker, signed by the secrets in
+--notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.
 
 A job may come more than once. SIGTERM drains: no more jobs are taken, those that run get
 --drain-timeout and then go back unharmed. The log is JSON on standard error, without payloads.
@@ -73,6 +77,9 @@ func newWorker() *cobra.Command {
 	flags.Bool("cloudevents", false, "send each job as a CloudEvent 1.0 in structured mode")
 	flags.String("secret-file", "", "`FILE` of the secrets that sign requests, one a line; by default HEADGATE_SECRET")
 	flags.Bool("allow-private", false, "also deliver to loopback, private, link-local and other special addresses")
+	flags.String("notify", "", "`URL` that is told of each transition of a circuit breaker, http or https")
+	flags.String("notify-secret-file", "", "`FILE` of the secrets that sign these requests, one a line")
+	flags.Bool("notify-allow-private", false, "also tell loopback, private, link-local and other special addresses")
 	flags.BoolVar(&f.exec, "exec", false, "run the command that ends the line; all other flags come before it")
 	flags.StringSlice("queue", nil, "`QUEUES` to serve and their weights, mail=3,hook=1; a weight is 1 unless given (required)")
 	flags.Bool("strict", false, "serve a queue only while those before it have nothing that may run")
@@ -104,10 +111,13 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return usage(err)
 	}
+	options := loaded.Worker(log)
+	if options.Scheduler.OnBreaker, err = newNotifier(c.Context(), loaded, log.Logger(logs.Scheduler)); err != nil {
+		return usage(err)
+	}
 	serving := &relay{}
 	serving.handler.Store(&to)
 	journal := newJournal(logger, log)
-	options := loaded.Worker(log)
 	options.Observer = worker.Observer{Finished: journal.finished}
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		w, err := worker.New(store, options)
@@ -128,7 +138,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		stop := follow.start(ctx)
 		err = w.Run(ctx)
 		stop()
-		journal.summary()
+		journal.summary(w.SchedulerStats())
 		return err
 	})
 }
@@ -189,14 +199,40 @@ func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logge
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	err = hook.Check(ctx)
-	if refused, ok := errors.AsType[*deliver.RefusedAddressError](err); ok {
-		return nil, fmt.Errorf("--deliver %s: %w", hook, refused)
-	}
-	if err != nil && ctx.Err() == nil {
-		logger.Warn().Err(err).Msg("deliveries fail until this passes")
+	if err := checkReceiver(ctx, "--deliver", hook, logger); err != nil {
+		return nil, err
 	}
 	return hook, nil
+}
+
+// newNotifier makes what is told of the transitions of circuit breakers, nil for none.
+func newNotifier(ctx context.Context, loaded *config.Loaded, logger zerolog.Logger) (tell func(context.Context, scheduler.Transition) error, err error) {
+	if loaded.Config.Scheduler.Notify.URL == "" {
+		return tell, nil
+	}
+	to, err := loaded.Notifier()
+	if err != nil {
+		return nil, err
+	}
+	return to.Notify, checkReceiver(ctx, "--notify", to, logger)
+}
+
+// checked is what can be posted to.
+type checked interface {
+	fmt.Stringer
+	Check(ctx context.Context) error
+}
+
+// checkReceiver returns an error if nothing can ever be posted to a receiver, and logs what may pass.
+func checkReceiver(ctx context.Context, flag string, to checked, logger zerolog.Logger) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	err := to.Check(ctx)
+	if refused, ok := errors.AsType[*deliver.RefusedAddressError](err); ok {
+		return fmt.Errorf("%s %s: %w", flag, to, refused)
+	}
+	if err != nil && ctx.Err() == nil {
+		logger.Warn().Err(err).Stringer("to", to).Msg("deliveries fail until this passes")
+	}
+	return nil
 }

@@ -37,6 +37,10 @@ func (l *Loaded) Check() error {
 		_, err := l.Webhook()
 		bad = append(bad, err)
 	}
+	if l.Config.Scheduler.Notify.URL != "" {
+		_, err := l.Notifier()
+		bad = append(bad, err)
+	}
 	return errors.Join(bad...)
 }
 
@@ -94,7 +98,7 @@ func (l *Loaded) Logs() logs.Config {
 	return logs.Config{Level: c.Level, Own: own, Format: c.Format, Burst: c.Burst, Thereafter: c.Thereafter}
 }
 
-// Worker returns the configuration of a worker, without an observer.
+// Worker returns the configuration of a worker, without an observer and hooks.
 func (l *Loaded) Worker(to *logs.Logs) worker.Config {
 	c := &l.Config.Worker
 	breakers := make(map[string]breaker.Config, len(c.Breakers))
@@ -107,7 +111,7 @@ func (l *Loaded) Worker(to *logs.Logs) worker.Config {
 		// The handlers keep the time-out; this one would cut a longer one off.
 		DefaultTimeout: cmp.Or(c.Timeout, deliver.DefaultCommandTimeout),
 		Breaker:        c.Breaker, Breakers: breakers,
-		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease},
+		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease, OnBreakerRetry: l.Config.Scheduler.Notify.RetryFor},
 	}
 }
 
@@ -123,15 +127,39 @@ func (l *Loaded) Webhook() (*deliver.Webhook, error) {
 
 func (l *Loaded) webhook() (deliver.WebhookConfig, error) {
 	c := &l.Config.Worker
-	text, given, err := l.secretOf(pathSecret, c.Deliver.Secret, c.Deliver.SecretFile)
-	var secrets []deliver.Secret
-	if err == nil && given {
-		secrets, err = deliver.ParseSecrets(text)
-	}
+	secrets, err := l.signers(pathSecret, c.Deliver.Secret, c.Deliver.SecretFile)
 	return deliver.WebhookConfig{
 		URL: c.Deliver.URL, CloudEvents: c.Deliver.CloudEvents, Secrets: secrets, AllowPrivate: c.Deliver.AllowPrivate, Timeout: c.Timeout,
 		Concurrency: c.Concurrency,
 	}, err
+}
+
+// Notifier returns what posts transitions of circuit breakers; it reads the file of the secrets.
+func (l *Loaded) Notifier() (*deliver.Notifier, error) {
+	config, err := l.notifier()
+	to, bad := deliver.NewNotifier(config)
+	if field, ok := errors.AsType[*headgate.FieldError](bad); ok {
+		bad = &headgate.FieldError{Field: l.field(pathNotify), Value: field.Value, Allowed: field.Allowed}
+	}
+	return to, errors.Join(bad, err)
+}
+
+func (l *Loaded) notifier() (deliver.NotifierConfig, error) {
+	c := &l.Config.Scheduler.Notify
+	secrets, err := l.signers(pathNotifyKey, c.Secret, c.SecretFile)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", pathNotifyKey, err)
+	}
+	return deliver.NotifierConfig{URL: c.URL, Secrets: secrets, AllowPrivate: c.AllowPrivate, Deployment: l.Keys().Prefix}, err
+}
+
+// signers returns the secrets of an option, or of its file.
+func (l *Loaded) signers(path, text, file string) ([]deliver.Secret, error) {
+	text, given, err := l.secretOf(path, text, file)
+	if err != nil || !given {
+		return nil, err
+	}
+	return deliver.ParseSecrets(text)
 }
 
 // Command returns what runs jobs by a command.

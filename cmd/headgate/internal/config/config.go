@@ -64,6 +64,16 @@ type Deliver struct {
 type Scheduler struct {
 	Enabled    bool
 	TimerLease time.Duration
+	Notify     Notify
+}
+
+// Notify posts transitions of circuit breakers to an HTTP server.
+type Notify struct {
+	URL          string
+	Secret       string
+	SecretFile   string
+	AllowPrivate bool
+	RetryFor     time.Duration
 }
 
 // Log is what is logged, and how.

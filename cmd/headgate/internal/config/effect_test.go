@@ -56,9 +56,13 @@ func built(t *testing.T, l *Loaded) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	notifier, err := l.notifier()
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := l.Worker(logs.New(io.Discard, l.Logs()))
 	config.Logger, config.SchedulerLogger, config.BreakerLogger = zerolog.Nop(), nil, nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v", store, secure, l.Keys(), config, hook, l.command(), l.Logs(), l.Config.Worker.Types)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types)
 }
 
 // writePair writes a certificate that signs itself, and its key.
@@ -93,9 +97,11 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 	certificate, key := writePair(t, dir)
 	special := map[string]string{
 		"redis.tls.ca_file": certificate, "redis.tls.cert_file": certificate, "redis.tls.key_file": key,
-		pathPassword + fileSuffix: writeText(t, dir, "password", "sesame\n"),
-		pathSecret:                "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
-		pathSecret + fileSuffix:   writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
+		pathPassword + fileSuffix:  writeText(t, dir, "password", "sesame\n"),
+		pathSecret:                 "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
+		pathSecret + fileSuffix:    writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
+		pathNotifyKey:              "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
+		pathNotifyKey + fileSuffix: writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
 	}
 	// What an option needs to mean anything; it is there in what it is compared with, too.
 	needs := func(path string) (values map[string]any) {

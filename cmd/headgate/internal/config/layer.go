@@ -161,7 +161,7 @@ func readEnvironment(environ []string, table []Option) (*layer, error) {
 		section, _, _ := strings.Cut(strings.TrimPrefix(name, variablePrefix), "_")
 		switch {
 		// An empty variable is one that is not set, but for secrets: nobody should send unsigned by mistake.
-		case name == FileVariable, value == "" && path != pathSecret:
+		case name == FileVariable, value == "" && path != pathSecret && path != pathNotifyKey:
 			return "", nil
 		case name == breakers:
 			var own map[string]any

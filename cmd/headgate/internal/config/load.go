@@ -59,7 +59,7 @@ func Load(s Sources) (*Loaded, error) {
 	add(readEnvironment(s.Environ, table))
 	add(readFlags(s, table))
 	bad = append(bad, l.apply(layers), l.together())
-	secrets := []string{l.Config.Redis.PasswordFile, l.Config.Worker.Deliver.SecretFile}
+	secrets := []string{l.Config.Redis.PasswordFile, l.Config.Worker.Deliver.SecretFile, l.Config.Scheduler.Notify.SecretFile}
 	l.contents = contentsOf(slices.DeleteFunc(secrets, func(name string) bool { return name == "" }))
 	if l.file != "" {
 		l.contents[l.file] = sha256.Sum256(text)

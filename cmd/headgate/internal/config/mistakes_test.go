@@ -162,6 +162,13 @@ func TestOfASecretAndItsFileTheStrongerSourceCounts(t *testing.T) {
 	if _, err := l.webhook(); err == nil || !strings.Contains(err.Error(), "(empty)") {
 		t.Errorf("deliveries go unsigned because HEADGATE_SECRET is empty: %v", err)
 	}
+	l, err = Load(Sources{Environ: []string{"HEADGATE_SCHEDULER_NOTIFY_SECRET="}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.notifier(); err == nil || !strings.Contains(err.Error(), "scheduler.notify.secret: invalid secret in line 1 (empty)") {
+		t.Errorf("transitions are told unsigned: %v", err)
+	}
 }
 
 func TestMasks(t *testing.T) {

@@ -14,7 +14,7 @@ func emptyBreakers() map[string]*breaker.Config { return map[string]*breaker.Con
 // contradicts are options that are not drawn, because another one that is drawn would forbid them.
 var contradicts = map[string]bool{
 	PathCommand: true, "redis.tls.cert_file": true, "redis.tls.key_file": true,
-	pathPassword + fileSuffix: true, pathSecret + fileSuffix: true,
+	pathPassword + fileSuffix: true, pathSecret + fileSuffix: true, pathNotifyKey + fileSuffix: true, "scheduler.enabled": true,
 }
 
 // said is a drawn configuration: what each source says of each option.

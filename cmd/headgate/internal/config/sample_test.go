@@ -52,7 +52,7 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{`["true","a,b"]`, `["false"]`}
 	case o.Path == pathURL:
 		all = []string{"rediss://one:6379", "rediss://ada:sesame@two:6380/1"}
-	case o.Path == pathDeliver:
+	case o.Path == pathDeliver, o.Path == pathNotify:
 		all = []string{"https://example.com/sesame", "http://example.org"}
 	default:
 		all = []string{"one", "two"}

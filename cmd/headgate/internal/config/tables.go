@@ -19,6 +19,8 @@ const (
 	pathTimeout     = "worker.timeout"
 	pathDeliver     = "worker.deliver.url"
 	pathSecret      = "worker.deliver.secret"
+	pathNotify      = "scheduler.notify.url"
+	pathNotifyKey   = "scheduler.notify.secret"
 	// PathCommand is the command that runs jobs. Its flag is one of a kind: the command ends the line.
 	PathCommand = "worker.exec.command"
 	// PathProducerLevel says whether somebody wants to read of a producer.
@@ -180,6 +182,7 @@ func deliveryOptions() []Option {
 }
 
 func schedulerOptions() []Option {
+	notify := func(c *Config) *Notify { return &c.Scheduler.Notify }
 	return []Option{
 		{
 			Path: "scheduler.enabled", Default: "true", Doc: "Run a scheduler beside the worker. Without any, workers do what is due with their heartbeats.",
@@ -188,6 +191,27 @@ func schedulerOptions() []Option {
 		{
 			Path: "scheduler.timer_lease", Default: "1s", Doc: "How long one scheduler keeps the others from working, and how late timers may be when it dies.",
 			value: duration(100*time.Millisecond, time.Minute, func(c *Config) *time.Duration { return &c.Scheduler.TimerLease }),
+		},
+		{
+			Path: pathNotify, Flag: "notify", Unset: "nobody is told", mask: maskTarget,
+			Doc:   "URL that is told of each transition of a circuit breaker, by a CloudEvent. Give it to all workers: one of them tells.",
+			value: text("http://host/path or https://host/path", nil, func(c *Config) *string { return &notify(c).URL }),
+		},
+		{
+			Path: pathNotifyKey, Unset: "requests are not signed", secret: true, Doc: "Secrets that sign these requests, as in `worker.deliver.secret`.",
+			value: text("24 to 64 random bytes, as they are or as whsec_BASE64", nil, func(c *Config) *string { return &notify(c).Secret }),
+		},
+		{
+			Path: pathNotifyKey + fileSuffix, Flag: "notify-secret-file", Unset: "none", Doc: "File of the secrets. Of secrets and a file those from the stronger source count.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &notify(c).SecretFile }),
+		},
+		{
+			Path: "scheduler.notify.allow_private", Flag: "notify-allow-private", Default: "false", Doc: "Also tell loopback, private, link-local and other special addresses.",
+			value: boolean(func(c *Config) *bool { return &notify(c).AllowPrivate }),
+		},
+		{
+			Path: "scheduler.notify.retry_for", Default: "1h0m0s", Doc: "How long a transition that was not taken note of is told again, before it is given up.",
+			value: duration(time.Second, 24*time.Hour, func(c *Config) *time.Duration { return &notify(c).RetryFor }),
 		},
 	}
 }

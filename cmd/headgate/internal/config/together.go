@@ -19,6 +19,9 @@ func (l *Loaded) together() error {
 		bad = append(bad, fmt.Errorf("%s and %s are both given: say what runs the jobs, by one of --deliver URL and --exec COMMAND",
 			l.field(pathDeliver), l.field(PathCommand)))
 	}
+	if c.Scheduler.Notify.URL != "" && !c.Scheduler.Enabled {
+		bad = append(bad, fmt.Errorf("%s needs scheduler.enabled: schedulers tell", l.field(pathNotify)))
+	}
 	tls := c.Redis.TLS
 	if (tls.CertFile == "") != (tls.KeyFile == "") {
 		bad = append(bad, errors.New("redis.tls.cert_file and redis.tls.key_file are both needed, or none of them"))
@@ -31,7 +34,7 @@ func (l *Loaded) together() error {
 			}
 		}
 	}
-	for _, path := range []string{pathPassword, pathSecret} {
+	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey} {
 		if from := l.source(path); from != Default && from == l.source(path+fileSuffix) {
 			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
 		}

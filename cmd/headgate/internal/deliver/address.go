@@ -1,11 +1,8 @@
 package deliver
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"net/netip"
-	"net/url"
 	"syscall"
 )
 
@@ -13,11 +10,12 @@ import (
 type RefusedAddressError struct {
 	Address netip.Addr
 	Kind    string // "loopback", for one
+	Flag    string // allows such addresses
 }
 
 // Error names the address, what it is, and the way out.
 func (e *RefusedAddressError) Error() string {
-	return fmt.Sprintf("address %s is refused: it is %s (allow such addresses with --allow-private)", e.Address, e.Kind)
+	return fmt.Sprintf("address %s is refused: it is %s (allow such addresses with %s)", e.Address, e.Kind, e.Flag)
 }
 
 // block is a part of the address space that is not the public internet.
@@ -80,39 +78,16 @@ func kindOf(address netip.Addr) string {
 }
 
 // control lets a net.Dialer connect to public addresses only. The dialer calls it for each address that it tries, the
-// name resolved.
-func control(_, address string, _ syscall.RawConn) error {
-	target, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("read address to dial: %w", err)
-	}
-	if kind := kindOf(target.Addr()); kind != "" {
-		return &RefusedAddressError{target.Addr(), kind}
-	}
-	return nil
-}
-
-// Check resolves the host and returns a *RefusedAddressError if no connection to it can be made because all of its
-// addresses are refused. It is for telling at the start what would otherwise cost every job its attempts; what counts
-// is the address at the time of a delivery.
-func (w *Webhook) Check(ctx context.Context) error {
-	if w.config.AllowPrivate {
+// name resolved. Errors say which flag allows more.
+func control(flag string) func(network, address string, _ syscall.RawConn) error {
+	return func(_, address string, _ syscall.RawConn) error {
+		target, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("read address to dial: %w", err)
+		}
+		if kind := kindOf(target.Addr()); kind != "" {
+			return &RefusedAddressError{target.Addr(), kind, flag}
+		}
 		return nil
 	}
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", w.target.Hostname())
-	if err != nil {
-		return fmt.Errorf("resolve host of deliveries: %w", err)
-	}
-	var refused error
-	for _, address := range addresses {
-		kind := kindOf(address)
-		if kind == "" {
-			return nil
-		}
-		refused = &RefusedAddressError{address.Unmap(), kind}
-	}
-	return refused
 }
-
-// hostOf names the target in logs and errors: the rest of a URL may hold secrets.
-func hostOf(target *url.URL) string { return target.Scheme + "://" + target.Host }

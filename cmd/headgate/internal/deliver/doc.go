@@ -30,4 +30,10 @@
 //
 // A job may be delivered more than once: a worker that dies after the receiver has answered is one reason. webhook-id
 // stays the same and tells.
+//
+// # Transitions of circuit breakers
+//
+// A Notifier posts those in the same way, always as CloudEvents, headgate.breaker.open, headgate.breaker.half-open and
+// headgate.breaker.closed. A 2xx takes note of one; after anything else the scheduler tells it again. One may come twice,
+// and after a later one: webhook-id and the event's period tell.
 package deliver

@@ -1,0 +1,124 @@
+package deliver
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/scheduler"
+)
+
+// NotifierConfig says where transitions of circuit breakers are posted. Only URL has no default.
+type NotifierConfig struct {
+	// URL takes the POSTs, http or https.
+	URL string
+	// Secrets sign the requests; without any they are not signed.
+	Secrets []Secret
+	// AllowPrivate lets them go to addresses that are not of the public internet.
+	AllowPrivate bool
+	// Deployment names it among those that post to the same URL: the prefix of its keys.
+	Deployment string
+}
+
+// notifyTimeout bounds a POST as a whole.
+const notifyTimeout = 5 * time.Second
+
+// Notifier posts transitions of circuit breakers. Its methods may be called from several goroutines.
+type Notifier struct {
+	*receiver
+
+	deployment string
+}
+
+// NewNotifier returns a Notifier. It sends nothing yet.
+func NewNotifier(config NotifierConfig) (*Notifier, error) {
+	to, err := newReceiver(receiverConfig{
+		url: config.URL, secrets: config.Secrets, allowPrivate: config.AllowPrivate, connections: 1,
+		flag: "--notify", allowFlag: "--notify-allow-private",
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Notifier{receiver: to, deployment: config.Deployment}, nil
+}
+
+// Notify posts one transition as a CloudEvent. It is a scheduler.Config.OnBreaker: nil for a 2xx, a *scheduler.RetryError
+// where the answer has a Retry-After that counts, any other error for all else.
+func (n *Notifier) Notify(ctx context.Context, t scheduler.Transition) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, notifyTimeout, errTimeout)
+	defer cancel()
+	body, err := n.encode(&t)
+	if err != nil {
+		return err
+	}
+	// The same at each try and for no other transition.
+	id := strings.ReplaceAll("breaker:"+n.deployment+":"+t.ID, ".", "%2E")
+	request, err := n.request(ctx, typeEvent, id, body)
+	if err != nil {
+		return err
+	}
+	response, _, err := n.post(request)
+	if err != nil {
+		return err
+	}
+	status := response.StatusCode
+	if status >= 200 && status < 300 {
+		return nil
+	}
+	failure := &FailureError{brief: "post to " + n.String() + ": answered " + statusText(status)}
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		if delay, ok := retryAfter(response.Header.Get("Retry-After"), time.Now()); ok {
+			return &scheduler.RetryError{After: delay, Err: failure}
+		}
+	}
+	return failure
+}
+
+// notice is a transition as a CloudEvent in structured mode.
+type notice struct {
+	SpecVersion     string `json:"specversion"`
+	ID              string `json:"id"`
+	Source          string `json:"source"`
+	Type            string `json:"type"`
+	Subject         string `json:"subject"`
+	Time            string `json:"time"`
+	DataContentType string `json:"datacontenttype"`
+	Data            change `json:"data"`
+}
+
+// change is what the event tells.
+type change struct {
+	Downstream string `json:"downstream"`
+	From       string `json:"from"`
+	To         string `json:"to"`
+	Cause      string `json:"cause"`
+	Reason     string `json:"reason,omitempty"` // of the operator
+	Until      string `json:"until,omitempty"`  // when To ends by time alone
+	// Period grows with each transition of the downstream: it tells an old word from a new one.
+	Period uint64 `json:"period"`
+	// Voters is how many workers voted for opening, of Callers that called the downstream.
+	Voters  int `json:"voters"`
+	Callers int `json:"callers"`
+}
+
+func (n *Notifier) encode(t *scheduler.Transition) ([]byte, error) {
+	event := notice{
+		SpecVersion: "1.0", ID: t.ID, Source: "/headgate/breakers/" + n.deployment, Type: "headgate.breaker." + t.To.String(),
+		Subject: t.Downstream, Time: instant(t.At), DataContentType: typeJSON,
+		Data: change{
+			Downstream: t.Downstream, From: t.From.String(), To: t.To.String(), Cause: t.Cause, Reason: t.Reason, Until: instant(t.Until),
+			Period: t.Period, Voters: t.Workers, Callers: t.Callers,
+		},
+	}
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(event); err != nil {
+		return nil, fmt.Errorf("encode transition: %w", err)
+	}
+	return body.Bytes(), nil
+}
