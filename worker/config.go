@@ -38,9 +38,11 @@ type Config struct {
 	// DrainTimeout is how long running handlers may go on after Run's ctx has ended, up to 1 h; zero means 30 s.
 	DrainTimeout time.Duration
 	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
-	// CallTimeout is instead for jobs that name a downstream: zero means 5 s, or DefaultTimeout if that is set.
+	// CallTimeout is instead for jobs that name a downstream: zero means 5 s, or DefaultTimeout if that is set. CallTimeouts
+	// is instead of both for single downstreams.
 	DefaultTimeout time.Duration
 	CallTimeout    time.Duration
+	CallTimeouts   map[string]time.Duration
 	// Backoff is for jobs of which nothing more particular is known; nil means ExponentialBackoff(time.Second,
 	// 10*time.Minute), which has full jitter. QueueBackoff replaces it for single queues, TypeBackoff both for single
 	// types, and a job's own header headgate.HeaderBackoff all three.
@@ -92,7 +94,7 @@ func (c Config) withDefaults() Config {
 	if c.Backoff == nil {
 		c.Backoff = ExponentialBackoff(time.Second, 10*time.Minute)
 	}
-	c.Breakers = maps.Clone(c.Breakers)
+	c.Breakers, c.CallTimeouts = maps.Clone(c.Breakers), maps.Clone(c.CallTimeouts)
 	c.QueueBackoff, c.TypeBackoff = maps.Clone(c.QueueBackoff), maps.Clone(c.TypeBackoff)
 	c.SchedulerLogger, c.BreakerLogger = cmp.Or(c.SchedulerLogger, &c.Logger), cmp.Or(c.BreakerLogger, &c.Logger)
 	c.Scheduler.Logger = *c.SchedulerLogger
@@ -128,6 +130,14 @@ func (c Config) validate() error {
 	if err := c.Breaker.Validate(); err != nil {
 		bad = append(bad, fmt.Errorf("breaker: %w", err))
 	}
+	bad = append(bad, c.validateDownstreams()...)
+	bad = append(bad, validateBackoffs("QueueBackoff", "queue", c.QueueBackoff)...)
+	bad = append(bad, validateBackoffs("TypeBackoff", "type", c.TypeBackoff)...)
+	return errors.Join(bad...)
+}
+
+// validateDownstreams looks at what is said of single downstreams.
+func (c Config) validateDownstreams() (bad []error) {
 	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
 		if err := headgate.ValidateName("downstream", downstream, false); err != nil {
 			bad = append(bad, err)
@@ -136,9 +146,15 @@ func (c Config) validate() error {
 			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
 		}
 	}
-	bad = append(bad, validateBackoffs("QueueBackoff", "queue", c.QueueBackoff)...)
-	bad = append(bad, validateBackoffs("TypeBackoff", "type", c.TypeBackoff)...)
-	return errors.Join(bad...)
+	for _, downstream := range slices.Sorted(maps.Keys(c.CallTimeouts)) {
+		if err := headgate.ValidateName("downstream of CallTimeouts", downstream, false); err != nil {
+			bad = append(bad, err)
+		}
+		if timeout := c.CallTimeouts[downstream]; timeout < time.Millisecond || timeout > headgate.MaxTimeout {
+			bad = append(bad, &headgate.FieldError{Field: "CallTimeouts[" + strconv.Quote(downstream) + "]", Value: timeout.String(), Allowed: "1ms to 24h"})
+		}
+	}
+	return bad
 }
 
 func validateBackoffs(field, kind string, backoffs map[string]BackoffFunc) (bad []error) {

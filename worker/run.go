@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,16 +128,21 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	return a
 }
 
+// timeout returns how long a job's handler may run.
+func (s *session) timeout(job *headgate.Job) time.Duration {
+	config := &s.w.config
+	switch {
+	case job.Timeout > 0:
+		return job.Timeout
+	case job.Downstream == "":
+		return config.DefaultTimeout
+	}
+	return cmp.Or(config.CallTimeouts[job.Downstream], config.CallTimeout)
+}
+
 // call runs the handler until it returns, panics or exits.
 func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) (err error) {
-	timeout := lease.Job.Timeout
-	switch {
-	case timeout > 0:
-	case lease.Job.Downstream != "":
-		timeout = s.w.config.CallTimeout
-	default:
-		timeout = s.w.config.DefaultTimeout
-	}
+	timeout := s.timeout(&lease.Job)
 	if most := call.mostTime(); most > 0 {
 		timeout = min(timeout, most)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
@@ -101,16 +102,20 @@ func (l *Loaded) Logs() logs.Config {
 // Worker returns the configuration of a worker, without an observer and hooks.
 func (l *Loaded) Worker(to *logs.Logs) worker.Config {
 	c := &l.Config.Worker
-	breakers := make(map[string]breaker.Config, len(c.Breakers))
+	breakers, timeouts := make(map[string]breaker.Config, len(c.Breakers)), map[string]time.Duration{}
 	for name, own := range c.Breakers {
-		breakers[name] = *own
+		breakers[name] = own.Config
+		if own.CallTimeout > 0 {
+			timeouts[name] = own.CallTimeout
+		}
 	}
 	return worker.Config{
 		Logger: to.Logger(logs.Worker), SchedulerLogger: new(to.Logger(logs.Scheduler)), BreakerLogger: new(to.Logger(logs.Breaker)),
 		Queues: c.Queues, Strict: c.Strict, Concurrency: c.Concurrency, Lease: c.Lease, DrainTimeout: c.DrainTimeout,
 		// The handlers keep the time-out; this one would cut a longer one off.
 		DefaultTimeout: cmp.Or(c.Timeout, deliver.DefaultCommandTimeout),
-		Breaker:        c.Breaker, Breakers: breakers,
+		CallTimeout:    c.Breaker.CallTimeout, CallTimeouts: timeouts,
+		Breaker: c.Breaker.Config, Breakers: breakers, ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter,
 		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease, OnBreakerRetry: l.Config.Scheduler.Notify.RetryFor},
 	}
 }

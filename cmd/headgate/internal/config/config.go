@@ -45,10 +45,19 @@ type Worker struct {
 	Lease        time.Duration
 	Timeout      time.Duration // zero for the default of whatever runs the jobs
 	DrainTimeout time.Duration
-	Breaker      breaker.Config
-	Breakers     map[string]*breaker.Config // by downstream; each is whole
+	ReportEvery  time.Duration
+	ReportAfter  int
+	Breaker      Breaker
+	Breakers     map[string]*Breaker // by downstream; each is whole
 	Deliver      Deliver
 	Command      []string
+}
+
+// Breaker is what there is about calls of a downstream.
+type Breaker struct {
+	breaker.Config
+
+	CallTimeout time.Duration // zero for that of the worker
 }
 
 // Deliver hands jobs to an HTTP server.

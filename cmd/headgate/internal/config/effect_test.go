@@ -221,7 +221,7 @@ func TestDefaultsAreThoseOfThePackages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := breaker.NewAt(0, l.Config.Worker.Breaker)
+	own, err := breaker.NewAt(0, l.Config.Worker.Breaker.Config)
 	if err != nil {
 		t.Fatal(err)
 	}

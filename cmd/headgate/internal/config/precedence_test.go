@@ -5,11 +5,9 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/headgate/headgate/breaker"
 )
 
-func emptyBreakers() map[string]*breaker.Config { return map[string]*breaker.Config{downstream: {}} }
+func emptyBreakers() map[string]*Breaker { return map[string]*Breaker{downstream: {}} }
 
 // contradicts are options that are not drawn, because another one that is drawn would forbid them.
 var contradicts = map[string]bool{

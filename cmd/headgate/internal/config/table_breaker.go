@@ -3,21 +3,26 @@ package config
 import (
 	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 )
 
 // defaultBreaker is what worker.breaker says.
-func defaultBreaker(c *Config) *breaker.Config { return &c.Worker.Breaker }
+func defaultBreaker(c *Config) *Breaker { return &c.Worker.Breaker }
 
 // breakerOf is what is said of a downstream. It is there once Load has seen its name.
-func breakerOf(downstream string) func(*Config) *breaker.Config {
-	return func(c *Config) *breaker.Config { return c.Worker.Breakers[downstream] }
+func breakerOf(downstream string) func(*Config) *Breaker {
+	return func(c *Config) *Breaker { return c.Worker.Breakers[downstream] }
 }
 
 // breakerOptions are those of one circuit breaker. The bounds are those of breaker.Config.
-func breakerOptions(path string, at func(*Config) *breaker.Config) []Option {
+func breakerOptions(path string, at func(*Config) *Breaker) []Option {
 	const day = 24 * time.Hour
 	all := []Option{
+		{
+			Path: ".call_timeout", Unset: "as `worker.timeout`", Doc: "Longest time of a run that calls a downstream, of jobs without a time-out of their own; a shorter `worker.timeout` wins.",
+			value: duration(time.Millisecond, headgate.MaxTimeout, func(c *Config) *time.Duration { return &at(c).CallTimeout }),
+		},
 		{
 			Path: ".window", Default: "10s", Doc: "How long an outcome counts.",
 			value: duration(10*time.Millisecond, time.Hour, func(c *Config) *time.Duration { return &at(c).Window }),

@@ -132,6 +132,14 @@ func workerOptions() []Option {
 			Path: "worker.drain_timeout", Flag: "drain-timeout", Default: "30s", Doc: "Time that running jobs get when the worker is told to stop.",
 			value: duration(1, time.Hour, func(c *Config) *time.Duration { return &c.Worker.DrainTimeout }),
 		},
+		{
+			Path: "worker.report_every", Default: "100ms", Doc: "How long outcomes of calls wait to be reported to the breakers of the whole fleet.",
+			value: duration(time.Millisecond, time.Second, func(c *Config) *time.Duration { return &c.Worker.ReportEvery }),
+		},
+		{
+			Path: "worker.report_after", Default: "100", Doc: "Outcomes of calls of one downstream that wait no longer.",
+			value: count(1, 10_000, func(c *Config) *int { return &c.Worker.ReportAfter }),
+		},
 	}
 }
 

@@ -39,11 +39,11 @@ func (l *Loaded) together() error {
 			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
 		}
 	}
-	bad = append(bad, l.checkBreaker("worker.breaker", c.Worker.Breaker))
+	bad = append(bad, l.checkBreaker("worker.breaker", c.Worker.Breaker.Config))
 	for _, name := range slices.Sorted(maps.Keys(c.Worker.Breakers)) {
 		path := breakersPath + delimiter + name
 		if l.Given(path+".open_base") || l.Given(path+".open_max") {
-			bad = append(bad, l.checkBreaker(path, *c.Worker.Breakers[name]))
+			bad = append(bad, l.checkBreaker(path, c.Worker.Breakers[name].Config))
 		}
 	}
 	return errors.Join(bad...)
@@ -59,7 +59,7 @@ func (l *Loaded) checkBreaker(path string, config breaker.Config) error {
 
 // copyBreakers gives each downstream that is named a breaker of its own.
 func (l *Loaded) copyBreakers(names []string) {
-	l.Config.Worker.Breakers = make(map[string]*breaker.Config, len(names))
+	l.Config.Worker.Breakers = make(map[string]*Breaker, len(names))
 	for _, name := range names {
 		l.Config.Worker.Breakers[name] = new(l.Config.Worker.Breaker)
 	}
