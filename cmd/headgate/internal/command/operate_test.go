@@ -293,10 +293,10 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	p.run(exitOK, "resume --queue mail")
 }
 
-// eventually waits for a condition, 10 s at most.
+// eventually waits for a condition, as long as patience lasts.
 func eventually(t *testing.T, holds func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
