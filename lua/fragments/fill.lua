@@ -16,7 +16,7 @@ local function tenants_load(of, queue)
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  gates_load(names)
+  if #names > 0 then gates_load(names) end
 end
 
 local function plan_more(cl, p)
@@ -132,7 +132,7 @@ end
 
 local function pool_can_run(p, i)
   local q = queue_open(p.queues[i])
-  if gates_any() and gate_closed('q:' .. q.name) then return false end
+  if gate_kinds().q and gate_closed('q:' .. q.name) then return false end
   return pattern_next(q, queue_can_run) ~= nil
 end
 

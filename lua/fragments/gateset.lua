@@ -4,7 +4,7 @@
 local function gate_count(name, n)
   local kind, parts = sub(name, 1, 1), {}
   local left = (gate_kinds()[kind] or 0) + n
-  kinds[kind] = left > 0 and left or nil
+  kinds[kind], lane_names = left > 0 and left or nil, {}
   for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
   table.sort(parts)
   state_set('ng', #parts > 0 and table.concat(parts) or false)

@@ -570,8 +570,8 @@ local function rare_make()
   local rare = {}
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local gate
-local gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates, lane_gates
-local gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
+local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -589,7 +589,7 @@ local gates, gates_dirty = {}, {}
 local kinds
 
 -- gate_kinds needs `ng` loaded.
-local function gate_kinds()
+function gate_kinds()
   if not kinds then
     kinds = {}
     for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
@@ -659,9 +659,13 @@ function gate_closed(name)
 end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
--- there are any, or of EVERY_KIND (everykind.lua).
+-- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
+local NO_GATES, lane_names = {}, {}
+
 function tenant_gates(tenant, queue, of)
-  local k, names = of or gate_kinds(), {}
+  local k = of or gate_kinds()
+  if not (k.t or k.u or k.r) then return NO_GATES end
+  local names = {}
   if k.t then names[#names + 1] = 't:' .. tenant end
   if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
   if k.r then names[#names + 1] = 'r:' .. tenant end
@@ -669,19 +673,26 @@ function tenant_gates(tenant, queue, of)
 end
 
 function lane_gates(downstream, of)
-  if downstream == '' then return {} end
-  local k, names = of or gate_kinds(), {}
+  if downstream == '' then return NO_GATES end
+  local names = not of and lane_names[downstream]
+  if names then return names end
+  local k = of or gate_kinds()
+  names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
   if k.b then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
+  if not of then lane_names[downstream] = names end
   return names
 end
 
 -- gate_names returns the gates on a job's way.
 function gate_names(queue, tenant, downstream)
-  local names = lane_gates(downstream)
-  for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-  if gate_kinds().q then names[#names + 1] = 'q:' .. queue end
+  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
+  if #own == 0 and not shut then return lanes end
+  local names = {}
+  for _, name in ipairs(lanes) do names[#names + 1] = name end
+  for _, name in ipairs(own) do names[#names + 1] = name end
+  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
@@ -1396,7 +1407,7 @@ local function tenants_load(of, queue)
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  gates_load(names)
+  if #names > 0 then gates_load(names) end
 end
 
 local function plan_more(cl, p)
@@ -1512,7 +1523,7 @@ end
 
 local function pool_can_run(p, i)
   local q = queue_open(p.queues[i])
-  if gates_any() and gate_closed('q:' .. q.name) then return false end
+  if gate_kinds().q and gate_closed('q:' .. q.name) then return false end
   return pattern_next(q, queue_can_run) ~= nil
 end
 

@@ -230,9 +230,13 @@ function gate_closed(name)
 end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
--- there are any, or of EVERY_KIND (everykind.lua).
+-- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
+local NO_GATES, lane_names = {}, {}
+
 local function tenant_gates(tenant, queue, of)
-  local k, names = of or gate_kinds(), {}
+  local k = of or gate_kinds()
+  if not (k.t or k.u or k.r) then return NO_GATES end
+  local names = {}
   if k.t then names[#names + 1] = 't:' .. tenant end
   if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
   if k.r then names[#names + 1] = 'r:' .. tenant end
@@ -240,19 +244,26 @@ local function tenant_gates(tenant, queue, of)
 end
 
 local function lane_gates(downstream, of)
-  if downstream == '' then return {} end
-  local k, names = of or gate_kinds(), {}
+  if downstream == '' then return NO_GATES end
+  local names = not of and lane_names[downstream]
+  if names then return names end
+  local k = of or gate_kinds()
+  names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
   if k.b then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
+  if not of then lane_names[downstream] = names end
   return names
 end
 
 -- gate_names returns the gates on a job's way.
 function gate_names(queue, tenant, downstream)
-  local names = lane_gates(downstream)
-  for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
-  if gate_kinds().q then names[#names + 1] = 'q:' .. queue end
+  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
+  if #own == 0 and not shut then return lanes end
+  local names = {}
+  for _, name in ipairs(lanes) do names[#names + 1] = name end
+  for _, name in ipairs(own) do names[#names + 1] = name end
+  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
