@@ -1,6 +1,7 @@
 package laws_test
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -9,35 +10,62 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
 
-// BenchmarkBeside reports the time of Redis a job, from ready to done and the dispatch of the next, of jobs that no gate
-// stops: alone; beside 50,000 jobs of 5,000 tenants that are parked behind an open breaker's gate; and beside 10,000
-// tenants at their caps with jobs waiting.
+// BenchmarkBeside reports what a job costs Redis, from its admission to its end, that no gate stops: beside nothing;
+// beside 50,000 jobs of 5,000 tenants that are parked behind an open breaker; and beside 10,000 tenants at their caps
+// with jobs waiting. Each is the median of five rounds, taken in turns, of the time of the CPU of Redis's main thread, which does
+// not grow while other processes have the processor, and the commands, scripts' included.
+//
+//	go test ./internal/laws -run '^$' -bench Beside -benchtime 5000x
 func BenchmarkBeside(b *testing.B) {
-	for _, row := range []struct {
-		name           string
-		parked, capped int
-	}{{"nothing", 0, 0}, {"50000_parked_jobs", 50_000, 0}, {"10000_capped_tenants", 0, 10_000}} {
-		b.Run(row.name, func(b *testing.B) {
-			s := newBeside(b, row.parked, row.capped)
-			used := s.used()
-			b.ResetTimer()
-			for n := 0; n < b.N; {
-				s.admit(s.open(besideBatch)...)
-				n += s.finishOpen()
-			}
-			b.ReportMetric((s.used()-used)/float64(b.N), "redis-µs/job")
-		})
+	rows := []*beside{newBeside(b, "nothing", 0, 0), newBeside(b, "50000_parked", 50_000, 0), newBeside(b, "10000_capped", 0, 10_000)}
+	for _, s := range rows {
+		s.run(b.N) // Whatever is slow at the first time is.
 	}
+	b.ResetTimer()
+	for range besideRounds {
+		for _, s := range rows {
+			before := s.used()
+			n := s.run(b.N)
+			after := s.used()
+			s.micros, s.commands = append(s.micros, (after.micros-before.micros)/n), append(s.commands, (after.commands-before.commands)/n)
+		}
+	}
+	for _, s := range rows {
+		slices.Sort(s.micros)
+		slices.Sort(s.commands)
+		b.ReportMetric(s.micros[besideRounds/2], s.name+"-redis-µs/job")
+		b.ReportMetric(s.commands[besideRounds/2], s.name+"-commands/job")
+		b.Logf("%s: %.1f µs a job, rounds %.1f", s.name, s.micros[besideRounds/2], s.micros)
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
+const besideRounds = 5
+
+// run admits and ends jobs that nothing stops, as many as asked or a few more, and returns how many.
+func (s *beside) run(jobs int) float64 {
+	s.tb.Helper()
+	n := 0
+	for n < jobs {
+		s.admit(s.open(besideBatch)...)
+		n += s.finishOpen()
+	}
+	return float64(n)
 }
 
 const besideBatch = 16
 
 // beside is a partition in which most of what waits may not run.
 type beside struct {
+	name string
+	// micros and commands are those a job, of each round.
+	micros, commands []float64
+
 	tb      testing.TB
 	store   *lua.Store
 	client  *redis.Client
@@ -45,16 +73,18 @@ type beside struct {
 	version int64
 }
 
-func newBeside(b *testing.B, parked, capped int) *beside {
+func newBeside(b *testing.B, name string, parked, capped int) *beside {
 	b.Helper()
 	server := redistest.Start(b, redistest.Options{})
 	client := server.Client(b)
 	store, err := lua.Open(b.Context(), client, lua.Config{})
-	s := &beside{tb: b, store: store, client: client}
+	s := &beside{name: name, tb: b, store: store, client: client}
 	s.check(err)
-	s.check(store.PutPolicy(b.Context(), lua.PolicyUpdate{
-		Version: 1, Text: []byte("{}"), Window: time.Second, Caps: []lua.Cap{{Gate: lua.TenantQueueGate(lua.Every, "capped"), Limit: 1}},
-	}))
+	update := lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Second}
+	if capped > 0 {
+		update.Caps = []lua.Cap{{Gate: lua.TenantQueueGate(lua.Every, "capped"), Limit: 1}}
+	}
+	s.check(store.PutPolicy(b.Context(), update))
 	s.version = 1
 	if capped > 0 {
 		s.register("c", cappedPool, capped)
@@ -71,7 +101,7 @@ func newBeside(b *testing.B, parked, capped int) *beside {
 			}
 			s.admit(jobs...)
 		}
-		_, err := store.Pause(b.Context(), lua.DownstreamGate("dead"), 0, "dead")
+		_, err := store.ForceBreaker(b.Context(), "dead", breaker.Open, 0, "dead")
 		s.check(err)
 	}
 	s.register("w", mailPool, besideBatch)
@@ -143,21 +173,25 @@ func (s *beside) finishOpen() int {
 	return len(leases)
 }
 
-// used is the time in microseconds that scripts and reads have taken in Redis.
-func (s *beside) used() (total float64) {
+// usage is what Redis has used since its start.
+type usage struct{ micros, commands float64 }
+
+func (s *beside) used() (u usage) {
 	s.tb.Helper()
-	info, err := s.client.Info(s.tb.Context(), "commandstats").Result()
+	info, err := s.client.Info(s.tb.Context(), "cpu", "commandstats").Result()
 	s.check(err)
 	for line := range strings.Lines(info) {
-		name, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
-		if name != "evalsha" && name != "eval" && name != "xreadgroup" {
-			continue
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		number, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+		n, err := strconv.ParseFloat(number, 64)
+		switch {
+		case name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread":
+			s.check(err)
+			u.micros += n * 1e6
+		case strings.HasPrefix(name, "cmdstat_"):
+			s.check(err)
+			u.commands += n
 		}
-		_, usec, _ := strings.Cut(stats, "usec=")
-		usec, _, _ = strings.Cut(usec, ",")
-		n, err := strconv.ParseFloat(usec, 64)
-		s.check(err)
-		total += n
 	}
-	return total
+	return u
 }
