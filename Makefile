@@ -62,6 +62,14 @@ loadtest: ## Run every scenario of the load test beside asynq, three rounds each
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
 	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h
 
+# Where `make outage` leaves report.md and report.json.
+OUTAGE := $(CURDIR)/bin/outage
+
+.PHONY: outage
+outage: deps ## Let downstreams die, fail, hang, slow down and flap in five rounds, and report what it costs; some six minutes.
+	HEADGATE_OUTAGE_ROUNDS=5 HEADGATE_OUTAGE_REPORT=$(OUTAGE) $(GO) test ./internal/crash -run '^$$' -bench Outage -benchtime 1x -timeout 1h
+	@cat $(OUTAGE)/report.md
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.
 	@found=0; for package in $$($(GO) list $(PACKAGES)); do \

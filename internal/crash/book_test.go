@@ -16,6 +16,10 @@ import (
 //
 //	producer  S NUMBER: about to ask · A NUMBER: admitted · R NUMBER REASON: refused · X NUMBER: it will never know
 //	worker    B NANOS KEY ATTEMPT SUSPECT: a handler begins · E NANOS KEY: it ends · F NANOS KEY OUTCOME: Redis took note
+//	offerer   A ID DOWNSTREAM: admitted
+//	caller    T and F NANOS KEY DOWNSTREAM TOKEN: as above, with what became of it · K NANOS DOWNSTREAM STATE: heard of the
+//	          fleet's breaker · L NANOS DOWNSTREAM BOOL: lonely · N NANOS BOOL: its network is cut
+//	downstream  P PORT: where it listens · C NANOS KEY TOKEN: a call
 type book struct {
 	mu   sync.Mutex
 	file *os.File

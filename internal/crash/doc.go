@@ -1,4 +1,4 @@
-// Package crash kills processes, a Redis among them, and looks at what is left. It holds no code of the product.
+// Package crash kills processes, a Redis and downstreams among them, and looks at what is left. It holds no code of the product.
 //
 //	points_test     L3 L4      a process of each role dies at each of its commands in turn, before Redis has it and after
 //	storm_test      L3 L4 L5   producers, schedulers, workers and Redis die at random under load; `make crash` for ten minutes
@@ -10,6 +10,7 @@
 //	exits_test      L9         every way out of the house, counted
 //	overflow_test   L9         a tenant's depth at its bound, under each policy
 //	bench_test      T12        how long a job of a dead worker waits; asynq beside it
+//	outage_test     L10 L11    downstreams that die, fail, hang, slow down, flap and return under load; `make outage` for figures
 //
 // # What is said and what is seen
 //

@@ -37,6 +37,10 @@ const (
 	scriptRole    = "script-producer"
 	workingRole   = "script-worker"
 	asynqRole     = "asynq"
+
+	downstreamRole = "downstream"
+	callerRole     = "caller"
+	offererRole    = "offerer"
 )
 
 const (
@@ -83,6 +87,12 @@ func playRole(role string) int {
 			err = p.workScript(ctx)
 		case asynqRole:
 			err = p.workAsynq(ctx)
+		case downstreamRole:
+			err = p.serve(ctx)
+		case callerRole:
+			err = p.answerCalls(ctx, commands.lines)
+		case offererRole:
+			err = p.offer(ctx)
 		}
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {

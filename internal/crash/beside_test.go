@@ -1,0 +1,163 @@
+package crash_test
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
+)
+
+// measurement is what a number of jobs of downstreams that are well cost, and how they waited.
+type measurement struct {
+	// micros is the time of the CPU that Redis took a job, commands its commands, scripts' included.
+	micros, commands float64
+	// steps is how many dispatches of its like, or of jobs that a gate should have held, went before a job in the mean;
+	// probes are not counted, places are where each job came.
+	steps  float64
+	places []int
+	took   time.Duration
+}
+
+func (m *measurement) String() string {
+	return fmt.Sprintf("%.1f µs and %.2f commands a job, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
+}
+
+// moved returns how far jobs were from their places in another measurement, as a part of their wait.
+func (m *measurement) moved(from *measurement) float64 {
+	far, wait := 0, 0
+	for i, place := range m.places {
+		far += max(place-from.places[i], from.places[i]-place)
+		wait += from.places[i]
+	}
+	return float64(far) / float64(max(wait, 1))
+}
+
+// measure lets jobs of downstreams that are well in, all before the first is dispatched, and runs them.
+func (o *outage) measure(jobs int) *measurement {
+	o.Helper()
+	o.until("the jobs of others", func() bool { return o.others() == 0 })
+	o.measured++
+	queue := lua.QueueGate(callQueues[0].Queue)
+	_, err := o.store.Pause(o.Context(), queue, 0, "measure")
+	o.check(err)
+	o.admitAll(jobs)
+	from, before, start := o.mark(), o.used(), time.Now()
+	_, err = o.store.Unpause(o.Context(), queue)
+	o.check(err)
+	want := o.done() + jobs
+	o.until("the measured jobs", func() bool { return o.done() == want })
+	m := &measurement{took: time.Since(start)}
+	after := o.used()
+	all := float64(o.completedSince(from))
+	m.micros, m.commands = (after.micros-before.micros)/all, (after.commands-before.commands)/all
+	m.place(o.dispatches(from), walks(o.TB, o.store), jobs)
+	return m
+}
+
+// done counts the completed jobs of downstreams that are well.
+func (o *outage) done() (n int) {
+	for _, f := range o.ends {
+		if isWell(f.downstream) && f.outcome == worker.Completed {
+			n++
+		}
+	}
+	return n
+}
+
+func (o *outage) completedSince(from mark) (n int) {
+	for _, f := range o.ends[from.ends:] {
+		if f.outcome == worker.Completed {
+			n++
+		}
+	}
+	return n
+}
+
+// others counts the jobs of downstreams that are well that are in and have not run.
+func (o *outage) others() int {
+	offered := -o.done()
+	for downstream, n := range o.offered {
+		if isWell(downstream) {
+			offered += n
+		}
+	}
+	return offered
+}
+
+// admitAll lets so many jobs of downstreams that are well in, in the same order each time, and behind them a job of each
+// tenant for one that falls ill.
+func (o *outage) admitAll(jobs int) {
+	o.Helper()
+	var all []lua.Candidate
+	add := func(to, tenant int, kind string) {
+		j := callJob(o.urls, to, tenant, fmt.Sprintf("%s%d-%d", kind, o.measured, len(all)))
+		all = append(all, candidate(j))
+		o.offered[j.Downstream]++
+	}
+	for i := range jobs {
+		add(0, i%offerTenants, "m")
+	}
+	for i := range offerTenants {
+		add(1+i%len(o.illnesses), i, "i")
+	}
+	for part := range slices.Chunk(all, lua.MaxBatchJobs) {
+		verdicts, err := o.store.Admit(o.Context(), 0, part)
+		o.check(err)
+		for _, v := range verdicts {
+			if v.Decision != headgate.Admitted {
+				o.Fatalf("admit: %+v", v)
+			}
+		}
+	}
+}
+
+// place finds the places of the measured jobs among the dispatches since they were let go.
+func (m *measurement) place(all []dispatch, walks map[string]walk, jobs int) {
+	m.places = make([]int, jobs)
+	placed := make([]bool, jobs)
+	before, sum, own := 0, 0, 0
+	for _, d := range all {
+		var of, number int
+		if _, err := fmt.Sscanf(d.key[strings.IndexByte(d.key, ':')+1:], "m%d-%d", &of, &number); err == nil && !placed[number] {
+			placed[number], m.places[number] = true, own
+			sum += before
+			own++
+		}
+		if isWell(d.downstream) || walks[d.downstream].was(breaker.Open, d.millis) {
+			before++
+		}
+	}
+	m.steps = float64(sum) / float64(jobs)
+}
+
+// usage is what Redis has used since its start.
+type usage struct{ micros, commands float64 }
+
+// used reads it. The time of the CPU is that of the thread that runs commands, with its reads and writes of sockets: unlike
+// the durations of commandstats, it does not grow while other processes have the processor.
+func (o *outage) used() (u usage) {
+	o.Helper()
+	info, err := o.client.Info(o.Context(), "cpu", "commandstats").Result()
+	o.check(err)
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch {
+		case name == "used_cpu_sys_main_thread" || name == "used_cpu_user_main_thread":
+			seconds, err := strconv.ParseFloat(value, 64)
+			o.check(err)
+			u.micros += seconds * 1e6
+		case strings.HasPrefix(name, "cmdstat_"):
+			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
+			n, err := strconv.ParseFloat(calls, 64)
+			o.check(err)
+			u.commands += n
+		}
+	}
+	return u
+}
