@@ -46,15 +46,17 @@ if not state_get('pool:' .. POOL) then
 end
 take_held(READY, jobs)
 
--- complete_all serves the commonest case: all jobs are complete, and nothing waits in the pool's one queue, so that
--- there is nothing to fill. It returns nil in any other case, and has then changed nothing.
+-- complete_all serves the commonest case: all jobs are complete, count against no cap and no probe, and nothing that
+-- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
+-- changed nothing.
 local function complete_all()
-  if records_needed or gates_any() or state_num('nc') + state_num('nl') + state_num('nm') > 0 then return nil end
+  local capped = match(state_get('ng') or '', '[qtud]')
+  if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nm') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
   for c = 1, q.n do
-    if q.waiting[c] > 0 then return nil end
+    if q.waiting[c] > 0 and (not gates_any() or redis.call('EXISTS', P .. 'act:' .. (c - 1) .. ':' .. name) == 1) then return nil end
   end
   ended_rotate()
   local words = {}
