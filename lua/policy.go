@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -122,6 +124,45 @@ type PolicyUpdate struct {
 	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty
 	// name is every downstream that is not named.
 	MaxParked map[string]int
+
+	// Edit names this edit among all others, so that one that is sent again is known as such, and another's with the same
+	// text is not.
+	Edit string
+	// Author is who stores it and Reason why, up to MaxAuthor and MaxReason bytes, for the audit.
+	Author, Reason string
+	// Restored is the version whose document this is; zero for a new one.
+	Restored int64
+	// Changes is JSON that says what differs from the version before; empty is none.
+	Changes []byte
+}
+
+// MaxAuthor and MaxReason are the largest sizes of those of a PolicyUpdate, in bytes.
+const (
+	MaxAuthor = 256
+	MaxReason = 256
+)
+
+// onlyAsk is the Edit of an update that is not to be stored.
+const onlyAsk = "-"
+
+func (u *PolicyUpdate) validate() error {
+	var bad []error
+	if u.Edit == onlyAsk {
+		bad = append(bad, &headgate.FieldError{Field: "edit", Value: strconv.Quote(onlyAsk), Allowed: "any other text"})
+	}
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{{"author", u.Author, MaxAuthor}, {"reason", u.Reason, MaxReason}} {
+		control := strings.ContainsFunc(text.value, unicode.IsControl)
+		if len(text.value) > text.most || control || !utf8.ValidString(text.value) {
+			bad = append(bad, &headgate.FieldError{
+				Field: text.field, Value: fmt.Sprintf("of %d bytes", len(text.value)),
+				Allowed: fmt.Sprintf("up to %d bytes of UTF-8 without control characters", text.most),
+			})
+		}
+	}
+	return errors.Join(bad...)
 }
 
 // bounded reports whether anything is bounded.
@@ -140,8 +181,37 @@ var (
 // PutPolicy stores a new version of the policy, if the expected one is in force. After an error InDoubt, the same call
 // again is safe, and finishes what the first one began.
 func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
-	args := make([]any, 0, 9+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
+	if err := u.validate(); err != nil {
+		return err
+	}
+	if err := s.runPolicy(ctx, u); err != nil {
+		return err
+	}
+	if u.bounded() {
+		if err := s.recount(ctx); err != nil {
+			return err
+		}
+	}
+	return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
+}
+
+// CheckPolicy reports whether PutPolicy would store the same now, and changes nothing.
+func (s *Store) CheckPolicy(ctx context.Context, u PolicyUpdate) error {
+	if err := u.validate(); err != nil {
+		return err
+	}
+	u.Edit = onlyAsk
+	return s.runPolicy(ctx, u)
+}
+
+func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate) error {
+	args := make([]any, 0, 14+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
 	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows), len(u.Caps), len(u.MaxParked))
+	restored := ""
+	if u.Restored != 0 {
+		restored = strconv.FormatInt(u.Restored, 10)
+	}
+	args = append(args, u.Edit, u.Author, u.Reason, restored, u.Changes)
 	for _, q := range u.Queues {
 		args = append(args, q.Queue, settingsText(q))
 	}
@@ -162,13 +232,8 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 		return err
 	}
 	switch reply[0] {
-	case "stored", "more": // What is left of a fill is the timers'.
-		if u.bounded() {
-			if err := s.recount(ctx); err != nil {
-				return err
-			}
-		}
-		return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
+	case "stored", "more", "fine": // What is left of a fill is the timers'.
+		return nil
 	case "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
 	default:

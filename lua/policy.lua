@@ -1,4 +1,5 @@
--- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates.
+-- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates. It
+-- keeps the last versions and an entry in the audit of who stored each, or only tells whether it would be stored.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] expected  version that is in force
@@ -9,19 +10,27 @@
 -- ARGV[7] bounds  number of B
 -- ARGV[8] caps  number of C
 -- ARGV[9] parked  number of K
--- ARGV[10] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
+-- ARGV[10] edit  names this edit among all, so that one that is sent again is known; "-" stores nothing
+-- ARGV[11] author  who stores it
+-- ARGV[12] reason  why
+-- ARGV[13] restored  version whose document it has, "" for a new one
+-- ARGV[14] changes  JSON, for the audit
+-- ARGV[15] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
 --   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
 --   weight (an empty tenant is everybody else)
--- Reply {"stored" | "more"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
+-- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
+--   would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local QUEUES_AT = 10
+local EDIT, AUTHOR, REASON, RESTORED, CHANGES = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
+local QUEUES_AT = 15
 -- @include call
 -- @include freed
 -- @include gateset
 -- @include held
+-- @include versions
 local now = now_us(NOW)
 
 -- paused_then changes the cap that a pause leaves behind.
@@ -99,9 +108,9 @@ local function caps_apply(at)
   end
 end
 
-call_begin(now, { 'pv', 'pools' })
+call_begin(now, { 'pv', 'pe', 'pools' })
 local current = state_get('pv') or '0'
-if current == VERSION and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
+if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
 if current ~= EXPECTED then return { 'conflict', current } end
 local settings = {}
 for i = 0, QUEUES - 1 do settings[ARGV[QUEUES_AT + 2 * i]] = ARGV[QUEUES_AT + 2 * i + 1] end
@@ -119,7 +128,13 @@ for i = 1, #old, 2 do
   name = match(old[i], '^cfg:(.*)$')
   if name then configured[#configured + 1] = 'cfg:' .. name end
 end
+if EDIT == '-' then return { 'fine' } end
 redis.call('DEL', P .. 'relief')
+version_keep(current, VERSION, TEXT)
+audit_add({
+  'at', format('%d', now), 'from', current, 'to', VERSION, 'author', AUTHOR, 'reason', REASON, 'restored', RESTORED,
+  'changes', CHANGES,
+})
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
 queues = {}
@@ -141,6 +156,7 @@ for i = at + 2 * PARKED, #ARGV, 2 do
   weights = weights + 1
 end
 state_set('pv', VERSION)
+state_set('pe', EDIT)
 state_set('pat', state_num('bt'))
 state_set('dw', WINDOW)
 state_set('nw', weights)

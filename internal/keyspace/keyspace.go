@@ -48,6 +48,12 @@ func (p Partition) Gates() string { return p.base + "gates" }
 // Policy is a STRING: the policy in force, JSON.
 func (p Partition) Policy() string { return p.base + "policy" }
 
+// Policies is a HASH of the last versions of the policy, JSON.
+func (p Partition) Policies() string { return p.base + "policies" }
+
+// Audit is a STREAM of who stored which version.
+func (p Partition) Audit() string { return p.base + "audit" }
+
 // Ready is the STREAM from which a pool's workers read.
 func (p Partition) Ready(pool string) string { return p.base + "ready:" + pool }
 

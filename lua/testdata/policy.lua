@@ -1,4 +1,5 @@
--- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates.
+-- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates. It
+-- keeps the last versions and an entry in the audit of who stored each, or only tells whether it would be stored.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] expected  version that is in force
@@ -9,15 +10,22 @@
 -- ARGV[7] bounds  number of B
 -- ARGV[8] caps  number of C
 -- ARGV[9] parked  number of K
--- ARGV[10] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
+-- ARGV[10] edit  names this edit among all, so that one that is sent again is known; "-" stores nothing
+-- ARGV[11] author  who stores it
+-- ARGV[12] reason  why
+-- ARGV[13] restored  version whose document it has, "" for a new one
+-- ARGV[14] changes  JSON, for the audit
+-- ARGV[15] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
 --   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
 --   weight (an empty tenant is everybody else)
--- Reply {"stored" | "more"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that would go
+-- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
+--   would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local QUEUES_AT = 10
+local EDIT, AUTHOR, REASON, RESTORED, CHANGES = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
+local QUEUES_AT = 15
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
@@ -1625,6 +1633,34 @@ local function entries_count()
   end
   return counts
 end
+local version_keep, audit_add
+do
+-- versions: the last versions of the policy in a hash, and the audit, a stream with an entry for each that was stored.
+-- Nothing else writes to either. Of versions there are at most KEPT_VERSIONS, and of those before the newest at most
+-- KEPT_BYTES; of the audit at most KEPT_AUDIT entries, and `al` counts those that left.
+local VERSIONS, AUDIT = P .. 'policies', P .. 'audit'
+local KEPT_VERSIONS, KEPT_BYTES, KEPT_AUDIT = 100, 67108864, 10000
+
+-- version_keep adds a version. The one in force before it is added too where an older program did not.
+function version_keep(current, version, text)
+  if current ~= '0' and redis.call('HEXISTS', VERSIONS, current) == 0 then
+    redis.call('HSET', VERSIONS, current, redis.call('GET', P .. 'policy') or '')
+  end
+  redis.call('HSET', VERSIONS, version, text)
+  local kept, bytes = redis.call('HKEYS', VERSIONS), 0
+  table.sort(kept, function(a, b) return tonumber(a) > tonumber(b) end)
+  for i = 2, #kept do
+    bytes = bytes + redis.call('HSTRLEN', VERSIONS, kept[i])
+    if i > KEPT_VERSIONS or bytes > KEPT_BYTES then redis.call('HDEL', VERSIONS, kept[i]) end
+  end
+end
+
+function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+end
 local now = now_us(NOW)
 
 -- paused_then changes the cap that a pause leaves behind.
@@ -1702,9 +1738,9 @@ local function caps_apply(at)
   end
 end
 
-call_begin(now, { 'pv', 'pools' })
+call_begin(now, { 'pv', 'pe', 'pools' })
 local current = state_get('pv') or '0'
-if current == VERSION and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
+if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
 if current ~= EXPECTED then return { 'conflict', current } end
 local settings = {}
 for i = 0, QUEUES - 1 do settings[ARGV[QUEUES_AT + 2 * i]] = ARGV[QUEUES_AT + 2 * i + 1] end
@@ -1722,7 +1758,13 @@ for i = 1, #old, 2 do
   name = match(old[i], '^cfg:(.*)$')
   if name then configured[#configured + 1] = 'cfg:' .. name end
 end
+if EDIT == '-' then return { 'fine' } end
 redis.call('DEL', P .. 'relief')
+version_keep(current, VERSION, TEXT)
+audit_add({
+  'at', format('%d', now), 'from', current, 'to', VERSION, 'author', AUTHOR, 'reason', REASON, 'restored', RESTORED,
+  'changes', CHANGES,
+})
 redis.call('SET', P .. 'policy', TEXT)
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
 queues = {}
@@ -1744,6 +1786,7 @@ for i = at + 2 * PARKED, #ARGV, 2 do
   weights = weights + 1
 end
 state_set('pv', VERSION)
+state_set('pe', EDIT)
 state_set('pat', state_num('bt'))
 state_set('dw', WINDOW)
 state_set('nw', weights)
