@@ -40,34 +40,9 @@ func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
 	return stored, nil
 }
 
-// Put stores a document as the next version and returns that version. A document whose Version is not 0 must have
-// been made from the version in force, or the error is a *StaleError.
-func Put(ctx context.Context, store *lua.Store, document policy.Policy) (version int64, err error) {
-	current, err := Current(ctx, store)
-	if err != nil {
-		return 0, err
-	}
-	if document.Version != 0 && document.Version != current.Version {
-		return 0, &StaleError{Document: document.Version, InForce: current.Version}
-	}
-	document.Version = current.Version + 1
-	update, err := newUpdate(current.Version, document)
-	if err != nil {
-		return 0, err
-	}
-	if err := store.PutPolicy(ctx, update); err != nil {
-		return 0, fmt.Errorf("store policy: %w", err)
-	}
-	return document.Version, nil
-}
-
-// newUpdate returns a policy as the store takes it.
-func newUpdate(expected int64, document policy.Policy) (lua.PolicyUpdate, error) {
+// newUpdate returns a policy as the store takes it. text is its JSON.
+func newUpdate(expected int64, document policy.Policy, text []byte) (lua.PolicyUpdate, error) {
 	compiled, err := document.Prepare()
-	if err != nil {
-		return lua.PolicyUpdate{}, err
-	}
-	text, err := policy.Marshal(document)
 	if err != nil {
 		return lua.PolicyUpdate{}, err
 	}

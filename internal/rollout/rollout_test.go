@@ -26,8 +26,8 @@ func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
 	document.Tenants = map[string]policy.Tenant{"acme": {Tier: "premium"}}
 	document.Queues = map[string]policy.Queue{"mail": {Classes: policy.PresetCritical(), ExpiredPolicy: policy.Drop}}
 	for want := range int64(2) {
-		if version, err := Put(t.Context(), store, document); err != nil || version != want+1 {
-			t.Fatalf("stored as version %d, %v, want %d", version, err, want+1)
+		if done, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); err != nil || done.To != want+1 || done.From != want {
+			t.Fatalf("stored as %+v, %v, want version %d", done, err, want+1)
 		}
 	}
 	current, err := Current(t.Context(), store)
@@ -35,12 +35,12 @@ func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
 		t.Fatalf("got %+v, %v", current, err)
 	}
 	current.Version = 1
-	if _, err := Put(t.Context(), store, current); err == nil || err.Error() != `the policy was made from version 1, `+
+	if _, err := Put(t.Context(), store, current, Edit{Expected: AnyVersion}); err == nil || err.Error() != `the policy was made from version 1, `+
 		`but version 2 is in force: get that one and change it, or leave "version" out of the document to overrule it` {
 		t.Errorf("a stale document gave %v", err)
 	}
 	document.Tenants["acme"] = policy.Tenant{Tier: "gold"}
-	if _, err := Put(t.Context(), store, document); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("an unknown tier gave %v", err)
 	}
 }
@@ -51,7 +51,7 @@ func TestAnUpdateHoldsTheBoundsOfAQueue(t *testing.T) {
 	document.Queues = map[string]policy.Queue{
 		"mail": {MaxWait: time.Minute, PoisonLimit: 2, KeepDead: time.Hour, MaxDead: 7}, "plain": {},
 	}
-	update, err := newUpdate(0, document)
+	update, err := newUpdate(0, document, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestAnUpdateNamesEveryWeight(t *testing.T) {
 	document := policy.Default()
 	document.Version = 1
 	document.Tenants = map[string]policy.Tenant{"acme": {Tier: "premium"}, "plain": {}}
-	update, err := newUpdate(0, document)
+	update, err := newUpdate(0, document, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

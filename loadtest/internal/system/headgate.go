@@ -59,9 +59,11 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 	}
 	document := plan.Policy
 	document.Version = 0
-	if document.Version, err = rollout.Put(ctx, s.patient, document); err != nil {
+	stored, err := rollout.Put(ctx, s.patient, document, rollout.Edit{Author: "loadtest", Expected: rollout.AnyVersion})
+	if err != nil {
 		return err
 	}
+	document.Version = stored.To
 	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: timeout}); err != nil {
 		return err
 	}

@@ -85,9 +85,11 @@ func (s *Stage) prepare(ctx context.Context) (err error) {
 	}
 	document := s.config.Policy
 	document.Version = 0 // A document for another deployment's version is as good as any here.
-	if document.Version, err = rollout.Put(ctx, s.store, document); err != nil {
+	stored, err := rollout.Put(ctx, s.store, document, rollout.Edit{Author: s.config.Name, Expected: rollout.AnyVersion})
+	if err != nil {
 		return err
 	}
+	document.Version = stored.To
 	if s.compiled, err = document.Prepare(); err != nil {
 		return err
 	}

@@ -1,0 +1,67 @@
+package command
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// writePolicy writes a document and returns the name of its file.
+func writePolicy(t *testing.T, text string) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "policy.json")
+	must(t, os.WriteFile(name, []byte(text), 0o600))
+	return name
+}
+
+// TestAPolicyIsTriedSetAndTakenBack walks through a change of an operator: what would it do, do it, who did it, undo it.
+func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	premium := writePolicy(t, `{"tenants": {"acme": {"tier": "premium"}}}`)
+	if out := p.run(exitNothing, "policy diff "+premium); out.stdout != "+ /tenants/acme/tier \"premium\"\n" {
+		t.Errorf("diff: %+v", out)
+	}
+	if out := p.run(exitOK, "policy diff default"); out.stdout != "" {
+		t.Errorf("diff default: %+v", out)
+	}
+	if out := p.run(exitOK, "policy set "+premium+" --dry-run"); !strings.HasSuffix(out.stdout, "version 1 would follow version 0, with 1 changes\n") {
+		t.Errorf("dry run: %+v", out)
+	}
+	if would := p.object(exitOK, "policy set "+premium+" --dry-run"); would["dry_run"] != true || would["version"] != 1.0 {
+		t.Errorf("%v", would)
+	}
+	if versions := p.object(exitOK, "policy history")["versions"]; len(versions.([]any)) != 0 {
+		t.Errorf("after dry runs: %v", versions)
+	}
+	if out := p.run(exitOK, "policy set "+premium+" --reason launch"); out.stdout != "version 1 is in force\n" {
+		t.Errorf("set: %+v", out)
+	}
+	p.run(exitOK, "policy set default --reason end")
+	if out := p.run(exitOK, "policy show 1"); !strings.Contains(out.stdout, `"acme"`) {
+		t.Errorf("show: %+v", out)
+	}
+	if done := p.object(exitOK, "policy rollback 1 --reason mistake"); done["from"] != 2.0 || done["version"] != 3.0 {
+		t.Errorf("%v", done)
+	}
+	if out := p.run(exitOK, "policy get"); !strings.Contains(out.stdout, `"acme"`) || !strings.Contains(out.stdout, `"version": 3`) {
+		t.Errorf("get: %+v", out)
+	}
+	who, err := user.Current()
+	must(t, err)
+	out := p.run(exitOK, "policy history")
+	for _, want := range []string{who.Username, "launch", "version 1 again (mistake)"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("history lacks %q: %s", want, out.stdout)
+		}
+	}
+	p.run(exitNothing, "policy show 9")
+	p.run(exitNothing, "policy rollback 9")
+	p.run(exitUsage, "policy show latest")
+	p.run(exitUsage, "policy set default --reason "+strings.Repeat("x", 257))
+	stale := writePolicy(t, `{"version": 1}`)
+	p.run(exitFailure, "policy set "+stale+" --dry-run")
+	p.run(exitFailure, "policy set "+stale)
+}

@@ -1,0 +1,101 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+)
+
+func newPolicyHistory(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "history", Short: "List the versions that are kept, the newest first", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				versions, err := store.PolicyVersions(ctx)
+				if err != nil {
+					return err
+				}
+				view := historyView{Versions: []versionView{}}
+				for _, v := range versions {
+					view.Versions = append(view.Versions, versionViewOf(v))
+				}
+				return o.print(c, view, view.write)
+			})
+		},
+	}
+}
+
+func newPolicyShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show VERSION", Short: "Print a version that is kept", Args: oneArg("VERSION"),
+		RunE: func(c *cobra.Command, args []string) error {
+			version, err := versionArg(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				text, err := store.PolicyVersion(ctx, version)
+				if err != nil {
+					return unknownVersion(err)
+				}
+				return printText(text, c.OutOrStdout())
+			})
+		},
+	}
+}
+
+func newPolicyRollback(o *operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "rollback VERSION", Short: "Put a version that is kept in force again",
+		Long: `Stores the document of a version that is kept as the version after the one in force, to the
+byte but for its number. Nothing is undone in the history.`,
+		Args: oneArg("VERSION"),
+		RunE: func(c *cobra.Command, args []string) error {
+			version, err := versionArg(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				done, err := rollout.Rollback(ctx, store, version, editBy(reason))
+				if err != nil {
+					return unknownVersion(err)
+				}
+				view := resultViewOf(done, false)
+				return o.print(c, view, view.write)
+			})
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+func versionArg(text string) (int64, error) {
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || version < 1 {
+		return 0, usage(&headgate.FieldError{Field: "VERSION", Value: strconv.Quote(text), Allowed: "1 or more; headgate policy history lists those that are kept"})
+	}
+	return version, nil
+}
+
+// unknownVersion makes an answer of a version that is not kept.
+func unknownVersion(err error) error {
+	if errors.Is(err, lua.ErrUnknownVersion) {
+		return nothing("%w: headgate policy history lists those that are kept", err)
+	}
+	return err
+}
+
+// summaryOf reads what the audit keeps of the changes of an edit.
+func summaryOf(entry lua.AuditEntry) (rollout.Summary, bool) {
+	var s rollout.Summary
+	err := json.Unmarshal(entry.Changes, &s)
+	return s, err == nil
+}

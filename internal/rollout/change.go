@@ -1,0 +1,188 @@
+package rollout
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// AnyVersion is the Expected of an Edit that overrules whichever version is in force.
+const AnyVersion = -1
+
+// Edit says who changes the policy, why, and from what.
+type Edit struct {
+	// Author and Reason go into the audit; up to lua.MaxAuthor and lua.MaxReason bytes.
+	Author, Reason string
+	// Expected is the version that has to be in force, or AnyVersion. Another one is a *StaleError, or lua.ErrConflict if
+	// somebody was faster by a moment.
+	Expected int64
+}
+
+// Result is what an edit did, or would do.
+type Result struct {
+	// From is the version that was in force before, To the one since.
+	From, To int64
+	Changes  []policy.Change
+}
+
+// plan is an edit that is ready to be stored.
+type plan struct {
+	Result
+
+	update lua.PolicyUpdate
+}
+
+// Put stores a document as the next version. A document whose Version is not 0 must have been made from the version in
+// force, or the error is a *StaleError.
+func Put(ctx context.Context, store *lua.Store, document policy.Policy, edit Edit) (Result, error) {
+	return Change(ctx, store, edit, func(policy.Policy) (policy.Policy, error) { return document, nil })
+}
+
+// Change stores what change makes of the policy in force as the next version.
+func Change(ctx context.Context, store *lua.Store, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
+	p, err := planChange(ctx, store, edit.Expected, change)
+	if err != nil {
+		return Result{}, err
+	}
+	return p.store(ctx, store, edit)
+}
+
+// DryRun returns what Put would do now, or why it would fail, and changes nothing.
+func DryRun(ctx context.Context, store *lua.Store, document policy.Policy) (Result, error) {
+	p, err := planChange(ctx, store, AnyVersion, func(policy.Policy) (policy.Policy, error) { return document, nil })
+	if err != nil {
+		return Result{}, err
+	}
+	if err := store.CheckPolicy(ctx, p.update); err != nil {
+		return Result{}, fmt.Errorf("store policy: %w", err)
+	}
+	return p.Result, nil
+}
+
+// Rollback stores the document of a version that is kept as the next version, to the byte but for its version. One that
+// is not kept is lua.ErrUnknownVersion.
+func Rollback(ctx context.Context, store *lua.Store, version int64, edit Edit) (Result, error) {
+	old, err := store.PolicyVersion(ctx, version)
+	if err != nil {
+		return Result{}, err
+	}
+	document, err := policy.Unmarshal(old)
+	if err != nil {
+		return Result{}, fmt.Errorf("read version %d: %w", version, err)
+	}
+	current, err := Current(ctx, store)
+	if err != nil {
+		return Result{}, err
+	}
+	document.Version = 0 // It was made from no version.
+	if err := expect(edit.Expected, document, current); err != nil {
+		return Result{}, err
+	}
+	document.Version = current.Version + 1
+	text, err := renumber(old, version, document.Version)
+	if err != nil {
+		return Result{}, err
+	}
+	p, err := newPlan(current, document, text)
+	if err != nil {
+		return Result{}, err
+	}
+	p.update.Restored = version
+	return p.store(ctx, store, edit)
+}
+
+// renumber returns the text of a version with another version in it. policy.Marshal writes that first.
+func renumber(text []byte, from, to int64) ([]byte, error) {
+	rest, ok := bytes.CutPrefix(text, fmt.Appendf(nil, `{"version":%d,`, from))
+	if !ok {
+		return nil, fmt.Errorf("version %d does not begin with its number: another program has stored it", from)
+	}
+	return append(fmt.Appendf(nil, `{"version":%d,`, to), rest...), nil
+}
+
+func planChange(ctx context.Context, store *lua.Store, expected int64, change func(policy.Policy) (policy.Policy, error)) (plan, error) {
+	current, err := Current(ctx, store)
+	if err != nil {
+		return plan{}, err
+	}
+	document, err := change(current)
+	if err != nil {
+		return plan{}, err
+	}
+	if err := expect(expected, document, current); err != nil {
+		return plan{}, err
+	}
+	document.Version = current.Version + 1
+	text, err := policy.Marshal(document)
+	if err != nil {
+		return plan{}, err
+	}
+	return newPlan(current, document, text)
+}
+
+// expect reports a version in force that is not the one that an edit was made from.
+func expect(expected int64, document, current policy.Policy) error {
+	if document.Version != 0 && document.Version != current.Version {
+		return &StaleError{Document: document.Version, InForce: current.Version}
+	}
+	if expected != AnyVersion && expected != current.Version {
+		return &StaleError{Document: expected, InForce: current.Version}
+	}
+	return nil
+}
+
+func newPlan(current, document policy.Policy, text []byte) (plan, error) {
+	changes, err := policy.Diff(current, document)
+	if err != nil {
+		return plan{}, err
+	}
+	update, err := newUpdate(current.Version, document, text)
+	if err != nil {
+		return plan{}, err
+	}
+	if update.Changes, err = summary(changes); err != nil {
+		return plan{}, err
+	}
+	return plan{Result{current.Version, document.Version, changes}, update}, nil
+}
+
+func (p plan) store(ctx context.Context, store *lua.Store, edit Edit) (Result, error) {
+	p.update.Edit, p.update.Author, p.update.Reason = rand.Text(), edit.Author, edit.Reason
+	if err := store.PutPolicy(ctx, p.update); err != nil {
+		return Result{}, fmt.Errorf("store policy: %w", err)
+	}
+	return p.Result, nil
+}
+
+// Bounds of what the audit keeps of the changes of an edit.
+const (
+	summaryChanges = 20
+	summaryBytes   = 8 << 10
+)
+
+// Summary is what the audit tells of the changes of an edit: how many there were, and the first of them.
+type Summary struct {
+	Total   int             `json:"total"`
+	Changes []policy.Change `json:"changes"`
+}
+
+func summary(changes []policy.Change) ([]byte, error) {
+	s := Summary{Total: len(changes), Changes: []policy.Change{}}
+	size := 0
+	for _, c := range changes[:min(len(changes), summaryChanges)] {
+		if size += len(c.Path) + len(c.Before) + len(c.After); size > summaryBytes {
+			break
+		}
+		s.Changes = append(s.Changes, c)
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("write changes: %w", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,106 @@
+package policy
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Change is one place in which two policies differ.
+type Change struct {
+	// Path is a JSON pointer (RFC 6901) into the JSON of a policy, as in /tenants/acme/limit/tokens.
+	Path string `json:"path"`
+	// Before and After are the JSON there; nil is none, so that a nil Before is an addition and a nil After a removal.
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+// Kind names the change: added, removed or changed.
+func (c Change) Kind() string {
+	switch {
+	case c.Before == nil:
+		return "added"
+	case c.After == nil:
+		return "removed"
+	}
+	return "changed"
+}
+
+// Diff returns every value that differs between two policies, by path; their versions are not compared. An array is one
+// value. It reports a policy that is not valid.
+func Diff(before, after Policy) ([]Change, error) {
+	old, err := tree(before)
+	if err != nil {
+		return nil, err
+	}
+	fresh, err := tree(after)
+	if err != nil {
+		return nil, err
+	}
+	var found []Change
+	err = diff("", old, fresh, &found)
+	slices.SortFunc(found, func(a, b Change) int { return cmp.Compare(a.Path, b.Path) })
+	return found, err
+}
+
+// tree returns the JSON of a policy without its version.
+func tree(p Policy) (map[string]any, error) {
+	p.Version = 0
+	text, err := Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	var all map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&all); err != nil {
+		return nil, fmt.Errorf("read policy: %w", err)
+	}
+	return all, nil
+}
+
+// escapeName writes a name as a part of a JSON pointer.
+var escapeName = strings.NewReplacer("~", "~0", "/", "~1")
+
+// diff adds what differs below a path. A value that is nil is not there.
+func diff(path string, before, after any, found *[]Change) error {
+	old, wasObject := before.(map[string]any)
+	fresh, isObject := after.(map[string]any)
+	if (wasObject || before == nil) && (isObject || after == nil) && len(old)+len(fresh) > 0 {
+		names := maps.Clone(old)
+		if names == nil {
+			names = map[string]any{}
+		}
+		maps.Copy(names, fresh)
+		for name := range names {
+			if err := diff(path+"/"+escapeName.Replace(name), old[name], fresh[name], found); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if reflect.DeepEqual(before, after) {
+		return nil
+	}
+	change := Change{Path: path}
+	for _, side := range []struct {
+		value any
+		to    *json.RawMessage
+	}{{before, &change.Before}, {after, &change.After}} {
+		if side.value == nil {
+			continue
+		}
+		text, err := json.Marshal(side.value)
+		if err != nil {
+			return fmt.Errorf("write change of %s: %w", path, err)
+		}
+		*side.to = text
+	}
+	*found = append(*found, change)
+	return nil
+}
