@@ -30,11 +30,17 @@ var bodies = map[string]string{
 	"PUT /api/v1/queues/{queue}/suspension":   `{}`,
 	"PUT /api/v1/tenants/{tenant}/pause":      `{}`,
 	"PUT /api/v1/tenants/{tenant}/suspension": `{}`,
+	"PUT /api/v1/tenants/{tenant}":            `{"tier":"premium"}`,
+	"PUT /api/v1/tiers/{tier}":                `{"limit":{"tokens":1,"per":"1s","burst":1}}`,
+	"PUT /api/v1/rate-limit/config/{scope}":   `{"tokens":1,"per":"1s","burst":1}`,
+	"PUT /api/v1/policy":                      `{}`,
+	"POST /api/v1/policy/dry-run":             `{}`,
+	"POST /api/v1/policy/rollback":            `{"version":1}`,
 }
 
 // about is a call of an operation that concerns a tenant, and its job "one".
 func (p *plant) about(op, tenant string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant}}
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1"}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {

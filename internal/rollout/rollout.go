@@ -35,7 +35,7 @@ func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
 	}
 	stored, err := policy.Unmarshal(text)
 	if err != nil {
-		return policy.Policy{}, fmt.Errorf("read the stored policy: %w", err)
+		return policy.Policy{}, fmt.Errorf("the stored policy is of no use: %s", err.Error()) // Its faults are none of the caller's.
 	}
 	return stored, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -23,11 +24,20 @@ func ProblemOf(err error) *problem.DetailsError {
 	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
 		return refusal(refused)
 	}
+	if stale, ok := errors.AsType[*rollout.StaleError](err); ok {
+		return lost(stale.InForce)
+	}
 	switch {
 	case errors.Is(err, headgate.ErrInvalid):
 		return problem.Invalid(fieldFaults(err)...)
 	case errors.Is(err, headgate.ErrUnknownJob):
 		return problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
+	case errors.Is(err, lua.ErrUnknownVersion):
+		return problem.New(problem.NotFound, "that version is not kept: GET /api/v1/policy/versions lists those that are")
+	case errors.Is(err, lua.ErrClassInUse):
+		return problem.New(problem.Conflict, "jobs wait in a class that a queue would not have any more: drain it, or keep the class")
+	case errors.Is(err, lua.ErrConflict):
+		return problem.New(problem.PreconditionFailed, "another version of the policy came first: look at what it says, and change that")
 	case errors.Is(err, lua.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
 	case errors.Is(err, headgate.ErrEnded):

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
@@ -9,7 +11,9 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // namer says which gate a call is about.
@@ -130,7 +134,10 @@ type limitView struct {
 
 type tenantView struct {
 	Tenant string     `json:"tenant"`
+	Tier   string     `json:"tier"`
 	Limit  *limitView `json:"limit,omitempty"`
+	// Own is what the policy has for the tenant alone, as it is put.
+	Own json.RawMessage `json:"own,omitempty"`
 
 	holdsView
 }
@@ -140,16 +147,19 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := tenantView{Tenant: tenant}
-	snapshot, err := a.limits.read(r.Context())
+	current, err := rollout.Current(r.Context(), a.config.Store)
 	if err != nil {
 		return nil, err
 	}
-	if own := snapshot.LimitsFor(tenant, "", "")[headgate.LevelTenant]; !own.Disabled {
-		view.Limit = &limitView{own.Tokens, millis(own.Per), own.Burst}
+	view := tenantView{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
+	if view.Limit, err = inForce(current, headgate.LevelTenant, tenant, "", ""); err != nil {
+		return nil, err
+	}
+	if view.Own, err = current.At(tenantPath(tenant)...); err != nil {
+		return nil, err
 	}
 	view.holdsView, err = a.holdsOf(r.Context(), func(name lua.GateName) bool {
 		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
 	})
-	return route.OK(view), err
+	return tagged(current.Version, view), err
 }

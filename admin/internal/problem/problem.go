@@ -25,6 +25,10 @@ const (
 	NotFound         Kind = "not-found"
 	MethodNotAllowed Kind = "method-not-allowed"
 	Conflict         Kind = "conflict"
+
+	PreconditionFailed   Kind = "precondition-failed"
+	PreconditionRequired Kind = "precondition-required"
+
 	TooLarge         Kind = "too-large"
 	UnsupportedMedia Kind = "unsupported-media-type"
 	TooManyRequests  Kind = "too-many-requests"
@@ -47,6 +51,10 @@ var meanings = map[Kind]meaning{
 	NotFound:         {http.StatusNotFound, "There is nothing like that"},
 	MethodNotAllowed: {http.StatusMethodNotAllowed, "The path does not take this method"},
 	Conflict:         {http.StatusConflict, "The state does not allow this"},
+
+	PreconditionFailed:   {http.StatusPreconditionFailed, "Somebody else was faster"},
+	PreconditionRequired: {http.StatusPreconditionRequired, "The request does not say what it was made from"},
+
 	TooLarge:         {http.StatusRequestEntityTooLarge, "The body is too large"},
 	UnsupportedMedia: {http.StatusUnsupportedMediaType, "The body is not JSON"},
 	TooManyRequests:  {http.StatusTooManyRequests, "Too many requests"},

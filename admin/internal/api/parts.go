@@ -1,0 +1,170 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+)
+
+// partRoutes are those of parts of the policy. Each edit of one stores the whole policy as its next version.
+func (a *API) partRoutes() []route.Route {
+	const config, tenant, tier = "/api/v1/rate-limit/config/{scope}", "/api/v1/tenants/{tenant}", "/api/v1/tiers/{tier}"
+	return []route.Route{
+		ofTenant(http.MethodGet, config, access.Viewer, a.limitConfig),
+		operate(http.MethodPut, config, a.putPart(scopePart)),
+		operate(http.MethodDelete, config, a.deletePart(scopePart)),
+		operate(http.MethodPut, tenant, a.putPart(tenantPart)),
+		operate(http.MethodDelete, tenant, a.deletePart(tenantPart)),
+		see(tier, a.tier),
+		{Method: http.MethodPut, Path: tier, Role: access.Admin, Reach: route.Deployment, Handle: a.putPart(tierPart)},
+	}
+}
+
+// parter returns the path into the policy of the part that a call is about.
+type parter func(*route.Request) ([]string, error)
+
+func tenantPath(tenant string) []string { return []string{"tenants", tenant} }
+
+func tenantPart(r *route.Request) ([]string, error) { return tenantPath(r.PathValue("tenant")), nil }
+
+func tierPart(r *route.Request) ([]string, error) { return []string{"tiers", r.PathValue("tier")}, nil }
+
+// scopePart is the limit of a scope. That of all is for admins.
+func scopePart(r *route.Request) ([]string, error) {
+	scope := headgate.Scope(r.PathValue("scope"))
+	if scope == headgate.Global && !r.Who.May(access.Admin) {
+		return nil, problem.New(problem.Forbidden, "the limit of all needs the role %s, and the credential has %s", access.Admin, r.Who.Role)
+	}
+	path, _, err := scopePath(scope)
+	return path, err
+}
+
+// scopePath returns where the policy has the limit of a scope, and at which level that is.
+func scopePath(scope headgate.Scope) ([]string, headgate.Level, error) {
+	tenant, queue, class, err := scope.Parts()
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case class != "":
+		return []string{"priority_limits", string(scope)}, headgate.LevelPriority, nil
+	case queue != "":
+		return []string{"queue_limits", string(scope)}, headgate.LevelQueue, nil
+	case tenant != "":
+		return append(tenantPath(tenant), "limit"), headgate.LevelTenant, nil
+	}
+	return []string{"global"}, headgate.LevelGlobal, nil
+}
+
+func (a *API) putPart(part parter) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		return a.editPart(r, part, func(current policy.Policy, path []string) (policy.Policy, error) {
+			next, err := current.With(json.RawMessage(r.Body), path...)
+			if err != nil {
+				return next, badPolicy(err)
+			}
+			return next, nil
+		})
+	}
+}
+
+func (a *API) deletePart(part parter) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		return a.editPart(r, part, func(current policy.Policy, path []string) (policy.Policy, error) {
+			own, err := current.At(path...)
+			if err != nil {
+				return current, err
+			}
+			if own == nil {
+				return current, problem.New(problem.NotFound, "the policy has nothing of its own there: what applies is that of the level above, or of the tier")
+			}
+			return current.With(nil, path...)
+		})
+	}
+}
+
+func (a *API) editPart(r *route.Request, part parter, change func(policy.Policy, []string) (policy.Policy, error)) (*route.Answer, error) {
+	path, err := part(r)
+	if err != nil {
+		return nil, err
+	}
+	edit, err := a.editOf(r, r.URL.Query().Get("reason"))
+	if err != nil {
+		return nil, err
+	}
+	done, err := rollout.Change(r.Context(), a.config.Store, edit, func(current policy.Policy) (policy.Policy, error) {
+		return change(current, path)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return tagged(done.To, editedViewOf(done)), nil
+}
+
+type configView struct {
+	Scope headgate.Scope `json:"scope"`
+	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
+	Own     json.RawMessage `json:"own,omitempty"`
+	InForce *limitView      `json:"in_force,omitempty"`
+}
+
+func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
+	view := configView{Scope: headgate.Scope(r.PathValue("scope"))}
+	if err := bindScope(r, view.Scope); err != nil {
+		return nil, err
+	}
+	path, level, err := scopePath(view.Scope)
+	if err != nil {
+		return nil, err
+	}
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	if view.Own, err = current.At(path...); err != nil {
+		return nil, err
+	}
+	tenant, queue, class, err := view.Scope.Parts()
+	if err != nil {
+		return nil, err
+	}
+	view.InForce, err = inForce(current, level, tenant, queue, class)
+	return tagged(current.Version, view), err
+}
+
+// inForce returns the limit that applies at a level; nil where none does.
+func inForce(current policy.Policy, level headgate.Level, tenant, queue string, class headgate.Priority) (*limitView, error) {
+	compiled, err := current.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	limit := compiled.LimitsFor(tenant, queue, class)[level]
+	if limit.Disabled {
+		return nil, nil //nolint:nilnil // No limit is an answer.
+	}
+	return &limitView{limit.Tokens, millis(limit.Per), limit.Burst}, nil
+}
+
+func (a *API) tier(r *route.Request) (*route.Answer, error) {
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	path, err := tierPart(r)
+	if err != nil {
+		return nil, err
+	}
+	own, err := current.At(path...)
+	if err != nil {
+		return nil, err
+	}
+	if own == nil {
+		return nil, problem.New(problem.NotFound, "the policy has no such tier: GET /api/v1/policy shows all")
+	}
+	return tagged(current.Version, own), nil
+}

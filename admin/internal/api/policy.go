@@ -1,0 +1,247 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func (a *API) policyRoutes() []route.Route {
+	return []route.Route{
+		see("/api/v1/policy", a.policy),
+		{Method: http.MethodPut, Path: "/api/v1/policy", Role: access.Admin, Reach: route.Deployment, Handle: a.putPolicy},
+		operate(http.MethodPost, "/api/v1/policy/dry-run", a.tryPolicy),
+		see("/api/v1/policy/versions", a.policyVersions),
+		see("/api/v1/policy/versions/{version}", a.policyVersion),
+		{Method: http.MethodPost, Path: "/api/v1/policy/rollback", Role: access.Admin, Reach: route.Deployment, Handle: a.rollback},
+		see("/api/v1/audit", a.audit),
+	}
+}
+
+// tag is the entity tag of what a version of the policy says.
+func tag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
+
+func tagged(version int64, value any) *route.Answer {
+	return &route.Answer{Value: value, Header: http.Header{"Etag": {tag(version)}}}
+}
+
+// editOf is an edit by whoever calls, of the version that the call was made from. If-Match has to name that: who does
+// not say what they saw would undo what they did not see.
+func (a *API) editOf(r *route.Request, reason string) (rollout.Edit, error) {
+	given := strings.Join(r.Header.Values("If-Match"), ",")
+	if given == "" {
+		return rollout.Edit{}, problem.New(problem.PreconditionRequired, "send If-Match with the ETag of what you saw and are changing")
+	}
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return rollout.Edit{}, err
+	}
+	edit := rollout.Edit{Author: clip(r.Who.String(), lua.MaxAuthor), Reason: reason, Expected: current.Version}
+	for text := range strings.SplitSeq(given, ",") {
+		if strings.TrimSpace(text) == tag(current.Version) {
+			return edit, nil
+		}
+	}
+	return edit, lost(current.Version)
+}
+
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "")
+	}
+	return text
+}
+
+// lost is told to the loser of two editors.
+func lost(inForce int64) *problem.DetailsError {
+	p := problem.New(problem.PreconditionFailed, "version %d of the policy is in force: look at what it says, and change that", inForce)
+	p.Header = http.Header{"Etag": {tag(inForce)}}
+	return p
+}
+
+func (a *API) policy(r *route.Request) (*route.Answer, error) {
+	current, err := rollout.Current(r.Context(), a.config.Store)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(current.Version, current), nil
+}
+
+// readPolicy reads a policy that was sent.
+func readPolicy(body []byte) (policy.Policy, error) {
+	document, err := policy.Unmarshal(body)
+	if err != nil {
+		return document, badPolicy(err)
+	}
+	return document, nil
+}
+
+// badPolicy tells all that is wrong with a policy, or with a part of one. Fields are named as in the policy's JSON.
+func badPolicy(err error) error {
+	faults := fieldFaults(err)
+	for i := range faults {
+		faults[i] = problem.At("", faults[i].Detail)
+	}
+	if len(faults) == 0 {
+		faults = append(faults, problem.At("", err.Error()))
+	}
+	return problem.Invalid(faults...)
+}
+
+type editedView struct {
+	From    int64        `json:"from"`
+	Version int64        `json:"version"`
+	Changes []changeView `json:"changes"`
+}
+
+type changeView struct {
+	Path   string          `json:"path"`
+	Kind   string          `json:"kind"`
+	Before json.RawMessage `json:"before,omitempty"`
+	After  json.RawMessage `json:"after,omitempty"`
+}
+
+func editedViewOf(done rollout.Result) editedView {
+	return editedView{done.From, done.To, changeViews(done.Changes)}
+}
+
+func changeViews(changes []policy.Change) []changeView {
+	views := []changeView{}
+	for _, c := range changes {
+		views = append(views, changeView{c.Path, c.Kind(), c.Before, c.After})
+	}
+	return views
+}
+
+func (a *API) putPolicy(r *route.Request) (*route.Answer, error) {
+	document, err := readPolicy(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	edit, err := a.editOf(r, r.URL.Query().Get("reason"))
+	if err != nil {
+		return nil, err
+	}
+	done, err := rollout.Put(r.Context(), a.config.Store, document, edit)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(done.To, editedViewOf(done)), nil
+}
+
+func (a *API) tryPolicy(r *route.Request) (*route.Answer, error) {
+	document, err := readPolicy(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	would, err := rollout.DryRun(r.Context(), a.config.Store, document)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(would.From, editedViewOf(would)), nil
+}
+
+type rollbackBody struct {
+	Version int64  `json:"version"`
+	Reason  string `json:"reason"`
+}
+
+func (a *API) rollback(r *route.Request) (*route.Answer, error) {
+	var ask rollbackBody
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	edit, err := a.editOf(r, ask.Reason)
+	if err != nil {
+		return nil, err
+	}
+	done, err := rollout.Rollback(r.Context(), a.config.Store, ask.Version, edit)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(done.To, editedViewOf(done)), nil
+}
+
+// auditView is an entry of the audit. Of a version that an older program stored only its number is known.
+type auditView struct {
+	At       *time.Time `json:"at,omitempty"`
+	From     *int64     `json:"from,omitempty"`
+	To       int64      `json:"to"`
+	Author   string     `json:"author,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+	Restored int64      `json:"restored,omitempty"`
+	// Total is how many changes there were; Changes are the first of them.
+	Total   *int         `json:"total,omitempty"`
+	Changes []changeView `json:"changes,omitempty"`
+}
+
+func auditViewOf(entry lua.AuditEntry) auditView {
+	v := auditView{To: entry.To, Author: entry.Author, Reason: entry.Reason, Restored: entry.Restored}
+	if entry.At.IsZero() {
+		return v
+	}
+	v.At, v.From = stamp(entry.At), &entry.From
+	var kept rollout.Summary
+	if err := json.Unmarshal(entry.Changes, &kept); err == nil { // Others than rollout may store none.
+		v.Total, v.Changes = &kept.Total, changeViews(kept.Changes)
+	}
+	return v
+}
+
+type versionsView struct {
+	Versions []auditView `json:"versions"`
+}
+
+func (a *API) policyVersions(r *route.Request) (*route.Answer, error) {
+	versions, err := a.config.Store.PolicyVersions(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	view := versionsView{Versions: []auditView{}}
+	for _, v := range versions {
+		view.Versions = append(view.Versions, auditViewOf(v))
+	}
+	return route.OK(view), nil
+}
+
+func (a *API) policyVersion(r *route.Request) (*route.Answer, error) {
+	version, err := strconv.ParseInt(r.PathValue("version"), 10, 64)
+	if err != nil {
+		return nil, problem.Invalid(problem.Fault{Parameter: "version", Detail: "is no version"})
+	}
+	text, err := a.config.Store.PolicyVersion(r.Context(), version)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(json.RawMessage(text)), nil
+}
+
+type auditPageView struct {
+	Entries []auditView `json:"entries"`
+	Cursor  string      `json:"cursor,omitempty"`
+	// Gone is how many entries have left.
+	Gone int64 `json:"gone"`
+}
+
+func (a *API) audit(r *route.Request) (*route.Answer, error) {
+	query := r.URL.Query()
+	limit, _ := strconv.Atoi(query.Get("limit")) // The schema has seen to it.
+	page, err := a.config.Store.Audit(r.Context(), limit, query.Get("cursor"))
+	if err != nil {
+		return nil, err
+	}
+	view := auditPageView{Entries: []auditView{}, Cursor: page.Cursor, Gone: page.Gone}
+	for _, entry := range page.Entries {
+		view.Entries = append(view.Entries, auditViewOf(entry))
+	}
+	return route.OK(view), nil
+}
