@@ -44,7 +44,7 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	store, err := lua.Open(t.Context(), client, lua.Config{})
 	must(t, err)
 	p := newPlantOn(t, store, nil)
-	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkQueues} {
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkParts, walkQueues} {
 		part(p)
 	}
 	runOne(t, p)

@@ -59,10 +59,10 @@ func playRole(role string) int {
 	defer client.Close()
 	store, err := lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(prefixVariable)})
 	p := &player{store: store, name: os.Getenv(nameVariable), out: bufio.NewWriter(os.Stdout)}
-	if err == nil && role == schedulerRole {
-		err = p.schedule(ctx)
-	} else if err == nil {
-		err = p.work(ctx)
+	if err == nil {
+		err = map[string]func(context.Context) error{
+			schedulerRole: p.schedule, workerRole: p.work, producerRole: p.produce,
+		}[role](ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(os.Stderr, "%s %s: %v\n", role, p.name, err)
