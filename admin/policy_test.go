@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -22,10 +23,10 @@ func (p *plant) inForce() string {
 }
 
 // put makes an edit from the version in force.
-func (p *plant) put(who string, a ask) reply {
+func (p *plant) put(who string, a ask) {
 	p.tb.Helper()
 	a.header = from(p.inForce())
-	return p.want(http.StatusOK, who, a)
+	p.want(http.StatusOK, who, a)
 }
 
 func walkPolicy(p *plant) {
@@ -173,7 +174,7 @@ func TestTheAuditIsCompleteUnderConcurrentEditors(t *testing.T) {
 		t.Errorf("%d entries of %d versions", len(page.Entries), len(won))
 	}
 	for i, entry := range page.Entries {
-		reason := won[fmt.Sprintf("%q", fmt.Sprint(entry.To))]
+		reason := won[strconv.Quote(strconv.FormatInt(entry.To, 10))]
 		if entry.To != int64(len(won)-i) || entry.From != entry.To-1 || entry.Reason != reason || entry.Author != "operator" {
 			t.Errorf("entry %+v of a version that %q made", entry, reason)
 		}

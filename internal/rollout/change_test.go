@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -88,10 +89,10 @@ func drawEdit(t *rapid.T, current policy.Policy) (policy.Policy, error) {
 		path  []string
 	}{
 		{limit, []string{"global"}},
-		{`{"tier":"premium","priority_weights":{"high":` + fmt.Sprint(most) + `}}`, []string{"tenants", tenant}},
+		{`{"tier":"premium","priority_weights":{"high":` + strconv.Itoa(most) + `}}`, []string{"tenants", tenant}},
 		{limit, []string{"queue_limits", tenant + ":mail"}},
 		{limit, []string{"priority_limits", tenant + ":mail:high"}},
-		{`{"policy":"reject","max_jobs":` + fmt.Sprint(most) + `}`, []string{"overflows", tenant + ":mail"}},
+		{`{"policy":"reject","max_jobs":` + strconv.Itoa(most) + `}`, []string{"overflows", tenant + ":mail"}},
 		{fmt.Sprintf(`{"max_wait":"%ds","max_running":%d}`, most, most), []string{"queues", "mail"}},
 		{fmt.Sprintf(`{"max_parked":%d,"dispatch":%s}`, most, limit), []string{"downstreams", "api"}},
 	} {
