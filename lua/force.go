@@ -19,7 +19,7 @@ const (
 	minForce = time.Millisecond
 	// MaxForce is the longest duration for which a state is forced.
 	MaxForce = 365 * 24 * time.Hour
-	// MaxReason is the largest size of a reason in bytes.
+	// MaxReason is the largest size of a reason in bytes, also of a policy's.
 	MaxReason = 1 << 10
 )
 

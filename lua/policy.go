@@ -136,11 +136,8 @@ type PolicyUpdate struct {
 	Changes []byte
 }
 
-// MaxAuthor and MaxReason are the largest sizes of those of a PolicyUpdate, in bytes.
-const (
-	MaxAuthor = 256
-	MaxReason = 256
-)
+// MaxAuthor is the largest size of an Author, in bytes.
+const MaxAuthor = 256
 
 // onlyAsk is the Edit of an update that is not to be stored.
 const onlyAsk = "-"

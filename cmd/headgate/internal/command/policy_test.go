@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/lua"
 )
 
 // writePolicy writes a document and returns the name of its file.
@@ -60,7 +62,7 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	p.run(exitNothing, "policy show 9")
 	p.run(exitNothing, "policy rollback 9")
 	p.run(exitUsage, "policy show latest")
-	p.run(exitUsage, "policy set default --reason "+strings.Repeat("x", 257))
+	p.run(exitUsage, "policy set default --reason "+strings.Repeat("x", lua.MaxReason+1))
 	stale := writePolicy(t, `{"version": 1}`)
 	p.run(exitFailure, "policy set "+stale+" --dry-run")
 	p.run(exitFailure, "policy set "+stale)
