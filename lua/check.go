@@ -38,24 +38,33 @@ type Answer struct {
 // force nothing is done and the error is ErrStale. After an error InDoubt the tokens may be gone; the same call again
 // charges again. A Redis that is full is headgate.ErrOutOfMemory, and nothing was charged.
 func (s *Store) Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error) {
+	granted, answers, _, err = s.ask(ctx, version, peek, questions)
+	return granted, answers, err
+}
+
+// ask is Check, with what Refund needs of the moment.
+func (s *Store) ask(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, at moment, err error) {
 	reply, err := s.run(ctx, "check", s.checkArgs(version, peek, questions)...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
-		return false, nil, errors.Join(headgate.ErrOutOfMemory, err)
+		return false, nil, at, errors.Join(headgate.ErrOutOfMemory, err)
 	case err != nil:
-		return false, nil, err
+		return false, nil, at, err
 	case len(reply) > 0 && reply[0] == "stale":
-		return false, nil, ErrStale
-	case len(reply) != len(questions)+1:
-		return false, nil, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-1)
+		return false, nil, at, ErrStale
+	case len(reply) != len(questions)+2:
+		return false, nil, at, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-2)
+	}
+	if at, err = parseMoment(reply[1]); err != nil {
+		return false, nil, at, err
 	}
 	answers = make([]Answer, len(questions))
 	for i := range questions {
-		if answers[i], err = parseAnswer(reply[i+1], &questions[i]); err != nil {
-			return false, nil, err
+		if answers[i], err = parseAnswer(reply[i+2], &questions[i]); err != nil {
+			return false, nil, at, err
 		}
 	}
-	return reply[0] == "granted", answers, nil
+	return reply[0] == "granted", answers, at, nil
 }
 
 func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any {
@@ -67,14 +76,19 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
 	for i := range questions {
-		q := &questions[i]
-		args = append(args, q.Tenant, q.Queue, 0, string(q.Class))
-		for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
-			args = appendLimit(args, &q.Limits[level])
-		}
+		args = questions[i].appendPath(args)
 	}
 	for i := range questions {
 		args = append(args, i+1, int64(questions[i].Cost))
+	}
+	return args
+}
+
+// appendPath appends what the fragment path says.
+func (q *Question) appendPath(args []any) []any {
+	args = append(args, q.Tenant, q.Queue, 0, string(q.Class))
+	for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
+		args = appendLimit(args, &q.Limits[level])
 	}
 	return args
 }

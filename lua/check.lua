@@ -8,7 +8,7 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
--- Reply {"stale", version} or {"granted" | "refused", a line a question}: micro-tokens left of global, tenant, queue and
+-- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
 -- Never writes when it refuses or peeks.
@@ -21,7 +21,7 @@ local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
 local time_us = now_us(NOW)
 
 for i = 1, PATHS do path_read(i) end
-call_begin(time_us, { 'pv', 'pat', 'gb' })
+call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 
@@ -58,4 +58,4 @@ if granted then
   buckets_write(time_us)
   state_write()
 end
-return { refused and 'refused' or 'granted', unpack(lines) }
+return { refused and 'refused' or 'granted', format('%d %d', filled_to, state_num('rf')), unpack(lines) }

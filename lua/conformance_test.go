@@ -117,6 +117,7 @@ type walk struct {
 	// sequence numbers reports of outcomes.
 	sequence uint64
 	weights  map[string]headgate.Weight
+	takings  []taking
 	service  *serviceLog
 	log      []string
 	// resend is the step's script call once more, word for word: what a client does whose reply was lost.
@@ -222,6 +223,10 @@ func (w *walk) step() {
 		w.suspend()
 	case "check":
 		w.check()
+	case "take":
+		w.take()
+	case "refund":
+		w.refund()
 	case "start":
 		w.start()
 	case "report":

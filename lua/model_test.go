@@ -18,6 +18,8 @@ type model struct {
 	room     *fairqueue.Room
 	buckets  buckets.Set
 	changed  buckets.Instant
+	refunds  int64           // tokens
+	refunded map[string]bool // by id
 	accepted int64
 	left     map[string]int64
 	died     map[string]int64
@@ -80,7 +82,8 @@ const (
 
 func newModel() *model {
 	return &model{
-		room: fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
+		refunded: map[string]bool{},
+		room:     fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
 		ended: [2]map[string]bool{{}, {}}, later: map[string]int64{}, dead: map[string]int64{},
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},

@@ -12,22 +12,7 @@ import (
 func (w *walk) check() {
 	questions := make([]Question, w.number("questions", 1, 4))
 	for i := range questions {
-		tenant := w.number("tenant", 0, len(walkTenants)-1)
-		level := headgate.Level(w.number("level", 0, int(headgate.LevelPriority)))
-		q := Question{Cost: headgate.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
-		if level >= headgate.LevelTenant {
-			q.Tenant = walkTenants[tenant]
-		}
-		if level >= headgate.LevelQueue {
-			q.Queue = pick(w, "queue", walkQueues)
-		}
-		if level >= headgate.LevelPriority {
-			q.Class = pick(w, "class", headgate.DefaultClasses()).Name
-		}
-		for below := level + 1; below < headgate.Levels; below++ {
-			q.Limits[below] = headgate.Limit{Disabled: true}
-		}
-		questions[i] = q
+		questions[i] = w.question()
 	}
 	peek := w.number("peek", 0, 2) == 0
 	want := w.model.check(w.now, peek, questions)
@@ -44,6 +29,26 @@ func (w *walk) check() {
 	if !slices.Equal(got, want) {
 		w.rt.Fatalf("check %+v, peek %t: script says\n%q, model\n%q", questions, peek, got, want)
 	}
+}
+
+// question draws one of any level.
+func (w *walk) question() Question {
+	tenant := w.number("tenant", 0, len(walkTenants)-1)
+	level := headgate.Level(w.number("level", 0, int(headgate.LevelPriority)))
+	q := Question{Cost: headgate.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
+	if level >= headgate.LevelTenant {
+		q.Tenant = walkTenants[tenant]
+	}
+	if level >= headgate.LevelQueue {
+		q.Queue = pick(w, "queue", walkQueues)
+	}
+	if level >= headgate.LevelPriority {
+		q.Class = pick(w, "class", headgate.DefaultClasses()).Name
+	}
+	for below := level + 1; below < headgate.Levels; below++ {
+		q.Limits[below] = headgate.Limit{Disabled: true}
+	}
+	return q
 }
 
 func (m *model) check(now int64, peek bool, questions []Question) []string {

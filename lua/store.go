@@ -73,7 +73,7 @@ type script struct {
 // names lists the scripts.
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look",
-	"recount", "start", "check", "breaker", "force",
+	"recount", "start", "check", "refund", "breaker", "force",
 }
 
 // Connect returns the store at a URL, redis://, rediss:// or unix://, with the client settings of the house, after

@@ -8,7 +8,7 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
--- Reply {"stale", version} or {"granted" | "refused", a line a question}: micro-tokens left of global, tenant, queue and
+-- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
 -- Never writes when it refuses or peeks.
@@ -176,13 +176,13 @@ local function bucket_text(b)
   return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
 end
 local PATH_SIZE = 10
+local filled_to -- the buckets' own time, which never goes back
 local paths, buckets, tenants = {}, {}, {}
 local path_read, buckets_read, decide, charge, buckets_write
 do
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE and GLOBAL_BURST. A path is PATH_SIZE arguments: tenant, queue,
 -- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
-local filled_to -- the buckets' own time, which never goes back
 
 -- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
 function path_read(i)
@@ -318,7 +318,7 @@ end
 local time_us = now_us(NOW)
 
 for i = 1, PATHS do path_read(i) end
-call_begin(time_us, { 'pv', 'pat', 'gb' })
+call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 
@@ -355,4 +355,4 @@ if granted then
   buckets_write(time_us)
   state_write()
 end
-return { refused and 'refused' or 'granted', unpack(lines) }
+return { refused and 'refused' or 'granted', format('%d %d', filled_to, state_num('rf')), unpack(lines) }

@@ -1,0 +1,53 @@
+-- refund gives back what check took for work that never began, once for each id.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy under which the tokens were taken
+-- ARGV[3] bucket_cap  largest number of buckets of a tenant
+-- ARGV[4] global_rate  tokens a second, "" for no bucket
+-- ARGV[5] global_burst  micro-tokens
+-- ARGV[6] id  of the work
+-- ARGV[7] window  microseconds from the taking for which a refund may come and its id is remembered
+-- ARGV[8] taken_at  the buckets' time at which the tokens were taken
+-- ARGV[9] refunds  tokens that had been refunded until then, in all
+-- ARGV[10] cost  tokens
+-- ARGV[11] left  micro-tokens that the taking left in the global bucket, 0 where there is none
+-- ARGV[12] left_tenant  the same of the tenant's
+-- ARGV[13] left_queue  of the queue's
+-- ARGV[14] left_priority  of the priority's
+-- ARGV[15] ...  what the fragment path says, once
+-- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
+-- Never leaves more in a bucket than it would hold had the tokens not been taken.
+-- luacheck: ignore 211
+local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
+local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
+local PATHS, PATHS_AT = 1, 15
+-- @include call
+-- @include path
+local time_us = now_us(NOW)
+
+local path = path_read(1)
+call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
+buckets_read()
+local elapsed = filled_to - TAKEN_AT
+if elapsed > WINDOW then return { 'late' } end
+if not redis.call('SET', P .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
+
+for level = 0, 3 do
+  local b = path[level]
+  if b then
+    -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
+    local came = math.ceil(elapsed * b.rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
+    local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
+    local level_then = math.min(b.burst, b.level + owed)
+    if level_then > b.level then
+      b.level, b.dirty = level_then, true
+    end
+  end
+end
+state_add('rf', COST)
+buckets_write(time_us)
+state_write()
+return { 'refunded' }
