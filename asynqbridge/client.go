@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -74,7 +75,7 @@ func (c *Client) Ping() error { return c.asynq.Ping() }
 
 // Enqueue is EnqueueContext without a ctx.
 func (c *Client) Enqueue(task *asynq.Task, options ...asynq.Option) (*asynq.TaskInfo, error) {
-	return c.EnqueueContext(context.Background(), task, options...) //nolint:contextcheck,forbidigo // as asynq.Client does
+	return c.EnqueueContext(context.Background(), task, options...) //nolint:forbidigo // as asynq.Client does
 }
 
 // EnqueueContext is that of asynq.Client for a task whose tenant an option, the ctx or a header names. A task that the
@@ -99,7 +100,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 		return nil, err
 	}
 	a := attempt{}
-	named := append(options[:len(options):len(options)], asynq.TaskID(info.ID))
+	named := append(slices.Clip(options), asynq.TaskID(info.ID))
 	enqueued, err := c.asynq.EnqueueContext(context.WithValue(ctx, attemptKey{}, &a), task, named...)
 	if err != nil {
 		return nil, c.refund(ctx, receipt, a, err)

@@ -1,0 +1,171 @@
+package asynqbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/asynqbridge"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// TestATaskReachesAsynqAsItWasEnqueued compares what asynq has with what its own client would have made.
+func TestATaskReachesAsynqAsItWasEnqueued(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, daily(10))
+	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
+	info, err := s.fair().Enqueue(asynq.NewTaskWithHeaders("send", []byte("payload"), map[string]string{"k": "v"}, asynq.Queue("mail"), asynq.MaxRetry(0)),
+		asynqbridge.Tenant("acme"), asynq.TaskID("one"), asynq.Timeout(time.Minute), asynq.Deadline(deadline), asynq.Retention(time.Hour), asynq.ProcessIn(time.Second))
+	must(t, err)
+	if info.ID != "acme:one" || info.Queue != "mail" || info.State != asynq.TaskStateScheduled {
+		t.Errorf("%+v", info)
+	}
+	defer s.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}})()
+	var got *asynq.TaskInfo
+	soon(t, "the hand-over", func() bool {
+		got, err = s.inspector().GetTaskInfo("mail", "acme:one")
+		return err == nil
+	})
+	if string(got.Payload) != "payload" || got.Type != "send" || len(got.Headers) != 1 || got.Headers["k"] != "v" || got.MaxRetry != 0 ||
+		got.Timeout != time.Minute || !got.Deadline.Equal(deadline) || got.Retention != time.Hour || got.State != asynq.TaskStatePending {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestATaskIDIsInOnce(t *testing.T) {
+	t.Parallel()
+	f := newSite(t, daily(10)).fair()
+	ctx := asynqbridge.WithTenant(t.Context(), "acme")
+	_, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.TaskID("one"))
+	must(t, err)
+	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.TaskID("one")); !errors.Is(err, asynq.ErrTaskIDConflict) {
+		t.Errorf("the same id: %v", err)
+	}
+	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.Unique(time.Hour)); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("unique: %v", err)
+	}
+	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynqbridge.Cost(11)); !errors.Is(err, headgate.ErrTooCostly) {
+		t.Errorf("above the burst: %v", err)
+	}
+}
+
+// TestFairnessSurvivesAsynqsFIFO: a tenant that comes behind a flood waits for what asynq already has and no more, and asynq
+// never has more than the high mark.
+func TestFairnessSurvivesAsynqsFIFO(t *testing.T) {
+	t.Parallel()
+	const flood, low, high, slots = 600, 4, 8, 4
+	s := newSite(t, headgate.PerSecond(1_000_000, 1_000_000))
+	f := s.fair()
+	send := func(tenant string, n int) {
+		var wg sync.WaitGroup
+		for k := range 8 {
+			wg.Go(func() {
+				for i := k; i < n; i += 8 {
+					if _, err := f.Enqueue(asynq.NewTask("send", []byte(tenant), asynq.Queue("mail")), asynqbridge.Tenant(tenant)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+	}
+	send("flood", flood)
+	defer s.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}, Low: low, High: high, Concurrency: slots})()
+	soon(t, "the high mark", func() bool { return s.redis.LLen(t.Context(), "asynq:{mail}:pending").Val() == high })
+	send("light", 10)
+	var mu sync.Mutex
+	var order []string
+	most := int64(0)
+	s.serve(asynq.Config{Concurrency: 1, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond}, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		pending := s.redis.LLen(ctx, "asynq:{mail}:pending").Val()
+		mu.Lock()
+		defer mu.Unlock()
+		order, most = append(order, string(task.Payload())), max(most, pending)
+		return nil
+	}))
+	soon(t, "all tasks", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(order) == flood+10
+	})
+	last := 0
+	for i, tenant := range order {
+		if tenant == "light" {
+			last = i
+		}
+	}
+	// What asynq and the releaser's slots held, then one of the flood's for each of the light tenant's, and one task that
+	// may be read out of turn by each slot.
+	if bound := high + slots + 2*10 + slots; last >= bound || most > high {
+		t.Errorf("the light tenant's last task ran as number %d, want below %d; asynq had up to %d pending, want %d at most", last, bound, most, high)
+	}
+}
+
+// TestALostHandOverIsMadeOnce: the replies to hand-overs are lost one after the other.
+func TestALostHandOverIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	const tasks = 20
+	s := newSite(t, daily(1000))
+	f := s.fair()
+	for i := range tasks {
+		_, err := f.Enqueue(asynq.NewTask("send", nil, asynq.Queue("mail")), asynqbridge.Tenant("acme"), asynq.TaskID(fmt.Sprint(i)))
+		must(t, err)
+	}
+	var mu sync.Mutex
+	runs := map[string]int{}
+	s.serve(asynq.Config{Concurrency: 4, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		mu.Lock()
+		defer mu.Unlock()
+		runs[id]++
+		return nil
+	}))
+	proxy := redistest.NewProxy(t, s.asynq.Addr)
+	seen := map[string]bool{}
+	proxy.Decide(func(command redistest.Command) redistest.Action {
+		if command.Name != "EVALSHA" || len(command.Args) < 3 || seen[command.Args[2]] {
+			return redistest.Action{}
+		}
+		seen[command.Args[2]] = true // by task key: the first hand-over of each loses its reply
+		return redistest.Action{Cut: redistest.CutAfter}
+	})
+	s.asynq.Addr = proxy.Addr()
+	defer s.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}})()
+	soon(t, "all jobs to complete", func() bool {
+		census, err := s.store.Census(t.Context())
+		return err == nil && census.Left["completed"] == tasks
+	})
+	soon(t, "all tasks to run", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(runs) == tasks
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	for id, n := range runs {
+		if n != 1 || !strings.HasPrefix(id, "acme:") {
+			t.Errorf("%s ran %d times", id, n)
+		}
+	}
+	if proxy.Cuts() < tasks {
+		t.Errorf("%d replies were lost, want one of each task", proxy.Cuts())
+	}
+}
+
+func TestABadReleaserConfigSaysAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, daily(1))
+	_, err := asynqbridge.NewReleaser(s.asynq, s.store, asynqbridge.ReleaserConfig{Queues: []string{"a:b"}, Low: 5, High: 5, Every: time.Hour, Retention: 1, Concurrency: -1})
+	for _, field := range []string{"Queues[0]", "High", "Every", "Retention", "Concurrency"} {
+		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+}

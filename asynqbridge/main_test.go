@@ -1,0 +1,131 @@
+package asynqbridge_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/asynqbridge"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// site is a Redis with asynq and Headgate in it.
+type site struct {
+	tb    testing.TB
+	asynq asynq.RedisClientOpt
+	redis *redis.Client
+	store *lua.Store
+}
+
+// newSite has the tenants' limit given; every other scope has none.
+func newSite(tb testing.TB, limit headgate.Limit) *site {
+	tb.Helper()
+	server := redistest.Start(tb, redistest.Options{})
+	s := &site{tb: tb, asynq: asynq.RedisClientOpt{Addr: server.Addr()}, redis: server.Client(tb)}
+	var err error
+	s.store, err = lua.Open(tb.Context(), s.redis, lua.Config{})
+	must(tb, err)
+	s.limit(1, limit)
+	return s
+}
+
+// limit stores a version of the policy.
+func (s *site) limit(version int64, limit headgate.Limit) {
+	s.tb.Helper()
+	own := policy.Policy{Version: version, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
+	text, err := policy.Marshal(own)
+	must(s.tb, err)
+	must(s.tb, s.store.PutPolicy(s.tb.Context(), lua.PolicyUpdate{Expected: version - 1, Version: version, Text: text, Window: policy.DefaultDedupWindow}))
+}
+
+func (s *site) client(config asynqbridge.ClientConfig) *asynqbridge.Client {
+	s.tb.Helper()
+	c, err := asynqbridge.NewClient(s.asynq, s.store, config)
+	must(s.tb, err)
+	s.tb.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (s *site) fair() *asynqbridge.Fair {
+	s.tb.Helper()
+	p, err := producer.New(s.store, producer.Config{})
+	must(s.tb, err)
+	return asynqbridge.NewFair(p)
+}
+
+// release runs a Releaser until the returned function is called.
+func (s *site) release(config asynqbridge.ReleaserConfig) (stop func()) {
+	s.tb.Helper()
+	r, err := asynqbridge.NewReleaser(s.asynq, s.store, config)
+	must(s.tb, err)
+	ctx, cancel := context.WithCancel(s.tb.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := r.Run(ctx); err != nil {
+			s.tb.Error(err)
+		}
+	})
+	return sync.OnceFunc(func() { cancel(); wg.Wait(); _ = r.Close() })
+}
+
+// serve runs an asynq server until the test ends.
+func (s *site) serve(config asynq.Config, handler asynq.Handler) {
+	s.tb.Helper()
+	config.LogLevel = asynq.FatalLevel
+	server := asynq.NewServer(s.asynq, config)
+	must(s.tb, server.Start(handler))
+	s.tb.Cleanup(server.Shutdown)
+}
+
+func (s *site) inspector() *asynq.Inspector {
+	i := asynq.NewInspector(s.asynq)
+	s.tb.Cleanup(func() { _ = i.Close() })
+	return i
+}
+
+// left returns the tokens of a tenant's bucket.
+func (s *site) left(tenant string, limit headgate.Limit) headgate.Tokens {
+	s.tb.Helper()
+	q := lua.Question{Tenant: tenant, Cost: 1}
+	for level := range q.Limits {
+		q.Limits[level].Disabled = true
+	}
+	q.Limits[headgate.LevelTenant] = limit
+	_, answers, err := s.store.Check(s.tb.Context(), 1, true, []lua.Question{q})
+	must(s.tb, err)
+	return answers[0].Left[headgate.LevelTenant].Tokens()
+}
+
+// daily is a limit of which a test sees no refill.
+func daily(burst headgate.Tokens) headgate.Limit {
+	return headgate.Limit{Tokens: 1, Per: 24 * time.Hour / time.Duration(burst), Burst: burst}
+}
+
+// soon waits for a condition, and fails the test where it does not come.
+func soon(tb testing.TB, what string, is func() bool) {
+	tb.Helper()
+	end := time.Now().Add(20 * time.Second)
+	for !is() {
+		if time.Now().After(end) {
+			tb.Fatalf("not in 20 s: %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
