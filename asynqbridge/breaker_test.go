@@ -94,6 +94,46 @@ func TestAnOpenBreakerPausesItsQueueAndTheQueueResumesByItself(t *testing.T) {
 	}
 }
 
+// TestAProbesEndResumesTheQueue: the pause for the time in which a probe is out does not last its second.
+func TestAProbesEndResumesTheQueue(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, daily(1))
+	b, err := asynqbridge.NewBreaker(s.asynq, asynqbridge.BreakerConfig{Breaker: quick(100 * time.Millisecond), MaxPause: time.Minute})
+	must(t, err)
+	t.Cleanup(func() { _ = b.Close() })
+	var runs atomic.Int64
+	release := make(chan struct{})
+	s.serve(asynq.Config{
+		Concurrency: 2, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond, IsFailure: asynqbridge.IsFailure,
+	}, b.Middleware(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		if runs.Add(1) <= 3 {
+			return errors.New("ill")
+		}
+		<-release
+		return nil
+	})))
+	client := asynq.NewClient(s.asynq)
+	t.Cleanup(func() { _ = client.Close() })
+	send := func() {
+		_, err := client.Enqueue(asynq.NewTask("send", nil, asynq.Queue("mail")))
+		must(t, err)
+	}
+	for range 3 {
+		send()
+	}
+	soon(t, "the failures", func() bool { return runs.Load() == 3 })
+	send()
+	soon(t, "the probe", func() bool { return runs.Load() == 4 })
+	send() // finds the probe out
+	soon(t, "the pause", func() bool { return s.redis.Exists(t.Context(), pausedKey).Val() == 1 })
+	close(release)
+	began := time.Now()
+	soon(t, "the end of the pause", func() bool { return s.redis.Exists(t.Context(), pausedKey).Val() == 0 })
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("the queue was paused for another %s", took)
+	}
+}
+
 // TestAnOperatorsPauseSurvives whatever the breaker does: opens, resumes after probes, or opens anew.
 func TestAnOperatorsPauseSurvives(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,16 @@ func TestFairnessSurvivesAsynqsFIFO(t *testing.T) {
 		wg.Wait()
 	}
 	send("flood", flood)
-	defer s.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}, Low: low, High: high, Concurrency: slots})()
+	slow := *s // hand-overs take longer than the next look at the list
+	proxy := redistest.NewProxy(t, s.asynq.Addr)
+	proxy.Decide(func(command redistest.Command) redistest.Action {
+		if command.Name == "EVALSHA" {
+			return redistest.Action{Delay: 5 * time.Millisecond}
+		}
+		return redistest.Action{}
+	})
+	slow.asynq.Addr = proxy.Addr()
+	defer slow.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}, Low: low, High: high, Concurrency: slots, Every: time.Millisecond})()
 	soon(t, "the high mark", func() bool { return s.redis.LLen(t.Context(), "asynq:{mail}:pending").Val() == high })
 	send("light", 10)
 	var mu sync.Mutex

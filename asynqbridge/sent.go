@@ -52,22 +52,20 @@ func mayHaveRun(err error) bool {
 }
 
 // connect returns a client of asynq's Redis, and whether it sends a command once. One that sends again by itself, as
-// those of clusters and Sentinels do, hears of its own first sending as a conflict.
+// those of clusters and Sentinels do, may hear of its own first sending as a conflict.
 func connect(options asynq.RedisConnOpt) (client redis.UniversalClient, once bool, err error) {
-	made := options.MakeRedisClient()
-	switch client := made.(type) {
-	case *redis.Client:
-		if _, single := options.(asynq.RedisClientOpt); single {
-			own := *client.Options()
-			own.MaxRetries = -1
-			err := client.Close()
-			return redis.NewClient(&own), true, err
-		}
-		return client, false, nil
-	case redis.UniversalClient:
-		return client, false, nil
+	if o, single := options.(asynq.RedisClientOpt); single {
+		return redis.NewClient(&redis.Options{
+			Network: o.Network, Addr: o.Addr, Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
+			DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
+			MaxRetries: -1,
+		}), true, nil
 	}
-	return nil, false, errNoClient
+	client, ok := options.MakeRedisClient().(redis.UniversalClient)
+	if !ok {
+		return nil, false, errNoClient
+	}
+	return client, false, nil
 }
 
 // errNoClient means that a RedisConnOpt is none of asynq's.

@@ -5,7 +5,8 @@
 // It holds benchmarks only; `make bench` runs them with all others. The README prints what they gave last, losses
 // included. What is compared, and the peer's setting:
 //
-//	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue
+//	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue, and the same fed by
+//	                  asynqbridge.Releaser with its defaults
 //	EnqueueToHandler  from the call to Enqueue until the handler starts, 200 and 2,000 jobs a second, else idle; asynq
 //	Enqueue           jobs a second; asynq, which admits everything
 //	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants

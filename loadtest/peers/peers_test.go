@@ -14,10 +14,13 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-var queues = []struct {
+// peer is a way to open a queue.
+type peer struct {
 	name string
 	open func(testing.TB) queue
-}{{"headgate", newHeadgate}, {"asynq", newAsynq}}
+}
+
+var queues = []peer{{"headgate", newHeadgate}, {"asynq", newAsynq}}
 
 // waits collects the time from enqueue to start of numbered jobs.
 type waits struct {
@@ -74,7 +77,7 @@ func pace(n int, perSecond float64, f func(i int)) {
 // BenchmarkLightTenant: one tenant has 50,000 jobs of 2 ms waiting for 10 slots; another sends 200, 50 a second.
 func BenchmarkLightTenant(b *testing.B) {
 	const flood, light = 50_000, 200
-	for _, q := range queues {
+	for _, q := range append(queues, peer{"asynq-fair", newFair}) {
 		b.Run(q.name, func(b *testing.B) {
 			for b.Loop() {
 				queue := q.open(b)

@@ -1,0 +1,188 @@
+package asynqbridge_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/asynqbridge"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/worker"
+)
+
+// startSite starts a private Redis for an example, in which a tenant has a burst of two tokens.
+func startSite(ctx context.Context) (connection asynq.RedisClientOpt, store *lua.Store, stop func()) {
+	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard})
+	if err != nil {
+		log.Fatal(err)
+	}
+	addr := redis.Options().Addr
+	store, err = lua.Connect(ctx, "redis://"+addr, lua.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}}
+	text, err := policy.Marshal(own)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := store.PutPolicy(ctx, lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}); err != nil {
+		log.Fatal(err)
+	}
+	return asynq.RedisClientOpt{Addr: addr}, store, func() { _, _ = store.Close(), redis.Close() }
+}
+
+// Gate: the client alone changes. A task over the limit does not reach asynq.
+func ExampleClient() {
+	ctx := context.Background()
+	connection, store, stop := startSite(ctx)
+	defer stop()
+	client, err := asynqbridge.NewClient(connection, store, asynqbridge.ClientConfig{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	for range 3 {
+		task := asynq.NewTask("welcome", []byte(`{"to":"ada"}`), asynq.Queue("mail"), asynq.MaxRetry(5))
+		info, err := client.EnqueueContext(ctx, task, asynqbridge.Tenant("acme"))
+		var refused *headgate.RefusedError
+		switch {
+		case errors.As(err, &refused):
+			fmt.Printf("refused by %s, again in %s\n", refused.Verdict.Scope, refused.Verdict.RetryAfter.Round(time.Minute))
+		case err != nil:
+			log.Fatal(err)
+		default:
+			fmt.Printf("%s in queue %s\n", info.State, info.Queue)
+		}
+	}
+	// Output:
+	// pending in queue mail
+	// pending in queue mail
+	// refused by acme, again in 1h0m0s
+}
+
+// Breaker: the middleware and two functions of the server's Config.
+func ExampleBreaker() {
+	ctx := context.Background()
+	connection, _, stop := startSite(ctx)
+	defer stop()
+	guard, err := asynqbridge.NewBreaker(connection, asynqbridge.BreakerConfig{
+		Breakers: map[string]breaker.Config{"mail": {FailureThreshold: 1, OpenBase: 10 * time.Minute}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer guard.Close()
+	failed := make(chan struct{}, 1)
+	mux := asynq.NewServeMux()
+	mux.Use(guard.Middleware)
+	mux.HandleFunc("welcome", func(context.Context, *asynq.Task) error {
+		failed <- struct{}{}
+		return errors.New("the mail server is away")
+	})
+	server := asynq.NewServer(connection, asynq.Config{
+		Queues: map[string]int{"mail": 1}, LogLevel: asynq.FatalLevel,
+		IsFailure: asynqbridge.IsFailure, RetryDelayFunc: asynqbridge.RetryDelay(nil),
+	})
+	if err := server.Start(mux); err != nil {
+		log.Fatal(err)
+	}
+	client := asynq.NewClient(connection)
+	defer client.Close()
+	if _, err := client.Enqueue(asynq.NewTask("welcome", nil, asynq.Queue("mail"))); err != nil {
+		log.Fatal(err)
+	}
+	<-failed
+	server.Shutdown()
+	inspector := asynq.NewInspector(connection)
+	defer inspector.Close()
+	info, err := inspector.GetQueueInfo("mail")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("paused:", info.Paused)
+	// Output: paused: true
+}
+
+// Fair: tasks wait in Headgate, and a Releaser feeds asynq, whose servers stay as they are.
+func ExampleFair() {
+	ctx, stopReleaser := context.WithCancel(context.Background())
+	connection, store, stop := startSite(ctx)
+	defer stop()
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := asynqbridge.NewFair(p)
+	info, err := client.Enqueue(asynq.NewTask("welcome", nil, asynq.Queue("mail")), asynqbridge.Tenant("acme"), asynq.TaskID("order-1"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("enqueued", info.ID)
+
+	ran := make(chan string, 1)
+	server := asynq.NewServer(connection, asynq.Config{Queues: map[string]int{"mail": 1}, LogLevel: asynq.FatalLevel})
+	if err := server.Start(asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		ran <- id
+		return nil
+	})); err != nil {
+		log.Fatal(err)
+	}
+	releaser, err := asynqbridge.NewReleaser(connection, store, asynqbridge.ReleaserConfig{Queues: []string{"mail"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- releaser.Run(ctx) }()
+	fmt.Println("ran", <-ran)
+	stopReleaser()
+	if err := errors.Join(<-ended, releaser.Close()); err != nil {
+		log.Fatal(err)
+	}
+	server.Shutdown()
+	// Output:
+	// enqueued acme:order-1
+	// ran acme:order-1
+}
+
+// Native: a worker of Headgate's own takes what Fair has enqueued, in the Releaser's place. An asynq handler that needs
+// nothing of asynq's context runs in it as it is.
+func ExampleFair_native() {
+	ctx, stopWorker := context.WithCancel(context.Background())
+	_, store, stop := startSite(ctx)
+	defer stop()
+	p, err := producer.New(store, producer.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := asynqbridge.NewFair(p).Enqueue(asynq.NewTask("welcome", []byte("ada"), asynq.Queue("mail")), asynqbridge.Tenant("acme")); err != nil {
+		log.Fatal(err)
+	}
+	handler := asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
+		fmt.Printf("%s %s\n", task.Type(), task.Payload())
+		return nil
+	})
+	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	worker.RegisterAny(w, func(ctx context.Context, job worker.Job[[]byte]) error {
+		defer stopWorker() // One job is enough for an example.
+		return handler.ProcessTask(ctx, asynq.NewTaskWithHeaders(job.Type, job.Payload, job.Headers))
+	})
+	if err := w.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output: welcome ada
+}

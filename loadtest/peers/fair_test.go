@@ -1,0 +1,72 @@
+package peers
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/headgate/headgate/asynqbridge"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+// fairQueue is asynq as asynqQueue has it, fed by the bridge, with its defaults.
+type fairQueue struct {
+	asynqQueue
+
+	fair  *asynqbridge.Fair
+	store *lua.Store
+}
+
+func newFair(tb testing.TB) queue {
+	tb.Helper()
+	server := redistest.Start(tb, redistest.Options{})
+	options := server.Options()
+	options.PoolSize = 100
+	store, err := lua.Open(tb.Context(), newClient(tb, options), lua.Config{})
+	check(tb, err)
+	limits := policy.Unlimited()
+	p, err := producer.New(store, producer.Config{Policy: &limits, Timeout: 30 * time.Second})
+	check(tb, err)
+	return &fairQueue{asynqQueue: asynqQueue{redis: asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 100}}, fair: asynqbridge.NewFair(p), store: store}
+}
+
+func (q *fairQueue) enqueue(tb testing.TB, tenant string, number int) {
+	tb.Helper()
+	body := append([]byte(fmt.Sprintf("%s %d ", tenant, number)), payload...)
+	_, err := q.fair.EnqueueContext(asynqbridge.WithTenant(tb.Context(), tenant), asynq.NewTask("bench", body))
+	check(tb, err)
+}
+
+// enqueueMany uses 64 goroutines, as that of asynqQueue.
+func (q *fairQueue) enqueueMany(tb testing.TB, tenant func(int) string, first, last int) {
+	tb.Helper()
+	const producers = 64
+	var wg sync.WaitGroup
+	for k := range producers {
+		wg.Go(func() {
+			for n := first + k; n < last; n += producers {
+				q.enqueue(tb, tenant(n), n)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func (q *fairQueue) work(tb testing.TB, slots int, run handle) func() {
+	tb.Helper()
+	r, err := asynqbridge.NewReleaser(q.redis, q.store, asynqbridge.ReleaserConfig{Queues: []string{"default"}})
+	check(tb, err)
+	stopReleaser := background(tb, r.Run)
+	stopServer := q.asynqQueue.work(tb, slots, run)
+	return func() {
+		stopReleaser()
+		stopServer()
+		check(tb, r.Close())
+	}
+}
