@@ -18,7 +18,7 @@ import (
 func TestTheClientIsAsynqs(t *testing.T) {
 	t.Parallel()
 	own, plain := newSite(t, headgate.PerSecond(1_000_000, 1_000_000)), newSite(t, daily(1))
-	gated, bare := own.client(asynqbridge.ClientConfig{}), asynq.NewClient(plain.asynq)
+	gated, bare := own.client(), asynq.NewClient(plain.asynq)
 	t.Cleanup(func() { _ = bare.Close() })
 	ownInspector, plainInspector := own.inspector(), plain.inspector()
 	at := time.Now().Add(time.Hour).Truncate(time.Second)
@@ -82,7 +82,7 @@ func same(rt *rapid.T, got, want asynq.TaskInfo) {
 func TestARefusalNamesItsScopeAndItsWaitAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, daily(2))
-	c := s.client(asynqbridge.ClientConfig{})
+	c := s.client()
 	ctx := asynqbridge.WithTenant(t.Context(), "acme")
 	task := asynq.NewTask("send", nil, asynq.Queue("mail"))
 	for range 2 {
@@ -107,7 +107,7 @@ func TestARefusalNamesItsScopeAndItsWaitAndLeavesNothing(t *testing.T) {
 func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, daily(4))
-	c := s.client(asynqbridge.ClientConfig{})
+	c := s.client()
 	task := asynq.NewTaskWithHeaders("send", nil, map[string]string{asynqbridge.HeaderTenant: "header", asynqbridge.HeaderCost: "3"})
 	ctx := asynqbridge.WithTenant(t.Context(), "ctx")
 	_, err := c.Enqueue(task)
@@ -134,12 +134,20 @@ func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 	}
 }
 
+func TestABadClientConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, daily(1))
+	if _, err := asynqbridge.NewClient(s.asynq, s.store, asynqbridge.ClientConfig{Timeout: time.Hour}); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("%v", err)
+	}
+}
+
 func second(_ *asynq.TaskInfo, err error) error { return err }
 
 func TestTokensComeBackWhenAsynqRefuses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, daily(10))
-	c := s.client(asynqbridge.ClientConfig{})
+	c := s.client()
 	tenant := asynqbridge.Tenant("acme")
 	_, err := c.Enqueue(asynq.NewTask("send", nil), tenant, asynq.TaskID("one"), asynq.Unique(time.Hour))
 	must(t, err)
@@ -163,7 +171,7 @@ func TestALostReplyOfAsynqIsNotRefunded(t *testing.T) {
 	proxy := redistest.NewProxy(t, s.asynq.Addr)
 	direct := s.asynq
 	s.asynq.Addr = proxy.Addr()
-	c := s.client(asynqbridge.ClientConfig{})
+	c := s.client()
 	tenant := asynqbridge.Tenant("acme")
 	_, err := c.Enqueue(asynq.NewTask("send", nil), tenant)
 	must(t, err)
@@ -183,7 +191,7 @@ func TestALostReplyOfAsynqIsNotRefunded(t *testing.T) {
 		t.Errorf("%d tokens left and %d tasks, want 8 and 2", left, len(pending))
 	}
 	s.asynq.Addr = "127.0.0.1:1" // nobody listens
-	if _, err = s.client(asynqbridge.ClientConfig{}).Enqueue(asynq.NewTask("send", nil), tenant); err == nil || errors.Is(err, asynqbridge.ErrNotRefunded) {
+	if _, err = s.client().Enqueue(asynq.NewTask("send", nil), tenant); err == nil || errors.Is(err, asynqbridge.ErrNotRefunded) {
 		t.Errorf("asynq's redis away: %v", err)
 	}
 	if left := s.left("acme", daily(10)); left != 8 {

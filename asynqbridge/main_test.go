@@ -55,9 +55,9 @@ func (s *site) limit(version int64, limit headgate.Limit) {
 	must(s.tb, s.store.PutPolicy(s.tb.Context(), lua.PolicyUpdate{Expected: version - 1, Version: version, Text: text, Window: policy.DefaultDedupWindow}))
 }
 
-func (s *site) client(config asynqbridge.ClientConfig) *asynqbridge.Client {
+func (s *site) client() *asynqbridge.Client {
 	s.tb.Helper()
-	c, err := asynqbridge.NewClient(s.asynq, s.store, config)
+	c, err := asynqbridge.NewClient(s.asynq, s.store, asynqbridge.ClientConfig{})
 	must(s.tb, err)
 	s.tb.Cleanup(func() { _ = c.Close() })
 	return c

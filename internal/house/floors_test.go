@@ -64,7 +64,7 @@ var libraries = []library{
 	{
 		path:  "github.com/redis/go-redis",
 		rooms: []string{"lua", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
-		why:   "Headgate's Redis is reached through lua alone, asynq's by the bridge",
+		why:   "Redis is reached through lua alone, asynq's by the bridge",
 	},
 	{
 		path:  "github.com/rs/zerolog",
