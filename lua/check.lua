@@ -8,7 +8,8 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
--- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a question}: micro-tokens left of global, tenant, queue and
+-- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
+--   question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
 -- Never writes when it refuses or peeks.
