@@ -124,7 +124,8 @@ func (r *EventReader) Read(ctx context.Context, after string, wait time.Duration
 	}
 	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+checkTimeout)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { unblock(reading, client, r.id) })()
+	id := r.id // Close may come before the function has ended.
+	defer context.AfterFunc(ctx, func() { unblock(reading, client, id) })()
 	events, position, err = r.store.eventsOn(reading, conn, after, wait)
 	if err != nil {
 		_ = r.Close() // It may be broken: the next call makes another.

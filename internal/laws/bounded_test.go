@@ -28,6 +28,8 @@ var remains = map[string]int64{
 	"wake":                   1,
 	"workers":                floodCrew,
 	"policy":                 64,
+	"policies":               1 << 10, // bounded by number and size
+	"audit":                  4 << 10, // bounded by number
 	"weights":                16,
 	"ready:" + mailPool.ID(): 0,
 }
