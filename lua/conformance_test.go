@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,20 +62,30 @@ func conformHalves(t *testing.T, server *redistest.Server, preamble string, step
 func conform(t *testing.T, server *redistest.Server, preamble string, steps int, few bool) {
 	t.Helper()
 	client := server.Client(t)
+	scripts := newLibrary(preamble)
+	if few {
+		for _, bound := range []struct {
+			where    string
+			from, to int
+		}{
+			{"local MOVES = %d\n", fairqueue.Moves, fewMoves},
+			{"local QUIET = %d\n", int(breaker.Quiet.Microseconds()), int(fewQuiet.Microseconds())},
+			{"local DEAD_CAP = %d\n", modelDeadCap, fewDead},
+			{"format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed},
+		} {
+			lower(t, scripts, bound.where, bound.from, bound.to)
+		}
+	}
 	run := 0
 	prefix := redistest.Prefix(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, preamble)
 		check(t, err)
+		s.scripts = scripts
 		w := newWalk(t, rt, s)
 		if few {
-			w.model.moves, w.model.deadCap = fewMoves, fewDead
-			check(t, s.lower("local MOVES = %d\n", fairqueue.Moves, fewMoves))
-			w.model.quiet = fewQuiet
-			check(t, s.lower("local QUIET = %d\n", int(breaker.Quiet.Microseconds()), int(fewQuiet.Microseconds())))
-			check(t, s.lower("local DEAD_CAP = %d\n", modelDeadCap, fewDead))
-			check(t, s.lower("format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed))
+			w.model.moves, w.model.deadCap, w.model.quiet = fewMoves, fewDead, fewQuiet
 		}
 		defer w.clean()
 		for range steps {
@@ -85,17 +96,17 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 }
 
 // lower changes a bound where it stands in the scripts.
-func (s *Store) lower(where string, from, to int) error {
+func lower(t *testing.T, scripts map[string]func() script, where string, from, to int) {
+	t.Helper()
 	found := false
-	for name, sc := range s.scripts {
-		text := strings.ReplaceAll(sc.text, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
-		found = found || text != sc.text
-		s.scripts[name] = newScript(text)
+	for name, assembled := range scripts {
+		text := strings.ReplaceAll(assembled().text, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
+		found = found || text != assembled().text
+		scripts[name] = sync.OnceValue(func() script { return newScript(text) })
 	}
 	if !found {
-		return fmt.Errorf("no script has "+where, from)
+		t.Fatalf("no script has "+where, from)
 	}
-	return nil
 }
 
 // walk is one random sequence.

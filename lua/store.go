@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,7 +61,7 @@ type Store struct {
 	partition keyspace.Partition
 	config    Config
 	preamble  string // "#!lua ..." in tests on a cluster
-	scripts   map[string]script
+	scripts   map[string]func() script
 	// now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	now string
 }
@@ -127,16 +128,30 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, config: config, preamble: preamble, scripts: map[string]script{}}
-	s.partition = keyspace.New(config.Prefix, 0)
-	for _, name := range names {
-		text, err := assemble(name)
-		if err != nil {
-			return nil, err
-		}
-		s.scripts[name] = newScript(preamble + text)
+	s := &Store{client: client, config: config, preamble: preamble, scripts: library}
+	if preamble != "" {
+		s.scripts = newLibrary(preamble)
 	}
+	s.partition = keyspace.New(config.Prefix, 0)
 	return s, nil
+}
+
+// library is every script, the same for each store of the process.
+var library = newLibrary("")
+
+// newLibrary returns the scripts behind a preamble. Each is put together when it is first called, which takes a millisecond.
+func newLibrary(preamble string) map[string]func() script {
+	all := make(map[string]func() script, len(names))
+	for _, name := range names {
+		all[name] = sync.OnceValue(func() script {
+			text, err := assemble(name)
+			if err != nil {
+				panic(err) // The sources are in the binary, and a test assembles each.
+			}
+			return newScript(preamble + text)
+		})
+	}
+	return all
 }
 
 func newScript(text string) script {
@@ -149,7 +164,7 @@ func (s *Store) Keys() keyspace.Partition { return s.partition }
 
 // run calls a script, loads it where Redis does not know it, and returns its reply as strings.
 func (s *Store) run(ctx context.Context, name string, args ...any) ([]string, error) {
-	sc := s.scripts[name]
+	sc := s.scripts[name]()
 	all := make([]any, 0, 4+len(args))
 	all = append(all, "evalsha", sc.sha, 1, s.partition.State())
 	all = append(all, args...)
