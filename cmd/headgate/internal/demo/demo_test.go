@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -49,11 +50,25 @@ func TestTheStoryIsTold(t *testing.T) {
 	}
 }
 
+// paper is progress that somebody reads.
+type paper func(line string)
+
+func (p paper) Write(line []byte) (int, error) {
+	p(string(line))
+	return len(line), nil
+}
+
 func TestAnInterruptedStoryIsReported(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	outcome, err := Run(ctx, Config{Duration: time.Minute, Redis: redistest.Shared(t).Addr()})
+	begun := regexp.MustCompile(`[1-9]\d* asked`)
+	progress := paper(func(line string) {
+		if begun.MatchString(line) {
+			cancel()
+		}
+	})
+	outcome, err := Run(ctx, Config{Duration: time.Minute, Redis: redistest.Shared(t).Addr(), Progress: progress})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -108,8 +108,9 @@ func TestAnIllDownstreamDelaysNobodyElse(t *testing.T) {
 	if a.OwnStepsP50 > b.OwnStepsP50 || a.OwnStepsP99 > b.OwnStepsP99 || a.OwnStepsMax > b.OwnStepsMax {
 		t.Errorf("healthy jobs waited longer among themselves with M4: %+v, without: %+v", a, b)
 	}
-	if a.WaitStepsP50 > b.WaitStepsP50+ran || a.WaitStepsP99 > b.WaitStepsP99+ran {
-		t.Errorf("healthy jobs waited for more than M4's %d runs: %+v, without: %+v", ran, a, b)
+	out := ran + 1 // What is on its way to the only slot when the breaker opens has taken its step and goes back.
+	if a.WaitStepsP50 > b.WaitStepsP50+out || a.WaitStepsP99 > b.WaitStepsP99+out {
+		t.Errorf("healthy jobs waited for more than M4's %d dispatches: %+v, without: %+v", out, a, b)
 	}
 	if head := with.OrderHead; !strings.Contains(strings.Repeat("HHHMML", 12), head) || len(head) != 60 {
 		t.Errorf("order %q", head)
@@ -140,6 +141,14 @@ func TestAPolicyRefuses(t *testing.T) {
 	}
 }
 
+// paper is progress that somebody reads.
+type paper func(line string)
+
+func (p paper) Write(line []byte) (int, error) {
+	p(string(line))
+	return len(line), nil
+}
+
 func TestAnInterruptedReplayReportsWhatItHasAndCleansUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
@@ -147,9 +156,14 @@ func TestAnInterruptedReplayReportsWhatItHasAndCleansUp(t *testing.T) {
 	if err := client.Set(t.Context(), "somebody-else", "1", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 100, Policy: policy.Unlimited(), Redis: server.Addr()})
+	progress := paper(func(line string) {
+		if !strings.Contains(line, " 0 admitted") {
+			cancel()
+		}
+	})
+	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 100, Policy: policy.Unlimited(), Redis: server.Addr(), Progress: progress})
 	if err != nil {
 		t.Fatal(err)
 	}
