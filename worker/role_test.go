@@ -43,7 +43,7 @@ func playWorker() int {
 		return 1
 	}
 	w, err := worker.New(store, worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 600 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
+		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 1500 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
 		Backoff: quick,
 	})
 	if err != nil {

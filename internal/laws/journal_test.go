@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,9 +84,13 @@ func readLength(from *bufio.Reader, kind byte) (int, error) {
 	}
 }
 
-// dispatches returns all that was ever added to a pool's ready stream, in order.
-func (s *site) dispatches(stream string) (all []dispatch, err error) {
+// dispatches returns all that was ever added to a pool's ready stream, in order, and how many of them to an earlier
+// stream of that name: one goes with the last of its pool's workers, and comes back with the next.
+func (s *site) dispatches(stream string) (all []dispatch, earlier int, err error) {
 	err = s.journal(func(args []string) error {
+		if strings.EqualFold(args[0], "unlink") && slices.Contains(args[1:], stream) {
+			earlier = len(all)
+		}
 		if !strings.EqualFold(args[0], "xadd") || args[1] != stream {
 			return nil
 		}
@@ -93,5 +98,5 @@ func (s *site) dispatches(stream string) (all []dispatch, err error) {
 		all = append(all, d)
 		return err
 	})
-	return all, err
+	return all, earlier, err
 }

@@ -222,19 +222,16 @@ func TestRatesOfDispatchAreExact(t *testing.T) {
 		jobs = append(jobs, s.job("free", "mail", 2, classes))
 	}
 	s.admit(jobs...)
+	began := s.now()
 	for _, worker := range []string{"a", "b"} {
 		s.register(worker, mailPool, 10, longLease)
 	}
 	times := map[string][]time.Time{}
-	var began time.Time
-	for began.IsZero() || s.now().Sub(began) < span {
+	for s.now().Sub(began) < span {
 		s.promote()
 		for _, worker := range []string{"a", "b"} {
 			leases := s.read(worker, mailPool, 10)
 			now := s.now()
-			if began.IsZero() {
-				began = now
-			}
 			for _, l := range leases {
 				name := l.Job.Downstream + "/"
 				if l.Job.Tenant == "ann" {

@@ -21,9 +21,12 @@ func NothingRunnable(c lua.Census, spared int) bool { return c.Ready == 0 && c.L
 // NothingWaits is the end of a run in which every job has left or is a dead letter.
 func NothingWaits(c lua.Census, _ int) bool { return c.Live == c.Dead }
 
-// Settle waits until a run is over, and is seen to be twice in a row, or ctx ends. It counts in Redis only while no
-// handler starts.
+// Settle waits until a worker is there and a run is over, and is seen to be twice in a row, or ctx ends. It counts in
+// Redis only while no handler starts.
 func (s *Stage) Settle(ctx context.Context, over Settled) error {
+	if err := s.awaitWorker(ctx); err != nil {
+		return err
+	}
 	runs, quiet := -1, 0
 	for quiet < 2 {
 		if !sleep(ctx, settleEvery) {
@@ -47,4 +50,17 @@ func (s *Stage) Settle(ctx context.Context, over Settled) error {
 		}
 	}
 	return nil
+}
+
+// awaitWorker waits for a worker: until one has registered nothing is runnable, and all is still to come.
+func (s *Stage) awaitWorker(ctx context.Context) error {
+	for {
+		workers, err := s.store.Workers(ctx)
+		if err != nil || len(workers) > 0 {
+			return err
+		}
+		if !sleep(ctx, settleEvery) {
+			return context.Cause(ctx)
+		}
+	}
 }
