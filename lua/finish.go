@@ -30,7 +30,7 @@ type Finish struct {
 	Token   string
 	Key     headgate.Key
 	Outcome Outcome
-	// Plain is that of the lease's record: the job owns nothing but that. Downstream is then the job's, too.
+	// Plain is the lease's: the job owns nothing but its record, and no unit of a breaker. Downstream is then the job's, too.
 	Plain      bool
 	Downstream string
 	// Delay is for Retry and Release.

@@ -70,6 +70,7 @@ func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 		}
 		return lease, nil
 	}
+	lease.Plain = lease.Plain && lease.Period == 0
 	if lease.Large {
 		payload, err := connection(s).Get(ctx, s.partition.Large(key)).Bytes()
 		switch {

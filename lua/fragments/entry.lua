@@ -27,13 +27,12 @@ local function mark_release(key, name)
   end
 end
 
--- entry_leave gives back what a job that leaves a ready stream held for its downstream: a slot, and the unit of a breaker.
-local function entry_leave(pool_id, key, downstream)
+-- entry_leave gives back what a job that leaves a ready stream held for its downstream.
+local function entry_leave(pool_id, downstream)
   if downstream == '' then return end
   hold_add(pool_id, downstream, -1)
   local name = pool_id .. ':' .. downstream
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
-  mark_release(key, 'b:' .. downstream)
 end
 
 -- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
@@ -42,12 +41,13 @@ local function caps_any()
   return k.q or k.t or k.u or k.d
 end
 
--- entry_release gives back the units of a job that leaves a ready stream.
-local function entry_release(pool_id, key, rec)
+-- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
+local function entry_release(pool_id, key, rec, plain)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
-  entry_leave(pool_id, key, downstream)
+  entry_leave(pool_id, downstream)
+  if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
   if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)

@@ -4,10 +4,9 @@
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record; reason is its downstream), complete_full (any; with a delay,
---   text is its result
---   and is kept for so long), retry (an attempt burnt; delay), dead (reason, text), release (none burnt; delay, 0 for
---   at once), expire
+--   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream),
+--   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
+--   dead (reason, text), release (none burnt; delay, 0 for at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
 local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 4, 7
@@ -268,12 +267,12 @@ if not state_get('pool:' .. POOL) then
 end
 take_held(READY, jobs)
 
--- complete_all serves the commonest case: all jobs are complete, count against no cap and no probe, and nothing that
+-- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
   local capped = match(state_get('ng') or '', '[qtud]')
-  if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nm') + state_num('nh') > 0 then return nil end
+  if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
@@ -1690,13 +1689,12 @@ local function mark_release(key, name)
   end
 end
 
--- entry_leave gives back what a job that leaves a ready stream held for its downstream: a slot, and the unit of a breaker.
-function entry_leave(pool_id, key, downstream)
+-- entry_leave gives back what a job that leaves a ready stream held for its downstream.
+function entry_leave(pool_id, downstream)
   if downstream == '' then return end
   hold_add(pool_id, downstream, -1)
   local name = pool_id .. ':' .. downstream
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
-  mark_release(key, 'b:' .. downstream)
 end
 
 -- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
@@ -1705,12 +1703,13 @@ function caps_any()
   return k.q or k.t or k.u or k.d
 end
 
--- entry_release gives back the units of a job that leaves a ready stream.
-function entry_release(pool_id, key, rec)
+-- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
+function entry_release(pool_id, key, rec, plain)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
-  entry_leave(pool_id, key, downstream)
+  entry_leave(pool_id, downstream)
+  if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
   if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
@@ -1828,11 +1827,11 @@ end
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
-      if job.held then entry_release(POOL, job.key, job.rec) end
+      if job.held then entry_release(POOL, job.key, job.rec, job.what == 'complete') end
     end
   else
     for _, job in ipairs(jobs) do
-      if job.held then entry_leave(POOL, job.key, job.reason) end
+      if job.held then entry_leave(POOL, job.reason) end
     end
   end
   ended_rotate()
