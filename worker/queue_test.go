@@ -89,7 +89,7 @@ func TestSeveralWorkersRunEachJobOnce(t *testing.T) {
 func TestWithoutAnySchedulerHeartbeatsRunTimers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	a := r.run(r.store, worker.Config{Lease: 600 * time.Millisecond, Backoff: quick}, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
+	a := r.run(r.store, worker.Config{Lease: 3 * time.Second, Backoff: quick}, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
 		if job.Attempt == 1 {
 			return errors.New("not yet")
 		}

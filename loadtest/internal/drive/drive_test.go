@@ -124,7 +124,7 @@ func TestARestartLosesNothing(t *testing.T) {
 func TestADeadDownstreamIsFencedOffAndComesBack(t *testing.T) {
 	t.Parallel()
 	redistest.Shared(t)
-	plan := newPlan(t, "dead-downstream", func(s *load.Spec) { s.Duration = 1500 * time.Millisecond })
+	plan := newPlan(t, "dead-downstream", func(s *load.Spec) { s.Duration = 5 * time.Second })
 	result, err := Run(t.Context(), plan, system.OpenHeadgate, Config{Notes: io.Discard})
 	if err != nil {
 		t.Fatal(err)
