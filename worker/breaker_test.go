@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,12 +45,6 @@ func (i *illness) failures() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.failed
-}
-
-func (i *illness) count() int {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return len(i.calls)
 }
 
 func to(downstream, id string) headgate.Job {
@@ -197,6 +192,43 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 	}
 	if burnt != 1 {
 		t.Errorf("%d attempts were burnt", burnt)
+	}
+}
+
+// TestAKilledProbeDoesNotWedgeItsBreaker kills the process that holds the only probe. If its lease ends first, the probe
+// runs again elsewhere; if its own time does, half-open is over, and another probe closes the breaker.
+func TestAKilledProbeDoesNotWedgeItsBreaker(t *testing.T) {
+	t.Parallel()
+	for timeout, lost := range map[string]string{"1m": "", "300ms": "probe timeout, cooldown over, "} {
+		t.Run(timeout, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			send := func(id string) {
+				j := to("pay", id)
+				j.Type, j.MaxAttempts = "probe", 2
+				r.enqueue(j)
+			}
+			send("a")
+			if signal := r.process(roleProbe + "=" + timeout).end(t); signal != syscall.SIGKILL {
+				t.Fatalf("the worker ended by %v", signal)
+			}
+			r.process(roleProbe + "=" + timeout)
+			if c := r.idle(); c.Left["completed"] != 1 {
+				t.Errorf("got %+v", c) // A probe that is lost burns no attempt, and the second was the last.
+			}
+			more := 0
+			r.await("the breaker to close", func() bool {
+				if r.census().Live == 0 && !strings.HasSuffix(r.causes(), "probes passed") { // The probe was slower than its time.
+					more++
+					send(fmt.Sprint("more-", more))
+				}
+				return strings.HasSuffix(r.causes(), "probes passed")
+			})
+			if causes, want := r.causes(), "failure streak, cooldown over, "+lost; !strings.HasPrefix(causes, want) {
+				t.Errorf("got %s, want %s...", causes, want)
+			}
+			r.await("the slow start to end", func() bool { return r.gate() == "" })
+		})
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -22,11 +23,14 @@ const (
 	roleAddr   = "HEADGATE_WORKER_ADDR"
 	rolePrefix = "HEADGATE_WORKER_PREFIX"
 	roleURL    = "HEADGATE_WORKER_URL"
-	roleSlots  = 8
+	// roleProbe is the time-out of probes, of a breaker that one failure opens and one success closes; empty for the defaults.
+	roleProbe = "HEADGATE_WORKER_PROBE"
+	roleSlots = 8
 )
 
 // playWorker serves the queue "mail" until SIGTERM, and returns the exit code. Jobs of the type "poison" kill the
-// process, those of the type "long" run until their ctx ends, those of the type "call" call the URL that it is told.
+// process, those of the type "long" run until their ctx ends, those of the type "call" call the URL that it is told. Of
+// those of the type "probe" the first fails, and the next one of whatever process kills it.
 func playWorker() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM) //nolint:forbidigo // This is the main of a process.
 	defer stop()
@@ -42,10 +46,16 @@ func playWorker() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	w, err := worker.New(store, worker.Config{
+	config := worker.Config{
 		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 1500 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
 		Backoff: quick,
-	})
+	}
+	if timeout, err := time.ParseDuration(os.Getenv(roleProbe)); err == nil {
+		config.Breaker = breaker.Config{
+			FailureThreshold: 1, SuccessThreshold: 1, OpenBase: 200 * time.Millisecond, OpenMax: 200 * time.Millisecond, ProbeTimeout: timeout,
+		}
+	}
+	w, err := worker.New(store, config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -61,6 +71,17 @@ func playWorker() int {
 	worker.Register(w, "call", func(ctx context.Context, _ worker.Job[[]byte]) error { return call(ctx, os.Getenv(roleURL)) })
 	worker.Register(w, "poison", func(context.Context, worker.Job[[]byte]) error {
 		return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	})
+	worker.Register(w, "probe", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		switch n, err := client.Incr(ctx, os.Getenv(rolePrefix)+"probes").Result(); {
+		case err != nil:
+			return worker.Snooze(time.Second)
+		case n == 1:
+			return worker.RetryAfter(time.Second, errDown) // Its report is on its way before.
+		case n == 2:
+			return syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		}
+		return nil
 	})
 	worker.Register(w, "long", func(ctx context.Context, _ worker.Job[[]byte]) error {
 		<-ctx.Done()

@@ -15,7 +15,8 @@ import (
 
 // measurement is what a number of jobs of downstreams that are well cost, and how they waited.
 type measurement struct {
-	// micros is the time of the CPU that Redis took a job, commands its commands, scripts' included.
+	// micros is the time of the CPU that Redis took a run of a job, commands its commands, scripts' included. All runs
+	// count, those that fail too: a downstream that flaps lets its own jobs run and fail while it is closed.
 	micros, commands float64
 	// steps is how many dispatches of its like, or of jobs that a gate should have held, went before a job in the mean;
 	// probes are not counted, places are where each job came.
@@ -25,7 +26,7 @@ type measurement struct {
 }
 
 func (m *measurement) String() string {
-	return fmt.Sprintf("%.1f µs and %.2f commands a job, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
+	return fmt.Sprintf("%.1f µs and %.2f commands a run, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
 }
 
 // moved returns how far jobs were from their places in another measurement, as a part of their wait.
@@ -54,7 +55,7 @@ func (o *outage) measure(jobs int) *measurement {
 	o.until("the measured jobs", func() bool { return o.done() == want })
 	m := &measurement{took: time.Since(start)}
 	after := o.used()
-	all := float64(o.completedSince(from))
+	all := float64(len(o.ends) - from.ends)
 	m.micros, m.commands = (after.micros-before.micros)/all, (after.commands-before.commands)/all
 	m.place(o.dispatches(from), walks(o.TB, o.store), jobs)
 	return m
@@ -64,15 +65,6 @@ func (o *outage) measure(jobs int) *measurement {
 func (o *outage) done() (n int) {
 	for _, f := range o.ends {
 		if isWell(f.downstream) && f.outcome == worker.Completed {
-			n++
-		}
-	}
-	return n
-}
-
-func (o *outage) completedSince(from mark) (n int) {
-	for _, f := range o.ends[from.ends:] {
-		if f.outcome == worker.Completed {
 			n++
 		}
 	}

@@ -63,8 +63,8 @@ type outageRow struct {
 	Trips           int    `json:"trips"`
 	OpenMillis      spread `json:"open_everywhere_ms"`
 	ClosedMillis    spread `json:"closed_after_return_ms"`
-	MicrosWithout   spread `json:"redis_us_job_without"`
-	MicrosWith      spread `json:"redis_us_job_with"`
+	MicrosWithout   spread `json:"redis_us_run_without"`
+	MicrosWith      spread `json:"redis_us_run_with"`
 	CommandsWithout spread `json:"commands_job_without"`
 	CommandsWith    spread `json:"commands_job_with"`
 	StepsWithout    spread `json:"steps_without"`
@@ -159,7 +159,7 @@ func publish(b *testing.B, rows []outageRow, rounds int) {
 	b.Helper()
 	head := []string{
 		"outage", "calls while open", "late calls, the last after", "probes, burnt", "attempts burnt", "ms until open everywhere",
-		"ms until closed after return", "Redis µs a job without", "with", "µs", "commands", "steps", fmt.Sprintf("ms for %d jobs without", besideJobs),
+		"ms until closed after return", "Redis µs a run without", "with", "µs", "commands", "steps", fmt.Sprintf("ms for %d jobs without", besideJobs),
 		"with", "lost",
 	}
 	var text strings.Builder
