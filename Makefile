@@ -17,7 +17,7 @@ TIMEOUT ?= 10m
 TESTFLAGS ?=
 # Packages for test, race, short, bench and fuzz.
 PACKAGES ?= ./...
-# Flags for `make bench`, as in: make bench BENCH=Fill BENCHFLAGS='-count 5'
+# Flags for `make benchmarks`, as in: make benchmarks BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
 BENCHFLAGS ?=
 # Further flags for `make loadtest`, as in: make loadtest LOADFLAGS='-rate 500 -duration 5s'
@@ -47,13 +47,32 @@ test: deps ## Run all tests, with the race detector but for those that kill proc
 short: ## Run the tests that need no Redis.
 	$(GO) test -short -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
 
+# Rounds of `make bench`, and where their output goes.
+ROUNDS ?= 5
+ROUNDS_FILE := $(CURDIR)/bin/bench/rounds.txt
+# What targets need: benchmarks that are a run each, and those that count operations. asynq takes minutes to take a dead
+# worker's job back, so its recovery is in the first round only.
+RUNS := Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness
+
 .PHONY: bench
-bench: deps ## Run the benchmarks.
+bench: deps ## Measure the targets T1 to T14 beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some five minutes each; prints a table.
+	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
+	@for round in $$(seq $(ROUNDS)); do \
+		echo "round $$round of $(ROUNDS)" >&2; \
+		{ $(GO) test ./loadtest/peers -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
+		  $(GO) test ./breaker -run '^$$' -bench 'Success/serial' -benchmem -benchtime 0.3s; \
+		  $(GO) test ./internal/crash -run '^$$' -bench Recovery/$$([ $$round = 1 ] && echo . || echo headgate) -benchtime 1x; \
+		} | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
+	done
+	@$(GO) run ./loadtest/targets $(ROUNDS_FILE)
+
+.PHONY: benchmarks
+benchmarks: deps ## Run all benchmarks.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCHFLAGS) $(PACKAGES)
 
 .PHONY: bench-once
 bench-once: ## Run each benchmark once, to see that it runs.
-	$(MAKE) bench BENCHFLAGS='-benchtime 1x'
+	$(MAKE) benchmarks BENCHFLAGS='-benchtime 1x'
 
 .PHONY: loadtest
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.

@@ -27,7 +27,11 @@ type asynqQueue struct {
 
 func newAsynq(tb testing.TB) queue {
 	tb.Helper()
-	server := redistest.Start(tb, redistest.Options{})
+	return openAsynq(tb, redistest.Start(tb, redistest.Options{}))
+}
+
+func openAsynq(tb testing.TB, server *redistest.Server) queue {
+	tb.Helper()
 	options := asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 100}
 	client := asynq.NewClient(options)
 	tb.Cleanup(func() { _ = client.Close() })
@@ -58,7 +62,12 @@ func (q *asynqQueue) enqueueMany(tb testing.TB, tenant func(int) string, first, 
 
 func (q *asynqQueue) work(tb testing.TB, slots int, run handle) func() {
 	tb.Helper()
-	server := asynq.NewServer(q.redis, asynq.Config{Concurrency: slots, LogLevel: asynq.FatalLevel})
+	return serveAsynq(tb, q.redis, asynq.Config{Concurrency: slots, LogLevel: asynq.FatalLevel}, run)
+}
+
+func serveAsynq(tb testing.TB, redis asynq.RedisClientOpt, config asynq.Config, run handle) func() {
+	tb.Helper()
+	server := asynq.NewServer(redis, config)
 	check(tb, server.Start(asynq.HandlerFunc(func(_ context.Context, task *asynq.Task) error {
 		var tenant string
 		var n int

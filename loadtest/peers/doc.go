@@ -2,12 +2,17 @@
 //
 //	go test ./loadtest/peers -run '^$' -bench . -benchtime 1x
 //
-// It holds benchmarks only; `make bench` runs them with all others. The README prints what they gave last, losses
-// included. What is compared, and the peer's setting:
+// It holds benchmarks only; `make bench` runs them in rounds and judges the targets by them. The README prints what they gave
+// last, losses included. What is compared, and the peer's setting:
 //
 //	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue, and the same fed by
 //	                  asynqbridge.Releaser with its defaults
 //	EnqueueToHandler  from the call to Enqueue until the handler starts, 200 and 2,000 jobs a second, else idle; asynq
 //	Enqueue           jobs a second; asynq, which admits everything
+//	EnqueueBatch      jobs a second of one producer that has 64 at a time; asynq has no batches
 //	Drain             jobs a second through a worker whose handler does nothing; asynq, one queue, no tenants
+//	DrainByTenants    the same of few tenants and of many; asynq, a queue a tenant
+//	Memory            bytes of Redis a waiting job; asynq
+//	BucketMemory      bytes of Redis a bucket; redis_rate
+//	Fairness          Jain's index of service by weight; nobody beside
 package peers

@@ -44,7 +44,11 @@ type headgateQueue struct {
 
 func newHeadgate(tb testing.TB) queue {
 	tb.Helper()
-	server := redistest.Start(tb, redistest.Options{})
+	return openHeadgate(tb, redistest.Start(tb, redistest.Options{}))
+}
+
+func openHeadgate(tb testing.TB, server *redistest.Server) queue {
+	tb.Helper()
 	options := server.Options()
 	options.PoolSize = 100
 	store, err := lua.Open(tb.Context(), newClient(tb, options), lua.Config{})

@@ -5,11 +5,11 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -155,29 +155,28 @@ func BenchmarkEnqueue(b *testing.B) {
 
 // BenchmarkDrain: 1,000 tenants × 3 classes waiting, a handler that does nothing.
 func BenchmarkDrain(b *testing.B) {
-	const jobs = 60_000
 	for _, q := range queues {
 		b.Run(q.name, func(b *testing.B) {
 			for b.Loop() {
-				b.StopTimer()
-				queue := q.open(b)
-				queue.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, 0, jobs)
-				var count atomic.Int64
-				done := make(chan struct{})
-				b.StartTimer()
-				begin := time.Now()
-				stop := queue.work(b, 128, func(string, int) {
-					if count.Add(1) == jobs {
-						close(done)
-					}
-				})
-				<-done
-				b.ReportMetric(jobs/time.Since(begin).Seconds(), "jobs/s")
+				b.ReportMetric(drain(b, q.open(b), 1000, 60_000), "jobs/s")
 				b.ReportMetric(0, "ns/op")
-				b.StopTimer()
-				stop()
-				b.StartTimer()
 			}
 		})
 	}
+}
+
+// BenchmarkEnqueueBatch: one producer that has 64 jobs at a time.
+func BenchmarkEnqueueBatch(b *testing.B) {
+	const jobs = 30_000
+	b.Run("headgate", func(b *testing.B) {
+		for b.Loop() {
+			q := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue)
+			begin := time.Now()
+			for n := 0; n < jobs; n += lua.MaxBatchJobs {
+				q.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, n, min(n+lua.MaxBatchJobs, jobs))
+			}
+			b.ReportMetric(jobs/time.Since(begin).Seconds(), "jobs/s")
+			b.ReportMetric(0, "ns/op")
+		}
+	})
 }

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// figure names what a benchmark reports in one unit.
+type figure struct{ benchmark, unit string }
+
+// bound is what a value may be: at least or at most.
+type bound struct {
+	atLeast bool
+	value   float64
+}
+
+func atLeast(value float64) bound { return bound{true, value} }
+func atMost(value float64) bound  { return bound{false, value} }
+
+func (b bound) holds(value float64) bool {
+	if b.atLeast {
+		return value >= b.value
+	}
+	return value <= b.value
+}
+
+func (b bound) String() string {
+	value := strconv.FormatFloat(b.value, 'g', -1, 64)
+	if b.atLeast {
+		return "≥ " + value
+	}
+	return "≤ " + value
+}
+
+// target is what Headgate is to reach: Ours itself, or divided by To.
+type target struct {
+	name, measure string
+	ours, to      figure
+	// peer is shown beside Ours where it is not what Ours is divided by.
+	peer  figure
+	bound bound
+}
+
+// targets are those of the project, T1 to T14.
+var targets = []target{
+	{name: "T1", measure: "exact 4-level checks/s, 64 goroutines ÷ redis_rate's one level", ours: figure{"Check/callers=64/headgate", "checks/s"}, to: figure{"Check/callers=64/redis_rate", "checks/s"}, bound: atLeast(1.5)},
+	{name: "T2", measure: "the same of 1 goroutine, p50 ms", ours: figure{"Check/callers=1/headgate", "p50-ms"}, to: figure{"Check/callers=1/redis_rate", "p50-ms"}, bound: atMost(1.25)},
+	{name: "T5", measure: "Enqueue, 64 producers, jobs/s ÷ asynq's", ours: figure{"Enqueue/producers=64/headgate", "jobs/s"}, to: figure{"Enqueue/producers=64/asynq", "jobs/s"}, bound: atLeast(1)},
+	{name: "T5", measure: "Enqueue, 1 producer, jobs/s ÷ asynq's", ours: figure{"Enqueue/producers=1/headgate", "jobs/s"}, to: figure{"Enqueue/producers=1/asynq", "jobs/s"}, bound: atLeast(0.8)},
+	{name: "T5", measure: "EnqueueBatch(64), 1 producer, jobs/s ÷ asynq's 1 producer", ours: figure{"EnqueueBatch/headgate", "jobs/s"}, to: figure{"Enqueue/producers=1/asynq", "jobs/s"}, bound: atLeast(2)},
+	{name: "T6", measure: "drain, 1,000 tenants × 3 classes, jobs/s ÷ asynq's one queue", ours: figure{"Drain/headgate", "jobs/s"}, to: figure{"Drain/asynq", "jobs/s"}, bound: atLeast(4.5)},
+	{name: "T7", measure: "Enqueue to handler, 200 jobs/s, p50 ms", ours: figure{"EnqueueToHandler/rate=200/headgate", "p50-ms"}, peer: figure{"EnqueueToHandler/rate=200/asynq", "p50-ms"}, bound: atMost(0.5)},
+	{name: "T7", measure: "the same, p99 ms", ours: figure{"EnqueueToHandler/rate=200/headgate", "p99-ms"}, peer: figure{"EnqueueToHandler/rate=200/asynq", "p99-ms"}, bound: atMost(2)},
+	{name: "T7", measure: "Enqueue to handler, 2,000 jobs/s, p50 ms", ours: figure{"EnqueueToHandler/rate=2000/headgate", "p50-ms"}, peer: figure{"EnqueueToHandler/rate=2000/asynq", "p50-ms"}, bound: atMost(0.5)},
+	{name: "T7", measure: "the same, p99 ms", ours: figure{"EnqueueToHandler/rate=2000/headgate", "p99-ms"}, peer: figure{"EnqueueToHandler/rate=2000/asynq", "p99-ms"}, bound: atMost(2)},
+	{name: "T8", measure: "light tenant's wait behind a flood of 50,000 jobs, p99 ms", ours: figure{"LightTenant/headgate", "p99-ms"}, peer: figure{"LightTenant/asynq", "p99-ms"}, bound: atMost(20)},
+	{name: "T9", measure: "drain rate with 10,000 tenants ÷ with 10", ours: figure{"DrainByTenants/tenants=10000/headgate", "jobs/s"}, to: figure{"DrainByTenants/tenants=10/headgate", "jobs/s"}, bound: atLeast(0.8)},
+	{name: "T9", measure: "asynq, a queue a tenant: with 1,000 ÷ with 10", ours: figure{"DrainByTenants/tenants=1000/asynq-queues", "jobs/s"}, to: figure{"DrainByTenants/tenants=10/asynq-queues", "jobs/s"}},
+	{name: "T10", measure: "a waiting job, lanes of 1,000, B ÷ asynq's", ours: figure{"Memory/lane=1000/headgate", "B/job"}, to: figure{"Memory/lane=1000/asynq", "B/job"}, bound: atMost(0.7)},
+	{name: "T10", measure: "a waiting job, lanes of 30, B ÷ asynq's", ours: figure{"Memory/lane=30/headgate", "B/job"}, to: figure{"Memory/lane=30/asynq", "B/job"}, bound: atMost(0.6)},
+	{name: "T10", measure: "a bucket, B", ours: figure{"BucketMemory/headgate", "B/bucket"}, peer: figure{"BucketMemory/redis_rate", "B/bucket"}, bound: atMost(60)},
+	{name: "T10", measure: "1M buckets, MB", ours: figure{"BucketMemory/headgate", "MB/1M"}, bound: atMost(80)},
+	{name: "T11", measure: "breaker, success, ns ÷ failsafe-go's", ours: figure{"Success/serial/headgate-clock", "ns/op"}, to: figure{"Success/serial/failsafe-time", "ns/op"}, bound: atMost(1.2)},
+	{name: "T11", measure: "the same, allocations", ours: figure{"Success/serial/headgate-clock", "allocs/op"}, peer: figure{"Success/serial/gobreaker", "allocs/op"}, bound: atMost(0)},
+	{name: "T12", measure: "a killed worker's job runs again, longest s, lease 1.5 s", ours: figure{"Recovery/headgate", "longest-s"}, peer: figure{"Recovery/asynq", "longest-s"}, bound: atMost(2.5)},
+	{name: "T13", measure: "Jain's index, 1,000 tenants of equal weight", ours: figure{"Fairness/weights=equal/headgate", "Jain"}, bound: atLeast(0.999)},
+	{name: "T13", measure: "Jain's index, weights 4:2:1", ours: figure{"Fairness/weights=4:2:1/headgate", "Jain"}, bound: atLeast(0.999)},
+}
+
+// spread is a median with the least and the most.
+type spread struct {
+	Median float64 `json:"median"`
+	Least  float64 `json:"least"`
+	Most   float64 `json:"most"`
+}
+
+func spreadOf(values []float64) *spread {
+	if len(values) == 0 {
+		return nil
+	}
+	values = slices.Sorted(slices.Values(values))
+	n := len(values)
+	return &spread{Median: (values[(n-1)/2] + values[n/2]) / 2, Least: values[0], Most: values[n-1]}
+}
+
+func (s *spread) String() string {
+	if s == nil {
+		return "-"
+	}
+	if s.Least == s.Most {
+		return number(s.Median)
+	}
+	return fmt.Sprintf("%s (%s-%s)", number(s.Median), number(s.Least), number(s.Most))
+}
+
+// number prints three significant digits, and more only of what has more before the point.
+func number(x float64) string {
+	switch {
+	case x >= 100:
+		return strconv.FormatFloat(x, 'f', 0, 64)
+	case x >= 0.999 && x < 1:
+		return strconv.FormatFloat(x, 'f', 4, 64)
+	}
+	return strconv.FormatFloat(x, 'g', 3, 64)
+}
+
+// row is what became of a target. Ratio is nil where Ours is what is bounded, Reached where there is no bound or nothing
+// was measured.
+type row struct {
+	Target  string  `json:"target"`
+	Measure string  `json:"measure"`
+	Rounds  int     `json:"rounds"`
+	Ours    *spread `json:"ours"`
+	Peer    *spread `json:"peer"`
+	Ratio   *spread `json:"ratio"`
+	Bound   string  `json:"bound"`
+	Reached *bool   `json:"reached"`
+}
+
+func judge(targets []target, found measured) []row {
+	rows := make([]row, len(targets))
+	for i, t := range targets {
+		ours := found[t.ours]
+		r := row{Target: t.name, Measure: t.measure, Rounds: len(ours), Ours: spreadOf(ours), Peer: spreadOf(found[t.peer])}
+		judged := r.Ours
+		if t.to != (figure{}) {
+			to := found[t.to]
+			r.Peer = spreadOf(to)
+			ratios := make([]float64, min(len(ours), len(to)))
+			for k := range ratios {
+				ratios[k] = ours[k] / to[k]
+			}
+			r.Ratio = spreadOf(ratios)
+			judged = r.Ratio
+		}
+		if t.bound != (bound{}) || t.to == (figure{}) {
+			r.Bound = t.bound.String()
+			if judged != nil {
+				reached := t.bound.holds(judged.Median)
+				r.Reached = &reached
+			}
+		}
+		rows[i] = r
+	}
+	return rows
+}
+
+func write(to io.Writer, rows []row) error {
+	var text strings.Builder
+	text.WriteString("| | measure | Headgate | beside | ratio | target | |\n| --- | --- | --- | --- | --- | --- | --- |\n")
+	for _, r := range rows {
+		reached := ""
+		switch {
+		case r.Ours == nil:
+			reached = "not measured"
+		case r.Reached != nil && *r.Reached:
+			reached = "reached"
+		case r.Reached != nil:
+			reached = "**missed**"
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", r.Target, r.Measure, r.Ours, r.Peer, r.Ratio, r.Bound, reached)
+	}
+	_, err := io.WriteString(to, text.String())
+	return err
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const rounds = `goos: linux
+BenchmarkDrain/headgate-2 1 40000 jobs/s
+BenchmarkDrain/asynq-2 1 10000 jobs/s
+BenchmarkEnqueueToHandler/rate=200/headgate-2 1 0.3 p50-ms 9 p99-ms
+ok  	somewhere	1.0s
+BenchmarkDrain/headgate-2 1 60000 jobs/s
+BenchmarkDrain/asynq-2 1 12000 jobs/s
+BenchmarkSuccess/serial/headgate-clock-2 1000000 30.5 ns/op 0 B/op 0 allocs/op
+BenchmarkSuccess/serial/failsafe-time-2 1000000 61 ns/op 0 B/op 0 allocs/op
+`
+
+func runOn(t *testing.T, text string, args ...string) (string, error) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "rounds.txt")
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	err := run(append(args, name), &out, &out)
+	return out.String(), err
+}
+
+func TestTargetsAreJudgedByMediansOfRounds(t *testing.T) {
+	t.Parallel()
+	text, err := runOn(t, rounds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| 50000 (40000-60000) | 11000 (10000-12000) | 4.5 (4-5) | ≥ 4.5 | reached |",
+		"| the same, p99 ms | 9 | - | - | ≤ 2 | **missed** |",
+		"| 30.5 | 61 | 0.5 | ≤ 1.2 | reached |",
+		"| the same, allocations | 0 | - | - | ≤ 0 | reached |",
+		"| - | - | - | ≥ 0.999 | not measured |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	text, err = runOn(t, rounds, "-json")
+	var rows []row
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &rows)
+	}
+	if err != nil || len(rows) != len(targets) {
+		t.Errorf("%d rows, %v", len(rows), err)
+	}
+}
+
+func TestNothingMeasuredIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := runOn(t, "goos: linux\n"); err == nil || !strings.Contains(err.Error(), "no result of a benchmark") {
+		t.Errorf("got %v", err)
+	}
+}
