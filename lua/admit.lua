@@ -384,23 +384,38 @@ for _, i in ipairs(admitted) do
 end
 state_add('accepted', #admitted - redriven)
 
--- place_alone serves the two commonest cases of a lone job: nobody waits in the queue and its one pool has room, so
--- that the job goes straight to the workers; or no pool has room and the job joins its tenant's only lane. It
--- returns nil in any other case, and has then changed nothing.
+-- gates_apart reports whether the only gates there are, if any, are breakers of other downstreams.
+local function gates_apart(downstream)
+  if not gates_any() then return true end
+  return state_num('nh') == 0 and match(state_get('ng'), '^b%d+$')
+    and (downstream == '' or redis.call('HEXISTS', P .. 'gates', 'b:' .. downstream) == 0)
+end
+
+-- nobody_runs reports whether nobody in the queue is runnable.
+local function nobody_runs(q)
+  for k = 1, q.n do
+    if q.waiting[k] > 0 and not (gates_any() and redis.call('EXISTS', P .. 'act:' .. (k - 1) .. ':' .. q.name) == 0) then return false end
+  end
+  return true
+end
+
+-- place_alone serves the two commonest cases of a lone job that no gate stands before: nobody is runnable in the queue and
+-- its one pool has room, so that the job goes straight to the workers; or no pool has room and the job joins its tenant's
+-- only lane. It returns nil in any other case, and has then changed nothing.
 local function place_alone()
   local i = admitted[1]
   local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth or gates_any() then return nil end
+  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
+  local lane = record_lane(job.stamped)
+  local downstream = sub(lane, 2)
+  if not gates_apart(downstream) then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
   if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
   local ready = P .. 'ready:' .. id
   if slots and redis.call('XLEN', ready) < tonumber(slots) then
-    for k = 1, q.n do
-      if q.waiting[k] > 0 then return nil end
-    end
-    local downstream = sub(record_lane(job.stamped), 2)
+    if not nobody_runs(q) then return nil end
     if downstream ~= '' then redis.call('HINCRBY', P .. 'holds', id .. ':' .. downstream, 1) end
     state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
     pattern_commit(q, c)
@@ -408,7 +423,6 @@ local function place_alone()
     redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
     answers[i] = 'straight'
   else
-    local lane = record_lane(job.stamped)
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
     if not x or sub(x, 10) ~= lane then return nil end

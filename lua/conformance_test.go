@@ -119,7 +119,8 @@ type walk struct {
 	now    int64
 	scopes map[headgate.Scope]bool
 	pools  []Pool
-	gated  bool
+	// gates are "all" kinds, "breakers" alone, the same beside jobs that come alone and own nothing ("lone"), or "none".
+	gates string
 	// held are the leases that workers have read, by worker.
 	held    map[string][]Finish
 	stale   []Finish
@@ -154,7 +155,7 @@ func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
 	}
 	w.service = newServiceLog(w.model.room)
 	// Scripts have shorter ways for one pool of one queue, and without gates.
-	w.pools, w.gated = pick(w, "pools", [][]Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gated", []bool{true, true, false})
+	w.pools, w.gates = pick(w, "pools", [][]Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "breakers", "lone", "none"})
 	for _, tenant := range walkTenants {
 		for level := headgate.LevelTenant; level < headgate.Levels; level++ {
 			for _, queue := range walkQueues {
@@ -199,9 +200,9 @@ func (w *walk) step() {
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
 		"cancel", "purge", "suspend", "start", "check", "report", "report", "report", "force",
 	}
-	if !w.gated {
-		ops = slices.DeleteFunc(ops, func(op string) bool { return op == "gate" || op == "report" || op == "force" })
-	}
+	ops = slices.DeleteFunc(ops, func(op string) bool {
+		return op == "gate" && w.gates != "all" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force") && w.gates == "none"
+	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
 	w.resend = nil

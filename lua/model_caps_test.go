@@ -194,12 +194,12 @@ func (w *walk) drawCaps() []Cap {
 		QueueGate("mail"), TenantGate("ann"), TenantQueueGate("ann", "mail"), DownstreamGate("api"),
 		TenantGate(Every), TenantQueueGate(Every, "hook"), DownstreamGate(Every),
 	} {
-		if w.gated && w.number("capped", 0, 4) == 4 {
+		if w.gates == "all" && w.number("capped", 0, 4) == 4 {
 			caps = append(caps, Cap{Gate: name, Limit: w.number("cap", 1, 3)})
 		}
 	}
 	for _, name := range []GateName{TenantRateGate("ann"), TenantRateGate("bob"), DownstreamRateGate("api")} {
-		if w.gated && w.number("rated", 0, 4) == 4 {
+		if w.gates == "all" && w.number("rated", 0, 4) == 4 {
 			caps = append(caps, Cap{Gate: name, Rate: headgate.Limit{
 				Tokens: headgate.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
 				Burst: headgate.Tokens(w.number("rate burst", 1, 3)),

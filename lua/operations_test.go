@@ -13,9 +13,16 @@ import (
 )
 
 func (w *walk) admit() {
-	n := w.number("jobs", 1, 8)
+	n := pick(w, "jobs", []int{1, 1, 2, 3, 8})
+	if w.gates == "lone" {
+		n = 1
+	}
 	jobs := make([]Candidate, n)
 	for i := range jobs {
+		if w.gates == "lone" {
+			jobs[i] = w.plainJob()
+			continue
+		}
 		tenant := w.number("tenant", 0, len(walkTenants)-1)
 		class := w.number("class", 0, 2)
 		j := headgate.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, largePayload + 1})))
@@ -36,7 +43,7 @@ func (w *walk) admit() {
 		}
 		jobs[i] = Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
 	}
-	if len(w.model.dead) > 0 && w.number("redrive", 0, 2) == 0 {
+	if len(w.model.dead) > 0 && w.gates != "lone" && w.number("redrive", 0, 2) == 0 {
 		jobs[0] = w.redrive(pick(w, "letter", slices.Sorted(maps.Keys(w.model.dead))))
 	}
 	words, dispatched := w.model.admit(w.now, jobs)
@@ -63,6 +70,14 @@ func (w *walk) admit() {
 }
 
 // drawStart lets some jobs start later.
+// plainJob draws a job that owns nothing but its record, of few tenants.
+func (w *walk) plainJob() Candidate {
+	tenant, class := w.number("tenant", 0, 1), w.number("class", 0, 1)
+	j := headgate.NewJob(walkTenants[tenant], "mail", "t", nil)
+	j.ID, j.Priority, j.Downstream = fmt.Sprintf("j%d", w.number("id", 0, 400)), headgate.DefaultClasses()[class].Name, pick(w, "downstream", walkDownstreams)
+	return Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
+}
+
 func (w *walk) drawStart(j *headgate.Job) {
 	switch w.number("start", 0, 11) {
 	case 0:

@@ -10,13 +10,14 @@
 local picks, dispatched = {}, {}
 local want = 1
 
--- tenants_load reads the gates of tenants in one call.
+-- tenants_load reads the gates of tenants in one call, if there are any.
 local function tenants_load(of, queue)
-  local names = {}
+  local kinds, names = gate_kinds(), {}
+  if not (kinds.t or kinds.u or kinds.r) then return end
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  if #names > 0 then gates_load(names) end
+  gates_load(names)
 end
 
 local function plan_more(cl, p)

@@ -704,7 +704,8 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
+    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
+    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
     gates[name] = g
   end
   return g
@@ -1600,13 +1601,14 @@ do
 -- that were served by their new tags (`line`, from `h`), and what to write.
 local want = 1
 
--- tenants_load reads the gates of tenants in one call.
+-- tenants_load reads the gates of tenants in one call, if there are any.
 local function tenants_load(of, queue)
-  local names = {}
+  local kinds, names = gate_kinds(), {}
+  if not (kinds.t or kinds.u or kinds.r) then return end
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  if #names > 0 then gates_load(names) end
+  gates_load(names)
 end
 
 local function plan_more(cl, p)

@@ -365,6 +365,7 @@ end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local gates, gates_dirty = {}, {}
+local kinds
 local gate
 local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
 local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
@@ -381,7 +382,6 @@ do
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local kinds
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
@@ -422,7 +422,8 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
+    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
+    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
     gates[name] = g
   end
   return g
@@ -1248,13 +1249,14 @@ do
 -- that were served by their new tags (`line`, from `h`), and what to write.
 local want = 1
 
--- tenants_load reads the gates of tenants in one call.
+-- tenants_load reads the gates of tenants in one call, if there are any.
 local function tenants_load(of, queue)
-  local names = {}
+  local kinds, names = gate_kinds(), {}
+  if not (kinds.t or kinds.u or kinds.r) then return end
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end
-  if #names > 0 then gates_load(names) end
+  gates_load(names)
 end
 
 local function plan_more(cl, p)

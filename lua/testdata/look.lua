@@ -198,7 +198,8 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
+    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
+    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
     gates[name] = g
   end
   return g
