@@ -109,6 +109,9 @@ type Verdict struct {
 	// EstimatedWait is a guess of the time until the job starts, from the queue's recent rate of dispatch;
 	// negative when nothing was dispatched lately. For a job with a time of its own it is the time until then.
 	EstimatedWait time.Duration
+	// Unreplicated is set on a job that entered, or had entered, where the store is told to wait for replicas and too few
+	// have confirmed it in time. A failover may lose it. The same Enqueue again, within the dedup window, waits again.
+	Unreplicated bool
 }
 
 // Permanent reports whether the same job would be refused at any later time too.

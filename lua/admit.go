@@ -42,7 +42,7 @@ var ErrStale = errors.New("policy is stale")
 // ErrStale. With an error InDoubt tells whether the jobs may have entered: sending the same ids again is safe
 // within the dedup window.
 func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]headgate.Verdict, error) {
-	reply, err := s.run(ctx, "admit", s.admitArgs(version, jobs)...)
+	reply, replicated, err := s.runReplicated(ctx, "admit", s.admitArgs(version, jobs), s.wantsReplicas(jobs))
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +58,7 @@ func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]h
 		if err != nil {
 			return nil, err
 		}
+		v.Unreplicated = !replicated && v.Decision != headgate.Refused && s.wantsReplicas(jobs[i:i+1])
 		verdicts[i] = v
 	}
 	return verdicts, nil

@@ -19,6 +19,7 @@ func TestARedisThatIsNotReadyIsAway(t *testing.T) {
 	t.Parallel()
 	for text, away := range map[string]bool{
 		"LOADING Redis is loading the dataset in memory": true, "BUSY Redis is busy running a script.": true,
+		"NOREPLICAS Not enough good replicas to write.": true, "MISCONF Redis is configured to save RDB snapshots": true,
 		"READONLY You can't write against a read only replica.": true, "ERR syntax error": false, "WRONGTYPE Operation": false,
 	} {
 		err := &runError{script: "finish", err: classify(reply(text))}

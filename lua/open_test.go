@@ -26,7 +26,16 @@ func TestConnect(t *testing.T) {
 	}{
 		"a URL that is none, which may hold a password": {
 			func() error { _, err := Connect(t.Context(), "http://user:hunter2@host", Config{}); return err },
-			"invalid redis URL (not shown, it may hold a password): allowed is redis://[user:password@]host:port[/db], rediss:// for TLS, or unix://path",
+			"invalid redis URL (not shown, it may hold a password; it has a scheme, a database or a parameter that is unknown or out of range): allowed is " +
+				"redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, or redis-sentinel://host:port,host:port/db?master=NAME",
+		},
+		"replicas without bounds": {
+			func() error {
+				_, err := Open(t.Context(), server.Client(t), Config{Replicas: -1, ReplicaTimeout: time.Minute, ReplicaQueues: []string{"a b"}})
+				return err
+			},
+			"invalid replicas -1: allowed is 0 to 16\ninvalid replica timeout 1m0s: allowed is 1ms to 400ms\n" +
+				`invalid queue "a b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`,
 		},
 		"a prefix that would move the hash tag": {
 			func() error { _, err := Open(t.Context(), server.Client(t), Config{Prefix: "a{b}"}); return err },

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by it; nothing secret depends on it.
 	"encoding/hex"
@@ -25,6 +26,14 @@ type Config struct {
 	EndedCap int
 	// BucketCap is the largest number of buckets of one tenant; zero means 4096.
 	BucketCap int
+	// Replicas is how many replicas are to have a job before Admit answers, so that a failover to one of them does not
+	// lose it; 0 to 16, zero waits for none. A verdict says when so many did not answer in time: see
+	// headgate.Verdict.Unreplicated.
+	Replicas int
+	// ReplicaTimeout bounds that wait, 1 to 400 ms; zero means 100 ms. While replicas are away each call of Admit takes it.
+	ReplicaTimeout time.Duration
+	// ReplicaQueues are the queues whose jobs are waited for; empty means all.
+	ReplicaQueues []string
 }
 
 func (c Config) withDefaults() Config {
@@ -37,6 +46,7 @@ func (c Config) withDefaults() Config {
 	if c.BucketCap == 0 {
 		c.BucketCap = 4096
 	}
+	c.ReplicaTimeout = cmp.Or(c.ReplicaTimeout, defaultReplicaTimeout)
 	return c
 }
 
@@ -51,7 +61,7 @@ func (c Config) validate() error {
 	if c.BucketCap < 4 {
 		bad = append(bad, &headgate.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
 	}
-	return errors.Join(bad...)
+	return errors.Join(append(bad, c.validateReplicas()...)...)
 }
 
 // Store runs the scripts of one partition. It may be used by several goroutines. It never resends a command by
@@ -77,15 +87,17 @@ var names = []string{
 	"recount", "start", "check", "refund", "breaker", "force",
 }
 
-// Connect returns the store at a URL, redis://, rediss:// or unix://, with the client settings of the house, after
-// the checks of Open. Close ends its connections.
+// Connect returns the store at a URL, redis://, rediss://, unix:// or redis-sentinel://, with the client settings of the
+// house, after the checks of Open. Close ends its connections.
 func Connect(ctx context.Context, url string, config Config) (*Store, error) {
-	options, err := redis.ParseURL(url)
+	options, sentinel, err := redisclient.Parse(url)
 	if err != nil {
-		return nil, &headgate.FieldError{Field: "redis URL", Value: "(not shown, it may hold a password)", Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, or unix://path"}
+		return nil, &headgate.FieldError{
+			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
+			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, or redis-sentinel://host:port,host:port/db?master=NAME",
+		}
 	}
-	redisclient.Settings(options)
-	client := redis.NewClient(options)
+	client := redisclient.New(options, sentinel)
 	s, err := Open(ctx, client, config)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -164,16 +176,21 @@ func (s *Store) Keys() keyspace.Partition { return s.partition }
 
 // run calls a script, loads it where Redis does not know it, and returns its reply as strings.
 func (s *Store) run(ctx context.Context, name string, args ...any) ([]string, error) {
+	return s.runBy(ctx, connection(s).Process, name, args)
+}
+
+// runBy is run by another way to send a command.
+func (s *Store) runBy(ctx context.Context, send func(context.Context, redis.Cmder) error, name string, args []any) ([]string, error) {
 	sc := s.scripts[name]()
 	all := make([]any, 0, 4+len(args))
 	all = append(all, "evalsha", sc.sha, 1, s.partition.State())
 	all = append(all, args...)
 	cmd := redis.NewStringSliceCmd(ctx, all...)
-	err := connection(s).Process(ctx, cmd)
+	err := send(ctx, cmd)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		all[0], all[1] = "eval", sc.text
 		cmd = redis.NewStringSliceCmd(ctx, all...)
-		err = connection(s).Process(ctx, cmd)
+		err = send(ctx, cmd)
 	}
 	if err != nil {
 		return nil, &runError{script: name, err: classify(err)}
@@ -201,10 +218,10 @@ func classify(err error) error {
 	return err
 }
 
-// isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica, or
-// is busy. They are no answer to the command, which was not carried out.
+// isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
+// too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
 func isNotReady(err error) bool {
-	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "CLUSTERDOWN ", "TRYAGAIN "} {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN "} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
@@ -225,7 +242,7 @@ func InDoubt(err error) bool {
 
 // unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
 func unread(err error) error {
-	if _, ok := errors.AsType[redis.Error](err); ok {
+	if _, ok := errors.AsType[redis.Error](err); ok && !isNotReady(err) {
 		return err
 	}
 	return errors.Join(headgate.ErrUnavailable, err)

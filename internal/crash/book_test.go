@@ -15,6 +15,7 @@ import (
 // killed leaves every line that it has written: they are the kernel's by then. Several goroutines may write.
 //
 //	producer  S NUMBER: about to ask · A NUMBER: admitted · R NUMBER REASON: refused · X NUMBER: it will never know
+//	replicated  A NANOS NUMBER BOOL: admitted, and whether the replica was not heard in time
 //	worker    B NANOS KEY ATTEMPT SUSPECT: a handler begins · E NANOS KEY: it ends · F NANOS KEY OUTCOME: Redis took note
 //	offerer   A ID DOWNSTREAM: admitted
 //	caller    T and F NANOS KEY DOWNSTREAM TOKEN: as above, with what became of it · K NANOS DOWNSTREAM STATE: heard of the

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/headgate/headgate"
@@ -37,6 +37,8 @@ const (
 	scriptRole    = "script-producer"
 	workingRole   = "script-worker"
 	asynqRole     = "asynq"
+
+	replicatedRole = "replicated"
 
 	downstreamRole = "downstream"
 	callerRole     = "caller"
@@ -85,6 +87,8 @@ func playRole(role string) int {
 			err = p.playScript(ctx)
 		case workingRole:
 			err = p.workScript(ctx)
+		case replicatedRole:
+			err = p.produceReplicated(ctx)
 		case asynqRole:
 			err = p.workAsynq(ctx)
 		case downstreamRole:
@@ -127,11 +131,21 @@ func (p *player) open(ctx context.Context) (err error) {
 		return err
 	}
 	p.addr = os.Getenv(addrVariable)
-	options := &redis.Options{Addr: p.addr}
-	redisclient.Settings(options)
-	client := redis.NewClient(options)
+	address := p.addr
+	if !strings.Contains(address, "://") {
+		address = "redis://" + address
+	}
+	options, sentinel, err := redisclient.Parse(address)
+	if err != nil {
+		return err
+	}
+	client := redisclient.New(options, sentinel)
+	config := lua.Config{Prefix: os.Getenv(prefixVariable)}
+	if os.Getenv(roleVariable) == replicatedRole {
+		config.Replicas = 1
+	}
 	for {
-		if p.store, err = lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(prefixVariable)}); err == nil || ctx.Err() != nil {
+		if p.store, err = lua.Open(ctx, client, config); err == nil || ctx.Err() != nil {
 			return err
 		}
 		if err := wait(ctx, 30*time.Millisecond); err != nil {

@@ -18,13 +18,14 @@ import (
 
 // Config says which store to open. Its zero value opens a private one.
 type Config struct {
-	// Addr is redis://user:password@host:port/db, rediss:// for TLS, or host:port. Empty means a private store.
+	// Addr is redis://user:password@host:port/db, rediss:// for TLS, host:port, or redis-sentinel:// (see redisclient.Parse).
+	// Empty means a private store.
 	Addr string
 	// Username and Password win over those of Addr. They mean nothing to a private store.
 	Username string
 	Password string
 	// TLS wins over what an address at rediss:// means by default; its ServerName is the host's unless set. It is for such an
-	// address alone.
+	// address alone, or one at rediss-sentinel://.
 	TLS *tls.Config
 	// PoolSize is the largest number of connections of a client; 0 means redisclient.DefaultPoolSize.
 	PoolSize int
@@ -42,7 +43,8 @@ type AddressError struct {
 // Error says what is wrong and how an address is written.
 func (e *AddressError) Error() string {
 	return "redis address " + e.Problem + "; write redis://user:password@host:port/db (rediss:// for TLS; " +
-		"percent-encode special characters of the password) or host:port"
+		"percent-encode special characters of the password), host:port, or " +
+		"redis-sentinel://user:password@host:port,host:port/db?master=NAME"
 }
 
 func (c Config) withDefaults() Config {
@@ -64,15 +66,16 @@ func (c Config) Validate() error {
 	if c.Addr == "" {
 		return c.validate()
 	}
-	_, err := c.options()
+	_, _, err := c.options()
 	return errors.Join(c.validate(), err)
 }
 
-// options returns the client options for the address. Errors quote nothing of it.
-func (c Config) options() (*redis.Options, error) {
-	options, err := parseAddress(c.Addr)
+// options returns the client options for the address, and the Sentinels that are to be asked for it, if any. Errors quote
+// nothing of it.
+func (c Config) options() (*redis.Options, *redisclient.Sentinel, error) {
+	options, sentinel, err := parseAddress(c.Addr)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.Username != "" {
 		options.Username = c.Username
@@ -85,40 +88,50 @@ func (c Config) options() (*redis.Options, error) {
 	}
 	if c.TLS != nil {
 		if options.TLSConfig == nil {
-			return nil, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
+			return nil, nil, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
 		}
 		name := options.TLSConfig.ServerName
 		options.TLSConfig = c.TLS.Clone()
 		options.TLSConfig.ServerName = cmp.Or(c.TLS.ServerName, name)
 	}
-	redisclient.Settings(options)
-	return options, nil
+	return options, sentinel, nil
 }
 
-func parseAddress(addr string) (*redis.Options, error) {
+func parseAddress(addr string) (*redis.Options, *redisclient.Sentinel, error) {
 	if !strings.Contains(addr, "://") {
-		return parseHostPort(addr)
+		options, err := parseHostPort(addr)
+		return options, nil, err
 	}
+	if !redisclient.IsSentinel(addr) {
+		if err := checkURL(addr); err != nil {
+			return nil, nil, err
+		}
+	}
+	options, sentinel, err := redisclient.Parse(addr)
+	if err != nil {
+		return nil, nil, &AddressError{Problem: err.Error()}
+	}
+	return options, sentinel, nil
+}
+
+// checkURL says more about the address of a single Redis than the client does.
+func checkURL(addr string) error {
 	parsed, err := url.Parse(addr)
 	if err != nil {
-		return nil, &AddressError{Problem: "is not a URL"}
+		return &AddressError{Problem: "is not a URL"}
 	}
 	if parsed.Scheme != "redis" && parsed.Scheme != "rediss" {
-		return nil, &AddressError{Problem: "has an unknown scheme"}
+		return &AddressError{Problem: "has an unknown scheme"}
 	}
 	// A slash, a question mark or a hash in a password that is not encoded ends the host early and leaves the rest
 	// of the password, with the '@', in the path, the query or the fragment.
 	if strings.Contains(parsed.Path+parsed.RawQuery+parsed.Fragment, "@") {
-		return nil, &AddressError{Problem: "has an '@' after its host"}
+		return &AddressError{Problem: "has an '@' after its host"}
 	}
 	if parsed.Hostname() == "" {
-		return nil, &AddressError{Problem: "names no host"}
+		return &AddressError{Problem: "names no host"}
 	}
-	options, err := redis.ParseURL(addr)
-	if err != nil {
-		return nil, &AddressError{Problem: "has a database or a parameter that is unknown or out of range"}
-	}
-	return options, nil
+	return nil
 }
 
 func parseHostPort(addr string) (*redis.Options, error) {
@@ -129,5 +142,7 @@ func parseHostPort(addr string) (*redis.Options, error) {
 	if err != nil || host == "" || port == "" {
 		return nil, &AddressError{Problem: "is neither a URL nor host:port"}
 	}
-	return &redis.Options{Addr: addr}, nil
+	options := &redis.Options{Addr: addr}
+	redisclient.Settings(options)
+	return options, nil
 }

@@ -40,10 +40,12 @@ const openTimeout = 2 * time.Second
 type Store struct {
 	kind    Kind
 	options *redis.Options // never changed after Open
-	client  *redis.Client
-	close   func() error // ends what Open started besides the client
-	closing sync.Once
-	closed  error // what Close returned, guarded by closing
+	// sentinel is nil for one Redis.
+	sentinel *redisclient.Sentinel
+	client   *redis.Client
+	close    func() error // ends what Open started besides the client
+	closing  sync.Once
+	closed   error // what Close returned, guarded by closing
 }
 
 // Open opens the store that the package comment promises and checks that it answers, within 2 s. The ctx bounds
@@ -67,11 +69,11 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func openAddress(ctx context.Context, config Config) (*Store, error) {
-	options, err := config.options()
+	options, sentinel, err := config.options()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, KindAddress, options, func() error { return nil })
+	return connect(ctx, KindAddress, options, sentinel, func() error { return nil })
 }
 
 func openChild(ctx context.Context, config Config, binary string) (*Store, error) {
@@ -92,7 +94,7 @@ func openChild(ctx context.Context, config Config, binary string) (*Store, error
 		return os.RemoveAll(dir)
 	}
 	fmt.Fprintf(config.Log, "headgate: private %s at %s; nothing in it survives this process\n", kind, server.Addr())
-	return connect(ctx, kind, privateOptions(config, server.Addr()), closeServer)
+	return connect(ctx, kind, privateOptions(config, server.Addr()), nil, closeServer)
 }
 
 // privateOptions returns the client options for a store this process runs itself.
@@ -103,8 +105,8 @@ func privateOptions(config Config, addr string) *redis.Options {
 }
 
 // connect makes the Store and asks for a first answer. Without one, all that was started is ended.
-func connect(ctx context.Context, kind Kind, options *redis.Options, closeServer func() error) (*Store, error) {
-	store := &Store{kind: kind, options: options, client: redis.NewClient(options), close: closeServer}
+func connect(ctx context.Context, kind Kind, options *redis.Options, by *redisclient.Sentinel, closeServer func() error) (*Store, error) {
+	store := &Store{kind: kind, options: options, sentinel: by, client: redisclient.New(options, by), close: closeServer}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	if err := store.client.Ping(ctx).Err(); err != nil {
@@ -119,9 +121,13 @@ func (s *Store) Kind() Kind { return s.kind }
 // Client returns the client that the Store owns. Close closes it.
 func (s *Store) Client() *redis.Client { return s.client }
 
-// Options returns a copy of the client's options, for those who need a client of their own. It holds the password.
+// Options returns a copy of the client's options, for those who need a client of their own. It holds the password. Where
+// Sentinels are asked it has a Dialer that asks them, by the Store's client.
 func (s *Store) Options() *redis.Options {
 	options := *s.options
+	if s.sentinel != nil {
+		options.Dialer = s.client.Options().Dialer
+	}
 	return &options
 }
 

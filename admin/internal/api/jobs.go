@@ -115,6 +115,7 @@ type verdictView struct {
 	Position int            `json:"position,omitempty"`
 	WaitMs   *float64       `json:"estimated_wait_ms,omitempty"`
 	Dropped  int            `json:"dropped,omitempty"`
+	AtRisk   bool           `json:"unreplicated,omitempty"`
 }
 
 func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
@@ -142,6 +143,7 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 	}
 	view := verdictView{
 		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
+		AtRisk: verdict.Unreplicated,
 	}
 	answer := &route.Answer{Status: http.StatusOK, Value: view}
 	if verdict.Decision == headgate.Admitted {

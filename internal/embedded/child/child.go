@@ -45,6 +45,8 @@ type Config struct {
 	Binary string
 	// Dir is the server's working directory. It must exist; whoever made it removes it after Close.
 	Dir string
+	// File names a configuration file that is read before any argument, and that a Sentinel rewrites; empty means none.
+	File string
 	// Args follow the server's own arguments, so they win. Persistence is off unless they turn it on.
 	Args []string
 	// PortArgs, if not nil, returns further arguments for the port that was picked.
@@ -189,6 +191,9 @@ func (s *Server) fork(ctx context.Context) (*process, error) {
 	}, s.config.Args...)
 	if s.config.PortArgs != nil {
 		args = append(args, s.config.PortArgs(s.port.number)...)
+	}
+	if s.config.File != "" {
+		args = append([]string{s.config.File}, args...)
 	}
 	// The ctx bounds the start, not the life: the server stays until Close.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.config.Binary, args...)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -56,7 +55,7 @@ func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
 			config.Username, config.Password = "", ""
 		}
 	}
-	if strings.HasPrefix(c.URL, "rediss://") {
+	if isTLS(c.URL) {
 		config.TLS, bad = c.TLS.config()
 	}
 	return config, errors.Join(err, bad)

@@ -39,7 +39,7 @@ func redisOptions() []Option {
 		{
 			Path: pathURL, Flag: "redis", Variable: variablePrefix + "REDIS", Unset: "a command that needs one says so", mask: maskURL,
 			Doc:   "Address of the Redis. A password is better kept in `redis.password_file`; special characters of one in the URL are percent-encoded.",
-			value: text("redis://user:password@host:port/db, rediss:// for TLS, or host:port", nil, func(c *Config) *string { return &c.Redis.URL }),
+			value: text("redis://user:password@host:port/db, rediss:// for TLS, host:port, or redis-sentinel://host:port,host:port/db?master=NAME (rediss-sentinel:// for TLS)", nil, func(c *Config) *string { return &c.Redis.URL }),
 		},
 		{
 			Path: "redis.prefix", Flag: "prefix", Default: "hg", Doc: "First part of every key: one deployment, one prefix.",
@@ -64,7 +64,23 @@ func redisOptions() []Option {
 			value: count(1, 10_000, func(c *Config) *int { return &c.Redis.PoolSize }),
 		},
 		{
-			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss://.",
+			Path: "redis.replicas", Default: "0", Doc: "Replicas that are to have a job before a producer hears that it is in. With fewer its verdict says so.",
+			value: count(0, 16, func(c *Config) *int { return &c.Redis.Store.Replicas }),
+		},
+		{
+			Path: "redis.replica_timeout", Default: "100ms", Doc: "How long a call waits for them.",
+			value: duration(time.Millisecond, 400*time.Millisecond, func(c *Config) *time.Duration { return &c.Redis.Store.ReplicaTimeout }),
+		},
+		{
+			Path: "redis.replica_queues", Unset: "all", Doc: "Queues whose jobs wait for replicas.",
+			value: list[string]{
+				allowed: "names of queues, each once", most: 10_000, at: func(c *Config) *[]string { return &c.Redis.Store.ReplicaQueues },
+				parse: func(s string) (string, bool) { return s, headgate.ValidateName("queue", s, true) == nil },
+				text:  func(s string) string { return s }, id: func(s string) string { return s },
+			},
+		},
+		{
+			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss:// and rediss-sentinel://.",
 			value: text("the name of a file", nil, func(c *Config) *string { return &tls(c).CAFile }),
 		},
 		{

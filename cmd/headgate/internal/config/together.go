@@ -26,7 +26,7 @@ func (l *Loaded) together() error {
 	if (tls.CertFile == "") != (tls.KeyFile == "") {
 		bad = append(bad, errors.New("redis.tls.cert_file and redis.tls.key_file are both needed, or none of them"))
 	}
-	if url := c.Redis.URL; url != "" && !strings.HasPrefix(url, "rediss://") {
+	if url := c.Redis.URL; url != "" && !isTLS(url) {
 		for i := range l.table {
 			o := &l.table[i]
 			if strings.HasPrefix(o.Path, "redis.tls.") && o.show(c) != o.Default {
@@ -47,6 +47,11 @@ func (l *Loaded) together() error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// isTLS reports whether an address is one for TLS.
+func isTLS(url string) bool {
+	return strings.HasPrefix(url, "rediss://") || strings.HasPrefix(url, "rediss-sentinel://")
 }
 
 // checkBreaker reports the one thing about a breaker that the bounds of its options leave open.

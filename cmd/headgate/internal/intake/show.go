@@ -70,6 +70,9 @@ func (t *Tally) WriteCounts(to io.Writer) {
 		}
 		rows.AppendRow(table.Row{"refused: " + string(reason), t.Refused[reason], retry})
 	}
+	if t.Unreplicated > 0 {
+		rows.AppendRow(table.Row{"of these on too few replicas", t.Unreplicated, "-"})
+	}
 	if t.BadLines > 0 {
 		rows.AppendRow(table.Row{"bad lines", t.BadLines, "-"})
 	}

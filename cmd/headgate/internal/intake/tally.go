@@ -11,10 +11,12 @@ import (
 // Tally is what came of all jobs, in the JSON that the user gets.
 type Tally struct {
 	// Submitted = Admitted + Duplicates + Σ Refused.
-	Submitted  int                     `json:"submitted"`
-	Admitted   int                     `json:"admitted"`
-	Duplicates int                     `json:"duplicates"`
-	Refused    map[headgate.Reason]int `json:"refused"`
+	Submitted  int `json:"submitted"`
+	Admitted   int `json:"admitted"`
+	Duplicates int `json:"duplicates"`
+	// Unreplicated are those of both that too few replicas confirmed in time.
+	Unreplicated int                     `json:"unreplicated,omitempty"`
+	Refused      map[headgate.Reason]int `json:"refused"`
 	// BadLines could not be a job.
 	BadLines int `json:"bad_lines"`
 	// Unanswered may have entered or not.
@@ -38,6 +40,7 @@ type Verdict struct {
 	Burst           headgate.Tokens `json:"burst,omitempty"`
 	RetryAfterMs    float64         `json:"retry_after_ms,omitempty"`
 	Position        int             `json:"position,omitempty"`
+	Unreplicated    bool            `json:"unreplicated,omitempty"`
 	EstimatedWaitMs *float64        `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately
 }
 
@@ -59,6 +62,9 @@ func answered(r producer.Result) bool { return r.Err == nil || errors.Is(r.Err, 
 // add counts an answered job.
 func (t *Tally) add(v headgate.Verdict) {
 	t.Submitted++
+	if v.Unreplicated {
+		t.Unreplicated++
+	}
 	switch v.Decision {
 	case headgate.Admitted:
 		t.Admitted++
@@ -73,7 +79,7 @@ func (t *Tally) add(v headgate.Verdict) {
 func verdictOf(line int, job *headgate.Job, v headgate.Verdict) Verdict {
 	out := Verdict{
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
-		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position,
+		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position, Unreplicated: v.Unreplicated,
 	}
 	if v.Decision == headgate.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))

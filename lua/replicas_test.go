@@ -1,0 +1,82 @@
+package lua
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// offer admits a job by a client of its own and returns the verdict.
+func offer(t *testing.T, server *redistest.Server, config Config, job headgate.Job) (headgate.Verdict, error) {
+	t.Helper()
+	config.ReplicaTimeout = maxReplicaTimeout
+	store, err := newStore(server.Client(t), config, "")
+	check(t, err)
+	verdicts, err := store.Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	if err != nil {
+		return headgate.Verdict{}, err
+	}
+	return verdicts[0], nil
+}
+
+func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, redistest.Options{Args: []string{"--repl-diskless-sync-delay", "0"}})
+	host, port, err := net.SplitHostPort(master.Addr())
+	check(t, err)
+	replica := redistest.Start(t, redistest.Options{Args: []string{"--replicaof", host + " " + port}})
+	for client := master.Client(t); client.Wait(t.Context(), 1, time.Second).Val() != 1; {
+		check(t, t.Context().Err())
+	}
+	want := func(name string, config Config, job headgate.Job, decision headgate.Decision, unreplicated bool) {
+		t.Helper()
+		verdict, err := offer(t, master, config, job)
+		check(t, err)
+		if verdict.Decision != decision || verdict.Unreplicated != unreplicated {
+			t.Errorf("%s: %+v", name, verdict)
+		}
+	}
+	one := Config{Replicas: 1}
+	want("with a replica", one, mail("acme", "a"), headgate.Admitted, false)
+	want("with one of two", Config{Replicas: 2}, mail("acme", "b"), headgate.Admitted, true)
+	replica.Pause(t)
+	want("without", one, mail("acme", "c"), headgate.Admitted, true)
+	want("a duplicate, by another connection", one, mail("acme", "c"), headgate.Duplicate, true)
+	want("of a queue that is not waited for", Config{Replicas: 1, ReplicaQueues: []string{"pay"}}, mail("acme", "d"), headgate.Admitted, false)
+	want("of one that is", Config{Replicas: 1, ReplicaQueues: []string{"pay", "mail"}}, mail("acme", "e"), headgate.Admitted, true)
+	want("of a store that waits for none", Config{}, mail("acme", "f"), headgate.Admitted, false)
+	replica.Resume(t)
+	want("a duplicate, once it follows again", one, mail("acme", "c"), headgate.Duplicate, false)
+}
+
+// TestARedisWithTooFewReplicasIsAway: min-replicas-to-write keeps a master that was cut off from taking jobs which are lost
+// when it comes back as a replica.
+func TestARedisWithTooFewReplicasIsAway(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{Args: []string{"--min-replicas-to-write", "1"}})
+	for _, config := range []Config{{}, {Replicas: 1}} {
+		if _, err := offer(t, server, config, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	if n := server.Client(t).DBSize(t.Context()).Val(); n != 0 {
+		t.Errorf("%d keys were written", n)
+	}
+}
+
+func TestWaitingForReplicasTellsDoubtFromAbsence(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	server.Pause(t)
+	if _, err := offer(t, server, Config{Replicas: 1}, mail("acme", "a")); !InDoubt(err) {
+		t.Errorf("a Redis that does not answer: %v", err)
+	}
+	server.Kill(t)
+	if _, err := offer(t, server, Config{Replicas: 1}, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+		t.Errorf("a Redis that is gone: %v", err)
+	}
+}
