@@ -40,7 +40,7 @@ func (d *doctor) clock() {
 func (d *doctor) partitionState(ctx context.Context) error {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter")
+	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField)
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
@@ -50,6 +50,7 @@ func (d *doctor) partitionState(ctx context.Context) error {
 		return fmt.Errorf("read state: %w", unread(err))
 	}
 	d.add("partitions", HealthOK, "1, keys "+p.Base()+"*", "")
+	d.data(textAt(state.Val(), 6))
 	d.jobs(live.Val(), sample)
 	numbers := make([]int64, 4)
 	for i := range numbers {
@@ -64,6 +65,15 @@ func (d *doctor) partitionState(ctx context.Context) error {
 	}
 	d.timers(first, textAt(state.Val(), 5))
 	return nil
+}
+
+func (d *doctor) data(text string) {
+	stored, _ := strconv.Atoi(text)
+	if err := newerData(stored); err != nil {
+		d.add("data", HealthFail, err.Error(), "run the newer release")
+		return
+	}
+	d.add("data", HealthOK, fmt.Sprintf("version %d", max(stored, 1)), "")
 }
 
 // memorySample is how many fields of the jobs hash MEMORY USAGE looks at.
