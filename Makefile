@@ -123,6 +123,10 @@ lua-check: ## Check the assembled scripts in lua/testdata. Needs luacheck (Debia
 	luacheck lua/testdata/*.lua --std lua51 --read-globals $(LUA_GLOBALS) --not-globals $(LUA_MISSING) \
 		--max-line-length 140 --no-color --quiet
 
+.PHONY: deploy-check
+deploy-check: ## Decode the manifests of deploy/k8s into the types of Kubernetes. Compiles those at the first time, two minutes or so.
+	cd deploy/check && $(GO) test -count 1 ./...
+
 .PHONY: tidy-check
 tidy-check: ## Fail if go.mod or go.sum is not tidy.
 	$(GO) mod tidy -diff
