@@ -100,6 +100,8 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)
 	case ReasonBreaker:
 		return fmt.Sprintf("job refused: the circuit breaker of %s, is not closed, retry after %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
+	case ReasonUnavailable:
+		return "refused: redis gives no answer, retry after " + v.RetryAfter.Round(time.Millisecond).String()
 	case ReasonGone:
 		return "job refused: it is no dead letter any more"
 	case ReasonNone:
@@ -137,6 +139,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrTooLarge
 	case ReasonBreaker:
 		return target == ErrBreakerOpen
+	case ReasonUnavailable:
+		return target == ErrUnavailable
 	case ReasonGone:
 		return target == ErrNotDead
 	case ReasonNone:

@@ -61,6 +61,8 @@ const (
 	ReasonBreaker Reason = "breaker"
 	// ReasonTooLarge means that the job alone is above the bound of bytes of its tenant's depth in the queue.
 	ReasonTooLarge Reason = "too_large"
+	// ReasonUnavailable means that Redis gave no answer, and the caller's limiter refuses without one.
+	ReasonUnavailable Reason = "unavailable"
 	// ReasonGone means that the job to redrive is no dead letter.
 	ReasonGone Reason = "gone"
 )

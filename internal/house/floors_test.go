@@ -27,6 +27,7 @@ var rooms = []room{
 	{path: "internal/keyspace", floor: 2},
 	{path: "lua", floor: 3},
 	{path: "internal/telemetry", floor: 3},
+	{path: "limiter", floor: 4},
 	{path: "producer", floor: 4},
 	{path: "scheduler", floor: 4},
 	{path: "worker", floor: 4},
@@ -68,7 +69,7 @@ var libraries = []library{
 	},
 	{
 		path:  "github.com/rs/zerolog",
-		rooms: []string{"internal/telemetry", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		rooms: []string{"internal/telemetry", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
 		why:   "only services and those above log; return the error",
 	},
 }

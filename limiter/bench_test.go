@@ -1,0 +1,142 @@
+package limiter
+
+import (
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
+)
+
+// fourLevels is a policy with a limit at each level of acme, mail, high.
+func fourLevels(global, rest headgate.Limit) *policy.Policy {
+	p := limited(global, rest)
+	p.QueueLimits = map[headgate.Scope]headgate.Limit{"acme:mail": rest}
+	p.PriorityLimits = map[headgate.Scope]headgate.Limit{"acme:mail:high": rest}
+	return p
+}
+
+// peer is golang.org/x/time/rate as it is used for four levels: a limiter each, out of a sync.Map by scope.
+type peer struct{ limiters sync.Map }
+
+func newPeer(limit rate.Limit, burst int, scopes ...string) *peer {
+	p := &peer{}
+	for _, scope := range scopes {
+		p.limiters.Store(scope, rate.NewLimiter(limit, burst))
+	}
+	return p
+}
+
+func (p *peer) allow(scopes *[4]string) bool {
+	for _, scope := range scopes {
+		limiter, ok := p.limiters.Load(scope)
+		if !ok || !limiter.(*rate.Limiter).Allow() {
+			return false
+		}
+	}
+	return true
+}
+
+// T3 and T4: a leased check, and a denied one while the denial is cached, beside the peer, which knows one process.
+func BenchmarkLocal(b *testing.B) {
+	scopes := [4]string{"global", "acme", "acme:mail", "acme:mail:high"}
+	b.Run("check=admitted/by=time-rate", func(b *testing.B) {
+		p := newPeer(1e9, 1e9, scopes[:]...)
+		b.ReportAllocs()
+		for b.Loop() {
+			if !p.allow(&scopes) {
+				b.Fatal("refused")
+			}
+		}
+	})
+	b.Run("check=admitted/by=lease", func(b *testing.B) {
+		limit := headgate.PerSecond(1e9, 1e9)
+		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient})
+		r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
+		leased := 0
+		warm(b, l, r)
+		b.ReportAllocs()
+		for b.Loop() {
+			v, err := l.Check(b.Context(), r)
+			if err != nil || !v.Admitted {
+				b.Fatal(v, err)
+			}
+			if v.Source == Leased {
+				leased++
+			}
+		}
+		b.ReportMetric(float64(leased)/float64(b.N), "leased/op")
+	})
+	b.Run("check=denied/by=cache", func(b *testing.B) {
+		proxy := redistest.NewProxy(b, redistest.Shared(b).Addr())
+		day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+		l := start(b, open(b, proxy.Client(b)), Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient})
+		r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
+		for range 2 {
+			_, err := l.Check(b.Context(), r)
+			check(b, err)
+		}
+		before, cached := proxy.Commands(), 0
+		b.ReportAllocs()
+		for b.Loop() {
+			v, err := l.Check(b.Context(), r)
+			if err != nil || v.Admitted {
+				b.Fatal(v, err)
+			}
+			if v.Source == Cached {
+				cached++
+			}
+		}
+		b.ReportMetric(float64(cached)/float64(b.N), "cached/op")
+		b.ReportMetric(float64(proxy.Commands()-before)/b.Elapsed().Seconds(), "calls/s")
+	})
+}
+
+// warm checks until the way is leased.
+func warm(b *testing.B, l *Limiter, r Request) {
+	b.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		v, err := l.Check(b.Context(), r)
+		check(b, err)
+		if v.Source == Leased {
+			return
+		}
+	}
+	b.Fatal("never leased")
+}
+
+// T1 and T2: an exact check of four levels.
+func BenchmarkExact(b *testing.B) {
+	for _, callers := range []int{1, 64} {
+		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
+			limit := headgate.PerSecond(1e9, 1e9)
+			l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient, Exact: true})
+			r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
+			b.SetParallelism(callers)
+			var each sync.WaitGroup
+			left := make(chan struct{}, b.N)
+			for range b.N {
+				left <- struct{}{}
+			}
+			close(left)
+			b.ResetTimer()
+			for range callers {
+				each.Go(func() {
+					for range left {
+						if v, err := l.Check(b.Context(), r); err != nil || !v.Admitted {
+							b.Error(v, err)
+							return
+						}
+					}
+				})
+			}
+			each.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "checks/s")
+		})
+	}
+}

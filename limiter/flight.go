@@ -1,0 +1,166 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// A limiter says every beatEvery that it lives, where it makes calls, and counts as live for beatLife.
+const (
+	beatEvery = 2 * time.Second
+	beatLife  = 6 * time.Second
+)
+
+// flight is one call to Redis. Only its pilot touches it.
+type flight struct {
+	grant lua.Grant
+	// asked are the tickets whose questions cost something, in order.
+	asked []*ticket
+	// leased are the scopes of the first accounts, owed those of the rest.
+	leased, owed []*scope
+	sent         breaker.Instant
+}
+
+// serve answers tickets by one call, or says of all that Redis is away.
+func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
+	err := errShut
+	now := l.clock.now()
+	call, change, ok := l.breaker.TryAcquireAt(now)
+	l.tell(change)
+	if ok {
+		ctx, cancel := context.WithTimeout(ctx, l.config.Timeout)
+		err = l.fly(ctx, tickets)
+		cancel()
+		l.leave(&call, err)
+	} else {
+		l.notIn(now)
+	}
+	for _, t := range tickets {
+		switch {
+		case t.err != nil || err == nil:
+		case isAway(err):
+			t.away = true
+		case errors.Is(err, headgate.ErrOutOfMemory):
+			t.verdict = Verdict{Reason: headgate.ReasonMemory, RetryAfter: time.Second}
+		default:
+			t.err = err
+		}
+		if t.cost == 0 {
+			t.way.fetched()
+		}
+		close(t.done)
+	}
+}
+
+// fly makes the call. Where the policy has changed nothing was done: it is read anew and the call repeated, once.
+func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
+	for again := false; ; again = true {
+		inForce, err := l.current(ctx)
+		if err != nil {
+			return err
+		}
+		f := l.board(inForce, tickets)
+		if len(f.grant.Questions) == 0 {
+			return nil
+		}
+		granted, err := l.store.Grant(ctx, &f.grant)
+		l.land(f, granted, err)
+		if errors.Is(err, lua.ErrStale) && !again {
+			if err := l.reload(ctx, inForce); err != nil {
+				return err
+			}
+			continue
+		}
+		return err
+	}
+}
+
+// board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
+func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
+	f := &flight{grant: lua.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now()}
+	f.grant.Questions = make([]lua.Question, 0, len(tickets))
+	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
+		f.grant.Beat = beatLife
+	}
+	for _, t := range tickets {
+		if t.way == nil || t.way.policy != inForce {
+			w, err := l.ways.open(f.sent, t.route, inForce)
+			if err != nil {
+				t.err = err
+				continue
+			}
+			t.way = w
+		}
+		t.way.seen.Store(int64(f.sent))
+		if t.cost > 0 {
+			f.asked = append(f.asked, t)
+		}
+		f.want(t.way)
+		f.grant.Questions = append(f.grant.Questions, t.way.question(t.cost))
+	}
+	l.blind.collect(f, inForce)
+	return f
+}
+
+// want adds the accounts of the way's scopes that need more tokens, as the next question's.
+func (f *flight) want(w *way) {
+	if !w.wants() {
+		return
+	}
+	for i, s := range w.scopes {
+		if !s.accounting.CompareAndSwap(false, true) {
+			continue
+		}
+		held, chunk := s.count(f.sent), s.chunk(w.most[i])
+		if 2*held > chunk {
+			s.accounting.Store(false)
+			continue
+		}
+		f.leased = append(f.leased, s)
+		f.grant.Accounts = append(f.grant.Accounts, lua.Account{
+			Question: len(f.grant.Questions), Level: s.level, Want: chunk - held, Held: held, Cap: w.most[i],
+		})
+	}
+}
+
+// land shares out what the call has brought.
+func (l *Limiter) land(f *flight, granted lua.Granted, err error) {
+	landed := l.clock.now()
+	for i, s := range f.leased {
+		if err == nil {
+			lease := granted.Leases[i]
+			s.lease(f.sent, lease.Tokens, lease.Holders)
+			l.counts.leased.Add(float64(lease.Tokens))
+		}
+		s.accounting.Store(false)
+	}
+	if err != nil {
+		return
+	}
+	l.counts.calls.Inc()
+	if granted.Members >= 0 {
+		l.members.Store(int64(max(1, granted.Members)))
+	}
+	for i, t := range f.asked {
+		verdict := &granted.Verdicts[i]
+		t.verdict = verdictOf(verdict)
+		took := headgate.Tokens(0)
+		if t.verdict.Admitted {
+			took = t.cost
+		} else if verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly {
+			t.way.deny(landed, t.cost, verdict)
+		}
+		for _, s := range t.way.scopes {
+			s.used(landed, took)
+		}
+	}
+	for i, s := range f.owed {
+		l.blind.paid(s, granted.Leases[len(f.leased)+i].Paid)
+	}
+}

@@ -1,0 +1,60 @@
+package limiter
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+)
+
+// Guarantee is the bound in force at one scope, over all limiters of the deployment that have the same Config.
+type Guarantee struct {
+	Scope headgate.Scope
+	// Unlimited says that the scope has no limit, and the rest is zero.
+	Unlimited bool
+	// Rate and Burst are the policy's: over all time at most Burst + Rate·t is admitted.
+	Rate  headgate.TokensPerSecond
+	Burst headgate.Tokens
+	// Leased is how much more than that may be admitted in a window: what limiters may hold as it begins. Zero with
+	// Config.Strict, which keeps it within Burst, and with Config.Exact.
+	Leased headgate.Tokens
+	// Strict is Config.Strict.
+	Strict bool
+	// Outage is what becomes of checks without Redis. What is admitted then comes on top, and is taken off afterwards up to Burst.
+	Outage Outage
+}
+
+// Guarantee returns the bound in force at a scope. It asks Redis only where the policy was never read.
+func (l *Limiter) Guarantee(ctx context.Context, name headgate.Scope) (Guarantee, error) {
+	tenant, queue, class, err := name.Parts()
+	if err != nil {
+		return Guarantee{}, err
+	}
+	inForce, err := l.current(ctx)
+	if err != nil {
+		return Guarantee{}, err
+	}
+	g := Guarantee{Scope: name, Strict: l.config.Strict, Outage: l.config.outageOf(name)}
+	limit := inForce.LimitsFor(tenant, queue, class)[name.Level()]
+	if limit.Disabled || limit.Tokens == 0 {
+		return Guarantee{Scope: name, Unlimited: true}, nil
+	}
+	g.Rate, g.Burst = limit.Rate(), limit.Burst
+	if most := leasable(&limit, &l.config); !g.Strict {
+		g.Leased = most
+	}
+	return g, nil
+}
+
+// String prints the bound.
+func (g Guarantee) String() string {
+	if g.Unlimited {
+		return fmt.Sprintf("%s: no limit", g.Scope)
+	}
+	window := fmt.Sprintf("%d more", g.Leased)
+	if g.Leased == 0 {
+		window = "no more"
+	}
+	return fmt.Sprintf("%s: over all time at most %d + %g/s, in any window %s; without redis: %s, and up to %d taken off on return",
+		g.Scope, g.Burst, float64(g.Rate), window, g.Outage, g.Burst)
+}

@@ -1,0 +1,120 @@
+package limiter
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// Limiter answers checks. Several goroutines may use it. It has no goroutines while nobody asks.
+type Limiter struct {
+	store  *lua.Store
+	config Config
+	// member is the limiter's name in Redis.
+	member string
+	clock  clock
+	ways   ways
+	line   line
+	// policy is the one in force as last read; nil until it was first read.
+	policy  atomic.Pointer[policy.Compiled]
+	breaker *breaker.Breaker
+	// shut is until when the breaker lets nothing through, a breaker.Instant.
+	shut atomic.Int64
+	// members is how many limiters live, as last heard; beatAt is when this one says again that it does.
+	members atomic.Int64
+	beatAt  atomic.Int64
+	blind   blind
+	counts  counts
+}
+
+// clock is the monotonic clock of the process. Tests set it.
+type clock struct {
+	start time.Time
+	set   *atomic.Int64
+}
+
+func (c *clock) now() breaker.Instant {
+	if c.set != nil {
+		return breaker.Instant(c.set.Load())
+	}
+	return breaker.Instant(time.Since(c.start))
+}
+
+// ErrClosed matches a check of a limiter that was closed.
+var ErrClosed = errors.New("limiter closed")
+
+// New returns a limiter on a store. It asks Redis for nothing yet. The error joins one *headgate.FieldError for each bad field.
+func New(store *lua.Store, config Config) (*Limiter, error) {
+	if err := config.withDefaults().validate(); err != nil {
+		return nil, fmt.Errorf("configure limiter: %w", err)
+	}
+	config = config.withDefaults()
+	l := &Limiter{store: store, config: config, member: rand.Text(), clock: clock{start: time.Now()}, counts: newCounts()}
+	l.members.Store(1)
+	l.ways = newWays(&l.config)
+	l.line.places = config.InFlight
+	if config.Policy != nil {
+		snapshot, err := config.Policy.Prepare()
+		if err != nil {
+			return nil, fmt.Errorf("configure limiter: %w", err)
+		}
+		l.policy.Store(snapshot)
+	}
+	var err error
+	if l.breaker, err = newBreaker(l.clock.now(), config.Timeout); err != nil {
+		return nil, err
+	}
+	return l, l.counts.register(config.Metrics)
+}
+
+// Check asks whether a request may pass now. A refusal is a Verdict; the error is a *headgate.FieldError for bad input, ErrClosed,
+// the ctx's own, or what Redis said that is no answer. It returns within Config.Timeout, or when ctx ends.
+func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
+	if r.Cost == 0 {
+		r.Cost = 1
+	}
+	now, inForce := l.clock.now(), l.policy.Load()
+	w := l.ways.find(route{r.Tenant, r.Queue, r.Class})
+	if w == nil || w.policy != inForce || uint64(r.Cost) > uint64(headgate.MaxCost) {
+		return l.first(ctx, r, now)
+	}
+	outcome, verdict, low := w.try(now, r.Cost)
+	if outcome == asking {
+		return l.ask(ctx, newTicket(w.route, w, r.Cost))
+	}
+	if low && w.refill(now) {
+		l.fetch(ctx, w)
+	}
+	return verdict, nil
+}
+
+// first is Check for a way that is not known, and for bad input.
+func (l *Limiter) first(ctx context.Context, r Request, now breaker.Instant) (Verdict, error) {
+	at := route{r.Tenant, r.Queue, r.Class}
+	if err := errors.Join(at.validate(), checkCost(r.Cost)); err != nil {
+		return Verdict{}, err
+	}
+	if l.line.isClosed() {
+		return Verdict{}, ErrClosed
+	}
+	inForce := l.policy.Load()
+	if inForce == nil {
+		return l.ask(ctx, newTicket(at, nil, r.Cost))
+	}
+	w, err := l.ways.open(now, at, inForce)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if outcome, verdict, _ := w.try(now, r.Cost); outcome != asking {
+		return verdict, nil
+	}
+	return l.ask(ctx, newTicket(at, w, r.Cost))
+}

@@ -1,0 +1,159 @@
+package limiter
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestACheckTakesTokensOfEveryScopeOrOfNone(t *testing.T) {
+	t.Parallel()
+	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}
+	small := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 4}
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: limited(day, small), Timeout: patient})
+	ask := func(tenant string, cost headgate.Tokens) Verdict {
+		v, err := l.Check(t.Context(), Request{Tenant: tenant, Cost: cost})
+		check(t, err)
+		return v
+	}
+	if v := ask("acme", 3); !v.Admitted || v.Source != Exact {
+		t.Fatalf("%+v", v)
+	}
+	if v := ask("acme", 2); v.Admitted || v.Scope != "acme" || v.TokensLeft != 1 || v.Burst != 4 || v.Reason != headgate.ReasonLimited {
+		t.Errorf("2 of 1: %+v", v)
+	}
+	if v := ask("acme", 5); v.Admitted || v.Reason != headgate.ReasonTooCostly || v.RetryAfter != 0 {
+		t.Errorf("5 of a burst of 4: %+v", v)
+	}
+	if v := ask("other", 7); !v.Admitted {
+		t.Errorf("a refusal took from the global bucket: %+v", v)
+	}
+	if v := ask("", 1); v.Admitted || v.Scope != headgate.Global {
+		t.Errorf("1 of 0: %+v", v)
+	}
+	if err := ask("other", 1).Err(); !errors.Is(err, headgate.ErrLimited) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestADenialAnswersWhatItKnows(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	limit := headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
+	store := open(t, proxy.Client(t))
+	l := start(t, store, Config{Timeout: patient})
+	ask := func(cost headgate.Tokens) Verdict {
+		v, err := l.Check(t.Context(), Request{Tenant: "acme", Cost: cost})
+		check(t, err)
+		return v
+	}
+	p := limited(none, limit)
+	p.Version = 1
+	put(t, store, p)
+	if v := ask(6); !v.Admitted {
+		t.Fatalf("%+v", v)
+	}
+	if v := ask(5); v.Admitted || v.Source != Exact {
+		t.Fatalf("%+v", v)
+	}
+	before := proxy.Commands()
+	v := ask(5)
+	if v.Admitted || v.Source != Cached || v.TokensLeft != 4 || v.RetryAfter < 2*time.Hour || v.RetryAfter > 3*time.Hour {
+		t.Errorf("5 of 4 again: %+v", v)
+	}
+	if calls := proxy.Commands() - before; calls != 0 {
+		t.Errorf("%d calls for what was known", calls)
+	}
+	if v := ask(4); !v.Admitted || v.Source != Exact {
+		t.Errorf("a denial of 5 refused 4 of 4: %+v", v)
+	}
+}
+
+func TestManyCallersShareCalls(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	limit := headgate.Limit{Tokens: 1000, Per: 24 * time.Hour, Burst: 100_000}
+	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(limit, limit), Timeout: patient, Exact: true})
+	hold := make(chan struct{})
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		<-hold // The first call stays until all others wait.
+		return redistest.Action{}
+	})
+	before := proxy.Commands()
+	var callers sync.WaitGroup
+	for range 128 {
+		callers.Go(func() {
+			if v, err := l.Check(t.Context(), Request{Tenant: "acme"}); err != nil || !v.Admitted {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+	for range 60_000 {
+		l.line.mu.Lock()
+		waiting := len(l.line.mu.waiting)
+		l.line.mu.Unlock()
+		if waiting >= 100 {
+			break
+		}
+		<-time.After(time.Millisecond)
+	}
+	close(hold)
+	callers.Wait()
+	if calls := proxy.Commands() - before; calls > 16 {
+		t.Errorf("%d calls for 128 callers", calls)
+	}
+}
+
+func TestBadInputNamesTheField(t *testing.T) {
+	t.Parallel()
+	for name, config := range map[string]Config{
+		"timeout": {Timeout: time.Minute}, "in flight": {InFlight: 65}, "max scopes": {MaxScopes: 1}, "outage": {Outage: "maybe"},
+		"outage at acme": {OutageAt: map[headgate.Scope]Outage{"acme": "maybe"}}, "scope": {OutageAt: map[headgate.Scope]Outage{"a:b:c:d": OutageOpen}},
+	} {
+		if _, err := New(nil, config); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Timeout: patient})
+	for name, r := range map[string]Request{
+		"cost": {Tenant: "a", Cost: headgate.MaxCost + 1}, `tenant "global"`: {Tenant: "global"}, "queue": {Tenant: "a", Class: "high"},
+		`tenant ""`: {Queue: "mail"}, "a class of queue mail": {Tenant: "a", Queue: "mail", Class: "strange"},
+	} {
+		if _, err := l.Check(t.Context(), r); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestANewPolicyIsInForceWithinASecond(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	store := open(t, v.client(t))
+	l := start(t, store, Config{Timeout: patient})
+	l.clock.set = &v.process
+	ask := func() Verdict {
+		verdict, err := l.Check(t.Context(), Request{Tenant: "acme"})
+		check(t, err)
+		return verdict
+	}
+	one := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+	for i, row := range []struct {
+		limit    headgate.Limit
+		admitted bool
+	}{{one, true}, {one, false}, {none, true}, {one, false}} {
+		p := limited(none, row.limit)
+		p.Version = int64(i + 1)
+		put(t, store, p)
+		v.pass(1100 * time.Millisecond)
+		ask() // A way without limits asks for a new policy, and does not wait for it.
+		l.line.flying.Wait()
+		if verdict := ask(); i > 0 && verdict.Admitted != row.admitted {
+			t.Errorf("version %d: %+v", i+1, verdict)
+		}
+	}
+}

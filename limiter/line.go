@@ -1,0 +1,157 @@
+package limiter
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// ticket is one check on its way to Redis. Its pilot writes the answer before it closes done.
+type ticket struct {
+	route route
+	// way is what was known of the route; nil or of an old policy means that the pilot looks it up.
+	way *way
+	// cost is zero where more tokens are fetched and nobody waits.
+	cost headgate.Tokens
+	// left says that the caller has gone.
+	left atomic.Bool
+	done chan struct{}
+
+	verdict Verdict
+	err     error
+	// away says that Redis gave no answer.
+	away bool
+}
+
+func newTicket(at route, w *way, cost headgate.Tokens) *ticket {
+	return &ticket{route: at, way: w, cost: cost, done: make(chan struct{})}
+}
+
+// line is where tickets wait while all places of calls are taken. What waits while a call is under way goes with the next.
+type line struct {
+	places int
+	// flying are the pilots.
+	flying sync.WaitGroup
+
+	mu struct {
+		sync.Mutex
+		waiting []*ticket
+		pilots  int
+		closed  bool
+	}
+}
+
+// join adds a ticket. pilot says that a new pilot is to fly, ok that the line is open.
+func (l *line) join(t *ticket) (pilot, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.closed {
+		return false, false
+	}
+	l.mu.waiting = append(l.mu.waiting, t)
+	if l.mu.pilots >= l.places {
+		return false, true
+	}
+	l.mu.pilots++
+	l.flying.Add(1)
+	return true, true
+}
+
+// board returns the next tickets, at most as many as a call takes; none when the pilot is not needed any more.
+func (l *line) board() []*ticket {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var tickets []*ticket
+	for len(tickets) < lua.MaxBatchJobs && len(l.mu.waiting) > 0 {
+		t := l.mu.waiting[0]
+		l.mu.waiting[0] = nil
+		l.mu.waiting = l.mu.waiting[1:]
+		if !t.left.Load() {
+			tickets = append(tickets, t)
+		}
+	}
+	if len(l.mu.waiting) == 0 {
+		l.mu.waiting = nil // The array does not grow for ever.
+	}
+	if len(tickets) == 0 {
+		l.mu.pilots--
+		l.flying.Done()
+	}
+	return tickets
+}
+
+// close lets nobody join any more, and waits for those that are in it.
+func (l *line) close() {
+	l.mu.Lock()
+	l.mu.closed = true
+	l.mu.Unlock()
+	l.flying.Wait()
+}
+
+func (l *line) isClosed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mu.closed
+}
+
+// ask takes a ticket through the line.
+func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
+	now := l.clock.now()
+	if int64(now) < l.shut.Load() {
+		return l.answerBlind(t, now), nil
+	}
+	if err := l.send(ctx, t); err != nil {
+		return Verdict{}, err
+	}
+	timer := time.NewTimer(l.config.Timeout)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		if t.away {
+			return l.answerBlind(t, l.clock.now()), nil
+		}
+		return t.verdict, t.err
+	case <-timer.C:
+		t.left.Store(true)
+		return l.answerBlind(t, l.clock.now()), nil
+	case <-ctx.Done():
+		t.left.Store(true)
+		return Verdict{}, context.Cause(ctx)
+	}
+}
+
+// fetch asks for more tokens of a way, and nobody waits for them.
+func (l *Limiter) fetch(ctx context.Context, w *way) {
+	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.route, w, 0)) != nil {
+		w.fetched()
+	}
+}
+
+// send puts a ticket into the line, with a pilot where there is a place. A pilot flies for whoever waits, so the end of this
+// caller's ctx is not its own.
+func (l *Limiter) send(ctx context.Context, t *ticket) error {
+	pilot, ok := l.line.join(t)
+	if !ok {
+		return ErrClosed
+	}
+	if pilot {
+		go l.pilot(context.WithoutCancel(ctx))
+	}
+	return nil
+}
+
+// pilot makes calls until nobody waits. The line's WaitGroup counts it.
+func (l *Limiter) pilot(ctx context.Context) {
+	for {
+		tickets := l.line.board()
+		if len(tickets) == 0 {
+			return
+		}
+		l.serve(ctx, tickets)
+		l.ways.sweep(l.clock.now())
+	}
+}

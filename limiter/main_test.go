@@ -1,0 +1,110 @@
+package limiter
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// limited is a policy of one global limit and of one for tenant acme; others have none.
+func limited(global, tenant headgate.Limit) *policy.Policy {
+	p := policy.Unlimited()
+	p.Global = global
+	p.Tenants = map[string]policy.Tenant{"acme": {Tier: policy.StandardTier, Limit: &tenant}}
+	return &p
+}
+
+var none = headgate.Limit{Disabled: true}
+
+// open returns a store of the test's own.
+func open(tb testing.TB, client *redis.Client) *lua.Store {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: redistest.Prefix(tb)})
+	check(tb, err)
+	return store
+}
+
+func start(tb testing.TB, store *lua.Store, config Config) *Limiter {
+	tb.Helper()
+	l, err := New(store, config)
+	check(tb, err)
+	return l
+}
+
+// put stores a policy as the version after that of the last one.
+func put(tb testing.TB, store *lua.Store, p *policy.Policy) {
+	tb.Helper()
+	compiled, err := p.Prepare()
+	check(tb, err)
+	text, err := json.Marshal(p)
+	check(tb, err)
+	check(tb, store.PutPolicy(tb.Context(), lua.PolicyUpdate{
+		Expected: compiled.Version() - 1, Version: compiled.Version(), Text: text, Window: time.Second, LongestFill: p.LongestFill(),
+	}))
+}
+
+// patient is for tests in which Redis is never away, on machines that also do something else.
+const patient = 10 * time.Second
+
+// virtual is the time of Redis and of limiters, as a test wants it.
+type virtual struct{ redis, process atomic.Int64 }
+
+func newVirtual() *virtual {
+	v := &virtual{}
+	v.redis.Store(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())
+	v.process.Store(int64(time.Hour))
+	return v
+}
+
+func (v *virtual) pass(d time.Duration) {
+	v.redis.Add(d.Microseconds())
+	v.process.Add(int64(d))
+}
+
+// client returns one whose scripts take the time of Redis from v.
+func (v *virtual) client(tb testing.TB) *redis.Client {
+	tb.Helper()
+	client := redistest.Shared(tb).Client(tb)
+	client.AddHook(hook{v})
+	return client
+}
+
+type hook struct{ *virtual }
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook sets the first argument of a script where it is empty, which stands for the time of Redis.
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if name := cmd.Name(); (name == "evalsha" || name == "eval") && cmd.Args()[4] == "" {
+			cmd.Args()[4] = strconv.FormatInt(h.redis.Load(), 10)
+		}
+		return next(ctx, cmd)
+	}
+}

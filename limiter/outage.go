@@ -1,0 +1,223 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// errShut is the outcome of a call that the breaker did not let through.
+var errShut = errors.Join(errors.New("the breaker of redis is open"), headgate.ErrUnavailable)
+
+// halfTime is the time of an outage after which a share is half of what it was.
+const halfTime = time.Minute
+
+// maxDebts is how many debts a call pays at the most.
+const maxDebts = 16
+
+// newBreaker returns the one on Redis: three failures in a row open it, one call that passes closes it.
+func newBreaker(now breaker.Instant, timeout time.Duration) (*breaker.Breaker, error) {
+	return breaker.NewAt(now, breaker.Config{
+		Window: time.Second, MinCalls: 6, FailureThreshold: 3, SuccessThreshold: 1, SlowCallDuration: 24 * time.Hour,
+		ProbeTimeout: 2 * timeout, OpenBase: 250 * time.Millisecond, OpenMax: 5 * time.Second, ResetAfter: 30 * time.Second,
+	})
+}
+
+// isAway reports an error by which nobody knows whether Redis has heard of the call, or by which it has not.
+func isAway(err error) bool {
+	return errors.Is(err, headgate.ErrUnavailable) || lua.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// notIn notes for how long the breaker lets nothing through.
+func (l *Limiter) notIn(now breaker.Instant) {
+	if l.breaker.State() != breaker.Open {
+		return // A probe is under way.
+	}
+	if wait, ok := l.breaker.NextChangeAt(now); ok {
+		l.shut.Store(int64(now.Add(wait)))
+	}
+}
+
+// leave tells the breaker how a call ended.
+func (l *Limiter) leave(call *breaker.Call, err error) {
+	now := l.clock.now()
+	if isAway(err) {
+		l.tell(call.FailureAt(now))
+		l.blind.begin(now)
+		return
+	}
+	l.tell(call.SuccessAt(now))
+	l.blind.end()
+}
+
+func (l *Limiter) tell(change breaker.Transition) {
+	switch {
+	case change == breaker.Transition{}:
+	case change.To == breaker.Open:
+		l.config.Logger.Warn().Stringer("cause", change.Cause).Msg("redis is away")
+	case change.To == breaker.Closed:
+		l.shut.Store(0)
+		l.config.Logger.Info().Msg("redis is back")
+	}
+}
+
+// blind is what happens while Redis is away.
+type blind struct {
+	mu struct {
+		sync.Mutex
+		// since is when the outage began; away says that there is one.
+		since breaker.Instant
+		away  bool
+		// shares are the buckets of this process alone.
+		shares buckets.Set
+		debts  []debt
+	}
+}
+
+// debt is a scope of which something was admitted blind that Redis has not heard of.
+type debt struct {
+	way   *way
+	scope *scope
+}
+
+func (b *blind) begin(now breaker.Instant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.mu.away {
+		b.mu.since, b.mu.away = now, true
+	}
+}
+
+func (b *blind) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.mu.away {
+		b.mu.away, b.mu.shares = false, buckets.Set{}
+	}
+}
+
+// collect adds what is owed under the policy in force to a call. A debt under another one is of another bucket and forgotten.
+func (b *blind) collect(f *flight, inForce *policy.Compiled) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	kept := b.mu.debts[:0]
+	for _, d := range b.mu.debts {
+		owed := d.scope.owes()
+		if owed == 0 || d.way.policy != inForce {
+			d.scope.acquit()
+			continue
+		}
+		kept = append(kept, d)
+		if len(f.owed) == maxDebts || len(f.grant.Questions) == lua.MaxBatchJobs {
+			continue
+		}
+		f.owed = append(f.owed, d.scope)
+		f.grant.Accounts = append(f.grant.Accounts, lua.Account{Question: len(f.grant.Questions), Level: d.scope.level, Owed: owed})
+		f.grant.Questions = append(f.grant.Questions, d.way.question(0))
+	}
+	clear(b.mu.debts[len(kept):])
+	b.mu.debts = kept
+}
+
+func (b *blind) paid(s *scope, tokens headgate.Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.owed = max(0, s.mu.owed-tokens)
+}
+
+func (s *scope) owes() headgate.Tokens {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.owed
+}
+
+func (s *scope) acquit() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.owed, s.mu.indebted = 0, false
+}
+
+// owe notes what was admitted blind, up to one burst. first says that the scope stands among the debts from now on.
+func (s *scope) owe(cost, burst headgate.Tokens) (first bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.owed = min(burst, s.mu.owed+cost)
+	first = !s.mu.indebted
+	s.mu.indebted = true
+	return first
+}
+
+// answerBlind answers a ticket that Redis has not.
+func (l *Limiter) answerBlind(t *ticket, now breaker.Instant) Verdict {
+	var verdict Verdict
+	switch {
+	case t.way != nil:
+		verdict = l.blind.answer(t.way, t.cost, now, l.members.Load(), l.config.MaxScopes)
+	case l.config.Outage == OutageOpen: // The policy was never read.
+		verdict.Admitted = true
+	default:
+		verdict.Reason = headgate.ReasonUnavailable
+	}
+	verdict.Source = Blind
+	if verdict.Reason == headgate.ReasonUnavailable {
+		verdict.RetryAfter = max(l.config.Timeout, breaker.Instant(l.shut.Load()).Sub(now))
+	}
+	l.counts.answeredBlind(verdict.Admitted, t.cost)
+	return verdict
+}
+
+// answer takes cost at every scope of the way or at none, each by what is on lease, else by its mode.
+func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, members int64, maxShares int) Verdict {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	leased := way{}
+	var steps [headgate.Levels]buckets.LevelLimit
+	shared, owing := steps[:0], make([]*scope, 0, headgate.Levels)
+	for _, s := range w.scopes {
+		switch {
+		case s.has(now, cost) || s.mode == OutageGrace && s.held.tokens() >= cost:
+			leased.scopes = append(leased.scopes, s)
+			continue
+		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
+			return Verdict{Reason: headgate.ReasonUnavailable, Scope: s.name}
+		case s.mode == OutageShare:
+			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(&w.limits[s.level], now, members)})
+		}
+		owing = append(owing, s)
+	}
+	_, at, ok := leased.take(cost)
+	if !ok { // Somebody else was quicker.
+		return Verdict{Reason: headgate.ReasonUnavailable}
+	}
+	micros := buckets.Instant(time.Duration(now).Microseconds())
+	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != headgate.Admitted {
+		leased.putBack(cost, len(leased.scopes), &at)
+		if verdict.Reason == headgate.ReasonTooCostly { // Of the share, not of the limit.
+			return Verdict{Reason: headgate.ReasonUnavailable, Scope: verdict.Scope}
+		}
+		return verdictOf(&verdict)
+	}
+	for _, s := range owing {
+		if s.owe(cost, w.limits[s.level].Burst) {
+			b.mu.debts = append(b.mu.debts, debt{w, s})
+		}
+	}
+	return Verdict{Admitted: true}
+}
+
+// shareLocked is the part of a limit that is this limiter's, at least a token of burst.
+func (b *blind) shareLocked(limit *headgate.Limit, now breaker.Instant, members int64) buckets.Limit {
+	halvings := max(0, min(40, int(now.Sub(b.mu.since)/halfTime)))
+	part := 1 / float64(members)
+	burst := max(1, headgate.Tokens(float64(limit.Burst)*part))
+	return buckets.Limit{
+		Rate: headgate.TokensPerSecond(float64(limit.Rate()) * part / float64(int64(1)<<halvings)), Burst: buckets.MicroOf(burst),
+	}
+}

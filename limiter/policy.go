@@ -1,0 +1,52 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// errPolicy matches a stored policy that cannot be used.
+var errPolicy = errors.New("stored policy is of no use")
+
+// current returns the policy in force and reads it where there is none.
+func (l *Limiter) current(ctx context.Context) (*policy.Compiled, error) {
+	if inForce := l.policy.Load(); inForce != nil {
+		return inForce, nil
+	}
+	if err := l.reload(ctx, nil); err != nil {
+		return nil, err
+	}
+	return l.policy.Load(), nil
+}
+
+// reload replaces a policy that is out of date by what the store holds. Nothing is done if somebody else has.
+func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
+	if l.config.Policy != nil {
+		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), lua.ErrStale)
+	}
+	if l.policy.Load() != stale {
+		return nil
+	}
+	text, err := l.store.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	stored := policy.Default()
+	if text != nil {
+		if stored, err = policy.Unmarshal(text); err != nil {
+			return fmt.Errorf("%w: %w", errPolicy, err)
+		}
+	}
+	fresh, err := stored.Prepare()
+	if err != nil {
+		return fmt.Errorf("%w: %w", errPolicy, err)
+	}
+	if l.policy.CompareAndSwap(stale, fresh) {
+		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")
+	}
+	return nil
+}

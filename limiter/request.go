@@ -1,0 +1,112 @@
+package limiter
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Request asks for tokens of every limit on a way: the global one, the tenant's, that of its queue and of its class there.
+type Request struct {
+	// Tenant, Queue and Class name the way, each empty where the way ends before it. What a queue stands for is the caller's
+	// choice: an endpoint, a downstream, a kind of work.
+	Tenant, Queue string
+	Class         headgate.Priority
+	// Cost is 1 to headgate.MaxCost tokens; zero means 1.
+	Cost headgate.Tokens
+}
+
+// route is what names a way.
+type route struct {
+	tenant, queue string
+	class         headgate.Priority
+}
+
+func (r *route) validate() error {
+	var bad []error
+	if r.tenant != "" {
+		bad = append(bad, headgate.ValidateTenant(r.tenant))
+	} else if r.queue != "" {
+		bad = append(bad, &headgate.FieldError{Field: "tenant", Value: `""`, Allowed: "a name where there is a queue"})
+	}
+	if r.queue != "" {
+		bad = append(bad, headgate.ValidateName("queue", r.queue, true))
+	} else if r.class != "" {
+		bad = append(bad, &headgate.FieldError{Field: "queue", Value: `""`, Allowed: "a name where there is a class"})
+	}
+	if r.class != "" {
+		bad = append(bad, headgate.ValidateName("class", string(r.class), true))
+	}
+	return errors.Join(bad...)
+}
+
+func checkCost(cost headgate.Tokens) error {
+	if cost < 1 || cost > headgate.MaxCost {
+		return &headgate.FieldError{Field: "cost", Value: strconv.FormatInt(int64(cost), 10), Allowed: fmt.Sprintf("1 to %d tokens, or 0 for 1", headgate.MaxCost)}
+	}
+	return nil
+}
+
+// Source says who gave an answer.
+type Source uint8
+
+// The sources.
+const (
+	// Exact is Redis.
+	Exact Source = iota
+	// Leased is tokens that this process holds, or a way without limits.
+	Leased
+	// Cached is a denial that is still good.
+	Cached
+	// Blind is the outage mode: Redis did not answer.
+	Blind
+)
+
+// String returns the source's name.
+func (s Source) String() string {
+	switch s {
+	case Exact:
+		return "exact"
+	case Leased:
+		return "leased"
+	case Cached:
+		return "cached"
+	case Blind:
+		return "blind"
+	}
+	return "unknown"
+}
+
+// Verdict is the answer to a Request. It is a plain value.
+type Verdict struct {
+	// Admitted says that the tokens were taken, of every scope on the way; otherwise of none.
+	Admitted bool
+	// Source is who answered.
+	Source Source
+	// Reason is why it was refused: ReasonLimited, ReasonTooCostly, ReasonBuckets, ReasonMemory or ReasonUnavailable.
+	Reason headgate.Reason
+	// Scope is the refusing one. Its bucket held TokensLeft, rounded down, of Burst.
+	Scope             headgate.Scope
+	TokensLeft, Burst headgate.Tokens
+	// RetryAfter is how long to wait until the scope would hold enough; zero where that is of no use.
+	RetryAfter time.Duration
+}
+
+// Err returns nil for what was admitted, else a *headgate.RefusedError.
+func (v Verdict) Err() error {
+	if v.Admitted {
+		return nil
+	}
+	return &headgate.RefusedError{Verdict: headgate.Verdict{
+		Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter,
+	}}
+}
+
+func verdictOf(v *headgate.Verdict) Verdict {
+	return Verdict{
+		Admitted: v.Decision == headgate.Admitted, Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter,
+	}
+}

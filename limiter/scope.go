@@ -1,0 +1,144 @@
+package limiter
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+)
+
+const (
+	// leaseLife is how long tokens on lease may be spent.
+	leaseLife = time.Second
+	// chunkTime is for how long a chunk lasts at the use of late.
+	chunkTime = 100 * time.Millisecond
+	// leastChunk is the smallest chunk worth a lease. Below it checks are exact.
+	leastChunk headgate.Tokens = 8
+	// meterTime is the shortest span in which use is measured.
+	meterTime = 20 * time.Millisecond
+)
+
+// scope is what this process knows of one scope. It outlives a change of policy.
+type scope struct {
+	name  headgate.Scope
+	level headgate.Level
+	mode  Outage
+
+	held held
+	// until is when the tokens on lease end, a breaker.Instant; low is how many are left when more are fetched.
+	until, low atomic.Int64
+	denial     atomic.Pointer[denial]
+	// fetching says that a refill is on its way; accounting that a call has the scope's account, so that no other counts it.
+	fetching, accounting atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		use meter
+		// counted is what was on lease when it was last counted or granted.
+		counted headgate.Tokens
+		// holders is how many limiters hold tokens of the scope, this one included, as last heard.
+		holders int
+		// seen is when a call last asked for the scope.
+		seen breaker.Instant
+		// owed is what was admitted blind and is not paid; indebted says that the scope stands among the debts.
+		owed     headgate.Tokens
+		indebted bool
+	}
+}
+
+// meter measures what a process uses of a scope.
+type meter struct {
+	since breaker.Instant
+	sum   headgate.Tokens
+	rate  headgate.TokensPerSecond
+}
+
+func (m *meter) add(now breaker.Instant, tokens headgate.Tokens) {
+	m.sum += tokens
+	passed := now.Sub(m.since)
+	if passed < meterTime {
+		return
+	}
+	rate := headgate.TokensPerSecond(float64(m.sum) / passed.Seconds())
+	if passed < time.Second && m.rate > 0 {
+		rate = (rate + m.rate) / 2
+	}
+	m.since, m.sum, m.rate = now, 0, rate
+}
+
+// has reports whether as many tokens are on lease.
+func (s *scope) has(now breaker.Instant, cost headgate.Tokens) bool {
+	return s.held.tokens() >= cost && now < breaker.Instant(s.until.Load())
+}
+
+// counted returns what is on lease, in a new epoch, and forgets what has ended.
+func (s *scope) count(now breaker.Instant) headgate.Tokens {
+	if now >= breaker.Instant(s.until.Load()) {
+		lost := s.held.drain()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mu.use.add(now, s.mu.counted-lost)
+		s.mu.counted = 0
+		return 0
+	}
+	left := s.held.count()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.use.add(now, s.mu.counted-left)
+	s.mu.counted = left
+	return left
+}
+
+// chunk is what this process should hold, as part of what all may hold; zero where that is too little to be worth it.
+func (s *scope) chunk(most headgate.Tokens) headgate.Tokens {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	use := headgate.Tokens(float64(s.mu.use.rate) * chunkTime.Seconds())
+	if chunk := min(use, most/headgate.Tokens(max(1, s.mu.holders))); chunk >= leastChunk {
+		return chunk
+	}
+	return 0
+}
+
+// lease puts granted tokens beside the held ones, which were counted before the call at sent.
+func (s *scope) lease(sent breaker.Instant, tokens headgate.Tokens, holders int) {
+	s.mu.Lock()
+	s.mu.holders = holders
+	s.mu.counted += tokens
+	low := s.mu.counted / 4
+	s.mu.Unlock()
+	if tokens == 0 {
+		low = 0 // There is nothing to fetch: what is left is spent first.
+	}
+	s.low.Store(int64(low))
+	s.until.Store(int64(sent.Add(leaseLife)))
+	s.held.add(tokens)
+}
+
+// used notes what an exact call took, or that one asked at all.
+func (s *scope) used(now breaker.Instant, tokens headgate.Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.seen = now
+	s.mu.use.add(now, tokens)
+}
+
+// pause is how long a busy scope that was refused waits beyond what it must: until there is a chunk for each holder, but no
+// longer than a quarter of the time in which the bucket fills.
+func (s *scope) pause(most headgate.Tokens, limit *headgate.Limit) time.Duration {
+	chunk := s.chunk(most)
+	s.mu.Lock()
+	holders := max(1, s.mu.holders)
+	s.mu.Unlock()
+	all := min(float64(chunk)*float64(holders), float64(limit.Burst)/4)
+	return min(chunkTime, time.Duration(all/float64(limit.Rate())*float64(time.Second)))
+}
+
+// idle reports whether the scope may be forgotten.
+func (s *scope) idle(now breaker.Instant, after time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Sub(s.mu.seen) > after && s.mu.owed == 0 && now >= breaker.Instant(s.until.Load())
+}

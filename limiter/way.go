@@ -1,0 +1,144 @@
+package limiter
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// way is the limited scopes of a route under one version of the policy. It never changes, but for seen.
+type way struct {
+	policy *policy.Compiled
+	route  route
+	// limits are by level; where the leases are strict, the bursts are smaller than the policy's.
+	limits policy.Limits
+	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
+	scopes []*scope
+	most   [headgate.Levels]headgate.Tokens
+	// seen is when a call last asked on this way, a breaker.Instant.
+	seen atomic.Int64
+}
+
+// outcome is what the process can say of a check by itself.
+type outcome uint8
+
+const (
+	taken  outcome = iota // of the tokens on lease
+	denied                // by a denial
+	asking                // nothing: Redis knows
+)
+
+// try takes cost out of every scope's lease, or out of none.
+func (w *way) try(now breaker.Instant, cost headgate.Tokens) (outcome, Verdict, bool) {
+	short := false
+	var verdict Verdict
+	for _, s := range w.scopes {
+		if s.has(now, cost) {
+			continue
+		}
+		short = true
+		d := s.denial.Load()
+		if wait, ok := d.refuses(now, w.policy, cost); ok && (verdict.Reason == headgate.ReasonNone || wait > verdict.RetryAfter) {
+			verdict = d.verdict(s.name, wait)
+		}
+	}
+	switch {
+	case verdict.Reason != headgate.ReasonNone:
+		return denied, verdict, false
+	case short:
+		return asking, Verdict{}, false
+	case len(w.scopes) == 0: // Nobody else would ever hear of a new policy.
+		return taken, Verdict{Admitted: true, Source: Leased}, now >= breaker.Instant(w.seen.Load()).Add(denialLife)
+	}
+	low, _, ok := w.take(cost)
+	if !ok {
+		return asking, Verdict{}, false
+	}
+	return taken, Verdict{Admitted: true, Source: Leased}, low
+}
+
+// epochs are those in which tokens were taken, by the scopes of a way.
+type epochs [headgate.Levels]uint64
+
+// take spends cost of every scope's lease or of none; low says that one of them is to be filled.
+func (w *way) take(cost headgate.Tokens) (low bool, at epochs, ok bool) {
+	for i, s := range w.scopes {
+		left, epoch, ok := s.held.take(cost)
+		if !ok {
+			w.putBack(cost, i, &at)
+			return false, at, false
+		}
+		at[i] = epoch
+		low = low || int64(left) < s.low.Load()
+	}
+	return low, at, true
+}
+
+// putBack undoes a take at the first scopes.
+func (w *way) putBack(cost headgate.Tokens, scopes int, at *epochs) {
+	for i, s := range w.scopes[:scopes] {
+		s.held.putBack(cost, at[i])
+	}
+}
+
+// wants reports whether every scope of the way is busy enough for a lease.
+func (w *way) wants() bool {
+	for i, s := range w.scopes {
+		if s.chunk(w.most[i]) == 0 {
+			return false
+		}
+	}
+	return len(w.scopes) > 0
+}
+
+// question is what Redis is asked on the way.
+func (w *way) question(cost headgate.Tokens) lua.Question {
+	return lua.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
+}
+
+// deny remembers a refusal of cost at the scope that refused.
+func (w *way) deny(landed breaker.Instant, cost headgate.Tokens, verdict *headgate.Verdict) {
+	for i, s := range w.scopes {
+		if s.name != verdict.Scope {
+			continue
+		}
+		limit := &w.limits[s.level]
+		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), burst: limit.Burst, at: landed}
+		if verdict.Reason == headgate.ReasonLimited {
+			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * float64(d.rate))
+			d.left = max(0, buckets.MicroOf(cost)-gained)
+			d.pause = landed.Add(s.pause(w.most[i], limit))
+		}
+		s.denial.Store(d)
+	}
+}
+
+// refill reports whether the caller is the one to fetch more tokens.
+func (w *way) refill(now breaker.Instant) bool {
+	if len(w.scopes) == 0 {
+		seen := w.seen.Load()
+		return now >= breaker.Instant(seen).Add(denialLife) && w.seen.CompareAndSwap(seen, int64(now))
+	}
+	mine := false
+	for _, s := range w.scopes {
+		if int64(s.held.tokens()) < s.low.Load() && s.fetching.CompareAndSwap(false, true) {
+			mine = true
+		}
+	}
+	return mine
+}
+
+func (w *way) fetched() {
+	for _, s := range w.scopes {
+		s.fetching.Store(false)
+	}
+}
+
+func (w *way) idle(now breaker.Instant, after time.Duration) bool {
+	return now.Sub(breaker.Instant(w.seen.Load())) > after
+}

@@ -1,0 +1,125 @@
+package limiter
+
+import (
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/puzpuzpuz/xsync/v4"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/policy"
+)
+
+// ways is what is known of routes and scopes. What nobody has asked Redis about for idleAfter is forgotten; what is in use asks
+// at least every leaseLife, since leases and denials end.
+type ways struct {
+	config *Config
+	known  *xsync.Map[route, *way]
+	scopes *xsync.Map[headgate.Scope, *scope]
+	// sweepAt is when to look for idle ones next, a breaker.Instant.
+	sweepAt atomic.Int64
+}
+
+const idleAfter = time.Minute
+
+func newWays(config *Config) ways {
+	return ways{config: config, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
+}
+
+// find returns a way, or nil.
+func (m *ways) find(at route) *way {
+	w, _ := m.known.Load(at)
+	return w
+}
+
+// open returns the way of a valid route under a policy. The error is a *headgate.FieldError for a class that its queue has not.
+func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*way, error) {
+	class := at.class
+	if class != "" {
+		var ok bool
+		if class, ok = inForce.ClassNamed(at.queue, class); !ok {
+			return nil, &headgate.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
+		}
+	}
+	w := &way{policy: inForce, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
+	w.seen.Store(int64(now))
+	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
+	for level := range headgate.Levels {
+		limit := &w.limits[level]
+		if level > at.depth() {
+			limit.Disabled = true
+		}
+		if limit.Disabled || limit.Tokens == 0 {
+			continue
+		}
+		most := leasable(limit, m.config)
+		s, kept := m.scope(now, headgate.ScopeAt(headgate.Level(level), at.tenant, at.queue, class), headgate.Level(level), full)
+		if kept {
+			w.most[len(w.scopes)] = most
+		}
+		w.scopes = append(w.scopes, s)
+	}
+	if !full {
+		m.known.Store(at, w)
+	}
+	return w, nil
+}
+
+// depth is the innermost level that a route names.
+func (r *route) depth() int {
+	switch {
+	case r.class != "":
+		return int(headgate.LevelPriority)
+	case r.queue != "":
+		return int(headgate.LevelQueue)
+	case r.tenant != "":
+		return int(headgate.LevelTenant)
+	}
+	return int(headgate.LevelGlobal)
+}
+
+// leasable is what all holders of a scope may hold together. Where leases are strict it is taken off the burst.
+func leasable(limit *headgate.Limit, config *Config) headgate.Tokens {
+	switch {
+	case config.Exact:
+		return 0
+	case config.Strict:
+		most := limit.Burst / 8
+		limit.Burst -= most
+		return most
+	}
+	return limit.Burst / 2
+}
+
+// scope returns the one of a name. Where there is no room to keep it, it must not be leased: another of its name may be made.
+func (m *ways) scope(now breaker.Instant, name headgate.Scope, level headgate.Level, full bool) (s *scope, kept bool) {
+	if s, ok := m.scopes.Load(name); ok {
+		return s, true
+	}
+	s = &scope{name: name, level: level, mode: m.config.outageOf(name)}
+	s.mu.seen = now
+	if !full {
+		s, _ = m.scopes.LoadOrStore(name, s)
+	}
+	return s, !full
+}
+
+// sweep forgets what is idle, if it is time to.
+func (m *ways) sweep(now breaker.Instant) {
+	due := m.sweepAt.Load()
+	if now < breaker.Instant(due) || !m.sweepAt.CompareAndSwap(due, int64(now.Add(idleAfter))) {
+		return
+	}
+	for at, w := range m.known.All() {
+		if w.idle(now, idleAfter) {
+			m.known.Delete(at)
+		}
+	}
+	for name, s := range m.scopes.All() {
+		if s.idle(now, idleAfter) {
+			m.scopes.Delete(name)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+-- lease: tokens that limiters hold and spend by themselves, for scripts that have read the paths of fragment path and bind
+-- MEMBER and TTL. A scope's leases are a hash, holder → "end:tokens", by the buckets' time; the bucket was debited when they
+-- were granted. Its holders are counted one by one, so they are few: others are served without a lease.
+local HOLDERS = 128
+
+-- members_beat notes that this limiter lives for so long, or not at all, and returns how many live.
+local function members_beat(span)
+  local key = P .. 'limiters'
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', filled_to))
+  if span == 0 then
+    redis.call('ZREM', key, MEMBER)
+  else
+    redis.call('ZADD', key, format('%d', filled_to + span), MEMBER)
+    redis.call('PEXPIRE', key, math.ceil(span / 1000) + 1000)
+  end
+  return redis.call('ZCARD', key)
+end
+
+-- bucket_draw takes up to so many tokens, at most a part of what the bucket holds, and returns how many.
+local function bucket_draw(b, tokens, part)
+  if not b or tokens <= 0 then return 0 end
+  local new = b.absent and not b.dirty and b.owner
+  if new and not room_for(b) then return 0 end
+  local drawn = math.max(0, math.min(tokens, floor(b.level * part / 1000000)))
+  if drawn == 0 then return 0 end
+  if new then b.owner.count = (b.owner.count or 0) + 1 end
+  b.level, b.dirty = b.level - drawn * 1000000, true
+  return drawn
+end
+
+-- bucket_return gives tokens back, which refund must know of: it gives back less where others did meanwhile.
+local function bucket_return(b, tokens)
+  if not b or b.absent or tokens == 0 then return end
+  state_add('rf', tokens)
+  b.level, b.dirty = math.min(b.burst, b.level + tokens * 1000000), true
+end
+
+-- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.
+-- What has ended is removed.
+local function leases_read(key)
+  local values, gone = redis.call('HGETALL', key), {}
+  local mine, others, holders = nil, 0, 0
+  for i = 1, #values, 2 do
+    local ends, tokens = match(values[i + 1], '^(%d+):(%d+)$')
+    if tonumber(ends) <= filled_to then
+      gone[#gone + 1] = values[i]
+    elseif values[i] == MEMBER then
+      mine = tonumber(tokens)
+    else
+      others, holders = others + tokens, holders + 1
+    end
+  end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  return mine, others, holders
+end
+
+-- lease_return ends this limiter's lease and returns how many of its tokens go back: none where it has ended.
+local function lease_return(scope, back)
+  if back == 0 then return 0 end
+  local key = P .. 'lease:' .. scope
+  local mine = leases_read(key)
+  redis.call('HDEL', key, MEMBER)
+  return math.min(back, mine or 0)
+end
+
+-- lease_draw leases up to `want` tokens to a limiter that still holds some, and returns how many, and how many holders there
+-- are. Each may hold its part of `cap`, all together `cap`.
+local function lease_draw(b, scope, want, held, cap)
+  if not b or want <= 0 then return 0, 0 end
+  local key = P .. 'lease:' .. scope
+  local mine, others, holders = leases_read(key)
+  if not mine and holders >= HOLDERS then return 0, holders end
+  local room = math.min(floor(cap / (holders + 1)) - held, cap - others - held)
+  local leased = bucket_draw(b, math.min(want, room), 0.5)
+  if held + leased > 0 then
+    redis.call('HSET', key, MEMBER, format('%d:%d', filled_to + TTL, held + leased))
+    redis.call('PEXPIRE', key, math.ceil(TTL / 1000) + 1000)
+  elseif mine then
+    redis.call('HDEL', key, MEMBER)
+  end
+  return leased, holders + 1
+end

@@ -1,0 +1,65 @@
+-- grant asks for tokens of many callers, each all or nothing, and keeps the leases of a limiter that spends tokens itself.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy that the caller's limits come from
+-- ARGV[3] bucket_cap  largest number of buckets of a tenant
+-- ARGV[4] global_rate  tokens a second, "" for no bucket
+-- ARGV[5] global_burst  micro-tokens
+-- ARGV[6] member  name of the limiter
+-- ARGV[7] ttl  microseconds that a lease lasts
+-- ARGV[8] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
+-- ARGV[9] questions  number of Q
+-- ARGV[10] paths  number of P
+-- ARGV[11] ...  P times what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
+--   level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
+-- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
+--   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
+-- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
+-- luacheck: ignore 211
+local STATE, NOW, VERSION, BUCKET_CAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
+local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
+-- @include call
+-- @include path
+-- @include lease
+local time_us = now_us(NOW)
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+buckets_read()
+
+local reply, changed = { 'done', '-1' }, false
+if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
+
+local questions_at = PATHS_AT + PATHS * PATH_SIZE
+local accounts_at = questions_at + 2 * QUESTIONS
+local ACCOUNT_SIZE = 8
+local paid = {}
+for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+  paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
+  bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
+  changed = changed or b and b.dirty
+end
+for at = questions_at, accounts_at - 1, 2 do
+  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  local refusal = decide(path, cost)
+  if not refusal then
+    charge(path, cost)
+    changed = true
+  end
+  reply[#reply + 1] = refusal or ''
+end
+for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+  local leased, holders = lease_draw(b, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+  changed = changed or leased > 0
+  reply[#reply + 1] = format('%d %d %d', leased, paid[at], holders)
+end
+if changed then
+  buckets_write(time_us)
+  state_write()
+end
+return reply

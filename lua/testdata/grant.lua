@@ -1,0 +1,447 @@
+-- grant asks for tokens of many callers, each all or nothing, and keeps the leases of a limiter that spends tokens itself.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy that the caller's limits come from
+-- ARGV[3] bucket_cap  largest number of buckets of a tenant
+-- ARGV[4] global_rate  tokens a second, "" for no bucket
+-- ARGV[5] global_burst  micro-tokens
+-- ARGV[6] member  name of the limiter
+-- ARGV[7] ttl  microseconds that a lease lasts
+-- ARGV[8] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
+-- ARGV[9] questions  number of Q
+-- ARGV[10] paths  number of P
+-- ARGV[11] ...  P times what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
+--   level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
+-- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
+--   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
+-- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
+-- luacheck: ignore 211
+local STATE, NOW, VERSION, BUCKET_CAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
+local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+local now_us, clock_advance
+do
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+end
+-- call: what every script begins with.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+    fields[#fields + 1] = field
+  end
+  state_load(fields)
+  clock_advance(now)
+end
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+do
+-- bytes: integers as big-endian bytes.
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+end
+
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+end
+-- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
+-- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
+-- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
+local function bucket_settle(stored, rate, burst, changed_at, now)
+  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+  if not stored then return b end
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  if stamp > now then stamp = now end
+  if now - stamp >= span and rate >= old then return b end
+  if level > burst then level = burst end
+  local gained
+  if rate == old then
+    gained = (now - stamp) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+  else
+    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
+    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = now
+  end
+  if level + gained >= burst then return b end
+  b.level, b.stamp = level + gained, stamp
+  return b
+end
+
+-- bucket_wait returns the microseconds until b holds cost.
+local function bucket_wait(b, cost, now)
+  local need = cost - b.level
+  local wait = b.stamp + math.ceil(need / b.rate) - now
+  if wait < 1 then wait = 1 end
+  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
+  return wait
+end
+
+local function bucket_fill(b)
+  return math.ceil((b.burst - b.level) / b.rate)
+end
+
+local function bucket_text(b)
+  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+end
+local PATH_SIZE = 10
+local filled_to -- the buckets' own time, which never goes back
+local paths, buckets, tenants = {}, {}, {}
+local path_read, buckets_read, room_for, decide, charge, buckets_write
+do
+-- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
+-- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE and GLOBAL_BURST. A path is PATH_SIZE arguments: tenant, queue,
+-- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
+
+-- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
+function path_read(i)
+  local at = PATHS_AT + (i - 1) * PATH_SIZE
+  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
+  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
+  for level = 1, 3 do
+    local rate = tonumber(ARGV[at + 2 + 2 * level])
+    if rate then
+      local scope = path.tenant .. ':' .. suffixes[level]
+      if not buckets[scope] then
+        local t = tenants[path.tenant] or { key = P .. 'b:' .. path.tenant, fields = { '!' }, scopes = {} }
+        tenants[path.tenant] = t
+        t.fields[#t.fields + 1] = suffixes[level]
+        t.scopes[#t.fields] = scope
+        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
+      end
+      path[level] = buckets[scope]
+    end
+  end
+  paths[i] = path
+  return path
+end
+
+-- buckets_read needs `pat`, `gb` and the clocks loaded.
+function buckets_read()
+  filled_to = state_num('bt')
+  local changed_at = state_num('pat')
+  for _, t in pairs(tenants) do
+    local values = redis.call('HMGET', t.key, unpack(t.fields))
+    t.expires = tonumber(values[1] or 0)
+    for i, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      b.absent = not values[i]
+      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
+      b.level, b.stamp = s.level, s.stamp
+    end
+  end
+  if GLOBAL_RATE then
+    local b = bucket_settle(state_get('gb'), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
+    b.all = true
+    for i = 1, PATHS do paths[i][0] = b end
+  end
+end
+
+-- room_for reports whether the tenant may have one more bucket; full ones make room.
+function room_for(b)
+  local t = b.owner
+  if not t then return true end
+  t.count = t.count or redis.call('HLEN', t.key)
+  return t.count < BUCKET_CAP
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+function decide(path, cost)
+  local worst, wait_most, burst
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.burst < cost then return format('costly %d %d', level, b.burst) end
+  end
+  for level = 0, 3 do
+    local b = path[level]
+    if b and b.level < cost then
+      local wait = bucket_wait(b, cost, filled_to)
+      if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
+    elseif b and b.absent and not b.dirty and not room_for(b) then
+      return format('buckets %d', level)
+    end
+  end
+  if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+function charge(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b then
+      b.level = b.level - cost
+      if b.absent and not b.dirty and b.owner then b.owner.count = (b.owner.count or 0) + 1 end
+      b.dirty = true
+    end
+  end
+end
+
+-- buckets_sweep removes what is full again, at most 16 of a tenant with many. A bucket from before the latest policy is
+-- not known to be: its full time was counted at a rate that may have been faster.
+local function buckets_sweep(t)
+  local changed_at = state_num('pat')
+  local values, out = redis.call('HGETALL', t.key), {}
+  for i = 1, #values, 2 do
+    if values[i] ~= '!' and #out < 16 then
+      local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
+      if stamp + fill_us <= filled_to and tonumber(stamp) >= changed_at then out[#out + 1] = values[i] end
+    end
+  end
+  if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
+end
+
+-- buckets_write stores what was charged, the global bucket in the state. A tenant's buckets go when the last of them is full.
+local TTL_SLACK = 2000000
+function buckets_write(now)
+  for _, t in pairs(tenants) do
+    local args, full_at = {}, 0
+    for _, scope in pairs(t.scopes) do
+      local b = buckets[scope]
+      if b.dirty then
+        args[#args + 1] = b.field
+        args[#args + 1] = bucket_text(b)
+        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+      end
+    end
+    if #args > 0 then
+      local renew = full_at > t.expires
+      if renew then
+        args[#args + 1] = '!'
+        args[#args + 1] = format('%d', full_at + TTL_SLACK)
+      end
+      redis.call('HSET', t.key, unpack(args))
+      if renew then
+        local at = format('%d', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000))
+        if t.expires == 0 then
+          redis.call('PEXPIREAT', t.key, at)
+        else
+          redis.call('PEXPIREAT', t.key, at, 'GT') -- a new policy may have put it off further
+        end
+      end
+      if t.count and t.count >= 128 then buckets_sweep(t) end
+    end
+  end
+  local b = GLOBAL_RATE and paths[1][0]
+  if b and b.dirty then state_set('gb', bucket_text(b)) end
+end
+end
+local members_beat, bucket_draw, bucket_return, lease_return, lease_draw
+do
+-- lease: tokens that limiters hold and spend by themselves, for scripts that have read the paths of fragment path and bind
+-- MEMBER and TTL. A scope's leases are a hash, holder → "end:tokens", by the buckets' time; the bucket was debited when they
+-- were granted. Its holders are counted one by one, so they are few: others are served without a lease.
+local HOLDERS = 128
+
+-- members_beat notes that this limiter lives for so long, or not at all, and returns how many live.
+function members_beat(span)
+  local key = P .. 'limiters'
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', filled_to))
+  if span == 0 then
+    redis.call('ZREM', key, MEMBER)
+  else
+    redis.call('ZADD', key, format('%d', filled_to + span), MEMBER)
+    redis.call('PEXPIRE', key, math.ceil(span / 1000), 'NX')
+    redis.call('PEXPIRE', key, math.ceil(span / 1000), 'GT')
+  end
+  return redis.call('ZCARD', key)
+end
+
+-- bucket_draw takes up to so many tokens, at most a part of what the bucket holds, and returns how many.
+function bucket_draw(b, tokens, part)
+  if not b or tokens <= 0 then return 0 end
+  local new = b.absent and not b.dirty and b.owner
+  if new and not room_for(b) then return 0 end
+  local drawn = math.max(0, math.min(tokens, floor(b.level * part / 1000000)))
+  if drawn == 0 then return 0 end
+  if new then b.owner.count = (b.owner.count or 0) + 1 end
+  b.level, b.dirty = b.level - drawn * 1000000, true
+  return drawn
+end
+
+-- bucket_return gives tokens back, which refund must know of: it gives back less where others did meanwhile.
+function bucket_return(b, tokens)
+  if not b or tokens == 0 then return end
+  state_add('rf', tokens)
+  b.level, b.dirty = math.min(b.burst, b.level + tokens * 1000000), true
+end
+
+-- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.
+-- What has ended is removed.
+local function leases_read(key)
+  local values, gone = redis.call('HGETALL', key), {}
+  local mine, others, holders = nil, 0, 0
+  for i = 1, #values, 2 do
+    local ends, tokens = match(values[i + 1], '^(%d+):(%d+)$')
+    if tonumber(ends) <= filled_to then
+      gone[#gone + 1] = values[i]
+    elseif values[i] == MEMBER then
+      mine = tonumber(tokens)
+    else
+      others, holders = others + tokens, holders + 1
+    end
+  end
+  if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
+  return mine, others, holders
+end
+
+-- lease_return ends this limiter's lease and returns how many of its tokens go back: none where it has ended.
+function lease_return(scope, back)
+  if back == 0 then return 0 end
+  local key = P .. 'lease:' .. scope
+  local mine = leases_read(key)
+  redis.call('HDEL', key, MEMBER)
+  return math.min(back, mine or 0)
+end
+
+-- lease_draw leases up to `want` tokens to a limiter that still holds some, and returns how many, and how many holders there
+-- are. Each may hold its part of `cap`, all together `cap`.
+function lease_draw(b, scope, want, held, cap)
+  if not b or want <= 0 then return 0, 0 end
+  local key = P .. 'lease:' .. scope
+  local mine, others, holders = leases_read(key)
+  if not mine and holders >= HOLDERS then return 0, holders end
+  local room = math.min(floor(cap / (holders + 1)) - held, cap - others - held)
+  local leased = bucket_draw(b, math.min(want, room), 0.5)
+  if held + leased > 0 then
+    redis.call('HSET', key, MEMBER, format('%d:%d', filled_to + TTL, held + leased))
+    redis.call('PEXPIRE', key, math.ceil(TTL / 1000) + 1000)
+  elseif mine then
+    redis.call('HDEL', key, MEMBER)
+  end
+  return leased, holders + 1
+end
+end
+local time_us = now_us(NOW)
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+buckets_read()
+
+local reply, changed = { 'done', '-1' }, false
+if BEAT ~= '' then reply[2] = tostring(members_beat(tonumber(BEAT))) end
+
+local questions_at = PATHS_AT + PATHS * PATH_SIZE
+local accounts_at = questions_at + 2 * QUESTIONS
+local ACCOUNT_SIZE = 8
+local paid = {}
+for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+  paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
+  bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
+  changed = changed or b and b.dirty
+end
+for at = questions_at, accounts_at - 1, 2 do
+  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  local refusal = decide(path, cost)
+  if not refusal then
+    charge(path, cost)
+    changed = true
+  end
+  reply[#reply + 1] = refusal or ''
+end
+for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+  local leased, holders = lease_draw(b, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+  changed = changed or leased > 0
+  reply[#reply + 1] = format('%d %d %d', leased, paid[at], holders)
+end
+if changed then
+  buckets_write(time_us)
+  state_write()
+end
+return reply
