@@ -70,26 +70,24 @@ func (m *meter) add(now breaker.Instant, tokens headgate.Tokens) {
 
 // has reports whether as many tokens are on lease.
 func (s *scope) has(now breaker.Instant, cost headgate.Tokens) bool {
-	return s.held.tokens() >= cost && now < breaker.Instant(s.until.Load())
+	return s.held.tokens() >= cost && !s.ended(now)
 }
 
-// counted returns what is on lease, in a new epoch, and forgets what has ended.
+// count returns what is on lease, in a new epoch. What has ended is not, but stays for OutageGrace until there is a new lease.
 func (s *scope) count(now breaker.Instant) headgate.Tokens {
-	if now >= breaker.Instant(s.until.Load()) {
-		lost := s.held.drain()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.mu.use.add(now, s.mu.counted-lost)
-		s.mu.counted = 0
-		return 0
-	}
 	left := s.held.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.use.add(now, s.mu.counted-left)
 	s.mu.counted = left
+	if s.ended(now) {
+		return 0
+	}
 	return left
 }
+
+// ended reports whether the lease has.
+func (s *scope) ended(now breaker.Instant) bool { return now >= breaker.Instant(s.until.Load()) }
 
 // chunk is what this process should hold, as part of what all may hold; zero where that is too little to be worth it.
 func (s *scope) chunk(most headgate.Tokens) headgate.Tokens {
@@ -104,9 +102,13 @@ func (s *scope) chunk(most headgate.Tokens) headgate.Tokens {
 
 // lease puts granted tokens beside the held ones, which were counted before the call at sent.
 func (s *scope) lease(sent breaker.Instant, tokens headgate.Tokens, holders int) {
+	lost := headgate.Tokens(0)
+	if s.ended(sent) {
+		lost = s.held.drain()
+	}
 	s.mu.Lock()
 	s.mu.holders = holders
-	s.mu.counted += tokens
+	s.mu.counted = max(0, s.mu.counted-lost) + tokens
 	low := s.mu.counted / 4
 	s.mu.Unlock()
 	if tokens == 0 {
@@ -140,5 +142,5 @@ func (s *scope) pause(most headgate.Tokens, limit *headgate.Limit) time.Duration
 func (s *scope) idle(now breaker.Instant, after time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return now.Sub(s.mu.seen) > after && s.mu.owed == 0 && now >= breaker.Instant(s.until.Load())
+	return now.Sub(s.mu.seen) > after && s.mu.owed == 0 && s.ended(now)
 }

@@ -334,8 +334,7 @@ function members_beat(span)
     redis.call('ZREM', key, MEMBER)
   else
     redis.call('ZADD', key, format('%d', filled_to + span), MEMBER)
-    redis.call('PEXPIRE', key, math.ceil(span / 1000), 'NX')
-    redis.call('PEXPIRE', key, math.ceil(span / 1000), 'GT')
+    redis.call('PEXPIRE', key, math.ceil(span / 1000) + 1000)
   end
   return redis.call('ZCARD', key)
 end
@@ -354,7 +353,7 @@ end
 
 -- bucket_return gives tokens back, which refund must know of: it gives back less where others did meanwhile.
 function bucket_return(b, tokens)
-  if not b or tokens == 0 then return end
+  if not b or b.absent or tokens == 0 then return end
   state_add('rf', tokens)
   b.level, b.dirty = math.min(b.burst, b.level + tokens * 1000000), true
 end
@@ -413,7 +412,7 @@ if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or
 buckets_read()
 
 local reply, changed = { 'done', '-1' }, false
-if BEAT ~= '' then reply[2] = tostring(members_beat(tonumber(BEAT))) end
+if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
 
 local questions_at = PATHS_AT + PATHS * PATH_SIZE
 local accounts_at = questions_at + 2 * QUESTIONS

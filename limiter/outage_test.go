@@ -1,0 +1,299 @@
+package limiter
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+// fault is a way in which Redis goes away, and comes back.
+type fault struct {
+	name        string
+	begin, over func(tb testing.TB, s *redistest.Server, p *redistest.Proxy)
+}
+
+// cut is a partition: connections end, and new ones too.
+func cut(_ testing.TB, _ *redistest.Server, p *redistest.Proxy) {
+	p.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Cut: redistest.CutBefore} })
+	p.Sever()
+}
+
+// delay holds every command back.
+func delay(by time.Duration) func(testing.TB, *redistest.Server, *redistest.Proxy) {
+	return func(_ testing.TB, _ *redistest.Server, p *redistest.Proxy) {
+		p.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: by} })
+	}
+}
+
+func forward(_ testing.TB, _ *redistest.Server, p *redistest.Proxy) {
+	p.Decide(nil)
+	p.Sever()
+}
+
+var faults = []fault{
+	{
+		"stopped", func(tb testing.TB, s *redistest.Server, _ *redistest.Proxy) { tb.Helper(); s.Pause(tb) },
+		func(tb testing.TB, s *redistest.Server, _ *redistest.Proxy) { tb.Helper(); s.Resume(tb) },
+	},
+	{
+		"killed", func(tb testing.TB, s *redistest.Server, _ *redistest.Proxy) { tb.Helper(); s.Kill(tb) },
+		func(tb testing.TB, s *redistest.Server, _ *redistest.Proxy) { tb.Helper(); s.Restart(tb) },
+	},
+	{"partition", cut, forward},
+	{"500 ms of delay", delay(500 * time.Millisecond), forward},
+	{"half-open sockets", delay(time.Hour), forward},
+}
+
+// until asks until an answer comes from Redis.
+func until(tb testing.TB, l *Limiter, r Request) Verdict {
+	tb.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+		if v := ask(tb, l, r); v.Source == Exact {
+			return v
+		}
+		<-time.After(time.Millisecond)
+	}
+	tb.Fatal("redis did not answer within a minute")
+	return Verdict{}
+}
+
+// slowest is far above the time-out of 50 ms, for machines that also do something else; BenchmarkOutage measures.
+const slowest = 10 * time.Second
+
+func ask(tb testing.TB, l *Limiter, r Request) Verdict {
+	tb.Helper()
+	began := time.Now()
+	v, err := l.Check(tb.Context(), r)
+	check(tb, err)
+	if took := time.Since(began); took > slowest {
+		tb.Errorf("a check took %s", took)
+	}
+	return v
+}
+
+// outage is a limiter on a Redis of its own, whose faults it is to live through.
+type outage struct {
+	server  *redistest.Server
+	proxy   *redistest.Proxy
+	limiter *Limiter
+}
+
+func newOutage(tb testing.TB, config Config) *outage {
+	tb.Helper()
+	o := &outage{server: redistest.Start(tb, redistest.Options{AppendFsync: "always"})}
+	o.proxy = redistest.NewProxy(tb, o.server.Addr())
+	o.limiter = start(tb, open(tb, o.proxy.Client(tb)), config)
+	return o
+}
+
+// during makes as many checks, some of them at once, and returns those that were admitted and refused.
+func (o *outage) during(tb testing.TB, checks int) (admitted int, refused []Verdict) {
+	tb.Helper()
+	var callers sync.WaitGroup
+	var mu sync.Mutex
+	for range 8 {
+		callers.Go(func() {
+			for range checks / 8 {
+				v := ask(tb, o.limiter, Request{})
+				mu.Lock()
+				if v.Admitted {
+					admitted++
+				} else {
+					refused = append(refused, v)
+				}
+				if v.Source != Blind {
+					tb.Errorf("answered by %s: %+v", v.Source, v)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+	return admitted, refused
+}
+
+// TestOutageModes: law L13. These run one after the other, since each looks for goroutines that it leaves behind.
+func TestOutageModes(t *testing.T) {
+	day := headgate.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
+	for _, fault := range faults {
+		for mode, want := range map[Outage]struct {
+			admitted int
+			reason   headgate.Reason
+			after    bool // the bucket still holds a token when Redis is back
+		}{
+			OutageOpen: {64, "", false}, OutageClosed: {0, headgate.ReasonUnavailable, true}, OutageShare: {20, headgate.ReasonLimited, false},
+			OutageGrace: {0, headgate.ReasonUnavailable, true}, // Nothing is on lease of so slow a limit.
+		} {
+			t.Run(fault.name+" "+string(mode), func(t *testing.T) {
+				before := goleak.IgnoreCurrent()
+				t.Cleanup(func() { goleak.VerifyNone(t, before) })
+				metrics := prometheus.NewRegistry()
+				o := newOutage(t, Config{Policy: limited(day, none), Outage: mode, Metrics: metrics})
+				until(t, o.limiter, Request{Cost: 20}) // Where it is in doubt the first may be charged; then this is refused.
+				check(t, o.refill(t))
+				blindBefore := blindAdmissions(t, metrics)
+
+				fault.begin(t, o.server, o.proxy)
+				admitted, refused := o.during(t, 64)
+				if admitted != want.admitted {
+					t.Errorf("%d admitted, want %d", admitted, want.admitted)
+				}
+				for _, v := range refused {
+					if v.Reason != want.reason || v.RetryAfter <= 0 {
+						t.Errorf("%+v, want reason %s", v, want.reason)
+						break
+					}
+				}
+				if counted := blindAdmissions(t, metrics) - blindBefore; counted != admitted {
+					t.Errorf("%d blind admissions counted of %d", counted, admitted)
+				}
+				fault.over(t, o.server, o.proxy)
+				if v := until(t, o.limiter, Request{}); v.Admitted != want.after {
+					t.Errorf("on return: %+v", v)
+				}
+			})
+		}
+	}
+}
+
+// refill fills the global bucket, and lets the limiter forget that it was not.
+func (o *outage) refill(tb testing.TB) error {
+	tb.Helper()
+	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "")
+	if s, ok := o.limiter.ways.scopes.Load(headgate.Global); ok {
+		s.denial.Store(nil)
+		s.acquit()
+	}
+	return err
+}
+
+func blindAdmissions(tb testing.TB, metrics *prometheus.Registry) int {
+	tb.Helper()
+	families, err := metrics.Gather()
+	check(tb, err)
+	for _, family := range families {
+		if family.GetName() == "headgate_limiter_blind_admissions_total" {
+			return int(family.GetMetric()[0].GetCounter().GetValue())
+		}
+	}
+	tb.Fatal("the metric is not there")
+	return 0
+}
+
+// TestAnOpenBreakerSendsNothing: while it is open, checks cost no call and no wait.
+func TestAnOpenBreakerSendsNothing(t *testing.T) {
+	v := newVirtual()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(headgate.PerSecond(1, 10), none), Outage: OutageOpen})
+	l.clock.set = &v.process // It stands still, so the breaker stays open.
+	cut(t, nil, proxy)
+	for range 60_000 {
+		if ask(t, l, Request{}); l.shut.Load() > v.process.Load() {
+			break
+		}
+	}
+	before := proxy.Commands()
+	for range 100 {
+		if v := ask(t, l, Request{}); !v.Admitted || v.Source != Blind {
+			t.Fatalf("%+v", v)
+		}
+	}
+	l.line.flying.Wait()
+	if calls := proxy.Commands() - before; calls != 0 || l.breaker.State() != breaker.Open {
+		t.Errorf("%d calls while the breaker is %s", calls, l.breaker.State())
+	}
+}
+
+// TestSharesAreOfOneLimit: limiters that know of each other admit one burst together.
+func TestSharesAreOfOneLimit(t *testing.T) {
+	t.Parallel()
+	v := newVirtual()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	client := proxy.Client(t)
+	client.AddHook(hook{v})
+	store := open(t, client)
+	f := &fleet{time: v, store: store, config: Config{Policy: limited(headgate.PerSecond(40, 20), none), Timeout: patient}}
+	for range 4 {
+		f.join(t)
+	}
+	for range 2 { // At the second time each has heard of all.
+		for _, l := range f.limiters {
+			until(t, l, Request{})
+		}
+		v.pass(beatEvery)
+	}
+	cut(t, nil, proxy)
+	round := func() (admitted int) {
+		for _, l := range f.limiters {
+			for range 30 {
+				if v := ask(t, l, Request{}); v.Admitted {
+					admitted++
+				}
+			}
+		}
+		return admitted
+	}
+	if admitted := round(); admitted != 20 {
+		t.Errorf("%d admitted of a burst of 20", admitted)
+	}
+	v.process.Add(int64(200 * time.Millisecond))
+	if admitted := round(); admitted != 8 {
+		t.Errorf("%d admitted of 40 a second in 0.2 s", admitted)
+	}
+	v.process.Add(int64(halfTime))
+	round()
+	v.process.Add(int64(200 * time.Millisecond))
+	if admitted := round(); admitted != 4 {
+		t.Errorf("%d admitted in 0.2 s a minute later, when shares are half as large", admitted)
+	}
+}
+
+// TestGraceSpendsWhatIsOnLease also after its end, and nothing else.
+func TestGraceSpendsWhatIsOnLease(t *testing.T) {
+	t.Parallel()
+	for mode, spent := range map[Outage]bool{OutageGrace: true, OutageClosed: false} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			v := newVirtual()
+			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+			client := proxy.Client(t)
+			client.AddHook(hook{v})
+			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(headgate.PerSecond(1000, 1000), none), Timeout: patient, Outage: mode}}
+			f.join(t)
+			l := f.limiters[0]
+			for range 60_000 {
+				v.pass(time.Millisecond)
+				ask(t, l, Request{})
+				if l.line.flying.Wait(); heldOf(l) > leastChunk {
+					break
+				}
+			}
+			held := heldOf(l)
+			cut(t, nil, proxy)
+			v.process.Add(int64(2 * leaseLife))
+			admitted := headgate.Tokens(0)
+			for range held + 50 {
+				if v := ask(t, l, Request{}); v.Admitted {
+					admitted++
+				} else if v.Reason != headgate.ReasonUnavailable {
+					t.Fatalf("%+v", v)
+				}
+			}
+			if held == 0 || spent && admitted != held || !spent && admitted != 0 {
+				t.Errorf("%d admitted of %d on lease", admitted, held)
+			}
+		})
+	}
+}
+
+func heldOf(l *Limiter) headgate.Tokens {
+	s, _ := l.ways.scopes.Load(headgate.Global)
+	return s.held.tokens()
+}
