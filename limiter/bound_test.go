@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -29,7 +30,9 @@ type fleet struct {
 	limit    headgate.Limit
 	version  int64
 	limiters []*Limiter
-	began    int64
+	// killed are gone with what they hold.
+	killed []*Limiter
+	began  int64
 	moments  []moment
 	leased   int
 }
@@ -141,6 +144,7 @@ func TestLeasesKeepTheBound(t *testing.T) {
 		stepping := rapid.Bool().Draw(rt, "stepping")
 		for range rapid.IntRange(15, 40).Draw(rt, "operations") {
 			f.operate(rt, t, stepping)
+			f.checkHeld(rt)
 		}
 		f.checkBound(rt)
 		f.checkSum(rt)
@@ -160,7 +164,7 @@ func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
 	one := func() int { return rapid.IntRange(0, len(f.limiters)-1).Draw(rt, "limiter") }
 	switch rapid.IntRange(0, 19).Draw(rt, "operation") {
 	case 0:
-		f.part(one()) // Killed with what it holds.
+		f.killed = append(f.killed, f.part(one()))
 		f.join(tb)
 	case 1:
 		l := f.part(one())
@@ -183,6 +187,25 @@ func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
 	default:
 		cost := headgate.Tokens(rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(rt, "cost"))
 		f.ask(tb, one(), rapid.SampledFrom([]int{3, 20, 100}).Draw(rt, "times"), cost)
+	}
+}
+
+// checkHeld fails unless all that is on lease, of killed limiters too, is within what Guarantee prints, or would without Strict.
+func (f *fleet) checkHeld(t *rapid.T) {
+	now, sum := time.Duration(f.time.process.Load()), headgate.Tokens(0)
+	for _, m := range f.moments {
+		if at := m.at + time.Duration(f.began); (m.stepped || m.limit != f.limit) && at > now-2*leaseLife {
+			return // What is on lease may be of another limit, or be thought to have ended.
+		}
+	}
+	for _, l := range append(f.killed[:len(f.killed):len(f.killed)], f.limiters...) {
+		if s, ok := l.ways.scopes.Load(headgate.Global); ok && !s.ended(breaker.Instant(now)) {
+			sum += s.held.tokens()
+		}
+	}
+	limit := f.limit
+	if most := leasable(&limit, &f.config); sum > most {
+		t.Fatalf("%d tokens on lease, which may be %d", sum, most)
 	}
 }
 

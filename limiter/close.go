@@ -39,7 +39,7 @@ func (l *Limiter) giveBack(ctx context.Context, some []leftover) error {
 	inForce := l.policy.Load()
 	grant := lua.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife, Beat: -1}
 	for _, r := range append([]leftover{{way: &way{}}}, some...) { // The first asks for nothing, so that there is a question.
-		w, err := l.ways.open(l.clock.now(), r.way.route, inForce)
+		w, err := l.ways.open(l.clock.now(), r.way.asked, inForce)
 		if err != nil {
 			continue // Its class is gone, and its bucket too.
 		}
@@ -61,6 +61,7 @@ type leftover struct {
 
 // returns forgets all ways, and takes what is left of each lease.
 func (m *ways) returns(now breaker.Instant) (all []leftover) {
+	defer m.front.clear()
 	for at, w := range m.known.All() {
 		m.known.Delete(at)
 		for _, s := range w.scopes {
@@ -76,6 +77,6 @@ func (m *ways) returns(now breaker.Instant) (all []leftover) {
 func (m *ways) keep(all []leftover) {
 	for _, r := range all {
 		r.scope.held.add(r.tokens)
-		m.known.Store(r.way.route, r.way)
+		m.known.Store(r.way.asked, r.way)
 	}
 }

@@ -81,25 +81,31 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 	if r.Cost == 0 {
 		r.Cost = 1
 	}
-	now, inForce := l.clock.now(), l.policy.Load()
-	w := l.ways.find(route{r.Tenant, r.Queue, r.Class})
-	if w == nil || w.policy != inForce || uint64(r.Cost) > uint64(headgate.MaxCost) {
-		return l.first(ctx, r, now)
+	at := route{r.Tenant, r.Queue, r.Class}
+	w := l.ways.find(&at)
+	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {
+		return l.first(ctx, at, r.Cost)
 	}
-	outcome, verdict, low := w.try(now, r.Cost)
-	if outcome == asking {
-		return l.ask(ctx, newTicket(w.route, w, r.Cost))
-	}
-	if low && w.refill(now) {
+	return l.on(ctx, w, r.Cost)
+}
+
+// on is Check on a way that is known.
+func (l *Limiter) on(ctx context.Context, w *way, cost headgate.Tokens) (Verdict, error) {
+	now := l.clock.now()
+	switch a := w.try(now, cost); {
+	case a.outcome == asking:
+		return l.ask(ctx, newTicket(w.asked, w, cost))
+	case a.outcome == denied:
+		return a.denial.verdict(a.scope.name, a.wait), nil
+	case a.low && w.refill(now):
 		l.fetch(ctx, w)
 	}
-	return verdict, nil
+	return Verdict{Admitted: true, Source: Leased}, nil
 }
 
 // first is Check for a way that is not known, and for bad input.
-func (l *Limiter) first(ctx context.Context, r Request, now breaker.Instant) (Verdict, error) {
-	at := route{r.Tenant, r.Queue, r.Class}
-	if err := errors.Join(at.validate(), checkCost(r.Cost)); err != nil {
+func (l *Limiter) first(ctx context.Context, at route, cost headgate.Tokens) (Verdict, error) {
+	if err := errors.Join(at.validate(), checkCost(cost)); err != nil {
 		return Verdict{}, err
 	}
 	if l.line.isClosed() {
@@ -107,14 +113,11 @@ func (l *Limiter) first(ctx context.Context, r Request, now breaker.Instant) (Ve
 	}
 	inForce := l.policy.Load()
 	if inForce == nil {
-		return l.ask(ctx, newTicket(at, nil, r.Cost))
+		return l.ask(ctx, newTicket(at, nil, cost))
 	}
-	w, err := l.ways.open(now, at, inForce)
+	w, err := l.ways.open(l.clock.now(), at, inForce)
 	if err != nil {
 		return Verdict{}, err
 	}
-	if outcome, verdict, _ := w.try(now, r.Cost); outcome != asking {
-		return verdict, nil
-	}
-	return l.ask(ctx, newTicket(at, w, r.Cost))
+	return l.on(ctx, w, cost)
 }

@@ -126,7 +126,7 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 
 // fetch asks for more tokens of a way, and nobody waits for them.
 func (l *Limiter) fetch(ctx context.Context, w *way) {
-	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.route, w, 0)) != nil {
+	if int64(l.clock.now()) < l.shut.Load() || l.send(ctx, newTicket(w.asked, w, 0)) != nil {
 		w.fetched()
 	}
 }

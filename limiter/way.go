@@ -14,7 +14,8 @@ import (
 // way is the limited scopes of a route under one version of the policy. It never changes, but for seen.
 type way struct {
 	policy *policy.Compiled
-	route  route
+	// route has the name of the class, where asked may have a number.
+	route, asked route
 	// limits are by level; where the leases are strict, the bursts are smaller than the policy's.
 	limits policy.Limits
 	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
@@ -29,37 +30,42 @@ type outcome uint8
 
 const (
 	taken  outcome = iota // of the tokens on lease
-	denied                // by a denial
 	asking                // nothing: Redis knows
+	denied                // by a denial
 )
 
+// answer is what the process says of a check: taken, with low where a scope is to be filled, or denied at a scope for a while.
+type answer struct {
+	outcome outcome
+	low     bool
+	scope   *scope
+	denial  *denial
+	wait    time.Duration
+}
+
 // try takes cost out of every scope's lease, or out of none.
-func (w *way) try(now breaker.Instant, cost headgate.Tokens) (outcome, Verdict, bool) {
-	short := false
-	var verdict Verdict
+func (w *way) try(now breaker.Instant, cost headgate.Tokens) (a answer) {
 	for _, s := range w.scopes {
 		if s.has(now, cost) {
 			continue
 		}
-		short = true
+		a.outcome = max(a.outcome, asking)
 		d := s.denial.Load()
-		if wait, ok := d.refuses(now, w.policy, cost); ok && (verdict.Reason == headgate.ReasonNone || wait > verdict.RetryAfter) {
-			verdict = d.verdict(s.name, wait)
+		if wait, ok := d.refuses(now, w.policy, cost); ok && (a.outcome != denied || wait > a.wait) {
+			a = answer{outcome: denied, scope: s, denial: d, wait: wait}
 		}
 	}
 	switch {
-	case verdict.Reason != headgate.ReasonNone:
-		return denied, verdict, false
-	case short:
-		return asking, Verdict{}, false
+	case a.outcome != taken:
 	case len(w.scopes) == 0: // Nobody else would ever hear of a new policy.
-		return taken, Verdict{Admitted: true, Source: Leased}, now >= breaker.Instant(w.seen.Load()).Add(denialLife)
+		a.low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
+	default:
+		var ok bool
+		if a.low, _, ok = w.take(cost); !ok {
+			a.outcome = asking
+		}
 	}
-	low, _, ok := w.take(cost)
-	if !ok {
-		return asking, Verdict{}, false
-	}
-	return taken, Verdict{Admitted: true, Source: Leased}, low
+	return a
 }
 
 // epochs are those in which tokens were taken, by the scopes of a way.

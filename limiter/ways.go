@@ -16,6 +16,7 @@ import (
 // at least every leaseLife, since leases and denials end.
 type ways struct {
 	config *Config
+	front  *front
 	known  *xsync.Map[route, *way]
 	scopes *xsync.Map[headgate.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
@@ -25,12 +26,19 @@ type ways struct {
 const idleAfter = time.Minute
 
 func newWays(config *Config) ways {
-	return ways{config: config, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
+	return ways{config: config, front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
 }
 
 // find returns a way, or nil.
-func (m *ways) find(at route) *way {
-	w, _ := m.known.Load(at)
+func (m *ways) find(at *route) *way {
+	place := m.front.place(at)
+	if w := place.Load(); w != nil && w.asked == *at {
+		return w
+	}
+	w, _ := m.known.Load(*at)
+	if w != nil {
+		place.Store(w)
+	}
 	return w
 }
 
@@ -43,7 +51,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			return nil, &headgate.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
 		}
 	}
-	w := &way{policy: inForce, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
+	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
 	w.seen.Store(int64(now))
 	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
 	for level := range headgate.Levels {
@@ -112,6 +120,7 @@ func (m *ways) sweep(now breaker.Instant) {
 	if now < breaker.Instant(due) || !m.sweepAt.CompareAndSwap(due, int64(now.Add(idleAfter))) {
 		return
 	}
+	defer m.front.clear()
 	for at, w := range m.known.All() {
 		if w.idle(now, idleAfter) {
 			m.known.Delete(at)
