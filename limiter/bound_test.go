@@ -31,10 +31,10 @@ type fleet struct {
 	version  int64
 	limiters []*Limiter
 	// killed are gone with what they hold.
-	killed []*Limiter
-	began  int64
-	moments  []moment
-	leased   int
+	killed  []*Limiter
+	began   int64
+	moments []moment
+	leased  int
 }
 
 func (f *fleet) put(t *rapid.T, tb testing.TB, limit headgate.Limit) {
@@ -182,11 +182,29 @@ func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
 		if f.version == 1 {
 			f.put(rt, tb, drawLimit(rt))
 		}
-	case 4, 5, 6, 7, 8, 9, 10:
+	case 4:
+		f.rush(tb)
+	case 5, 6, 7, 8, 9, 10:
 		f.time.pass(time.Duration(rapid.SampledFrom([]int{1, 7, 25, 60, 110, 400, 1300}).Draw(rt, "ms")) * time.Millisecond)
 	default:
 		cost := headgate.Tokens(rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(rt, "cost"))
 		f.ask(tb, one(), rapid.SampledFrom([]int{3, 20, 100}).Draw(rt, "times"), cost)
+	}
+}
+
+// rush lets all take on lease what they can, waits until the bucket is full again or nearly, and spends all at once.
+func (f *fleet) rush(tb testing.TB) {
+	for range 2 {
+		for i := range f.limiters {
+			f.ask(tb, i, 20, 1)
+		}
+		f.time.pass(30 * time.Millisecond)
+	}
+	f.time.pass(leaseLife / 2)
+	for i := range f.limiters {
+		for _, cost := range []headgate.Tokens{100, 10, 1} {
+			f.ask(tb, i, 20, cost)
+		}
 	}
 }
 

@@ -84,17 +84,18 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 	at := route{r.Tenant, r.Queue, r.Class}
 	w := l.ways.find(&at)
 	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {
-		return l.first(ctx, at, r.Cost)
+		var err error
+		if w, err = l.first(at, r.Cost); err != nil {
+			return Verdict{}, err
+		}
+		if w == nil {
+			return l.ask(ctx, newTicket(at, nil, r.Cost))
+		}
 	}
-	return l.on(ctx, w, r.Cost)
-}
-
-// on is Check on a way that is known.
-func (l *Limiter) on(ctx context.Context, w *way, cost headgate.Tokens) (Verdict, error) {
 	now := l.clock.now()
-	switch a := w.try(now, cost); {
+	switch a := w.try(now, r.Cost); {
 	case a.outcome == asking:
-		return l.ask(ctx, newTicket(w.asked, w, cost))
+		return l.ask(ctx, newTicket(at, w, r.Cost))
 	case a.outcome == denied:
 		return a.denial.verdict(a.scope.name, a.wait), nil
 	case a.low && w.refill(now):
@@ -103,21 +104,17 @@ func (l *Limiter) on(ctx context.Context, w *way, cost headgate.Tokens) (Verdict
 	return Verdict{Admitted: true, Source: Leased}, nil
 }
 
-// first is Check for a way that is not known, and for bad input.
-func (l *Limiter) first(ctx context.Context, at route, cost headgate.Tokens) (Verdict, error) {
+// first returns a way that is not known, nil where the policy was never read. It finds bad input.
+func (l *Limiter) first(at route, cost headgate.Tokens) (*way, error) {
 	if err := errors.Join(at.validate(), checkCost(cost)); err != nil {
-		return Verdict{}, err
+		return nil, err
 	}
 	if l.line.isClosed() {
-		return Verdict{}, ErrClosed
+		return nil, ErrClosed
 	}
 	inForce := l.policy.Load()
 	if inForce == nil {
-		return l.ask(ctx, newTicket(at, nil, cost))
+		return nil, nil //nolint:nilnil // as it says
 	}
-	w, err := l.ways.open(l.clock.now(), at, inForce)
-	if err != nil {
-		return Verdict{}, err
-	}
-	return l.on(ctx, w, cost)
+	return l.ways.open(l.clock.now(), at, inForce)
 }
