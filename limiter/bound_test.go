@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -37,7 +38,8 @@ type fleet struct {
 	leased  int
 }
 
-func (f *fleet) put(t *rapid.T, tb testing.TB, limit headgate.Limit) {
+func (f *fleet) put(tb testing.TB, limit headgate.Limit) {
+	tb.Helper()
 	f.version++
 	f.limit = limit
 	p := policy.Unlimited()
@@ -56,6 +58,7 @@ func (f *fleet) note(admitted headgate.Tokens, stepped bool) {
 }
 
 func (f *fleet) join(tb testing.TB) {
+	tb.Helper()
 	l := start(tb, f.store, f.config)
 	l.clock.set = &f.time.process
 	f.limiters = append(f.limiters, l)
@@ -69,6 +72,7 @@ func (f *fleet) part(i int) *Limiter {
 
 // ask makes checks of one limiter until one is refused, and waits for what it fetches.
 func (f *fleet) ask(tb testing.TB, i, times int, cost headgate.Tokens) headgate.Tokens {
+	tb.Helper()
 	l, sum := f.limiters[i], headgate.Tokens(0)
 	for range times {
 		v, err := l.Check(tb.Context(), Request{Tenant: "acme", Cost: cost})
@@ -137,13 +141,13 @@ func TestLeasesKeepTheBound(t *testing.T) {
 		store, err := lua.Open(t.Context(), client, lua.Config{Prefix: prefix + strconv.Itoa(run)})
 		check(t, err)
 		f := &fleet{time: v, store: store, config: Config{Strict: rapid.Bool().Draw(rt, "strict"), Timeout: patient}, began: v.process.Load()}
-		f.put(rt, t, drawLimit(rt))
+		f.put(t, drawLimit(rt))
 		for range rapid.IntRange(1, 64).Draw(rt, "limiters") {
 			f.join(t)
 		}
 		stepping := rapid.Bool().Draw(rt, "stepping")
 		for range rapid.IntRange(15, 40).Draw(rt, "operations") {
-			f.operate(rt, t, stepping)
+			f.operate(t, rt, stepping)
 			f.checkHeld(rt)
 		}
 		f.checkBound(rt)
@@ -160,7 +164,8 @@ func drawLimit(t *rapid.T) headgate.Limit {
 	return headgate.PerSecond(rate, rate*headgate.Tokens(rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "burst"))/2)
 }
 
-func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
+func (f *fleet) operate(tb testing.TB, rt *rapid.T, stepping bool) {
+	tb.Helper()
 	one := func() int { return rapid.IntRange(0, len(f.limiters)-1).Draw(rt, "limiter") }
 	switch rapid.IntRange(0, 19).Draw(rt, "operation") {
 	case 0:
@@ -180,7 +185,7 @@ func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
 		f.note(0, true)
 	case 3:
 		if f.version == 1 {
-			f.put(rt, tb, drawLimit(rt))
+			f.put(tb, drawLimit(rt))
 		}
 	case 4:
 		f.rush(tb)
@@ -194,6 +199,7 @@ func (f *fleet) operate(rt *rapid.T, tb testing.TB, stepping bool) {
 
 // rush lets all take on lease what they can, waits until the bucket is full again or nearly, and spends all at once.
 func (f *fleet) rush(tb testing.TB) {
+	tb.Helper()
 	for range 2 {
 		for i := range f.limiters {
 			f.ask(tb, i, 20, 1)
@@ -216,7 +222,7 @@ func (f *fleet) checkHeld(t *rapid.T) {
 			return // What is on lease may be of another limit, or be thought to have ended.
 		}
 	}
-	for _, l := range append(f.killed[:len(f.killed):len(f.killed)], f.limiters...) {
+	for _, l := range slices.Concat(f.killed, f.limiters) {
 		if s, ok := l.ways.scopes.Load(headgate.Global); ok && !s.ended(breaker.Instant(now)) {
 			sum += s.held.tokens()
 		}
@@ -254,7 +260,7 @@ func TestLeasesWasteNothing(t *testing.T) {
 				t.Parallel()
 				v := newVirtual()
 				f := &fleet{time: v, store: open(t, v.client(t)), config: Config{Strict: strict, Timeout: patient}, began: v.process.Load()}
-				f.put(nil, t, headgate.PerSecond(rate, rate))
+				f.put(t, headgate.PerSecond(rate, rate))
 				for range limiters {
 					f.join(t)
 				}

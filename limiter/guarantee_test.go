@@ -1,0 +1,35 @@
+package limiter
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+)
+
+func TestTheGuaranteeIsTheBoundInForce(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	limits := limited(headgate.PerSecond(10, 80), headgate.PerSecond(5, 40))
+	for want, config := range map[string]Config{
+		"acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return":  {},
+		"acme: over all time at most 40 + 5/s, in any window no more; without redis: share, and up to 40 taken off on return":  {Strict: true},
+		"acme: over all time at most 40 + 5/s, in any window no more; without redis: closed, and up to 40 taken off on return": {Exact: true, OutageAt: map[headgate.Scope]Outage{"acme": OutageClosed}},
+	} {
+		config.Policy = limits
+		l := start(t, store, config)
+		bound, err := l.Guarantee(t.Context(), "acme")
+		check(t, err)
+		if bound.String() != want {
+			t.Errorf("%s, want %s", bound, want)
+		}
+		bound, err = l.Guarantee(t.Context(), "acme:mail")
+		check(t, err)
+		if !bound.Unlimited {
+			t.Errorf("%+v", bound)
+		}
+	}
+	if _, err := start(t, store, Config{}).Guarantee(t.Context(), "a:b:c:d"); err == nil {
+		t.Error("no error for what is no scope")
+	}
+}

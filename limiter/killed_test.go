@@ -1,0 +1,116 @@
+package limiter
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// childVariable makes a process of this test binary a limiter: "ADDRESS PREFIX".
+const childVariable = "HEADGATE_LIMITER_CHILD"
+
+// killedLimit is what all processes share.
+var killedLimit = headgate.PerSecond(2000, 500)
+
+// spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
+func spend(at string) int {
+	address, prefix, _ := strings.Cut(at, " ")
+	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the main of its process
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	store, err := lua.Connect(ctx, "redis://"+address, lua.Config{Prefix: prefix})
+	if err != nil {
+		return 1
+	}
+	l, err := New(store, Config{Policy: limited(killedLimit, none), Timeout: patient})
+	if err != nil {
+		return 1
+	}
+	for admitted := 0; ctx.Err() == nil; {
+		v, err := l.Check(ctx, Request{Tenant: "acme"})
+		if err != nil {
+			continue
+		}
+		if v.Admitted {
+			if admitted++; admitted%50 == 0 {
+				_, _ = fmt.Fprintln(os.Stdout, 50, v.Source)
+			}
+			continue
+		}
+		select {
+		case <-time.After(min(v.RetryAfter, 10*time.Millisecond)):
+		case <-ctx.Done():
+		}
+	}
+	return 0
+}
+
+// TestKilledProcessesKeepTheBound: processes are killed with tokens on lease, and others take their places. What all of them
+// said that they admitted is within burst + rate·t.
+func TestKilledProcessesKeepTheBound(t *testing.T) {
+	t.Parallel()
+	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	lines := make(chan string)
+	spawn := func() *exec.Cmd {
+		child := exec.CommandContext(t.Context(), os.Args[0])
+		child.Env = append(os.Environ(), childVariable+"="+server.Addr()+" "+prefix)
+		_, err := child.StdinPipe() // It ends with this process.
+		check(t, err)
+		out, err := child.StdoutPipe()
+		check(t, err)
+		check(t, child.Start())
+		go func() {
+			for scanner := bufio.NewScanner(out); scanner.Scan(); {
+				lines <- scanner.Text()
+			}
+			lines <- "" // All are read until each has said so.
+		}()
+		return child
+	}
+	began := time.Now()
+	children := []*exec.Cmd{spawn(), spawn(), spawn()}
+	living, kills, admitted, leased := len(children), 0, 0, 0
+	for living > 0 {
+		line := <-lines
+		if line == "" {
+			living--
+			continue
+		}
+		words := strings.Fields(line)
+		count, err := strconv.Atoi(words[0])
+		check(t, err)
+		if admitted += count; words[1] == Leased.String() {
+			leased += count
+		}
+		bound := float64(killedLimit.Burst) + float64(killedLimit.Rate())*time.Since(began).Seconds()
+		if float64(admitted) > bound {
+			t.Errorf("%d admitted, bound %.0f", admitted, bound)
+		}
+		// Each 400 admissions the oldest is killed, in the middle of whatever it does.
+		if admitted/400 > kills && len(children) > 0 {
+			kills++
+			check(t, children[0].Process.Kill())
+			_ = children[0].Wait()
+			children = children[1:]
+			if kills <= 5 {
+				children, living = append(children, spawn()), living+1
+			}
+		}
+	}
+	if leased == 0 || kills < 8 {
+		t.Errorf("%d of %d admissions leased, %d killed", leased, admitted, kills)
+	}
+}
