@@ -9,8 +9,8 @@
 //
 // # Leases
 //
-// A scope whose use by this process fills a chunk of eight tokens or more in 100 ms is leased: the call that asks for a check
-// also takes a chunk out of the bucket, as much as the process uses in 100 ms, and the process spends it by itself. A check
+// A scope of which this process uses eight tokens a second is leased: the call that asks for a check also takes a chunk out of
+// the bucket, as much as the process uses in 100 ms and eight at least, and the process spends it by itself. A check
 // spends tokens of all scopes on its way or of none: where one of them has too few on lease, Redis is asked for all. A lease
 // ends after a second by the monotonic clock, counted from before the call; Close gives back what is left. Let
 //

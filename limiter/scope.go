@@ -14,7 +14,7 @@ const (
 	leaseLife = time.Second
 	// chunkTime is for how long a chunk lasts at the use of late.
 	chunkTime = 100 * time.Millisecond
-	// leastChunk is the smallest chunk worth a lease. Below it checks are exact.
+	// leastChunk is the smallest chunk worth a lease. Where less is used in leaseLife, or may be held, checks are exact.
 	leastChunk headgate.Tokens = 8
 	// meterTime is the shortest span in which use is measured.
 	meterTime = 20 * time.Millisecond
@@ -93,11 +93,15 @@ func (s *scope) ended(now breaker.Instant) bool { return now >= breaker.Instant(
 func (s *scope) chunk(most headgate.Tokens) headgate.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	use := headgate.Tokens(float64(s.mu.use.rate) * chunkTime.Seconds())
-	if chunk := min(use, most/headgate.Tokens(max(1, s.mu.holders))); chunk >= leastChunk {
-		return chunk
+	use := float64(s.mu.use.rate)
+	if use*leaseLife.Seconds() < float64(leastChunk) {
+		return 0
 	}
-	return 0
+	chunk := max(leastChunk, headgate.Tokens(use*chunkTime.Seconds()))
+	if chunk = min(chunk, most/headgate.Tokens(max(1, s.mu.holders))); chunk < leastChunk {
+		return 0
+	}
+	return chunk
 }
 
 // lease puts granted tokens beside the held ones, which were counted before the call at sent.
