@@ -6,11 +6,11 @@ import "sync/atomic"
 // its names give, and whoever comes later takes the place over. A check on a busy way finds it in a few nanoseconds.
 type front [4096]atomic.Pointer[way]
 
-func (f *front) place(at *route) *atomic.Pointer[way] {
+func (f *front) place(r *Request) *atomic.Pointer[way] {
 	const odd = 0x9e3779b1 // 2³² divided by the golden ratio: multiplied, near numbers part.
-	h := tail(at.tenant) * odd
-	h = (h ^ h>>15 ^ tail(at.queue)) * odd
-	h = (h ^ h>>15 ^ tail(at.class)) * odd
+	h := tail(r.Tenant) * odd
+	h = (h ^ h>>15 ^ tail(r.Queue)) * odd
+	h = (h ^ h>>15 ^ tail(r.Class)) * odd
 	return &f[h>>20]
 }
 

@@ -81,21 +81,20 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 	if r.Cost == 0 {
 		r.Cost = 1
 	}
-	at := route{r.Tenant, r.Queue, r.Class}
-	w := l.ways.find(&at)
+	w := l.ways.find(&r)
 	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {
 		var err error
-		if w, err = l.first(at, r.Cost); err != nil {
+		if w, err = l.first(r.route(), r.Cost); err != nil {
 			return Verdict{}, err
 		}
 		if w == nil {
-			return l.ask(ctx, newTicket(at, nil, r.Cost))
+			return l.ask(ctx, newTicket(r.route(), nil, r.Cost))
 		}
 	}
 	now := l.clock.now()
 	switch a := w.try(now, r.Cost); {
 	case a.outcome == asking:
-		return l.ask(ctx, newTicket(at, w, r.Cost))
+		return l.ask(ctx, newTicket(w.asked, w, r.Cost))
 	case a.outcome == denied:
 		return a.denial.verdict(a.scope.name, a.wait), nil
 	case a.low && w.refill(now):

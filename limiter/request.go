@@ -25,6 +25,8 @@ type route struct {
 	class         headgate.Priority
 }
 
+func (r *Request) route() route { return route{r.Tenant, r.Queue, r.Class} }
+
 func (r *route) validate() error {
 	var bad []error
 	if r.tenant != "" {

@@ -29,13 +29,13 @@ func newWays(config *Config) ways {
 	return ways{config: config, front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
 }
 
-// find returns a way, or nil.
-func (m *ways) find(at *route) *way {
-	place := m.front.place(at)
-	if w := place.Load(); w != nil && w.asked == *at {
+// find returns the way of a request, or nil.
+func (m *ways) find(r *Request) *way {
+	place := m.front.place(r)
+	if w := place.Load(); w != nil && w.asked.tenant == r.Tenant && w.asked.queue == r.Queue && w.asked.class == r.Class {
 		return w
 	}
-	w, _ := m.known.Load(*at)
+	w, _ := m.known.Load(r.route())
 	if w != nil {
 		place.Store(w)
 	}
