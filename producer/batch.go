@@ -37,7 +37,8 @@ func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Res
 		if len(part) == lua.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > lua.MaxBatchBytes {
 			send()
 		}
-		part, at, bytes = append(part, entry{job: job}), append(at, i), bytes+len(job.Payload)
+		ended := p.enqueuing(ctx, &job)
+		part, at, bytes = append(part, entry{job: job, ended: ended}), append(at, i), bytes+len(job.Payload)
 	}
 	if len(part) > 0 {
 		send()
@@ -51,6 +52,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 		for i := range part {
 			err := fmt.Errorf("%w: nothing was sent: the batch ended at an earlier job", headgate.ErrUnavailable)
 			results[at[i]] = Result{headgate.Verdict{ID: part[i].job.ID}, err}
+			p.told(&part[i], results[at[i]])
 		}
 		return ended
 	}
@@ -63,6 +65,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 		for i := range part {
 			if part[i].err != nil {
 				results[at[i]].Verdict, results[at[i]].Err = part[i].result()
+				p.told(&part[i], results[at[i]])
 				continue
 			}
 			good, places = append(good, part[i]), append(places, at[i])
@@ -76,11 +79,20 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 		e := &part[i]
 		if err != nil {
 			results[at[i]] = Result{headgate.Verdict{ID: e.job.ID}, fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
-			continue
+		} else {
+			results[at[i]].Verdict, results[at[i]].Err = e.result()
 		}
-		results[at[i]].Verdict, results[at[i]].Err = e.result()
+		p.told(e, results[at[i]])
 	}
 	return err
+}
+
+// told tells the observer what the caller is told of a job.
+func (p *Producer) told(e *entry, r Result) {
+	p.decided(&e.job, r.Verdict, r.Err)
+	if e.ended != nil {
+		e.ended(r.Verdict, r.Err)
+	}
 }
 
 // summary counts the jobs that did not enter.

@@ -14,8 +14,11 @@ import (
 
 // Config is what a Producer needs beside a store. The zero value works.
 type Config struct {
-	// Logger says when Redis is away and when the policy changes. Its zero value is silent.
+	// Logger says when Redis is away, when the policy changes, and, at the level info, which jobs are refused: one a second
+	// for each reason, with the number of all since then. Its zero value is silent.
 	Logger zerolog.Logger
+	// Observer is told about each job.
+	Observer Observer
 	// Policy fixes the limits; later changes to it do not show. Its Version must be that of the policy that the
 	// store holds (0 where none was stored), and so must its classes. Nil means the policy that the store holds,
 	// read at the first call and again whenever the store says that it has changed.

@@ -13,6 +13,8 @@ type entry struct {
 	job     headgate.Job
 	verdict headgate.Verdict
 	err     error
+	// ended, if not nil, is told what the caller of a batch is.
+	ended func(headgate.Verdict, error)
 }
 
 // ticket is the jobs that one caller sends together: they board together or not at all.

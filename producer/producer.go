@@ -18,6 +18,8 @@ type Producer struct {
 	config Config
 	limits *limits
 	line   line
+	// refusals are those that wait to be logged.
+	refusals refusals
 	// overtime is the cause of a ctx that Config.Timeout ended.
 	overtime error
 }
@@ -49,11 +51,23 @@ func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verd
 	if err := p.prepare(&job); err != nil {
 		return headgate.Verdict{ID: job.ID}, err
 	}
-	return p.enqueue(ctx, job)
+	ended := p.enqueuing(ctx, &job)
+	verdict, err := p.enqueue(ctx, job)
+	if ended != nil {
+		ended(verdict, err)
+	}
+	return verdict, err
 }
 
-// enqueue sends a job that is prepared.
+// enqueue sends a job that is prepared, and tells of the answer.
 func (p *Producer) enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+	verdict, err := p.send(ctx, job)
+	p.decided(&job, verdict, err)
+	return verdict, err
+}
+
+// send sends a job that is prepared.
+func (p *Producer) send(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
 	t := newTicket([]entry{{job: job}})

@@ -98,6 +98,7 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 			default:
 				results[i].Verdict, results[i].Err = verdicts[k], verdicts[k].Err()
 			}
+			p.decided(&letters[i].Record.Job, results[i].Verdict, results[i].Err)
 		}
 		return
 	}

@@ -29,6 +29,16 @@ func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.
 	if err := p.prepare(&job); err != nil {
 		return headgate.Verdict{ID: job.ID}, err
 	}
+	ended := p.enqueuing(ctx, &job)
+	verdict, err := p.wait(ctx, job)
+	if ended != nil {
+		ended(verdict, err)
+	}
+	return verdict, err
+}
+
+// wait sends a job that is prepared as often as EnqueueWait says.
+func (p *Producer) wait(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
 	for {
 		verdict, err := p.enqueue(ctx, job)
 		if !errors.Is(err, headgate.ErrRefused) || verdict.Permanent() || verdict.Reason == headgate.ReasonUnique {

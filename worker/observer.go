@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -10,6 +11,10 @@ import (
 // Observer is told what happens to jobs in this worker. A nil function is not called. They are called from many
 // goroutines at a time, outside of all locks; a job waits for them, so they should be quick.
 type Observer struct {
+	// Taken is called as a job comes into this worker's hand, with what its handler's ctx will be and its headers, which
+	// must not be changed. The handler gets the ctx that it returns, which must come from the one given; ended, if not
+	// nil, is called once, when Finished would be.
+	Taken func(ctx context.Context, event Event, headers map[string]string) (_ context.Context, ended func(Event))
 	// Started is called as a handler starts.
 	Started func(Event)
 	// Finished is called when Redis has taken note of how a job ended here, also of one whose handler never started.

@@ -39,11 +39,14 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 	defer cancel(nil)
 	s.held.watch(lease.Token, cancel)
 	event := s.event(lease)
+	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
 	event.Reason, event.Err = a.reason, a.err
 	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), headgate.ErrLeaseLost) {
 		if !s.held.claim(lease.Token) {
-			return // A drain has handed it back.
+			event.Outcome, event.Reason = Released, ReasonShutdown
+			ended.call(event)
+			return // A drain has handed it back, and says so.
 		}
 		e := s.w.finisher.submit(finishOf(lease, a))
 		<-e.done
@@ -56,6 +59,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 		event.Outcome = Lost
 	}
 	s.w.finished(event)
+	ended.call(event)
 }
 
 // decide runs the job unless something stands against it. It fills in the event's times.
@@ -227,6 +231,23 @@ func (s *session) event(lease lua.Lease) Event {
 		Class: s.w.classes.name(job.Queue, lease.Class), Token: lease.Token, Attempt: lease.Attempts + 1,
 		Wait: max(s.w.clock.now().Sub(lease.Arrival), 0), // The estimate may be behind.
 	}
+}
+
+// departure is what is called when a job has left this worker's hand; nil for nothing.
+type departure func(Event)
+
+func (d departure) call(event Event) {
+	if d != nil {
+		d(event)
+	}
+}
+
+// taken tells the observer of a job that came, and returns the ctx of its handler.
+func (w *Worker) taken(ctx context.Context, event Event, headers map[string]string) (context.Context, departure) {
+	if w.config.Observer.Taken == nil {
+		return ctx, nil
+	}
+	return w.config.Observer.Taken(ctx, event, headers)
 }
 
 func (w *Worker) finished(event Event) {

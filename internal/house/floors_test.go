@@ -26,7 +26,6 @@ var rooms = []room{
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/keyspace", floor: 2},
 	{path: "lua", floor: 3},
-	{path: "internal/telemetry", floor: 3},
 	{path: "limiter", floor: 4},
 	{path: "producer", floor: 4},
 	{path: "scheduler", floor: 4},
@@ -34,6 +33,7 @@ var rooms = []room{
 	{path: "internal/rollout", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
+	{path: "telemetry", floor: 5},
 	{path: "loadtest", floor: 6},
 	{path: "cmd", floor: 6},
 	{path: "internal/redisclient", floor: 0, leaf: true},
@@ -69,7 +69,7 @@ var libraries = []library{
 	},
 	{
 		path:  "github.com/rs/zerolog",
-		rooms: []string{"internal/telemetry", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		rooms: []string{"limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
 		why:   "only services and those above log; return the error",
 	},
 }

@@ -1,0 +1,47 @@
+package producer
+
+import (
+	"context"
+	"maps"
+
+	"github.com/headgate/headgate"
+)
+
+// Observer is told about the jobs that a Producer is asked to enqueue. A nil function is not called. They are called from
+// many goroutines at a time, outside of all locks; the caller waits for them, so they should be quick.
+type Observer struct {
+	// Enqueuing is called with a job that is valid, before it is sent. The headers that it returns travel with the job, in
+	// place of others of their names, unless a job may not have so many: then none of them does. ended, if not nil, is
+	// called once with what the caller is told. EnqueueWait is one enqueuing, however often it asks.
+	Enqueuing func(ctx context.Context, job headgate.Job) (headers map[string]string, ended func(headgate.Verdict, error))
+	// Decided is called with each answer on a job: for each try of EnqueueWait, and for dead letters that are redriven. The
+	// error is what the caller of Enqueue would be told.
+	Decided func(job headgate.Job, verdict headgate.Verdict, err error)
+}
+
+// enqueuing tells the observer of a job that is prepared. What it returns is nil where nobody wants to hear how it ends.
+func (p *Producer) enqueuing(ctx context.Context, job *headgate.Job) (ended func(headgate.Verdict, error)) {
+	if p.config.Observer.Enqueuing == nil {
+		return nil
+	}
+	headers, ended := p.config.Observer.Enqueuing(ctx, *job)
+	if len(headers) == 0 {
+		return ended
+	}
+	with := *job
+	with.Headers = make(map[string]string, len(job.Headers)+len(headers)) // The caller's are read only.
+	maps.Copy(with.Headers, job.Headers)
+	maps.Copy(with.Headers, headers)
+	if with.Validate(p.config.MaxPayload) == nil {
+		job.Headers = with.Headers
+	}
+	return ended
+}
+
+// decided tells the observer and the log of an answer.
+func (p *Producer) decided(job *headgate.Job, verdict headgate.Verdict, err error) {
+	if p.config.Observer.Decided != nil {
+		p.config.Observer.Decided(*job, verdict, err)
+	}
+	p.refusals.note(p.config.Logger, job, err)
+}

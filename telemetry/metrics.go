@@ -1,0 +1,88 @@
+package telemetry
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/worker"
+)
+
+// other is the label of all that have none of their own.
+const other = "other"
+
+type metrics struct {
+	requests *prometheus.CounterVec
+	rejected *prometheus.CounterVec
+	tenants  *tenants
+	jobs     *prometheus.CounterVec
+	waits    *prometheus.HistogramVec
+	runs     *prometheus.HistogramVec
+}
+
+// native makes a histogram exact to a tenth with few buckets, for scrapers that know them; the others get fixed ones.
+func native(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{
+		Name: name, Help: help, Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 300, 1800},
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}
+}
+
+func newMetrics(config Config) (*metrics, error) {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "throttle_requests_total", Help: "Jobs that this process asked to enqueue, by what became of that.",
+		}, []string{"result"}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "throttle_rejected_requests_total", Help: "Jobs of this process that were refused, by reason.",
+		}, []string{"reason"}),
+		tenants: newTenants(config.Tenants),
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "headgate_worker_jobs_total", Help: "Jobs that left the hand of this worker, by how.",
+		}, []string{"queue_id", "outcome"}),
+		waits: prometheus.NewHistogramVec(native("throttle_queue_wait_time_seconds", "Time from a job's admission to the start of its handler here, by class."),
+			[]string{"queue_id", "priority"}),
+		runs: prometheus.NewHistogramVec(native("headgate_run_time_seconds", "Time that handlers ran here, by how that ended."),
+			[]string{"queue_id", "outcome"}),
+	}
+	var bad []error
+	for _, c := range []prometheus.Collector{m.requests, m.rejected, m.tenants, m.jobs, m.waits, m.runs} {
+		bad = append(bad, config.Registerer.Register(c))
+	}
+	return m, errors.Join(bad...)
+}
+
+// decided counts an answer on a job.
+func (m *metrics) decided(job headgate.Job, verdict headgate.Verdict, err error) {
+	result, reason := outcomeOf(verdict, err)
+	m.requests.WithLabelValues(result).Inc()
+	if reason != headgate.ReasonNone {
+		m.rejected.WithLabelValues(string(reason)).Inc()
+	}
+	switch {
+	case err == nil:
+		m.tenants.count(job.Tenant, false, time.Now())
+	case reason != headgate.ReasonNone:
+		m.tenants.count(job.Tenant, true, time.Now())
+	}
+}
+
+// finished counts a job that left a worker's hand.
+func (m *metrics) finished(e worker.Event) {
+	m.jobs.WithLabelValues(e.Queue, string(e.Outcome)).Inc()
+	if e.RunTime > 0 {
+		m.waits.WithLabelValues(e.Queue, classLabel(e.Class)).Observe(e.Wait.Seconds())
+		m.runs.WithLabelValues(e.Queue, string(e.Outcome)).Observe(e.RunTime.Seconds())
+	}
+}
+
+// classLabel keeps the names of the preset classes.
+func classLabel(class headgate.Priority) string {
+	switch class {
+	case headgate.Critical, headgate.High, headgate.Medium, headgate.Low:
+		return string(class)
+	}
+	return other
+}
