@@ -39,7 +39,7 @@ demo: ## Run the demo; it brings its own store.
 	$(GO) run ./cmd/headgate demo
 
 .PHONY: test
-test: deps ## Run all tests, with the race detector but for those that kill processes. Installs redis-server if it is missing and you are root.
+test: deps ## Run all tests, with the race detector but for those that kill processes. Installs redis-server and promtool if they are missing and you are root.
 	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -v /internal/crash$$)
 	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash
 
@@ -140,16 +140,17 @@ vuln: ## Look the dependencies up in Go's vulnerability database. Needs the netw
 clean: ## Remove what was built.
 	rm -rf bin
 
-# redis-server for the tests (redistest starts it, on ports of its own; no service is needed), a C compiler for the
-# race detector. RUNLEVEL=1 keeps Debian from starting the service it installs.
+# redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
+# for the rules and metrics, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
 	@missing=(); \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing+=(redis-server); \
+	command -v promtool >/dev/null || missing+=(prometheus); \
 	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
-		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis."; \
+		echo "The tests need: $${missing[*]}. On Debian: sudo apt-get install $${missing[*]}. On a Mac: brew install redis prometheus."; \
 		echo "Without them, 'make short' runs the tests that need no Redis."; \
 		exit 1; \
 	fi; \
@@ -158,7 +159,8 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3); \
 	apt-get "$${options[@]}" update </dev/null >/dev/null || echo "apt-get update failed; trying with the lists there are"; \
 	apt-get "$${options[@]}" install -y --no-install-recommends "$${missing[@]}" </dev/null >/dev/null; \
-	command -v redis-server >/dev/null || command -v valkey-server >/dev/null
+	command -v redis-server >/dev/null || command -v valkey-server >/dev/null; \
+	command -v promtool >/dev/null
 
 # A directory a version: another version is built anew. At nice 19, because it takes all the cores.
 $(LINT):

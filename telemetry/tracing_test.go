@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func said(span tracetest.SpanStub) map[string]string {
 	values := map[string]string{}
 	for _, kv := range span.Attributes {
 		key := string(kv.Key)
-		values[key[strings.LastIndex(key, ".")+1:]] = kv.Value.Emit()
+		values[key[strings.LastIndex(key, ".")+1:]] = kv.Value.String()
 	}
 	return values
 }
@@ -199,8 +200,8 @@ func TestAWorkersOwnObserverIsToldToo(t *testing.T) {
 	shown, _, kept := traced(t)
 	var told []string
 	o := shown.Worker(worker.Observer{Taken: func(ctx context.Context, _ worker.Event, _ map[string]string) (context.Context, func(worker.Event)) {
-		told = append(told, fmt.Sprint(trace.SpanContextFromContext(ctx).IsValid()))
-		return ctx, func(worker.Event) { told = append(told, fmt.Sprint(len(kept.GetSpans()))) }
+		told = append(told, strconv.FormatBool(trace.SpanContextFromContext(ctx).IsValid()))
+		return ctx, func(worker.Event) { told = append(told, strconv.Itoa(len(kept.GetSpans()))) }
 	}})
 	_, ended := o.Taken(t.Context(), worker.Event{Queue: "mail"}, nil)
 	ended(worker.Event{RunTime: time.Millisecond})
@@ -208,4 +209,3 @@ func TestAWorkersOwnObserverIsToldToo(t *testing.T) {
 		t.Errorf("told %q, %d spans", got, len(kept.GetSpans()))
 	}
 }
-

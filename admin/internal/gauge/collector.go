@@ -36,6 +36,8 @@ var (
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
 	staffDesc = prometheus.NewDesc("headgate_workers", "Workers that are registered.", nil, nil)
 	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
+	lateDesc  = prometheus.NewDesc("headgate_timers_late_seconds", "For how long the timer that is due first has been, 0 where none is.", nil, nil)
+	memDesc   = prometheus.NewDesc("headgate_redis_memory_bytes", "Memory that Redis uses, and its maxmemory, 0 for none.", []string{"kind"}, nil)
 	upDesc    = prometheus.NewDesc("headgate_redis_up", "Whether Redis answered this scrape.", nil, nil)
 )
 
@@ -45,7 +47,7 @@ type collector struct{ store *lua.Store }
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads counters, queues and workers.
+// Collect reads counters, queues, workers, breakers and vitals, some ten round trips.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // a Collector is given no ctx
 	defer cancel()
@@ -58,9 +60,21 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		workers, err = c.store.Workers(ctx)
 	}
+	var breakers []lua.BreakerState
+	if err == nil {
+		breakers, err = c.store.Breakers(ctx)
+	}
+	var vitals lua.Vitals
+	if err == nil {
+		vitals, err = c.store.Vitals(ctx)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
+		collectBreakers(to, breakers)
+		gaugeOf(to, lateDesc, vitals.Late.Seconds())
+		gaugeOf(to, memDesc, float64(vitals.Memory), "used")
+		gaugeOf(to, memDesc, float64(vitals.MaxMemory), "limit")
 		collectCounters(to, counters)
 		collectQueues(to, queues)
 		collectWorkers(to, workers)
@@ -94,7 +108,8 @@ func bounded(counts map[string]int64, most int) map[string]int64 {
 	return kept
 }
 
-type cell struct{ queue, label string }
+// cell is a pair of labels.
+type cell struct{ name, label string }
 
 func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
 	slices.SortFunc(queues, func(a, b lua.QueueState) int { return cmp.Compare(a.Name, b.Name) })
@@ -126,7 +141,7 @@ func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
 	}
 	for desc, cells := range map[*prometheus.Desc]map[cell]int64{depthDesc: depth, jobsDesc: places, shutDesc: paused} {
 		for c, n := range cells {
-			gaugeOf(to, desc, float64(n), c.queue, c.label)
+			gaugeOf(to, desc, float64(n), c.name, c.label)
 		}
 	}
 }

@@ -84,11 +84,11 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	if err := errors.Join(f.config.Validate(), f.validate()); err != nil {
 		return usage(err)
 	}
-	logger := logs.New(c.ErrOrStderr(), f.loaded.Logs()).Logger(logs.Admin)
+	log := logs.New(c.ErrOrStderr(), f.loaded.Logs())
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		return serve.Run(ctx, store, logger, f.config, reload)
+		return serve.Run(ctx, store, log.Logger(logs.Admin), log.Logger(logs.Producer), f.config, reload)
 	})
 }

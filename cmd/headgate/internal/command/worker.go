@@ -87,6 +87,7 @@ func newWorker() *cobra.Command {
 	flags.StringSlice("types", nil, "`TYPES` to take, a,b; others go back to the queue. By default all are taken")
 	flags.Duration("timeout", 0, "longest `TIME` of a run, 1ms to 24h; a shorter time-out of the job's own wins (default 5s with --deliver, 5m with --exec)")
 	flags.Duration("drain-timeout", 30*time.Second, "`TIME` that running jobs get when the worker is told to stop, up to 1h")
+	flags.String("metrics", "", "`HOST:PORT` at which to serve the worker's own metrics, /metrics, to whoever reaches it")
 	flags.String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
 	return c
 }
@@ -118,7 +119,11 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	serving := &relay{}
 	serving.handler.Store(&to)
 	journal := newJournal(logger, log)
-	options.Observer = worker.Observer{Finished: journal.finished}
+	meter, err := newMeter(c.Context(), loaded.Config.Metrics.Address, logger)
+	if err != nil {
+		return fmt.Errorf("serve metrics: %w", err)
+	}
+	options.Observer = meter.Worker(worker.Observer{Finished: journal.finished})
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		w, err := worker.New(store, options)
 		if err != nil {
@@ -135,8 +140,9 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		logger.Info().Stringer("to", to).Strs("queues", queueNames(options.Queues)).Strs("types", types).Int("concurrency", options.Concurrency).
 			Msg("worker starts")
 		follow := newFollower(f, loaded, log, serving)
-		stop := follow.start(ctx)
+		stop, unmeter := follow.start(ctx), meter.start(ctx)
 		err = w.Run(ctx)
+		unmeter()
 		stop()
 		journal.summary(w.SchedulerStats())
 		return err

@@ -13,6 +13,7 @@ type Config struct {
 	Redis     Redis
 	Worker    Worker
 	Scheduler Scheduler
+	Metrics   Metrics
 	Log       Log
 }
 
@@ -83,6 +84,11 @@ type Notify struct {
 	SecretFile   string
 	AllowPrivate bool
 	RetryFor     time.Duration
+}
+
+// Metrics is where a worker shows its own.
+type Metrics struct {
+	Address string
 }
 
 // Log is what is logged, and how.

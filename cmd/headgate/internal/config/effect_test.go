@@ -62,7 +62,7 @@ func built(t *testing.T, l *Loaded) string {
 	}
 	config := l.Worker(logs.New(io.Discard, l.Logs()))
 	config.Logger, config.SchedulerLogger, config.BreakerLogger = zerolog.Nop(), nil, nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics)
 }
 
 // writePair writes a certificate that signs itself, and its key.

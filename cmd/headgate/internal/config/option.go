@@ -82,5 +82,6 @@ func options(downstreams ...string) []Option {
 		all = append(all, breakerOptions(breakersPath+"."+name, breakerOf(name))...)
 	}
 	all = append(all, schedulerOptions()...)
+	all = append(all, metricsOptions()...)
 	return append(all, logOptions()...)
 }

@@ -52,6 +52,8 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{`["true","a,b"]`, `["false"]`}
 	case o.Path == pathURL:
 		all = []string{"rediss://one:6379", "rediss://ada:sesame@two:6380/1"}
+	case o.Path == pathMetrics:
+		all = []string{"127.0.0.1:9091", ":9091"}
 	case o.Path == pathDeliver, o.Path == pathNotify:
 		all = []string{"https://example.com/sesame", "http://example.org"}
 	default:

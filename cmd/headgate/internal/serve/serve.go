@@ -8,17 +8,20 @@ import (
 	"os"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/telemetry"
 )
 
 // Run answers calls until ctx ends, and returns nil when those under way are answered. At each signal of reload it reads
-// keys, tokens' keys and the certificate again; what cannot be read is logged, and what was in force stays so.
-func Run(ctx context.Context, store *lua.Store, logger zerolog.Logger, config Config, reload <-chan os.Signal) error {
+// keys, tokens' keys and the certificate again; what cannot be read is logged, and what was in force stays so. producers is the
+// log of what is enqueued over HTTP.
+func Run(ctx context.Context, store *lua.Store, logger, producers zerolog.Logger, config Config, reload <-chan os.Signal) error {
 	if err := config.Validate(); err != nil {
 		return err
 	}
@@ -26,14 +29,19 @@ func Run(ctx context.Context, store *lua.Store, logger zerolog.Logger, config Co
 	shown := &certificate{config: config}
 	settings, tlsErr := shown.settings()
 	credentials, keysErr := config.credentials()
-	enqueuer, producerErr := producer.New(store, producer.Config{Logger: logger})
+	registry := prometheus.NewRegistry()
+	observed, err := telemetry.New(telemetry.Config{Registerer: registry})
+	if err != nil {
+		return err
+	}
+	enqueuer, producerErr := producer.New(store, producer.Config{Logger: producers, Observer: observed.Producer()})
 	allow, allowErr := config.prefixes()
 	if err := errors.Join(tlsErr, keysErr, producerErr, allowErr); err != nil {
 		return err
 	}
 	server, err := admin.New(admin.Config{ //nolint:contextcheck // Handlers have the ctx of their request.
 		Logger: logger, Store: store, Enqueuer: enqueuer, Credentials: credentials, Open: config.NoAuth, TLS: settings, Allow: allow,
-		MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders,
+		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders,
 		AdminLimit: headgate.PerSecond(headgate.Tokens(config.Rate), headgate.Tokens(config.Burst)),
 	})
 	if err != nil {

@@ -74,7 +74,7 @@ func start(t *testing.T, config serve.Config) (address string, log lines, reload
 	config.Address = "127.0.0.1:0"
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serve.Run(ctx, store, zerolog.New(log), config, reload) }()
+	go func() { ended <- serve.Run(ctx, store, zerolog.New(log), zerolog.Nop(), config, reload) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -202,7 +202,7 @@ func TestAServerThatNobodyOrEverybodyCouldCallDoesNotStart(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // One that starts ends by it, without an error.
-		err := serve.Run(ctx, store, zerolog.New(&log), row.config, nil)
+		err := serve.Run(ctx, store, zerolog.New(&log), zerolog.Nop(), row.config, nil)
 		cancel()
 		if err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v", name, err)

@@ -1,0 +1,62 @@
+package gauge
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+// MaxDownstreams is the largest number of downstreams with a name of their own: those whose breakers are not closed come
+// first, then by name.
+const MaxDownstreams = 200
+
+var (
+	breakerDesc = prometheus.NewDesc("circuit_breaker_state", "Downstreams whose circuit breaker is in a state: 1 or 0 for one with a name of its own.", []string{"service_id", "state"}, nil)
+	tripsDesc   = prometheus.NewDesc("circuit_breaker_trips_total", "How often the circuit breaker of a downstream opened of itself.", []string{"service_id"}, nil)
+	heldDesc    = prometheus.NewDesc("circuit_breaker_waiting_jobs", "Jobs in lanes that call a downstream with a circuit breaker.", []string{"service_id"}, nil)
+)
+
+var breakerStates = [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen}
+
+// collectBreakers sends no counter for those that share a name: it would go back whenever one gets its own.
+func collectBreakers(to chan<- prometheus.Metric, breakers []lua.BreakerState) {
+	slices.SortFunc(breakers, func(a, b lua.BreakerState) int {
+		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), strings.Compare(a.Downstream, b.Downstream))
+	})
+	states, waiting := map[cell]int64{}, map[string]int64{}
+	for i := range breakers {
+		b := &breakers[i]
+		name := b.Downstream
+		if i >= MaxDownstreams {
+			name = Other
+		} else if name != Other {
+			to <- prometheus.MustNewConstMetric(tripsDesc, prometheus.CounterValue, float64(b.Trips), name)
+		}
+		for _, state := range breakerStates {
+			states[cell{name, label(state)}] += count(b.State == state)
+		}
+		waiting[name] += b.Waiting
+	}
+	for c, n := range states {
+		gaugeOf(to, breakerDesc, float64(n), c.name, c.label)
+	}
+	for name, n := range waiting {
+		gaugeOf(to, heldDesc, float64(n), name)
+	}
+}
+
+// rank puts those first that somebody may have to look at.
+func rank(state breaker.State) int {
+	if state == breaker.Closed {
+		return 1
+	}
+	return 0
+}
+
+// label is a state as labels have it.
+func label(state breaker.State) string { return strings.ReplaceAll(state.String(), "-", "_") }

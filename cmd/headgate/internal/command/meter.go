@@ -1,0 +1,75 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/telemetry"
+)
+
+// meter serves the metrics of a worker, to everybody who reaches its address. That without an address does nothing.
+type meter struct {
+	*telemetry.Telemetry
+
+	registry *prometheus.Registry
+	listener net.Listener // nil for none
+	logger   zerolog.Logger
+}
+
+func newMeter(ctx context.Context, address string, logger zerolog.Logger) (*meter, error) {
+	m := &meter{logger: logger, registry: prometheus.NewRegistry()}
+	var config telemetry.Config
+	if address != "" {
+		config.Registerer = m.registry
+	}
+	shown, err := telemetry.New(config)
+	if err != nil || address == "" {
+		m.Telemetry = shown
+		return m, err
+	}
+	m.Telemetry = shown
+	err = errors.Join(m.registry.Register(collectors.NewGoCollector()), m.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
+	if err != nil {
+		return nil, err
+	}
+	m.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	return m, err
+}
+
+// start serves until stop is called, which waits for the scrape under way.
+func (m *meter) start(ctx context.Context) (stop func()) {
+	if m.listener == nil {
+		return func() {}
+	}
+	const patience = 10 * time.Second
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Timeout: patience, MaxRequestsInFlight: 2}))
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: patience, ReadTimeout: patience, WriteTimeout: 2 * patience, IdleTimeout: time.Minute,
+		MaxHeaderBytes: 16 << 10, BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	m.logger.Info().Str("address", "http://"+m.listener.Addr().String()+"/metrics").Msg("metrics are served")
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		if err := server.Serve(m.listener); !errors.Is(err, http.ErrServerClosed) {
+			m.logger.Error().Err(err).Msg("metrics are served no more")
+		}
+	})
+	return func() {
+		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if err := server.Shutdown(end); err != nil {
+			_ = server.Close() // The time is over: what is still under way is cut off.
+		}
+		serving.Wait()
+	}
+}

@@ -1,0 +1,133 @@
+package telemetry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/telemetry"
+	"github.com/headgate/headgate/worker"
+)
+
+func TestMetricsSayWhatProducersAndWorkersWereTold(t *testing.T) {
+	t.Parallel()
+	store, registry := openStore(t), prometheus.NewPedanticRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
+	must(t, err)
+	p := observed(t, store, shown, policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}})
+	unknown := job("d")
+	unknown.Priority = "urgent"
+	_, err = p.EnqueueBatch(t.Context(), []headgate.Job{job("a"), job("b"), job("a"), job("c"), unknown})
+	if !errors.Is(err, headgate.ErrLimited) {
+		t.Fatal(err)
+	}
+	work(t, store, shown, 3, func(_ context.Context, job worker.Job[[]byte]) error {
+		if job.ID == "a" && job.Attempt == 1 {
+			return errors.New("once")
+		}
+		return nil
+	})
+	want := `
+# HELP headgate_tenant_requests_total Jobs that this process asked to enqueue, admitted (duplicates too) and refused, for its busiest tenants and all others.
+# TYPE headgate_tenant_requests_total counter
+headgate_tenant_requests_total{result="admitted",tenant="acme"} 3
+headgate_tenant_requests_total{result="admitted",tenant="other"} 0
+headgate_tenant_requests_total{result="refused",tenant="acme"} 1
+headgate_tenant_requests_total{result="refused",tenant="other"} 0
+# HELP headgate_worker_jobs_total Jobs that left the hand of this worker, by how.
+# TYPE headgate_worker_jobs_total counter
+headgate_worker_jobs_total{outcome="completed",queue_id="mail"} 2
+headgate_worker_jobs_total{outcome="retried",queue_id="mail"} 1
+# HELP throttle_rejected_requests_total Jobs of this process that were refused, by reason.
+# TYPE throttle_rejected_requests_total counter
+throttle_rejected_requests_total{reason="limited"} 1
+# HELP throttle_requests_total Jobs that this process asked to enqueue, by what became of that.
+# TYPE throttle_requests_total counter
+throttle_requests_total{result="admitted"} 2
+throttle_requests_total{result="duplicate"} 1
+throttle_requests_total{result="invalid"} 1
+throttle_requests_total{result="refused"} 1
+`
+	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_tenant_requests_total", "headgate_worker_jobs_total",
+		"throttle_rejected_requests_total", "throttle_requests_total"))
+	families, err := registry.Gather()
+	must(t, err)
+	counts := map[string]uint64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if h := metric.GetHistogram(); h != nil {
+				counts[family.GetName()] += h.GetSampleCount()
+				if h.Schema == nil || len(h.GetPositiveSpan()) == 0 || len(h.GetBucket()) == 0 {
+					t.Errorf("%s is not both native and classic: %s", family.GetName(), h)
+				}
+			}
+		}
+	}
+	if counts["throttle_queue_wait_time_seconds"] != 3 || counts["headgate_run_time_seconds"] != 3 {
+		t.Errorf("got %v", counts)
+	}
+	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+}
+
+// TestLabelsAreBounded: by many tenants, classes and kinds of errors.
+func TestLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	shown, err := telemetry.New(telemetry.Config{Registerer: registry, Tenants: 7})
+	must(t, err)
+	decided, finished := shown.Producer().Decided, shown.Worker(worker.Observer{}).Finished
+	const tenants = 20_000
+	for n := range tenants {
+		decided(headgate.Job{Tenant: fmt.Sprintf("tenant-%d", n)}, headgate.Verdict{Decision: headgate.Admitted}, nil)
+	}
+	for _, err := range []error{headgate.ErrUnavailable, headgate.ErrOutcomeUnknown, context.Canceled, &headgate.FieldError{Field: "x"}} {
+		decided(headgate.Job{Tenant: "acme"}, headgate.Verdict{}, fmt.Errorf("enqueue: %w", err))
+	}
+	for n := range headgate.MaxClasses {
+		finished(worker.Event{Queue: "mail", Class: headgate.Priority(fmt.Sprintf("class-%d", n)), RunTime: time.Second, Outcome: worker.Completed, Reason: "free text"})
+	}
+	families, err := registry.Gather()
+	must(t, err)
+	series := map[string]int{}
+	sum := 0.0
+	for _, family := range families {
+		series[family.GetName()] = len(family.GetMetric())
+		for _, metric := range family.GetMetric() {
+			if family.GetName() == "headgate_tenant_requests_total" {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	want := map[string]int{
+		"headgate_tenant_requests_total": 2 * 8, "throttle_requests_total": 5, "headgate_worker_jobs_total": 1,
+		"throttle_queue_wait_time_seconds": 1, "headgate_run_time_seconds": 1,
+	}
+	if fmt.Sprint(series) != fmt.Sprint(want) || sum != tenants {
+		t.Errorf("%v series, want %v; %g requests of tenants, want %d", series, want, sum, tenants)
+	}
+}
+
+func TestABadConfigSaysWhatIsAllowed(t *testing.T) {
+	t.Parallel()
+	_, err := telemetry.New(telemetry.Config{Tenants: 1001})
+	if err == nil || err.Error() != "configure telemetry: invalid Tenants 1001: allowed is 1 to 1000" {
+		t.Error(err)
+	}
+	registry := prometheus.NewRegistry()
+	for range 2 {
+		_, err = telemetry.New(telemetry.Config{Registerer: registry})
+	}
+	if err == nil {
+		t.Error("metrics are registered twice")
+	}
+}
