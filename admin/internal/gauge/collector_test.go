@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -136,5 +137,41 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 	if len(names) != MaxQueues+1 || others != 200 {
 		t.Errorf("%d names of queues, %g jobs in the others", len(names), others)
+	}
+}
+
+// TestBreakersShowTheIllFirst: those that are not closed keep their names, whoever else there is.
+func TestBreakersShowTheIllFirst(t *testing.T) {
+	t.Parallel()
+	store, registry := newStore(t), prometheus.NewRegistry()
+	_, err := Register(registry, store)
+	must(t, err)
+	for n := range MaxDownstreams + 5 {
+		_, err := store.ForceBreaker(t.Context(), fmt.Sprintf("a%03d", n), breaker.Closed, 0, "")
+		must(t, err)
+	}
+	_, err = store.ForceBreaker(t.Context(), "z", breaker.Open, 0, "")
+	must(t, err)
+	families, err := registry.Gather()
+	must(t, err)
+	got := map[[2]string]float64{} // by downstream and state
+	trips := 0
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			switch family.GetName() {
+			case "circuit_breaker_state":
+				got[[2]string{metric.GetLabel()[0].GetValue(), metric.GetLabel()[1].GetValue()}] = metric.GetGauge().GetValue()
+			case "circuit_breaker_trips_total":
+				trips++
+			}
+		}
+	}
+	if len(got) != 3*(MaxDownstreams+1) || trips != MaxDownstreams {
+		t.Errorf("%d series of states, %d of trips", len(got), trips)
+	}
+	for labels, want := range map[[2]string]float64{{"z", "open"}: 1, {"z", "closed"}: 0, {"a000", "closed"}: 1, {Other, "closed"}: 6, {Other, "open"}: 0} {
+		if got[labels] != want {
+			t.Errorf("%v is %g, want %g", labels, got[labels], want)
+		}
 	}
 }
