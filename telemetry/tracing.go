@@ -42,8 +42,11 @@ func newTracing(config Config) *tracing {
 	return &tracing{tracer: config.Tracer.Tracer(scopeName), propagator: config.Propagator}
 }
 
-// enqueuing begins the span of a producer.
+// enqueuing begins the span of a producer, under that of the caller or, without one, under what the job's headers name.
 func (t *tracing) enqueuing(ctx context.Context, job headgate.Job) (headers map[string]string, ended func(headgate.Verdict, error)) {
+	if !trace.SpanContextFromContext(ctx).IsValid() {
+		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(job.Headers))
+	}
 	ctx, span := t.tracer.Start(ctx, "enqueue "+job.Queue, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
 		keySystem.String("headgate"), keyOperation.String("enqueue"), keyDestination.String(job.Queue), keyMessage.String(job.ID),
 		keyTenant.String(job.Tenant), keyType.String(job.Type), keyClass.String(string(job.Priority)), keyDownstream.String(job.Downstream),

@@ -149,6 +149,21 @@ func TestARefusalAndWhatIsTurnedAwayHaveSpans(t *testing.T) {
 	}
 }
 
+// TestAJobThatNamesATraceStaysInIt, as one that came over HTTP does.
+func TestAJobThatNamesATraceStaysInIt(t *testing.T) {
+	t.Parallel()
+	shown, _, kept := traced(t)
+	j := job("a")
+	j.Headers = map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+	headers, ended := shown.Producer().Enqueuing(t.Context(), j)
+	ended(headgate.Verdict{Decision: headgate.Admitted}, nil)
+	span := kept.GetSpans()[0]
+	want := "00-0af7651916cd43dd8448eb211c80319c-" + span.SpanContext.SpanID().String() + "-01"
+	if span.Parent.SpanID().String() != "b7ad6b7169203331" || headers["traceparent"] != want {
+		t.Errorf("stands under %s, headers %v", span.Parent.SpanID(), headers)
+	}
+}
+
 // TestHeadersThatHaveNoRoomStay: a job with as many headers as it may have is sent without a trace, not refused.
 func TestHeadersThatHaveNoRoomStay(t *testing.T) {
 	t.Parallel()

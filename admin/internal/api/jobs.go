@@ -105,6 +105,7 @@ func (n *newJob) job(header http.Header) (headgate.Job, error) {
 	if len(faults) > 0 {
 		return job, problem.Invalid(faults...)
 	}
+	addTrace(&job, header)
 	return job, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/telemetry"
 )
 
@@ -25,8 +26,8 @@ type meter struct {
 	logger   zerolog.Logger
 }
 
-func newMeter(ctx context.Context, address string, logger zerolog.Logger) (*meter, error) {
-	m := &meter{logger: logger, registry: prometheus.NewRegistry()}
+func newMeter(ctx context.Context, address string, log *logs.Logs) (*meter, error) {
+	m := &meter{logger: log.Logger(logs.Worker), registry: prometheus.NewRegistry()}
 	var config telemetry.Config
 	if address != "" {
 		config.Registerer = m.registry
@@ -37,9 +38,14 @@ func newMeter(ctx context.Context, address string, logger zerolog.Logger) (*mete
 		return m, err
 	}
 	m.Telemetry = shown
-	err = errors.Join(m.registry.Register(collectors.NewGoCollector()), m.registry.Register(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})))
-	if err != nil {
-		return nil, err
+	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "headgate_log_lines_dropped_total", Help: "Lines that were left out of the log because it was hot.",
+	}, func() float64 { return float64(log.Dropped()) })
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	for _, c := range []prometheus.Collector{collectors.NewGoCollector(), process, dropped} {
+		if err := m.registry.Register(c); err != nil {
+			return nil, err
+		}
 	}
 	m.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	return m, err

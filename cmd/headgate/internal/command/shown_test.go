@@ -181,7 +181,8 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 	eventually(t, func() bool { // The worker counts a job after Redis does.
 		ofWorker = call(t, http.MethodGet, worker, "", http.StatusOK)
 		return strings.Contains(ofWorker, `headgate_worker_jobs_total{outcome="completed",queue_id="q"} 8`) &&
-			strings.Contains(ofWorker, `headgate_worker_jobs_total{outcome="dead",queue_id="q"} 4`)
+			strings.Contains(ofWorker, `headgate_worker_jobs_total{outcome="dead",queue_id="q"} 4`) &&
+			strings.Contains(ofWorker, "headgate_log_lines_dropped_total 0\n")
 	})
 	return call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), ofWorker
 }
@@ -193,7 +194,7 @@ func TestRulesAndDashboardReadWhatIsExported(t *testing.T) {
 	promtool(t, ofServer, "check", "metrics")
 	promtool(t, ofWorker, "check", "metrics")
 	known := map[string]bool{}
-	for _, line := range strings.Split(ofServer+ofWorker, "\n") {
+	for line := range strings.SplitSeq(ofServer+ofWorker, "\n") {
 		name, _, sample := strings.Cut(line, "{")
 		if !sample {
 			name, _, _ = strings.Cut(line, " ")

@@ -23,8 +23,9 @@ const workerHelp = `Runs jobs by handing each to a program of yours: to an HTTP 
 command, one process a job. Jobs of any type are taken, or of those that --types names.
 
 --deliver URL posts the payload, with what else there is about the job in headers
-(Headgate-Id, Headgate-Tenant, Headgate-Attempt, ...; the job's own as Headgate-Header-NAME),
-or a CloudEvent with --cloudevents. The answer decides:
+(Headgate-Id, Headgate-Tenant, Headgate-Attempt, ...; the job's own as Headgate-Header-NAME,
+and traceparent and tracestate under their own names), or a CloudEvent with --cloudevents.
+The answer decides:
 
   2xx                                   done
   429 or 503 with Retry-After           back after that time (1 s to 1 h), no attempt burnt
@@ -119,7 +120,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	serving := &relay{}
 	serving.handler.Store(&to)
 	journal := newJournal(logger, log)
-	meter, err := newMeter(c.Context(), loaded.Config.Metrics.Address, logger)
+	meter, err := newMeter(c.Context(), loaded.Config.Metrics.Address, log)
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}

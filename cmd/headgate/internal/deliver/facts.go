@@ -55,14 +55,23 @@ const (
 	ownVariablePrefix = "HEADGATE_HEADER_"
 )
 
-// addHeaders writes facts and the job's own headers as HTTP headers. HTTP takes neither all names nor all values that a
-// job's headers may have, so bytes that it does not take are percent-encoded.
+// traceHeaders are of W3C Trace Context: a receiver that traces goes on with its job's trace.
+var traceHeaders = [...]string{"traceparent", "tracestate"}
+
+// addHeaders writes facts and the job's own headers as HTTP headers, those of a trace under their own names too. HTTP
+// takes neither all names nor all values that a job's headers may have, so bytes that it does not take are
+// percent-encoded.
 func addHeaders(header http.Header, job *worker.Job[[]byte]) {
 	for _, f := range factsOf(job) {
 		header.Set(headerPrefix+f.name, f.value)
 	}
 	for _, name := range slices.Sorted(maps.Keys(job.Headers)) {
 		header.Add(ownHeaderPrefix+percent(name, tokenByte), percent(job.Headers[name], valueByte))
+	}
+	for _, name := range traceHeaders {
+		if value := job.Headers[name]; value != "" && percent(value, valueByte) == value {
+			header.Set(name, value)
+		}
 	}
 }
 

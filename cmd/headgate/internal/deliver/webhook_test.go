@@ -113,11 +113,15 @@ func TestAReceiverSeesTheJob(t *testing.T) {
 		r.Header.Set("Body", string(body))
 		got <- r
 	})
-	if err := hook.Handle(t.Context(), testJob(`{"to":"ada"}`)); err != nil {
+	job := testJob(`{"to":"ada"}`)
+	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	job.Headers["traceparent"], job.Headers["tracestate"] = trace, "a\r\nb"
+	if err := hook.Handle(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
 	r := <-got
 	for name, want := range map[string]string{
+		"Traceparent": trace, "Headgate-Header-Traceparent": trace, "Tracestate": "", "Headgate-Header-Tracestate": "a%0D%0Ab",
 		"Body": `{"to":"ada"}`, "Content-Type": "application/json", "User-Agent": "headgate", "Headgate-Id": "w.1", "Headgate-Tenant": "acme",
 		"Headgate-Queue": "mail", "Headgate-Type": "welcome", "Headgate-Priority": "medium", "Headgate-Attempt": "2", "Headgate-Max-Attempts": "5",
 		"Headgate-Lost": "1", "Headgate-Suspect": "true", "Headgate-Cost": "1", "Headgate-Downstream": "smtp", "Headgate-Deadline": "2031-05-04T12:00:00Z",
