@@ -2,5 +2,5 @@
 // counts. Where a paper has a name for a metric it has that name; docs/API.md has the table.
 //
 // No label is a tenant, a scope or anything else that a caller chooses freely: routes and reasons come from lists, and of
-// the queues those beyond MaxQueues share one name.
+// the queues and downstreams those beyond MaxQueues and MaxDownstreams share one name.
 package gauge
