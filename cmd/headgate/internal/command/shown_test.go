@@ -41,6 +41,7 @@ func promtool(t *testing.T, input string, args ...string) {
 func TestPromtoolPassesTheRules(t *testing.T) {
 	t.Parallel()
 	promtool(t, "", "check", "rules", filepath.Join(deployed, "rules", "headgate.yml"))
+	promtool(t, "", "check", "config", "--syntax-only", filepath.Join(deployed, "prometheus.yml"))
 	promtool(t, "", "test", "rules", filepath.Join(deployed, "rules", "tests", "headgate.yml"))
 }
 
