@@ -36,11 +36,14 @@ var bodies = map[string]string{
 	"PUT /api/v1/policy":                      `{}`,
 	"POST /api/v1/policy/dry-run":             `{}`,
 	"POST /api/v1/policy/rollback":            `{"version":1}`,
+
+	"POST /api/v1/breakers/{downstream}/force": `{"state":"open","for":"1m","reason":"moving"}`,
+	"POST /api/v1/breakers/{downstream}/reset": `{"reason":"back"}`,
 }
 
 // about is a call of an operation that concerns a tenant, and its job "one".
 func (p *plant) about(op, tenant string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1"}}
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none"}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,25 @@ import (
 // ErrUnknownVersion means that a version of the policy is not kept, or never was.
 var ErrUnknownVersion = errors.New("unknown version of the policy")
 
-// AuditEntry says who put a version of the policy in force. The script that stores the version writes it; nothing
-// changes it afterwards.
+// The actions of an AuditEntry.
+const (
+	// AuditPolicy is a version of the policy that was put in force.
+	AuditPolicy = "policy"
+	// AuditOpen and AuditClosed are breakers that were forced, AuditReset is one that was reset.
+	AuditOpen   = "open"
+	AuditClosed = "closed"
+	AuditReset  = "reset"
+)
+
+// AuditEntry says who put a version of the policy in force, or changed a breaker. The script that does so writes it;
+// nothing changes it afterwards.
 type AuditEntry struct {
 	// At is Redis's time of it.
-	At time.Time
+	At     time.Time
+	Action string
+	// Downstream is that of the breaker, For how long it was forced, zero until a reset.
+	Downstream string
+	For        time.Duration
 	// From is the version that was in force before, To the one since; 0 is the built-in policy.
 	From, To int64
 	// Author is who, Reason why.
@@ -98,7 +113,8 @@ func auditEntry(values map[string]any) AuditEntry {
 		return value
 	}
 	return AuditEntry{
-		At: time.UnixMicro(whole(text("at"))), From: whole(text("from")), To: whole(text("to")), Author: text("author"),
+		At: time.UnixMicro(whole(text("at"))), Action: cmp.Or(text("action"), AuditPolicy), Downstream: text("downstream"),
+		For: time.Duration(whole(text("for"))) * time.Microsecond, From: whole(text("from")), To: whole(text("to")), Author: text("author"),
 		Reason: text("reason"), Restored: whole(text("restored")), Changes: []byte(text("changes")),
 	}
 }
@@ -116,7 +132,9 @@ func (s *Store) PolicyVersions(ctx context.Context) ([]AuditEntry, error) {
 	}
 	told := map[int64]AuditEntry{}
 	for _, entry := range audit.Entries {
-		told[entry.To] = entry
+		if entry.Action == AuditPolicy {
+			told[entry.To] = entry
+		}
 	}
 	versions := make([]AuditEntry, len(kept))
 	for i, text := range kept {

@@ -1,4 +1,4 @@
--- force lets an operator choose the state of a downstream's breaker.
+-- force lets an operator choose the state of a downstream's breaker, and tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] downstream  name
@@ -6,10 +6,13 @@
 -- ARGV[4] duration  microseconds that it holds, 0 for ever; a reset has none
 -- ARGV[5] reason  text that is kept
 -- ARGV[6] rules  of a breaker that is made for it, as fragments/breaker.lua has them
+-- ARGV[7] author  who it is
 -- Reply {"forced" | "more", period}; {"full"} where there are too many breakers for another; {"unknown"} for a reset of
 --   none
 -- Never touches a job in a worker's hand.
-local STATE, NOW, DOWNSTREAM, TO, DURATION, REASON, RULES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local STATE, NOW, DOWNSTREAM, TO, DURATION = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local REASON, RULES, AUTHOR = ARGV[5], ARGV[6], ARGV[7]
+-- @include audit
 -- @include call
 -- @include follow
 -- @include relief
@@ -33,6 +36,9 @@ else
   f.forced = 1
 end
 breaker.save(f, now, { 'r', REASON })
+audit_add({
+  'at', format('%d', now), 'action', TO, 'downstream', DOWNSTREAM, 'for', format('%d', DURATION), 'author', AUTHOR, 'reason', REASON,
+})
 breaker.follow(f)
 freed_wake(now)
 return { fill(now) and 'more' or 'forced', format('%d', f.period) }

@@ -77,7 +77,7 @@ func TestLookTellsWhyABreakerIsOpenAndUntilWhen(t *testing.T) {
 	y.register(5)
 	for i, duration := range []time.Duration{time.Hour, 0} {
 		reason := []string{"they move | house", ""}[i]
-		_, err := y.store.ForceBreaker(t.Context(), "smtp", breaker.Open, duration, reason)
+		_, err := y.store.ForceBreaker(t.Context(), "smtp", breaker.Open, duration, Intervention{Reason: reason})
 		check(t, err)
 		if i == 0 {
 			y.admit(called)
@@ -101,10 +101,11 @@ func TestWhatAnOperatorSaysOfABreakerIsBounded(t *testing.T) {
 	y := newYard(t)
 	long := strings.Repeat("x", MaxReason+1)
 	force := func(name string, to breaker.State, duration time.Duration, reason string) error {
-		_, err := y.store.ForceBreaker(t.Context(), name, to, duration, reason)
+		_, err := y.store.ForceBreaker(t.Context(), name, to, duration, Intervention{Reason: reason})
 		return err
 	}
-	_, reset := y.store.ResetBreaker(t.Context(), "smtp", long)
+	_, reset := y.store.ResetBreaker(t.Context(), "smtp", Intervention{Reason: long})
+	_, unnamed := y.store.ResetBreaker(t.Context(), "smtp", Intervention{Author: long[:MaxAuthor+1]})
 	for want, err := range map[string]error{
 		`invalid downstream "a^b"`:                                                     force("a^b", breaker.Open, 0, ""),
 		"invalid state half-open: allowed is open or closed":                           force("smtp", breaker.HalfOpen, 0, ""),
@@ -113,6 +114,7 @@ func TestWhatAnOperatorSaysOfABreakerIsBounded(t *testing.T) {
 		"invalid duration 8760h0m0.000000001s: allowed is 1ms to 8760h, or 0 until it": force("smtp", breaker.Open, MaxForce+1, ""),
 		"invalid reason 1025 bytes: allowed is up to 1024 bytes":                       force("smtp", breaker.Open, 0, long),
 		"invalid reason 1025 bytes: allowed is up to 1024 bytes ":                      fmt.Errorf("%w ", reset),
+		"invalid author 257 bytes: allowed is up to 256 bytes":                         unnamed,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, headgate.ErrInvalid) {
 			t.Errorf("got %v, want %s", err, want)

@@ -72,11 +72,11 @@ func (w *walk) force() {
 	var more bool
 	switch to {
 	case "open":
-		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Open, length, "test")
+		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Open, length, Intervention{Reason: "test"})
 	case "closed":
-		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Closed, length, "test")
+		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Closed, length, Intervention{Reason: "test"})
 	default:
-		more, err = w.store.ResetBreaker(w.ctx, downstream, "test")
+		more, err = w.store.ResetBreaker(w.ctx, downstream, Intervention{Reason: "test"})
 		if unknown != errors.Is(err, ErrNoBreaker) {
 			w.rt.Fatalf("reset of %s: %v, and it is unknown: %t", downstream, err, unknown)
 		}

@@ -26,6 +26,7 @@ local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], A
 local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local EDIT, AUTHOR, REASON, RESTORED, CHANGES = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
 local QUEUES_AT = 15
+-- @include audit
 -- @include call
 -- @include freed
 -- @include gateset

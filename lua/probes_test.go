@@ -89,7 +89,7 @@ func (f *fleet) begin() {
 	}
 	_, _, err := f.store.ReportOutcomes(f.t.Context(), "w", []Outcomes{{Downstream: "api", Config: f.config, Report: breaker.Report{Sequence: 1}}})
 	check(f.t, err)
-	_, err = f.store.ForceBreaker(f.t.Context(), "api", breaker.Open, time.Second, "test")
+	_, err = f.store.ForceBreaker(f.t.Context(), "api", breaker.Open, time.Second, Intervention{Reason: "test"})
 	check(f.t, err)
 	_, err = f.store.Admit(f.t.Context(), 0, jobs)
 	check(f.t, err)

@@ -62,7 +62,7 @@ func (l *listener) tries(downstream string) []time.Time {
 // trip makes a transition of a downstream's breaker.
 func trip(tb testing.TB, store *lua.Store, downstream string) {
 	tb.Helper()
-	if _, err := store.ForceBreaker(tb.Context(), downstream, breaker.Open, time.Hour, "to try"); err != nil {
+	if _, err := store.ForceBreaker(tb.Context(), downstream, breaker.Open, time.Hour, lua.Intervention{Reason: "to try"}); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -103,7 +103,7 @@ func TestEveryTransitionIsToldByOneOfMany(t *testing.T) {
 	stop()
 	trip(t, store, "c") // The other does not hold the lease yet.
 	await(t, "the other one", func() bool { return l.downstreams() == "a b c" })
-	if _, err := store.ResetBreaker(t.Context(), "a", "over"); err != nil {
+	if _, err := store.ResetBreaker(t.Context(), "a", lua.Intervention{Reason: "over"}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "another cause", func() bool { return l.downstreams() == "a b c a" })

@@ -101,7 +101,7 @@ func newBeside(b *testing.B, name string, parked, capped int) *beside {
 			}
 			s.admit(jobs...)
 		}
-		_, err := store.ForceBreaker(b.Context(), "dead", breaker.Open, 0, "dead")
+		_, err := store.ForceBreaker(b.Context(), "dead", breaker.Open, 0, lua.Intervention{Reason: "dead"})
 		s.check(err)
 	}
 	s.register("w", mailPool, besideBatch)

@@ -1,9 +1,8 @@
 -- @include state
--- versions: the last versions of the policy in a hash, and the audit, a stream with an entry for each that was stored.
--- Nothing else writes to either. Of versions there are at most KEPT_VERSIONS, and of those before the newest at most
--- KEPT_BYTES; of the audit at most KEPT_AUDIT entries, and `al` counts those that left.
-local VERSIONS, AUDIT = P .. 'policies', P .. 'audit'
-local KEPT_VERSIONS, KEPT_BYTES, KEPT_AUDIT = 100, 67108864, 10000
+-- versions: the last versions of the policy in a hash. Nothing else writes to it. There are at most KEPT_VERSIONS, and of
+-- those before the newest at most KEPT_BYTES.
+local VERSIONS = P .. 'policies'
+local KEPT_VERSIONS, KEPT_BYTES = 100, 67108864
 
 -- version_keep adds a version. The one in force before it is added too where an older program did not.
 local function version_keep(current, version, text)
@@ -17,10 +16,4 @@ local function version_keep(current, version, text)
     bytes = bytes + redis.call('HSTRLEN', VERSIONS, kept[i])
     if i > KEPT_VERSIONS or bytes > KEPT_BYTES then redis.call('HDEL', VERSIONS, kept[i]) end
   end
-end
-
-local function audit_add(fields)
-  redis.call('XADD', AUDIT, '*', unpack(fields))
-  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
-  if gone > 0 then state_add('al', gone) end
 end

@@ -1,4 +1,4 @@
--- force lets an operator choose the state of a downstream's breaker.
+-- force lets an operator choose the state of a downstream's breaker, and tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] downstream  name
@@ -6,10 +6,12 @@
 -- ARGV[4] duration  microseconds that it holds, 0 for ever; a reset has none
 -- ARGV[5] reason  text that is kept
 -- ARGV[6] rules  of a breaker that is made for it, as fragments/breaker.lua has them
+-- ARGV[7] author  who it is
 -- Reply {"forced" | "more", period}; {"full"} where there are too many breakers for another; {"unknown"} for a reset of
 --   none
 -- Never touches a job in a worker's hand.
-local STATE, NOW, DOWNSTREAM, TO, DURATION, REASON, RULES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local STATE, NOW, DOWNSTREAM, TO, DURATION = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local REASON, RULES, AUTHOR = ARGV[5], ARGV[6], ARGV[7]
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
@@ -63,6 +65,18 @@ local function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+local audit_add
+do
+-- audit: a stream with an entry for each change that somebody made to the policy, or to a breaker. Nothing else writes
+-- to it. It has at most KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
 end
 local now_us, clock_advance
 do
@@ -1929,6 +1943,9 @@ else
   f.forced = 1
 end
 breaker.save(f, now, { 'r', REASON })
+audit_add({
+  'at', format('%d', now), 'action', TO, 'downstream', DOWNSTREAM, 'for', format('%d', DURATION), 'author', AUTHOR, 'reason', REASON,
+})
 breaker.follow(f)
 freed_wake(now)
 return { fill(now) and 'more' or 'forced', format('%d', f.period) }

@@ -80,6 +80,18 @@ local function state_write()
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
+local audit_add
+do
+-- audit: a stream with an entry for each change that somebody made to the policy, or to a breaker. Nothing else writes
+-- to it. It has at most KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+end
 local now_us, clock_advance
 do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
@@ -1635,13 +1647,12 @@ local function entries_count()
   end
   return counts
 end
-local version_keep, audit_add
+local version_keep
 do
--- versions: the last versions of the policy in a hash, and the audit, a stream with an entry for each that was stored.
--- Nothing else writes to either. Of versions there are at most KEPT_VERSIONS, and of those before the newest at most
--- KEPT_BYTES; of the audit at most KEPT_AUDIT entries, and `al` counts those that left.
-local VERSIONS, AUDIT = P .. 'policies', P .. 'audit'
-local KEPT_VERSIONS, KEPT_BYTES, KEPT_AUDIT = 100, 67108864, 10000
+-- versions: the last versions of the policy in a hash. Nothing else writes to it. There are at most KEPT_VERSIONS, and of
+-- those before the newest at most KEPT_BYTES.
+local VERSIONS = P .. 'policies'
+local KEPT_VERSIONS, KEPT_BYTES = 100, 67108864
 
 -- version_keep adds a version. The one in force before it is added too where an older program did not.
 function version_keep(current, version, text)
@@ -1655,12 +1666,6 @@ function version_keep(current, version, text)
     bytes = bytes + redis.call('HSTRLEN', VERSIONS, kept[i])
     if i > KEPT_VERSIONS or bytes > KEPT_BYTES then redis.call('HDEL', VERSIONS, kept[i]) end
   end
-end
-
-function audit_add(fields)
-  redis.call('XADD', AUDIT, '*', unpack(fields))
-  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
-  if gone > 0 then state_add('al', gone) end
 end
 end
 local now = now_us(NOW)

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -178,7 +179,7 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost 
 	if !view.Allowed {
 		view.Reason, view.RefusedBy = answer.Verdict.Reason, answer.Verdict.Scope
 		if answer.Verdict.RetryAfter > 0 {
-			view.WaitMs = new(millis(answer.Verdict.RetryAfter))
+			view.WaitMs = new(shown.Millis(answer.Verdict.RetryAfter))
 		}
 	}
 	for level, limit := range asked.Limits {
@@ -188,7 +189,7 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost 
 		left := float64(answer.Left[level]) / float64(buckets.MicroPerToken)
 		view.Buckets = append(view.Buckets, bucketView{
 			Scope:      headgate.ScopeAt(headgate.Level(level), asked.Tenant, asked.Queue, asked.Class),
-			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: millis(span(float64(limit.Burst)-left, limit.Rate())),
+			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: shown.Millis(span(float64(limit.Burst)-left, limit.Rate())),
 		})
 	}
 	return view
@@ -210,7 +211,7 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(statusView{scope, !view.Allowed, millis(wait), view.Answers[0].Buckets}), nil
+	return route.OK(statusView{scope, !view.Allowed, shown.Millis(wait), view.Answers[0].Buckets}), nil
 }
 
 func (a *API) reset(r *route.Request) (*route.Answer, error) {

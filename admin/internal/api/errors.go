@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -38,6 +39,8 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "jobs wait in a class that a queue would not have any more: drain it, or keep the class")
 	case errors.Is(err, lua.ErrConflict):
 		return problem.New(problem.PreconditionFailed, "another version of the policy came first: look at what it says, and change that")
+	case errors.Is(err, lua.ErrNoBreaker):
+		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, lua.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
 	case errors.Is(err, headgate.ErrEnded):
@@ -95,7 +98,7 @@ func refusal(refused *headgate.RefusedError) *problem.DetailsError {
 		p.Extensions["tokens_left"] = v.TokensLeft
 	}
 	if v.RetryAfter > 0 {
-		p.Extensions["retry_after_ms"] = millis(v.RetryAfter)
+		p.Extensions["retry_after_ms"] = shown.Millis(v.RetryAfter)
 	}
 	return p
 }

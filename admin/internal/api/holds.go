@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -81,7 +82,7 @@ func (a *API) pause(name namer) func(*route.Request) (*route.Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		return route.OK(heldView{name(r), running, stamp(until)}), nil
+		return route.OK(heldView{name(r), running, shown.Stamp(until)}), nil
 	}
 }
 
@@ -107,7 +108,7 @@ func (a *API) suspend(name namer) func(*route.Request) (*route.Answer, error) {
 		if err := a.config.Store.Suspend(r.Context(), name(r), duration, ask.Reason); err != nil {
 			return nil, err
 		}
-		return route.OK(heldView{Name: name(r), Until: stamp(until)}), nil
+		return route.OK(heldView{Name: name(r), Until: shown.Stamp(until)}), nil
 	}
 }
 

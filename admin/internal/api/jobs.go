@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -149,7 +150,7 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 	answer := &route.Answer{Status: http.StatusOK, Value: view}
 	if verdict.Decision == headgate.Admitted {
 		if verdict.EstimatedWait >= 0 {
-			view.WaitMs = new(millis(verdict.EstimatedWait))
+			view.WaitMs = new(shown.Millis(verdict.EstimatedWait))
 		}
 		answer.Status, answer.Value = http.StatusCreated, view
 		answer.Header = http.Header{"Location": {"/api/v1/jobs/" + url.PathEscape(job.Tenant) + "/" + url.PathEscape(verdict.ID)}}

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -147,7 +148,7 @@ func inForce(current policy.Policy, level headgate.Level, tenant, queue string, 
 	if limit.Disabled {
 		return nil, nil //nolint:nilnil // No limit is an answer.
 	}
-	return &limitView{limit.Tokens, millis(limit.Per), limit.Burst}, nil
+	return &limitView{limit.Tokens, shown.Millis(limit.Per), limit.Burst}, nil
 }
 
 func (a *API) tier(r *route.Request) (*route.Answer, error) {

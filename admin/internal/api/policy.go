@@ -5,13 +5,12 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -45,7 +44,7 @@ func (a *API) editOf(r *route.Request, reason string) (rollout.Edit, error) {
 	if err != nil {
 		return rollout.Edit{}, err
 	}
-	edit := rollout.Edit{Author: clip(r.Who.String(), lua.MaxAuthor), Reason: reason, Expected: current.Version}
+	edit := rollout.Edit{Author: author(r), Reason: reason, Expected: current.Version}
 	for text := range strings.SplitSeq(given, ",") {
 		if strings.TrimSpace(text) == tag(current.Version) {
 			return edit, nil
@@ -98,28 +97,13 @@ func badPolicy(err error) error {
 }
 
 type editedView struct {
-	From    int64        `json:"from"`
-	Version int64        `json:"version"`
-	Changes []changeView `json:"changes"`
-}
-
-type changeView struct {
-	Path   string          `json:"path"`
-	Kind   string          `json:"kind"`
-	Before json.RawMessage `json:"before,omitempty"`
-	After  json.RawMessage `json:"after,omitempty"`
+	From    int64          `json:"from"`
+	Version int64          `json:"version"`
+	Changes []shown.Change `json:"changes"`
 }
 
 func editedViewOf(done rollout.Result) editedView {
-	return editedView{done.From, done.To, changeViews(done.Changes)}
-}
-
-func changeViews(changes []policy.Change) []changeView {
-	views := []changeView{}
-	for _, c := range changes {
-		views = append(views, changeView{c.Path, c.Kind(), c.Before, c.After})
-	}
-	return views
+	return editedView{done.From, done.To, shown.ChangesOf(done.Changes)}
 }
 
 func (a *API) putPolicy(r *route.Request) (*route.Answer, error) {
@@ -171,34 +155,8 @@ func (a *API) rollback(r *route.Request) (*route.Answer, error) {
 	return tagged(done.To, editedViewOf(done)), nil
 }
 
-// auditView is an entry of the audit. Of a version that an older program stored only its number is known.
-type auditView struct {
-	At       *time.Time `json:"at,omitempty"`
-	From     *int64     `json:"from,omitempty"`
-	To       int64      `json:"to"`
-	Author   string     `json:"author,omitempty"`
-	Reason   string     `json:"reason,omitempty"`
-	Restored int64      `json:"restored,omitempty"`
-	// Total is how many changes there were; Changes are the first of them.
-	Total   *int         `json:"total,omitempty"`
-	Changes []changeView `json:"changes,omitempty"`
-}
-
-func auditViewOf(entry lua.AuditEntry) auditView {
-	v := auditView{To: entry.To, Author: entry.Author, Reason: entry.Reason, Restored: entry.Restored}
-	if entry.At.IsZero() {
-		return v
-	}
-	v.At, v.From = stamp(entry.At), &entry.From
-	var kept rollout.Summary
-	if err := json.Unmarshal(entry.Changes, &kept); err == nil { // Others than rollout may store none.
-		v.Total, v.Changes = &kept.Total, changeViews(kept.Changes)
-	}
-	return v
-}
-
 type versionsView struct {
-	Versions []auditView `json:"versions"`
+	Versions []shown.AuditEntry `json:"versions"`
 }
 
 func (a *API) policyVersions(r *route.Request) (*route.Answer, error) {
@@ -206,11 +164,11 @@ func (a *API) policyVersions(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := versionsView{Versions: []auditView{}}
+	all := versionsView{Versions: []shown.AuditEntry{}}
 	for _, v := range versions {
-		view.Versions = append(view.Versions, auditViewOf(v))
+		all.Versions = append(all.Versions, shown.AuditEntryOf(v))
 	}
-	return route.OK(view), nil
+	return route.OK(all), nil
 }
 
 func (a *API) policyVersion(r *route.Request) (*route.Answer, error) {
@@ -225,13 +183,6 @@ func (a *API) policyVersion(r *route.Request) (*route.Answer, error) {
 	return route.OK(json.RawMessage(text)), nil
 }
 
-type auditPageView struct {
-	Entries []auditView `json:"entries"`
-	Cursor  string      `json:"cursor,omitempty"`
-	// Gone is how many entries have left.
-	Gone int64 `json:"gone"`
-}
-
 func (a *API) audit(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit")) // The schema has seen to it.
@@ -239,9 +190,5 @@ func (a *API) audit(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := auditPageView{Entries: []auditView{}, Cursor: page.Cursor, Gone: page.Gone}
-	for _, entry := range page.Entries {
-		view.Entries = append(view.Entries, auditViewOf(entry))
-	}
-	return route.OK(view), nil
+	return route.OK(shown.AuditPageOf(page)), nil
 }

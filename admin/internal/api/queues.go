@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -91,7 +92,7 @@ func (a *API) drain(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(drainedView{name, left.Total() == 0, left.Waiting, left.Ready, left.Running, left.Later, left.Spilled, stamp(until)}), nil
+	return route.OK(drainedView{name, left.Total() == 0, left.Waiting, left.Ready, left.Running, left.Later, left.Spilled, shown.Stamp(until)}), nil
 }
 
 // purgePage is how many jobs a call of purge cancels, each with a round trip of its own.

@@ -5,19 +5,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
-
-// stamp writes a time; zero is left out.
-func stamp(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC())
-}
-
-// millis writes a duration, to the microsecond.
-func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 
 type gateView struct {
 	Name   lua.GateName `json:"name"`
@@ -28,7 +18,7 @@ type gateView struct {
 }
 
 func gateViewOf(g lua.GateState) gateView {
-	return gateView{g.Name, g.Limit, g.Held, stamp(g.Until), g.Reason}
+	return gateView{g.Name, g.Limit, g.Held, shown.Stamp(g.Until), g.Reason}
 }
 
 type suspensionView struct {
@@ -38,7 +28,7 @@ type suspensionView struct {
 }
 
 func suspensionViewOf(s lua.Suspension) suspensionView {
-	return suspensionView{s.Name, stamp(s.Until), s.Reason}
+	return suspensionView{s.Name, shown.Stamp(s.Until), s.Reason}
 }
 
 type queueView struct {
@@ -70,10 +60,10 @@ func queueViewOf(q *lua.QueueState) queueView {
 	v := queueView{
 		Queue: q.Name, Classes: []classView{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
 		LaterAtLeast: q.LaterAtLeast, Spilled: q.Spilled, Dead: q.Dead, Pools: append([]string{}, q.Pools...),
-		Workers: q.Workers, Slots: q.Slots, PaceMs: millis(q.Pace),
+		Workers: q.Workers, Slots: q.Slots, PaceMs: shown.Millis(q.Pace),
 	}
 	if q.Pace > 0 && q.Busy {
-		v.WaitMs = new(millis(q.Pace * time.Duration(v.Waiting+v.Ready)))
+		v.WaitMs = new(shown.Millis(q.Pace * time.Duration(v.Waiting+v.Ready)))
 	}
 	for _, c := range q.Classes {
 		v.Classes = append(v.Classes, classView{c.Name, c.Weight, c.Waiting})
@@ -114,7 +104,7 @@ func pageViewOf(page lua.ListPage) pageView {
 			text = "its record cannot be read"
 		}
 		v.Jobs = append(v.Jobs, listedView{
-			l.Key.Tenant, l.Key.ID, l.Place, job.Queue, job.Type, job.Priority, l.Record.Attempts, stamp(l.At), l.Reason, text,
+			l.Key.Tenant, l.Key.ID, l.Place, job.Queue, job.Type, job.Priority, l.Record.Attempts, shown.Stamp(l.At), l.Reason, text,
 		})
 	}
 	return v
@@ -168,21 +158,21 @@ func jobViewOf(g lua.Sighting, who access.Principal) jobView {
 	v := jobView{
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
 		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost,
-		Arrival: stamp(g.Record.Arrival), Deadline: stamp(job.Deadline), Position: g.Position, At: stamp(g.At), Since: stamp(g.Since),
+		Arrival: shown.Stamp(g.Record.Arrival), Deadline: shown.Stamp(job.Deadline), Position: g.Position, At: shown.Stamp(g.At), Since: shown.Stamp(g.Since),
 		Cancelled: g.Cancelled, Reason: g.Reason, Text: g.Text, PayloadBytes: g.PayloadBytes,
 	}
 	if g.Place == headgate.PlaceWaiting && g.EstimatedWait >= 0 {
-		v.WaitMs = new(millis(g.EstimatedWait))
+		v.WaitMs = new(shown.Millis(g.EstimatedWait))
 	}
 	all := who.Tenant == ""
 	if all {
 		v.Pool, v.Worker = g.Pool, g.Worker
 	}
 	for _, w := range g.Waits {
-		v.Waits = append(v.Waits, waitView{w.Kind, w.Text, stamp(w.Until)})
+		v.Waits = append(v.Waits, waitView{w.Kind, w.Text, shown.Stamp(w.Until)})
 	}
 	for _, d := range g.History {
-		line := deliveryView{Outcome: d.Outcome, At: d.At.UTC(), RanMs: millis(d.Ran), Text: d.Text}
+		line := deliveryView{Outcome: d.Outcome, At: d.At.UTC(), RanMs: shown.Millis(d.Ran), Text: d.Text}
 		if all {
 			line.Worker = d.Worker
 		}

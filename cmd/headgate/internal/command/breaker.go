@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -48,11 +50,8 @@ func newBreakerList(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view := breakersView{Breakers: []breakerView{}}
-				for i := range states {
-					view.Breakers = append(view.Breakers, breakerViewOf(&states[i]))
-				}
-				if err := o.print(c, view, view.write); err != nil {
+				all := shown.BreakersOf(states)
+				if err := o.print(c, all, func(to io.Writer) { writeBreakers(to, all) }); err != nil {
 					return err
 				}
 				if len(states) == 0 {
@@ -84,8 +83,8 @@ func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store *lua
 	if err != nil {
 		return err
 	}
-	view := breakerViewOf(&state)
-	return o.print(c, view, view.write)
+	view := shown.BreakerOf(&state)
+	return o.print(c, view, func(to io.Writer) { writeBreaker(to, view) })
 }
 
 // forceFlags are the flags of the commands that change a breaker.
@@ -104,6 +103,11 @@ func (f *forceFlags) validate(downstream string) error {
 		bad = append(bad, fieldError("reason", fmt.Sprintf("of %d bytes", n), "1 to "+strconv.Itoa(lua.MaxReason)+" bytes, for those who will ask"))
 	}
 	return usage(errors.Join(bad...))
+}
+
+// by says that whoever runs the command changes something.
+func (f *forceFlags) by() lua.Intervention {
+	return lua.Intervention{Author: author(), Reason: f.reason}
 }
 
 func (f *forceFlags) addReason(c *cobra.Command) {
@@ -126,7 +130,7 @@ func newBreakerForce(o *operator, to breaker.State, short, long, example string)
 				if _, err := store.Breaker(ctx, args[0]); errors.Is(err, lua.ErrNoBreaker) {
 					fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no call of downstream %s was seen yet\n", args[0])
 				}
-				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, f.reason); err != nil {
+				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, f.by()); err != nil {
 					return err
 				}
 				return o.showBreaker(ctx, c, store, args[0])
@@ -152,7 +156,7 @@ closed starts slowly: a few jobs at a time, twice as many each second.`,
 				return err
 			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if _, err := store.ResetBreaker(ctx, args[0], f.reason); err != nil {
+				if _, err := store.ResetBreaker(ctx, args[0], f.by()); err != nil {
 					return err
 				}
 				return o.showBreaker(ctx, c, store, args[0])

@@ -139,6 +139,43 @@ func TestAForcedStateEndsByItself(t *testing.T) {
 	}
 }
 
+func TestTheAuditIsListed(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(exitOK, "audit"); out.stdout != "" {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(exitOK, "policy set default --reason first")
+	p.run(exitOK, "breaker open smtp --for 1h --reason they\x1b[2Jmove")
+	p.run(exitOK, "breaker reset smtp --reason over")
+	p.run(exitOK, "policy rollback 1 --reason again")
+	text := p.run(exitOK, "audit").stdout
+	if !strings.Contains(text, author()) || !strings.Contains(text, "they [2Jmove") {
+		t.Errorf("%s", text)
+	}
+	for _, want := range []string{ // the newest first
+		"policy 1 → 2, which is 1 again, 0 changes", "breaker of smtp reset", "breaker of smtp forced open for 1h0m0s", "policy 0 → 1, 0 changes",
+	} {
+		_, after, ok := strings.Cut(text, want)
+		if !ok {
+			t.Errorf("no %q after the others, but\n%s", want, text)
+		}
+		text = after
+	}
+	page := p.object(exitOK, "audit --limit 1")
+	cursor, _ := page["cursor"].(string)
+	entries, _ := p.object(exitOK, "audit --limit 1 --cursor "+cursor)["entries"].([]any)
+	if entry, _ := entries[0].(map[string]any); len(entries) != 1 || entry["action"] != "reset" || entry["author"] != author() || entry["reason"] != "over" {
+		t.Errorf("%v", entries)
+	}
+	if out := p.run(exitOK, "audit --limit 1"); !strings.Contains(out.stdout, "There is more: --cursor "+cursor) {
+		t.Errorf("%s", out.stdout)
+	}
+	if out := p.run(exitUsage, "audit --limit 1001"); !strings.Contains(out.stderr, "invalid limit 1001: allowed is 1 to 1000 entries") {
+		t.Errorf("%s", out.stderr)
+	}
+}
+
 func TestMistakesAboutBreakersAreNamed(t *testing.T) {
 	t.Parallel()
 	const at = " --redis 127.0.0.1:1"

@@ -5,76 +5,16 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/internal/shown"
 )
 
-// breakerView is a breaker as JSON shows it.
-type breakerView struct {
-	Downstream string    `json:"downstream"`
-	State      string    `json:"state"`
-	Cause      string    `json:"cause"`
-	Since      time.Time `json:"since"`
-	// Until is when the state ends by time alone.
-	Until *time.Time `json:"until,omitempty"`
-	// Forced says that an operator chose the state, Reason is the one that an operator gave last.
-	Forced bool   `json:"forced"`
-	Reason string `json:"reason,omitempty"`
-	// Waiting is how many jobs of the downstream wait, Limit how many may be in workers' hands at a time; absent for any
-	// number.
-	Waiting int64 `json:"waiting"`
-	Limit   *int  `json:"limit,omitempty"`
-	// Window is what is counted, or was when the breaker was closed last.
-	Window windowView `json:"window"`
-	// Callers are the workers that called in that window, Voters those of them whose own calls were bad enough.
-	Callers []string   `json:"callers"`
-	Voters  []string   `json:"voters"`
-	Probes  probesView `json:"probes"`
-	// Ramp is the step of the slow start, 0 for none.
-	Ramp       int    `json:"ramp"`
-	Trips      uint64 `json:"trips"`
-	TripsInRow uint64 `json:"trips_in_row"`
-}
-
-type windowView struct {
-	Successes     uint64  `json:"successes"`
-	Failures      uint64  `json:"failures"`
-	Slow          uint64  `json:"slow"`
-	FailureRate   float64 `json:"failure_rate"`
-	SlowCallRate  float64 `json:"slow_call_rate"`
-	FailureStreak uint64  `json:"failure_streak"`
-}
-
-// probesView counts those of the present half-open period.
-type probesView struct {
-	Passed uint64 `json:"passed"`
-	Slow   uint64 `json:"slow"`
-}
-
-func breakerViewOf(b *lua.BreakerState) breakerView {
-	v := breakerView{
-		Downstream: b.Downstream, State: b.State.String(), Cause: b.Cause.String(), Since: b.Since.UTC(), Until: stamp(b.Until),
-		Forced: b.Forced, Reason: b.Reason, Waiting: b.Waiting,
-		Window: windowView{
-			Successes: b.Window.Successes, Failures: b.Window.Failures, Slow: b.Window.Slow,
-			FailureRate: float64(b.Window.FailureRate()), SlowCallRate: float64(b.Window.SlowCallRate()), FailureStreak: b.FailureStreak,
-		},
-		Callers: append([]string{}, b.Callers...), Voters: append([]string{}, b.Voters...), Probes: probesView{b.ProbesPassed, b.SlowProbes},
-		Ramp: b.Ramp, Trips: b.Trips, TripsInRow: b.TripsInRow,
-	}
-	if b.Limit != lua.Unlimited {
-		v.Limit = new(b.Limit)
-	}
-	return v
-}
-
-// why says in a few words what brought the state about.
-func (v breakerView) why() string {
+// breakerWhy says in a few words what brought the state about.
+func breakerWhy(v shown.Breaker) string {
 	switch {
 	case v.Cause == breaker.CauseNone.String():
 		return "from the beginning"
@@ -84,14 +24,14 @@ func (v breakerView) why() string {
 	return v.Cause
 }
 
-// calls says in a few words what the window holds.
-func (v breakerView) calls() string {
+// breakerCalls says in a few words what the window holds.
+func breakerCalls(v shown.Breaker) string {
 	w := v.Window
 	return fmt.Sprintf("%d of %d failed, %d were slow", w.Failures, w.Successes+w.Failures, w.Slow)
 }
 
-func (v breakerView) write(to io.Writer) {
-	fmt.Fprintf(to, "Breaker of downstream %s: %s since %s%s, %s\n", v.Downstream, v.State, clock(v.Since), until(v.Until), v.why())
+func writeBreaker(to io.Writer, v shown.Breaker) {
+	fmt.Fprintf(to, "Breaker of downstream %s: %s since %s%s, %s\n", v.Downstream, v.State, clock(v.Since), until(v.Until), breakerWhy(v))
 	limit := "any number at a time"
 	switch {
 	case v.Limit != nil && *v.Limit == 0:
@@ -110,7 +50,7 @@ func (v breakerView) write(to io.Writer) {
 	for _, row := range []struct{ name, value string }{
 		{"jobs that wait", strconv.FormatInt(v.Waiting, 10)},
 		{"jobs that start", limit},
-		{"calls", v.calls()},
+		{"calls", breakerCalls(v)},
 		{"failures in a row", strconv.FormatUint(v.Window.FailureStreak, 10)},
 		{"probes", probes},
 		{"trips", fmt.Sprintf("%d, of them %d in a row", v.Trips, v.TripsInRow)},
@@ -125,18 +65,13 @@ func (v breakerView) write(to io.Writer) {
 	t.Render()
 }
 
-// breakersView is the breakers of all downstreams.
-type breakersView struct {
-	Breakers []breakerView `json:"breakers"`
-}
-
-func (v breakersView) write(to io.Writer) {
+func writeBreakers(to io.Writer, v shown.Breakers) {
 	if len(v.Breakers) == 0 {
 		return
 	}
 	t := report.NewTable(to, 5, "downstream", "state", "since", "until", "why", "waiting", "calls", "trips")
 	for _, b := range v.Breakers {
-		t.AppendRow(table.Row{b.Downstream, b.State, clock(b.Since), at(b.Until), b.why(), b.Waiting, b.calls(), b.Trips})
+		t.AppendRow(table.Row{b.Downstream, b.State, clock(b.Since), at(b.Until), breakerWhy(b), b.Waiting, breakerCalls(b), b.Trips})
 	}
 	t.Render()
 }

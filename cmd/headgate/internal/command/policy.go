@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -101,7 +102,7 @@ func newPolicyDiff(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view := diffView{InForce: current.Version, Changes: changeViews(changes)}
+				view := diffView{InForce: current.Version, Changes: shown.ChangesOf(changes)}
 				if err := o.print(c, view, func(to io.Writer) { writeChanges(to, view.Changes) }); err != nil {
 					return err
 				}
@@ -120,11 +121,16 @@ func reasonFlag(c *cobra.Command, reason *string) {
 
 // editBy is an edit of whoever runs the command.
 func editBy(reason string) rollout.Edit {
-	author := "unknown"
-	if who, err := user.Current(); err == nil {
-		author = who.Username
+	return rollout.Edit{Author: author(), Reason: reason, Expected: rollout.AnyVersion}
+}
+
+// author names whoever runs the command, for the audit.
+func author() string {
+	who, err := user.Current()
+	if err != nil {
+		return "unknown"
 	}
-	return rollout.Edit{Author: author, Reason: reason, Expected: rollout.AnyVersion}
+	return who.Username
 }
 
 func printPolicy(ctx context.Context, store *lua.Store, to io.Writer) error {

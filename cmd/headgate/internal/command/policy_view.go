@@ -2,7 +2,6 @@ package command
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -12,28 +11,12 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/policy"
 )
 
-// changeView is a change as JSON shows it.
-type changeView struct {
-	Path   string          `json:"path"`
-	Kind   string          `json:"kind"`
-	Before json.RawMessage `json:"before,omitempty"`
-	After  json.RawMessage `json:"after,omitempty"`
-}
-
-func changeViews(changes []policy.Change) []changeView {
-	views := []changeView{}
-	for _, c := range changes {
-		views = append(views, changeView{c.Path, c.Kind(), c.Before, c.After})
-	}
-	return views
-}
-
 // writeChanges writes a line a change.
-func writeChanges(to io.Writer, changes []changeView) {
+func writeChanges(to io.Writer, changes []shown.Change) {
 	for _, c := range changes {
 		switch c.Kind {
 		case "added":
@@ -47,20 +30,20 @@ func writeChanges(to io.Writer, changes []changeView) {
 }
 
 type diffView struct {
-	InForce int64        `json:"in_force"`
-	Changes []changeView `json:"changes"`
+	InForce int64          `json:"in_force"`
+	Changes []shown.Change `json:"changes"`
 }
 
 // resultView is what an edit did, or would do.
 type resultView struct {
-	From    int64        `json:"from"`
-	Version int64        `json:"version"`
-	DryRun  bool         `json:"dry_run"`
-	Changes []changeView `json:"changes"`
+	From    int64          `json:"from"`
+	Version int64          `json:"version"`
+	DryRun  bool           `json:"dry_run"`
+	Changes []shown.Change `json:"changes"`
 }
 
 func resultViewOf(done rollout.Result, dry bool) resultView {
-	return resultView{done.From, done.To, dry, changeViews(done.Changes)}
+	return resultView{done.From, done.To, dry, shown.ChangesOf(done.Changes)}
 }
 
 func (v resultView) write(to io.Writer) {

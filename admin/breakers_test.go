@@ -1,0 +1,110 @@
+package admin_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+func walkBreakers(p *plant) {
+	smtp := map[string]string{"downstream": "smtp:eu/1"}
+	get := ask{op: "GET /api/v1/breakers/{downstream}", path: smtp}
+	reset := ask{op: "POST /api/v1/breakers/{downstream}/reset", path: smtp, body: `{"reason":"they are back"}`}
+	p.want(http.StatusNotFound, "viewer", get)
+	p.want(http.StatusNotFound, "operator", reset)
+	force := ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp}
+	for _, bad := range []string{`{"state":"open"}`, `{"state":"half-open","reason":"x"}`, `{"state":"open","reason":"x","for":"9000h"}`, `{"state":"open","reason":""}`} {
+		force.body = bad
+		p.want(http.StatusBadRequest, "operator", force)
+	}
+	force.body = `{"state":"open","for":"30m","reason":"they move"}`
+	opened := p.want(http.StatusOK, "operator", force).object(p.tb)
+	if opened["state"] != "open" || opened["forced"] != true || opened["reason"] != "they move" || opened["limit"] != 0.0 {
+		p.tb.Errorf("%v", opened)
+	}
+	until, err := time.Parse(time.RFC3339Nano, opened["until"].(string))
+	if left := time.Until(until); err != nil || left < 29*time.Minute || left > 30*time.Minute {
+		p.tb.Errorf("until %v: %v", opened["until"], err)
+	}
+	force.body = `{"state":"closed","reason":"their page lies"}`
+	if closed := p.want(http.StatusOK, "operator", force).object(p.tb); closed["state"] != "closed" || closed["forced"] != true || closed["until"] != nil || closed["limit"] != nil {
+		p.tb.Errorf("%v", closed)
+	}
+	if again := p.want(http.StatusOK, "operator", reset).object(p.tb); again["forced"] != false || again["cause"] != "reset" {
+		p.tb.Errorf("%v", again)
+	}
+	p.want(http.StatusOK, "viewer", get)
+	list, _ := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/breakers"}).object(p.tb)["breakers"].([]any)
+	if len(list) != 1 {
+		p.tb.Errorf("%v", list)
+	}
+}
+
+// TestWhoChangedABreakerIsAudited: each change has one entry, by the credential that made it; a refused one has none, and
+// versions of the policy beside them are told of as before.
+func TestWhoChangedABreakerIsAudited(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	smtp := map[string]string{"downstream": "smtp"}
+	p.put("operator", ask{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}, body: `{"tier":"basic"}`, query: "reason=small"})
+	for who, status := range map[string]int{"viewer": http.StatusForbidden, "acme-admin": http.StatusForbidden, "operator": http.StatusOK} {
+		p.want(status, who, ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp, body: `{"state":"open","for":"1h","reason":"by ` + who + `"}`})
+	}
+	p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/breakers/{downstream}/reset", path: smtp, body: `{"reason":"over"}`})
+	page, err := p.store.Audit(t.Context(), 0, "")
+	must(t, err)
+	want := []lua.AuditEntry{
+		{Action: lua.AuditReset, Downstream: "smtp", Author: "admin", Reason: "over"},
+		{Action: lua.AuditOpen, Downstream: "smtp", For: time.Hour, Author: "operator", Reason: "by operator"},
+		{Action: lua.AuditPolicy, To: 1, Author: "operator", Reason: "small"},
+	}
+	if len(page.Entries) != len(want) {
+		t.Fatalf("%+v", page.Entries)
+	}
+	for i, got := range page.Entries {
+		if since := time.Since(got.At); since < -time.Minute || since > time.Minute {
+			t.Errorf("an entry of %s", got.At)
+		}
+		w := want[i]
+		if got.Action != w.Action || got.Downstream != w.Downstream || got.For != w.For || got.To != w.To || got.Author != w.Author || got.Reason != w.Reason {
+			t.Errorf("entry %d is %+v, want %+v", i, got, w)
+		}
+	}
+	shown, _ := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/audit"}).object(t)["entries"].([]any)
+	if entry, _ := shown[1].(map[string]any); entry["action"] != "open" || entry["for_ms"] != 3600000.0 || entry["to"] != nil || entry["from"] != nil {
+		t.Errorf("%v", shown[1])
+	}
+	versions, _ := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/policy/versions"}).object(t)["versions"].([]any)
+	if version, _ := versions[0].(map[string]any); len(versions) != 1 || version["author"] != "operator" || version["reason"] != "small" {
+		t.Errorf("%v", versions)
+	}
+}
+
+// TestAForcedBreakerHoldsJobsBack: what is forced over HTTP is what fill asks.
+func TestAForcedBreakerHoldsJobsBack(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	smtp := map[string]string{"downstream": "smtp"}
+	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp, body: `{"state":"open","reason":"they move"}`})
+	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","id":"a","downstream":"smtp"}`})
+	_, err := p.store.Register(t.Context(), "w1", mailPool, 1, time.Minute)
+	must(t, err)
+	read := func() int {
+		leases, err := p.store.Read(t.Context(), "w1", mailPool.ID(), 1, -1, false)
+		must(t, err)
+		return len(leases)
+	}
+	if n := read(); n != 0 {
+		t.Errorf("%d jobs run though the breaker is open", n)
+	}
+	job := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/breakers/{downstream}", path: smtp}).object(t)
+	if job["waiting"] != 1.0 {
+		t.Errorf("%v", job)
+	}
+	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/breakers/{downstream}/reset", path: smtp, body: `{"reason":"they have moved"}`})
+	if n := read(); n != 1 {
+		t.Errorf("%d jobs run after the reset", n)
+	}
+}
