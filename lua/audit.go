@@ -132,9 +132,7 @@ func (s *Store) PolicyVersions(ctx context.Context) ([]AuditEntry, error) {
 	}
 	told := map[int64]AuditEntry{}
 	for _, entry := range audit.Entries {
-		if entry.Action == AuditPolicy {
-			told[entry.To] = entry
-		}
+		told[entry.To] = entry // Breakers' entries name no version, and none that is kept is 0.
 	}
 	versions := make([]AuditEntry, len(kept))
 	for i, text := range kept {

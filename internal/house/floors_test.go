@@ -32,6 +32,7 @@ var rooms = []room{
 	{path: "worker", floor: 4},
 	{path: "internal/rollout", floor: 4},
 	{path: "internal/shown", floor: 4},
+	{path: "internal/explain", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
@@ -50,6 +51,7 @@ type edge struct{ from, to string }
 
 var mayAlso = []edge{
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
+	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -25,6 +26,7 @@ func (a *API) metaRoutes() []route.Route {
 		see("/api/v1/workers", a.workers),
 		see("/api/v1/schedulers", a.schedulers),
 		see("/api/v1/holds", a.holds),
+		see("/api/v1/explain/{kind}/{name}", a.explain),
 	}
 }
 
@@ -146,6 +148,14 @@ func (a *API) census(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	return route.OK(censusView{census, census.Conserved()}), nil
+}
+
+func (a *API) explain(r *route.Request) (*route.Answer, error) {
+	answer, err := explain.New(r.Context(), a.config.Store, r.PathValue("kind"), r.PathValue("name"))
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(answer), nil
 }
 
 type workersView struct {

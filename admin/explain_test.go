@@ -1,0 +1,36 @@
+package admin_test
+
+import (
+	"net/http"
+	"strings"
+)
+
+func walkExplain(p *plant) {
+	explain := func(status int, kind, name string) map[string]any {
+		return p.want(status, "viewer", ask{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": kind, "name": name}}).object(p.tb)
+	}
+	p.put("operator", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail"}, body: `{"tokens":1,"per":"24h","burst":1}`, query: "reason=strict"})
+	p.enqueue("acme", "e/1")
+	for kind, name := range map[string]string{"tenant": "acme", "downstream": "smtp", "scope": "global"} {
+		if got := explain(http.StatusOK, kind, name); got["kind"] != kind || got["name"] != name {
+			p.tb.Errorf("%v", got)
+		}
+	}
+	job := explain(http.StatusOK, "job", "acme:e/1")
+	if reasons, _ := job["reasons"].([]any); len(reasons) == 0 || !strings.Contains(job["summary"].(string), "waiting") {
+		p.tb.Errorf("%v", job)
+	}
+	scope := explain(http.StatusOK, "scope", "acme:mail")
+	reasons, _ := scope["reasons"].([]any)
+	last, _ := reasons[len(reasons)-1].(map[string]any)
+	rule, _ := last["rule"].(map[string]any)
+	changed, _ := rule["changed"].(map[string]any)
+	if last["binds"] != true || last["until"] == nil || rule["path"] != "/queue_limits/acme:mail" || changed["author"] != "operator" || changed["reason"] != "strict" {
+		p.tb.Errorf("%v", scope)
+	}
+	explain(http.StatusNotFound, "job", "acme:never")
+	explain(http.StatusBadRequest, "queue", "mail")
+	explain(http.StatusBadRequest, "job", "acme")
+	p.put("operator", ask{op: "DELETE /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail"}})
+	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "e/1"}})
+}

@@ -1,0 +1,87 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+func explainDownstream(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
+	if err := headgate.ValidateName("downstream", name, false); err != nil {
+		return e, err
+	}
+	in, err := readRules(ctx, store)
+	if err != nil {
+		return e, err
+	}
+	e.PolicyVersion = in.policy.Version
+	b, err := store.Breaker(ctx, name)
+	switch {
+	case errors.Is(err, lua.ErrNoBreaker):
+	case err != nil:
+		return e, err
+	default:
+		e.Summary = fmt.Sprintf("its breaker is %s; %d of its jobs wait", b.State, b.Waiting)
+		e.add(ofBreaker(&b))
+	}
+	gates, err := store.Gates(ctx)
+	if err != nil {
+		return e, err
+	}
+	for _, g := range gates {
+		if g.Name == lua.DownstreamGate(name) || g.Name == lua.DownstreamRateGate(name) {
+			reason, err := in.gate(g, "", "", name)
+			if err != nil {
+				return e, err
+			}
+			e.add(reason)
+		}
+	}
+	parked, err := in.first("", candidate{"downstream " + name, []string{"downstreams", name, "max_parked"}},
+		candidate{"default of downstreams", []string{"any_downstream", "max_parked"}})
+	if err != nil {
+		return e, err
+	}
+	if parked.Path != "" {
+		e.add(Reason{
+			Kind: "parked", Binds: b.State != breaker.Closed && b.Waiting >= int64(in.maxParked(name)), Rule: parked,
+			Text: fmt.Sprintf("while its breaker is not closed, %s of its jobs may wait before others are refused", parked.Value), Change: "a higher max_parked",
+		})
+	}
+	return e, nil
+}
+
+// maxParked is how many jobs of a downstream may wait while it is ill.
+func (r *rules) maxParked(downstream string) int {
+	all := r.compiled.MaxParked()
+	if most, ok := all[downstream]; ok {
+		return most
+	}
+	return all["*"]
+}
+
+// ofBreaker tells of a breaker.
+func ofBreaker(b *lua.BreakerState) Reason {
+	reason := Reason{Kind: string(lua.WaitBreaker), Binds: b.Limit != lua.Unlimited, Until: b.Until}
+	reason.Text = fmt.Sprintf("the breaker is %s since %s, %s", b.State, clock(b.Since), b.Cause)
+	if b.Reason != "" && (b.Forced || b.Cause == breaker.CauseReset) {
+		reason.Text += because(b.Reason)
+	}
+	if b.Cause == breaker.CauseNone {
+		reason.Text = "the breaker is closed and has never opened"
+	}
+	switch {
+	case b.Forced:
+		reason.Change = "headgate breaker reset " + b.Downstream
+	case b.State != breaker.Closed:
+		reason.Change = "probes close it when the downstream is well again; headgate breaker reset " + b.Downstream + " does so at once"
+	case b.Ramp > 0:
+		reason.Change = "time: it starts slowly"
+	}
+	return reason
+}

@@ -1,0 +1,72 @@
+package explain
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// The kinds of what can be explained.
+const (
+	Job        = "job"
+	Tenant     = "tenant"
+	Scope      = "scope"
+	Downstream = "downstream"
+)
+
+// Explanation says where something stands and what holds it back.
+type Explanation struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Summary says in a sentence how it stands.
+	Summary string `json:"summary"`
+	// PolicyVersion is that of the policy in force, 0 for the built-in one.
+	PolicyVersion int64 `json:"policy_version"`
+	// Reasons are what holds it back, the most certain first, and what bounds it though it does not bind now.
+	Reasons []Reason `json:"reasons"`
+}
+
+// Reason is one thing that holds something back, or may.
+type Reason struct {
+	// Kind is that of a lua.Wait, or limit, suspension, deadline, tier, parked or dead.
+	Kind string `json:"kind"`
+	// Binds says that it holds back now.
+	Binds bool   `json:"binds"`
+	Text  string `json:"text"`
+	// Until is when it ends by itself; zero when it does not, or nobody knows.
+	Until time.Time `json:"until,omitzero"`
+	// Rule decided it; nil where no rule of the policy did.
+	Rule *Rule `json:"rule,omitempty"`
+	// Change says what would change it.
+	Change string `json:"change,omitempty"`
+}
+
+// New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope or a downstream. What nobody knows is
+// headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say.
+func New(ctx context.Context, store *lua.Store, kind, name string) (Explanation, error) {
+	of := map[string]func(context.Context, *lua.Store, string) (Explanation, error){
+		Job: explainJob, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
+	}[kind]
+	if of == nil {
+		return Explanation{}, &headgate.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}
+	}
+	e, err := of(ctx, store, name)
+	e.Kind, e.Name = kind, name
+	return e, err
+}
+
+// add takes a reason.
+func (e *Explanation) add(r Reason) { e.Reasons = append(e.Reasons, r) }
+
+// keyOf reads "tenant:id". No tenant has a colon in its name.
+func keyOf(name string) (headgate.Key, error) {
+	tenant, id, ok := strings.Cut(name, ":")
+	if !ok {
+		return headgate.Key{}, &headgate.FieldError{Field: "job", Value: strconv.Quote(name), Allowed: "TENANT:ID"}
+	}
+	return headgate.Key{Tenant: tenant, ID: id}, nil
+}

@@ -1,0 +1,265 @@
+package explain_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+var update = flag.Bool("update", false, "rewrite the texts in testdata")
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+func must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// stage is a store of a test's own.
+type stage struct {
+	t        *testing.T
+	store    *lua.Store
+	producer *producer.Producer
+}
+
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	must(t, err)
+	p, err := producer.New(store, producer.Config{})
+	must(t, err)
+	return &stage{t, store, p}
+}
+
+// put stores a policy, by the author ada for a reason.
+func (s *stage) put(document, reason string) {
+	s.t.Helper()
+	p, err := policy.Unmarshal([]byte(document))
+	must(s.t, err)
+	_, err = rollout.Put(s.t.Context(), s.store, p, rollout.Edit{Author: "ada", Reason: reason, Expected: rollout.AnyVersion})
+	must(s.t, err)
+}
+
+// enqueue enqueues a job of tenant acme in queue mail that calls smtp.
+func (s *stage) enqueue(id string, change ...func(*headgate.Job)) {
+	s.t.Helper()
+	j := headgate.NewJob("acme", "mail", "welcome", nil)
+	j.ID, j.Downstream = id, "smtp"
+	for _, do := range change {
+		do(&j)
+	}
+	_, err := s.producer.Enqueue(s.t.Context(), j)
+	must(s.t, err)
+}
+
+var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+
+// work registers a worker with so many slots that takes as many of n jobs and ends them with an outcome; those of "" it
+// keeps.
+func (s *stage) work(slots, n int, outcome lua.Outcome) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	_, err := s.store.Register(ctx, "w1", mailPool, slots, time.Minute)
+	must(s.t, err)
+	if n == 0 {
+		return
+	}
+	leases, err := s.store.Read(ctx, "w1", mailPool.ID(), n, -1, false)
+	must(s.t, err)
+	for _, l := range leases {
+		if outcome == "" {
+			continue
+		}
+		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: "no such address",
+		}})
+		must(s.t, err)
+	}
+}
+
+// slow is a policy by which no token comes back while a test runs.
+const slow = `{"tiers":{"standard":{"limit":{"tokens":10,"per":"24h","burst":10}}}}`
+
+// scenes bring about each reason; explain names what is explained then.
+var scenes = []struct {
+	name    string
+	explain []string // kind, name, kind, name…
+	set     func(*stage)
+}{
+	{"workers", []string{"job", "acme:b"}, func(s *stage) {
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
+	{"turn", []string{"job", "acme:b", "job", "acme:c"}, func(s *stage) {
+		s.put(`{"tenants":{"acme":{"priority_weights":{"medium":3}}}}`, "contract")
+		s.work(1, 0, "")
+		s.enqueue("a")
+		s.enqueue("b", func(j *headgate.Job) { j.Deadline = time.Now().Add(time.Hour) })
+		s.enqueue("c")
+	}},
+	{"ready and running", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
+		s.work(2, 0, "")
+		s.enqueue("a")
+		s.enqueue("b")
+		s.work(2, 1, "")
+	}},
+	{"pauses", []string{"job", "acme:a", "tenant", "acme"}, func(s *stage) {
+		s.put(slow, "slow")
+		s.work(1, 0, "")
+		for gate, reason := range map[lua.GateName]string{
+			lua.QueueGate("mail"): "maintenance", lua.TenantGate("acme"): "unpaid\x1b[2J bill", lua.TenantQueueGate("acme", "mail"): "complaints",
+		} {
+			_, err := s.store.Pause(s.t.Context(), gate, time.Hour, reason)
+			must(s.t, err)
+		}
+		s.enqueue("a")
+	}},
+	{"cap of a tier", []string{"job", "acme:b", "tenant", "acme"}, func(s *stage) {
+		s.put(`{"tiers":{"standard":{"limit":{"enabled":false},"max_running":1}}}`, "fewer")
+		s.work(5, 0, "")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
+	{"caps of all levels", []string{"job", "acme:b"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"max_running":1,"max_running_per_tenant":1}},"downstreams":{"smtp":{"max_running":1}}}`, "slow")
+		s.work(5, 0, "")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
+	{"rate", []string{"job", "acme:b", "downstream", "smtp"}, func(s *stage) {
+		s.put(`{"downstreams":{"smtp":{"dispatch":{"tokens":1,"per":"24h","burst":1},"max_parked":1000}},"tenants":{"acme":{"dispatch":{"tokens":1,"per":"24h","burst":5}}}}`, "their limit")
+		s.work(5, 0, "")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
+	{"breaker", []string{"job", "acme:a", "downstream", "smtp", "downstream", "never"}, func(s *stage) {
+		s.work(5, 0, "")
+		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, lua.Intervention{Author: "ada", Reason: "they move"})
+		must(s.t, err)
+		s.enqueue("a")
+	}},
+	{"later", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
+		s.enqueue("b", func(j *headgate.Job) { j.Downstream = "" })
+		s.work(5, 1, lua.Retry)
+		s.enqueue("a", func(j *headgate.Job) { j.Delay = time.Hour })
+	}},
+	{"spilled", []string{"job", "acme:b"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":1}}}}`, "small")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
+	{"longest wait", []string{"job", "acme:a"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"max_wait":"1h"}}}`, "fresh")
+		s.enqueue("a")
+	}},
+	{"dead", []string{"job", "acme:a"}, func(s *stage) {
+		s.enqueue("a")
+		s.work(1, 1, lua.Kill)
+	}},
+	{"limit of a tier", []string{"scope", "acme", "scope", "global"}, func(s *stage) {
+		s.put(slow, "slow")
+		s.enqueue("a")
+	}},
+	{"bucket", []string{"scope", "acme:mail", "tenant", "acme", "scope", "acme:mail:high"}, func(s *stage) {
+		s.put(`{"queue_limits":{"acme:mail":{"tokens":1,"per":"24h","burst":1}},"global":{"tokens":1000,"per":"24h","burst":1000}}`, "too strict")
+		s.put(`{"tenants":{"acme":{"tier":"basic","limit":{"tokens":10,"per":"24h","burst":10}}},"queue_limits":{"acme:mail":{"tokens":1,"per":"24h","burst":1}}}`, "launch")
+		s.enqueue("a")
+	}},
+	{"suspended", []string{"scope", "acme:mail", "tenant", "acme"}, func(s *stage) {
+		must(s.t, s.store.Suspend(s.t.Context(), lua.TenantQueueGate("acme", "mail"), time.Hour, "bounces"))
+		must(s.t, s.store.Suspend(s.t.Context(), lua.QueueGate("mail"), 0, "moving"))
+	}},
+}
+
+var (
+	times  = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+	places = regexp.MustCompile(`pool [0-9a-f]{12}`)
+)
+
+// TestEachReasonIsExplained brings about each thing that may hold a job back or refuse it, on a real store, and reads what
+// is told of it in testdata.
+func TestEachReasonIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, scene := range scenes {
+		t.Run(scene.name, func(t *testing.T) {
+			t.Parallel()
+			s := newStage(t)
+			scene.set(s)
+			var text strings.Builder
+			for i := 0; i < len(scene.explain); i += 2 {
+				e, err := explain.New(t.Context(), s.store, scene.explain[i], scene.explain[i+1])
+				must(t, err)
+				e.Write(&text)
+			}
+			got := places.ReplaceAllString(times.ReplaceAllString(text.String(), "TIME"), "POOL")
+			file := filepath.Join("testdata", strings.ReplaceAll(scene.name, " ", "_")+".txt")
+			if *update {
+				must(t, os.WriteFile(file, []byte(got), 0o600))
+			}
+			want, err := os.ReadFile(file)
+			must(t, err)
+			if got != string(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+// TestUntilIsByTheClockOfRedis: the time that a refused tenant is told is when its bucket holds a token.
+func TestUntilIsByTheClockOfRedis(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	s.put(`{"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":1}}}}`, "")
+	s.enqueue("a")
+	e, err := explain.New(t.Context(), s.store, explain.Tenant, "acme")
+	must(t, err)
+	now, err := s.store.Time(t.Context())
+	must(t, err)
+	for _, r := range e.Reasons {
+		if r.Kind != "limit" || !r.Binds {
+			continue
+		}
+		if wait := r.Until.Sub(now); wait < 23*time.Hour || wait > 24*time.Hour {
+			t.Errorf("until %s, which is %s from now", r.Until, wait)
+		}
+		return
+	}
+	t.Errorf("no limit binds: %+v", e)
+}
+
+func TestWhatCannotBeExplainedIsNamed(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	for _, row := range []struct {
+		kind, name string
+		want       error
+	}{
+		{"job", "acme", headgate.ErrInvalid},
+		{"job", "acme:never", headgate.ErrUnknownJob},
+		{"tenant", "global", headgate.ErrInvalid},
+		{"scope", "a:b:c:d", headgate.ErrInvalid},
+		{"scope", "acme:mail:urgent", headgate.ErrInvalid},
+		{"downstream", "a^b", headgate.ErrInvalid},
+		{"queue", "mail", headgate.ErrInvalid},
+	} {
+		if _, err := explain.New(t.Context(), s.store, row.kind, row.name); !errors.Is(err, row.want) {
+			t.Errorf("%s %s: %v", row.kind, row.name, err)
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+func explainJob(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+	key, err := keyOf(name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	sight, err := store.Look(ctx, key)
+	if err != nil {
+		return Explanation{}, err
+	}
+	in, err := readRules(ctx, store)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e := Explanation{Summary: whereabouts(&sight), PolicyVersion: in.policy.Version, Reasons: []Reason{}}
+	for _, wait := range sight.Waits {
+		reason := Reason{Kind: string(wait.Kind), Binds: true, Text: wait.Text, Until: wait.Until}
+		if reason.Rule, err = in.ofWait(wait, &sight.Record.Job); err != nil {
+			return Explanation{}, err
+		}
+		reason.Change = remedy(wait, &sight)
+		e.add(reason)
+	}
+	switch {
+	case sight.Place == lua.PlaceDead:
+		e.add(Reason{
+			Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(sight.Text),
+			Change: fmt.Sprintf("headgate redrive %s %s", key.Tenant, key.ID),
+		})
+	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
+		reason, err := in.deadline(&sight)
+		if err != nil {
+			return Explanation{}, err
+		}
+		e.add(reason)
+	}
+	return e, nil
+}
+
+// whereabouts says where a job is.
+func whereabouts(g *lua.Sighting) string {
+	switch g.Place {
+	case headgate.PlaceLater:
+		return "waiting for its time"
+	case headgate.PlaceReady:
+		return "ready, in the stream of pool " + g.Pool
+	case headgate.PlaceWaiting:
+		return fmt.Sprintf("waiting, at place %d of its lane", g.Position)
+	case headgate.PlaceSpilled:
+		return fmt.Sprintf("spilled, at place %d of its overflow store", g.Position)
+	case lua.PlaceRunning:
+		text := "running on worker " + g.Worker + " since " + clock(g.Since)
+		if g.Cancelled {
+			text += ", to be cancelled by its next heartbeat" + because(g.Reason)
+		}
+		return text
+	case lua.PlaceDead:
+		return "dead since " + clock(g.At)
+	case lua.PlaceEnded:
+		return "ended: its id is remembered for the dedup window, nothing else"
+	}
+	return "in no place: this is a fault of the store"
+}
+
+func because(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// ofWait returns the rule that makes a job wait; nil where none does.
+func (r *rules) ofWait(w lua.Wait, job *headgate.Job) (*Rule, error) {
+	switch w.Kind {
+	case lua.WaitCap, lua.WaitRate:
+		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
+	case lua.WaitDepth:
+		return r.first("built in: no bound",
+			candidate{"override of " + job.Tenant + ":" + job.Queue, []string{"overflows", job.Tenant + ":" + job.Queue}},
+			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}})
+	case lua.WaitTurn:
+		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
+	}
+	return nil, nil //nolint:nilnil // The others are no rule's: an operator, a breaker, a time, a lack of workers.
+}
+
+// remedy says what would end a wait.
+func remedy(w lua.Wait, g *lua.Sighting) string {
+	job := &g.Record.Job
+	switch w.Kind {
+	case lua.WaitPause:
+		return resume(w.Gate, job)
+	case lua.WaitBreaker:
+		return "probes close it when the downstream is well again; headgate breaker reset " + job.Downstream + " does so at once"
+	case lua.WaitCap:
+		return "jobs that end, or a higher max_running"
+	case lua.WaitRate:
+		return "time, or a higher dispatch"
+	case lua.WaitTime:
+		return "time alone"
+	case lua.WaitDepth:
+		return "the tenant's jobs in the queue that end, or a higher bound"
+	case lua.WaitWorkers:
+		return "a worker: headgate worker --queue " + job.Queue
+	case lua.WaitWaking:
+		return "nothing: it is on its way"
+	case lua.WaitTurn:
+		return "more slots of workers, a higher weight of the tenant, or an earlier deadline"
+	}
+	return ""
+}
+
+// resume says how a pause ends.
+func resume(gate lua.GateName, job *headgate.Job) string {
+	switch gate {
+	case lua.QueueGate(job.Queue):
+		return "headgate resume --queue " + job.Queue
+	case lua.TenantGate(job.Tenant):
+		return "headgate resume --tenant " + job.Tenant
+	case lua.TenantQueueGate(job.Tenant, job.Queue):
+		return "headgate resume --queue " + job.Queue + " --tenant " + job.Tenant
+	}
+	return "whoever paused it, by lua.Store.Unpause"
+}
+
+// deadline says what becomes of a job that waits too long.
+func (r *rules) deadline(g *lua.Sighting) (Reason, error) {
+	job := &g.Record.Job
+	reason := Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: job.Deadline}
+	queue := r.compiled.QueueOf(job.Queue)
+	var err error
+	if wait := queue.MaxWait; wait > 0 && job.Deadline.Equal(g.Record.Arrival.Add(wait)) {
+		reason.Text = "the queue's longest wait ends then, and it expires"
+		reason.Rule, err = r.first("", candidate{"queue " + job.Queue, []string{"queues", job.Queue, "max_wait"}})
+	}
+	reason.Change = "nothing for this job; jobs that are enqueued later may have " + cmp.Or(map[bool]string{true: "a longer max_wait"}[reason.Rule != nil], "a later deadline")
+	return reason, err
+}

@@ -1,0 +1,160 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// Rule is a part of the policy in force.
+type Rule struct {
+	// Path is a JSON pointer into the policy; empty for what is built in.
+	Path string `json:"path,omitempty"`
+	// Of says whose rule it is, such as "override of tenant acme" or "default of tier standard".
+	Of    string          `json:"of"`
+	Value json.RawMessage `json:"value,omitempty"`
+	// Changed says who changed it last; nil if the audit does not tell.
+	Changed *Changed `json:"changed,omitempty"`
+}
+
+// Changed is the edit that made a rule what it is.
+type Changed struct {
+	Version int64     `json:"version"`
+	At      time.Time `json:"at"`
+	Author  string    `json:"author"`
+	Reason  string    `json:"reason,omitempty"`
+}
+
+// rules are those in force, and who made them.
+type rules struct {
+	policy   policy.Policy
+	compiled *policy.Compiled
+	audit    []lua.AuditEntry
+}
+
+func readRules(ctx context.Context, store *lua.Store) (*rules, error) {
+	current, err := rollout.Current(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := current.Prepare()
+	if err != nil {
+		return nil, err
+	}
+	page, err := store.Audit(ctx, lua.MaxPage, "")
+	return &rules{current, compiled, page.Entries}, err
+}
+
+// candidate is a place where the policy may have a rule.
+type candidate struct {
+	of   string
+	path []string
+}
+
+// first returns the rule that the policy has, of several places of which those before go before those after; else what
+// is built in.
+func (r *rules) first(builtIn string, candidates ...candidate) (*Rule, error) {
+	for _, c := range candidates {
+		value, err := r.policy.At(c.path...)
+		if err != nil {
+			return nil, err
+		}
+		if value != nil {
+			path := pointer(c.path)
+			return &Rule{Path: path, Of: c.of, Value: value, Changed: r.changed(path)}, nil
+		}
+	}
+	return &Rule{Of: builtIn}, nil
+}
+
+var escapeName = strings.NewReplacer("~", "~0", "/", "~1")
+
+// pointer writes a JSON pointer.
+func pointer(path []string) string {
+	var text strings.Builder
+	for _, name := range path {
+		text.WriteString("/" + escapeName.Replace(name))
+	}
+	return text.String()
+}
+
+// changed finds the newest edit that touched a path, or what is above or below it. It gives up at an edit of which the
+// audit does not keep every change.
+func (r *rules) changed(path string) *Changed {
+	for _, entry := range r.audit {
+		if entry.Action != lua.AuditPolicy {
+			continue
+		}
+		var kept rollout.Summary
+		if err := json.Unmarshal(entry.Changes, &kept); err != nil {
+			return nil
+		}
+		for _, c := range kept.Changes {
+			if c.Path == path || strings.HasPrefix(c.Path, path+"/") || strings.HasPrefix(path, c.Path+"/") {
+				return &Changed{entry.To, entry.At.UTC(), entry.Author, entry.Reason}
+			}
+		}
+		if kept.Total > len(kept.Changes) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// tier names a tenant's tier.
+func (r *rules) tier(tenant string) string {
+	return cmp.Or(r.policy.Tenants[tenant].Tier, policy.StandardTier)
+}
+
+// ofTenant returns a rule of a tenant, its own or its tier's.
+func (r *rules) ofTenant(builtIn, tenant string, path ...string) (*Rule, error) {
+	tier := r.tier(tenant)
+	return r.first(builtIn,
+		candidate{"override of tenant " + tenant, append([]string{"tenants", tenant}, path...)},
+		candidate{"default of tier " + tier, append([]string{"tiers", tier}, path...)})
+}
+
+// ofLimit returns the rule of the limit at a level of a scope.
+func (r *rules) ofLimit(level headgate.Level, tenant, queue string, class headgate.Priority) (*Rule, error) {
+	scope := string(headgate.ScopeAt(level, tenant, queue, class))
+	switch level {
+	case headgate.LevelGlobal:
+		return r.first("built in: no limit of all", candidate{"limit of all", []string{"global"}})
+	case headgate.LevelTenant:
+		return r.ofTenant("built in: no limit", tenant, "limit")
+	case headgate.LevelQueue:
+		return r.first("built in: no limit", candidate{"override of " + scope, []string{"queue_limits", scope}})
+	}
+	return r.first("built in: no limit", candidate{"override of " + scope, []string{"priority_limits", scope}})
+}
+
+// ofGate returns the rule of a cap or a rate of dispatches, of those that a job of a tenant in a queue that calls a
+// downstream may meet.
+func (r *rules) ofGate(name lua.GateName, tenant, queue, downstream string) (*Rule, error) {
+	const none = "built in: no bound"
+	switch name {
+	case lua.QueueGate(queue):
+		return r.first(none, candidate{"queue " + queue, []string{"queues", queue, "max_running"}})
+	case lua.TenantGate(tenant):
+		return r.ofTenant(none, tenant, "max_running")
+	case lua.TenantQueueGate(tenant, queue):
+		scope := tenant + ":" + queue
+		return r.first(none, candidate{"override of " + scope, []string{"max_running", scope}},
+			candidate{"default of queue " + queue, []string{"queues", queue, "max_running_per_tenant"}})
+	case lua.DownstreamGate(downstream):
+		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "max_running"}},
+			candidate{"default of downstreams", []string{"any_downstream", "max_running"}})
+	case lua.TenantRateGate(tenant):
+		return r.first(none, candidate{"tenant " + tenant, []string{"tenants", tenant, "dispatch"}})
+	case lua.DownstreamRateGate(downstream):
+		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "dispatch"}})
+	}
+	return nil, nil //nolint:nilnil // It is no rule's.
+}

@@ -1,0 +1,209 @@
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/lua"
+)
+
+func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+	if err := headgate.ValidateTenant(name); err != nil {
+		return Explanation{}, err
+	}
+	e, in, err := newScope(ctx, store, headgate.Scope(name))
+	if err != nil {
+		return e, err
+	}
+	tier, err := in.first("built in: a tenant without a tier of its own is standard", candidate{"override of tenant " + name, []string{"tenants", name, "tier"}})
+	if err != nil {
+		return e, err
+	}
+	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "PUT /api/v1/tenants/" + name})
+	return e, e.addGates(ctx, store, in, name)
+}
+
+func explainScope(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+	e, _, err := newScope(ctx, store, headgate.Scope(name))
+	return e, err
+}
+
+// newScope explains whether a scope admits: suspensions and buckets on its way.
+func newScope(ctx context.Context, store *lua.Store, scope headgate.Scope) (Explanation, *rules, error) {
+	e := Explanation{Summary: "a job of 1 token would be admitted", Reasons: []Reason{}}
+	tenant, queue, _, err := scope.Parts()
+	if err != nil {
+		return e, nil, err
+	}
+	suspensions, err := store.Suspensions(ctx)
+	if err != nil {
+		return e, nil, err
+	}
+	for _, s := range suspensions {
+		if concerns(s.Name, tenant, queue) {
+			e.add(Reason{
+				Kind: "suspension", Binds: true, Until: s.Until, Text: "enqueueing is suspended for " + s.Name.Words() + because(s.Reason),
+				Change: "headgate resume --enqueue" + flagsOf(s.Name),
+			})
+		}
+	}
+	in, verdict, err := e.addBuckets(ctx, store, scope)
+	if err != nil {
+		return e, nil, err
+	}
+	e.PolicyVersion = in.policy.Version
+	switch {
+	case verdict.Decision != headgate.Admitted:
+		e.Summary = fmt.Sprintf("a job of 1 token would be refused by %s", verdict.Scope)
+	case len(e.Reasons) > 0 && e.Reasons[0].Binds:
+		e.Summary = "a job would be refused where enqueueing is suspended"
+	}
+	return e, in, nil
+}
+
+// concerns reports whether what is held back under a name concerns a tenant, or one of its queues.
+func concerns(name lua.GateName, tenant, queue string) bool {
+	switch {
+	case tenant == "":
+		return false
+	case queue == "":
+		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+	}
+	return name == lua.TenantGate(tenant) || name == lua.QueueGate(queue) || name == lua.TenantQueueGate(tenant, queue)
+}
+
+// flagsOf writes what a gate guards as flags.
+func flagsOf(name lua.GateName) string {
+	words := strings.Fields(name.Words()) // "tenant acme in queue mail"
+	flags := ""
+	for i := 0; i+1 < len(words); i++ {
+		if words[i] == "tenant" || words[i] == "queue" {
+			flags += " --" + words[i] + " " + words[i+1]
+		}
+	}
+	return flags
+}
+
+// addBuckets asks every bucket on the way of a scope for a token and takes none. Where the policy changes meanwhile it asks
+// again by the new one.
+func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope headgate.Scope) (*rules, headgate.Verdict, error) {
+	for again := false; ; again = true {
+		in, err := readRules(ctx, store)
+		if err != nil {
+			return nil, headgate.Verdict{}, err
+		}
+		q, err := in.question(scope)
+		if err != nil {
+			return nil, headgate.Verdict{}, err
+		}
+		now, err := store.Time(ctx)
+		if err != nil {
+			return nil, headgate.Verdict{}, err
+		}
+		_, answers, err := store.Check(ctx, in.policy.Version, true, []lua.Question{q})
+		if errors.Is(err, lua.ErrStale) && !again {
+			continue
+		}
+		if err != nil {
+			return nil, headgate.Verdict{}, err
+		}
+		for level := range scope.Level() + 1 {
+			reason, err := in.bucket(level, &q, &answers[0], now)
+			if err != nil {
+				return nil, headgate.Verdict{}, err
+			}
+			e.add(reason)
+		}
+		return in, answers[0].Verdict, nil
+	}
+}
+
+// question asks for a token of every bucket on the way of a scope.
+func (r *rules) question(scope headgate.Scope) (lua.Question, error) {
+	tenant, queue, class, err := scope.Parts()
+	if err != nil {
+		return lua.Question{}, err
+	}
+	if class != "" {
+		named, ok := r.compiled.ClassNamed(queue, class)
+		if !ok {
+			return lua.Question{}, &headgate.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
+		}
+		class = named
+	}
+	q := lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1, Limits: r.compiled.LimitsFor(tenant, queue, class)}
+	for level := scope.Level() + 1; level < headgate.Levels; level++ {
+		q.Limits[level] = headgate.Limit{Disabled: true}
+	}
+	return q, nil
+}
+
+// bucket tells of the bucket at a level.
+func (r *rules) bucket(level headgate.Level, q *lua.Question, answer *lua.Answer, now time.Time) (Reason, error) {
+	scope, limit := headgate.ScopeAt(level, q.Tenant, q.Queue, q.Class), q.Limits[level]
+	rule, err := r.ofLimit(level, q.Tenant, q.Queue, q.Class)
+	if err != nil {
+		return Reason{}, err
+	}
+	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "PUT /api/v1/rate-limit/config/" + string(scope)}
+	if limit.Disabled {
+		return reason, nil
+	}
+	left := answer.Left[level] / buckets.MicroPerToken
+	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %d in %s", scope, left, limit.Burst, limit.Tokens, limit.Per)
+	if answer.Left[level] < buckets.MicroPerToken {
+		reason.Binds = true
+		if answer.Verdict.Scope == scope {
+			reason.Until = now.Add(answer.Verdict.RetryAfter)
+		}
+	}
+	return reason, nil
+}
+
+// addGates tells which gates stand before a tenant's jobs.
+func (e *Explanation) addGates(ctx context.Context, store *lua.Store, in *rules, tenant string) error {
+	gates, err := store.Gates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range gates {
+		if !concerns(g.Name, tenant, "") && g.Name != lua.TenantRateGate(tenant) {
+			continue
+		}
+		_, queue, _ := strings.Cut(strings.TrimPrefix(string(g.Name), "u:"), ":")
+		reason, err := in.gate(g, tenant, queue, "")
+		if err != nil {
+			return err
+		}
+		e.add(reason)
+	}
+	return nil
+}
+
+// gate tells of a gate as it stands.
+func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason, error) {
+	reason := Reason{Binds: g.Shut(), Until: g.Until}
+	job := &headgate.Job{Tenant: tenant, Queue: queue, Downstream: downstream}
+	var err error
+	switch {
+	case g.Burst > 0:
+		pace := time.Duration(float64(time.Second) / g.Rate).Round(time.Millisecond)
+		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %d jobs at once, then one every %s", g.Name.Words(), g.Burst, pace)
+		reason.Change = "a higher dispatch"
+		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
+	case g.Limit == 0:
+		reason.Kind, reason.Text = string(lua.WaitPause), g.Name.Words()+" is paused"+because(g.Reason)
+		reason.Change = resume(g.Name, job)
+	default:
+		reason.Kind, reason.Text = string(lua.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)
+		reason.Change = "a higher max_running"
+		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
+	}
+	return reason, err
+}
