@@ -90,8 +90,9 @@ func (r *rules) ofWait(w lua.Wait, job *headgate.Job) (*Rule, error) {
 			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}})
 	case lua.WaitTurn:
 		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
+	case lua.WaitPause, lua.WaitBreaker, lua.WaitTime, lua.WaitWorkers, lua.WaitWaking: // They are no rule's.
 	}
-	return nil, nil //nolint:nilnil // The others are no rule's: an operator, a breaker, a time, a lack of workers.
+	return nil, nil //nolint:nilnil // No rule is an answer.
 }
 
 // remedy says what would end a wait.
@@ -122,13 +123,8 @@ func remedy(w lua.Wait, g *lua.Sighting) string {
 
 // resume says how a pause ends.
 func resume(gate lua.GateName, job *headgate.Job) string {
-	switch gate {
-	case lua.QueueGate(job.Queue):
-		return "headgate resume --queue " + job.Queue
-	case lua.TenantGate(job.Tenant):
-		return "headgate resume --tenant " + job.Tenant
-	case lua.TenantQueueGate(job.Tenant, job.Queue):
-		return "headgate resume --queue " + job.Queue + " --tenant " + job.Tenant
+	if what := flags(gate, job.Tenant, job.Queue); what != "" {
+		return "headgate resume" + what
 	}
 	return "whoever paused it, by lua.Store.Unpause"
 }

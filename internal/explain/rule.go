@@ -85,7 +85,7 @@ func pointer(path []string) string {
 	return text.String()
 }
 
-// changed finds the newest edit that touched a path, or what is above or below it. It gives up at an edit of which the
+// changed finds the newest edit that touched what is at a path or below. It gives up at an edit of which the
 // audit does not keep every change.
 func (r *rules) changed(path string) *Changed {
 	for _, entry := range r.audit {
@@ -97,7 +97,7 @@ func (r *rules) changed(path string) *Changed {
 			return nil
 		}
 		for _, c := range kept.Changes {
-			if c.Path == path || strings.HasPrefix(c.Path, path+"/") || strings.HasPrefix(path, c.Path+"/") {
+			if c.Path == path || strings.HasPrefix(c.Path, path+"/") {
 				return &Changed{entry.To, entry.At.UTC(), entry.Author, entry.Reason}
 			}
 		}
@@ -131,8 +131,9 @@ func (r *rules) ofLimit(level headgate.Level, tenant, queue string, class headga
 		return r.ofTenant("built in: no limit", tenant, "limit")
 	case headgate.LevelQueue:
 		return r.first("built in: no limit", candidate{"override of " + scope, []string{"queue_limits", scope}})
+	default:
+		return r.first("built in: no limit", candidate{"override of " + scope, []string{"priority_limits", scope}})
 	}
-	return r.first("built in: no limit", candidate{"override of " + scope, []string{"priority_limits", scope}})
 }
 
 // ofGate returns the rule of a cap or a rate of dispatches, of those that a job of a tenant in a queue that calls a

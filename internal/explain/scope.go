@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,10 @@ func newScope(ctx context.Context, store *lua.Store, scope headgate.Scope) (Expl
 	}
 	for _, s := range suspensions {
 		if concerns(s.Name, tenant, queue) {
+			within := cmp.Or(queue, queueOf(s.Name, tenant))
 			e.add(Reason{
 				Kind: "suspension", Binds: true, Until: s.Until, Text: "enqueueing is suspended for " + s.Name.Words() + because(s.Reason),
-				Change: "headgate resume --enqueue" + flagsOf(s.Name),
+				Change: unsuspend(s.Name, tenant, within),
 			})
 		}
 	}
@@ -78,16 +80,28 @@ func concerns(name lua.GateName, tenant, queue string) bool {
 	return name == lua.TenantGate(tenant) || name == lua.QueueGate(queue) || name == lua.TenantQueueGate(tenant, queue)
 }
 
-// flagsOf writes what a gate guards as flags.
-func flagsOf(name lua.GateName) string {
-	words := strings.Fields(name.Words()) // "tenant acme in queue mail"
-	flags := ""
-	for i := 0; i+1 < len(words); i++ {
-		if words[i] == "tenant" || words[i] == "queue" {
-			flags += " --" + words[i] + " " + words[i+1]
-		}
+// unsuspend says how a suspension ends.
+func unsuspend(name lua.GateName, tenant, queue string) string {
+	return "headgate resume --enqueue" + flags(name, tenant, queue)
+}
+
+// flags writes what a gate guards as flags, where it guards a queue, a tenant or a tenant in a queue.
+func flags(name lua.GateName, tenant, queue string) string {
+	switch name {
+	case lua.QueueGate(queue):
+		return " --queue " + queue
+	case lua.TenantGate(tenant):
+		return " --tenant " + tenant
+	case lua.TenantQueueGate(tenant, queue):
+		return " --queue " + queue + " --tenant " + tenant
 	}
-	return flags
+	return ""
+}
+
+// queueOf is the queue of a gate of a tenant in a queue.
+func queueOf(name lua.GateName, tenant string) string {
+	queue, _ := strings.CutPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+	return queue
 }
 
 // addBuckets asks every bucket on the way of a scope for a token and takes none. Where the policy changes meanwhile it asks
@@ -176,8 +190,7 @@ func (e *Explanation) addGates(ctx context.Context, store *lua.Store, in *rules,
 		if !concerns(g.Name, tenant, "") && g.Name != lua.TenantRateGate(tenant) {
 			continue
 		}
-		_, queue, _ := strings.Cut(strings.TrimPrefix(string(g.Name), "u:"), ":")
-		reason, err := in.gate(g, tenant, queue, "")
+		reason, err := in.gate(g, tenant, queueOf(g.Name, tenant), "")
 		if err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Write writes an explanation for people. What anybody may have written, such as reasons, is made fit for a terminal.
-func (e Explanation) Write(to io.Writer) {
+func (e *Explanation) Write(to io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintln(to, plain(fmt.Sprintf(format, args...))) }
 	line("%s %s: %s", e.Kind, e.Name, e.Summary)
 	for _, r := range e.Reasons {
