@@ -39,11 +39,17 @@ var bodies = map[string]string{
 
 	"POST /api/v1/breakers/{downstream}/force": `{"state":"open","for":"1m","reason":"moving"}`,
 	"POST /api/v1/breakers/{downstream}/reset": `{"reason":"back"}`,
+
+	"POST /api/v1/workers":                   `{"queues":[{"queue":"none"}]}`,
+	"POST /api/v1/workers/{worker}/leases":   `{}`,
+	"POST /api/v1/workers/{worker}/complete": `{"tenant":%q,"id":"one","token":"1-1"}`,
+	"POST /api/v1/workers/{worker}/fail":     `{"tenant":%q,"id":"one","token":"1-1"}`,
+	"POST /api/v1/workers/{worker}/release":  `{"tenant":%q,"id":"one","token":"1-1"}`,
 }
 
 // about is a call of an operation that concerns a tenant, and its job "one".
 func (p *plant) about(op, tenant string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "tenant", "name": tenant}}
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "tenant", "name": tenant, "worker": "none"}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {

@@ -49,7 +49,7 @@ func New(config Config) *API {
 
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.partRoutes(), a.breakerRoutes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessionRoutes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

@@ -1,0 +1,226 @@
+package admin_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// client is a worker that knows HTTP alone.
+type client struct {
+	p    *plant
+	name string
+}
+
+func (p *plant) client(lease string) *client {
+	p.tb.Helper()
+	body := fmt.Sprintf(`{"queues":[{"queue":"mail","weight":3}],"slots":4,"lease":%q}`, lease)
+	session := p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/workers", body: body}).object(p.tb)
+	name, _ := session["worker"].(string)
+	return &client{p, name}
+}
+
+func (c *client) ask(what, body string) ask {
+	return ask{op: "POST /api/v1/workers/{worker}/" + what, path: map[string]string{"worker": c.name}, body: body}
+}
+
+// lease takes jobs; each is what the answer has of it.
+func (c *client) lease(body string) []map[string]any {
+	c.p.tb.Helper()
+	answer := c.p.want(http.StatusOK, "operator", c.ask("leases", body)).object(c.p.tb)
+	var jobs []map[string]any
+	for _, job := range answer["jobs"].([]any) {
+		jobs = append(jobs, job.(map[string]any))
+	}
+	return jobs
+}
+
+// end ends a job; more is what the call says beside its names.
+func (c *client) end(status int, what string, job map[string]any, more string) map[string]any {
+	c.p.tb.Helper()
+	body := fmt.Sprintf(`{"tenant":%q,"id":%q,"token":%q%s}`, job["tenant"], job["id"], job["token"], more)
+	return c.p.want(status, "operator", c.ask(what, body)).object(c.p.tb)
+}
+
+func (c *client) leave() {
+	c.p.tb.Helper()
+	c.p.want(http.StatusNoContent, "operator", ask{op: "DELETE /api/v1/workers/{worker}", path: map[string]string{"worker": c.name}})
+}
+
+func walkSessions(p *plant) {
+	for _, bad := range []string{`{"queues":[]}`, `{"queues":[{"queue":"mail"},{"queue":"mail"}]}`, `{"queues":[{"queue":"mail"}],"lease":"900ms"}`, `{"queues":[{"queue":"mail"}],"slots":0}`} {
+		p.want(http.StatusBadRequest, "operator", ask{op: "POST /api/v1/workers", body: bad})
+	}
+	before, err := p.store.Census(p.tb.Context())
+	must(p.tb, err)
+	c := p.client("1m")
+	for waiting := before.Waiting; waiting > 0; waiting-- { // What the walk has left.
+		for _, job := range c.lease(`{"max":4}`) {
+			c.end(http.StatusOK, "complete", job, "")
+		}
+	}
+	p.enqueue("acme", "s1", "s2", "s3", "s4")
+	jobs := c.lease(`{"max":4,"wait":"5s"}`)
+	if len(jobs) != 4 {
+		p.tb.Fatalf("%v", jobs)
+	}
+	payload, err := base64.StdEncoding.DecodeString(jobs[0]["payload_base64"].(string))
+	if err != nil || string(payload) != `{"to":"ada"}` || jobs[0]["queue"] != "mail" || jobs[0]["type"] != "welcome" {
+		p.tb.Errorf("%v %s %v", jobs[0], payload, err)
+	}
+	if again := c.lease(`{"max":4,"held":true}`); len(again) != 4 || again[0]["token"] != jobs[0]["token"] {
+		p.tb.Errorf("what it holds: %v", again)
+	}
+	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s4"}, query: "reason=twice"})
+	extended := p.want(http.StatusOK, "operator", c.ask("extend", "")).object(p.tb)
+	if told, _ := extended["cancelled"].([]any); len(told) != 1 || told[0].(map[string]any)["token"] != jobs[3]["token"] || told[0].(map[string]any)["reason"] != "twice" {
+		p.tb.Errorf("%v", extended)
+	}
+	for i, row := range []struct{ what, more, want string }{
+		{"complete", "", "done"}, {"fail", `,"error":"no such address","discard":true`, "dead"}, {"fail", `,"error":"busy"`, "retried"}, {"release", "", "cancelled"},
+	} {
+		if got := c.end(http.StatusOK, row.what, jobs[i], row.more); got["outcome"] != row.want {
+			p.tb.Errorf("%s: %v", row.what, got)
+		}
+		c.end(http.StatusConflict, row.what, jobs[i], row.more)
+	}
+	letter := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s2"}}).object(p.tb)
+	if letter["reason"] != "discarded" || letter["text"] != "no such address" {
+		p.tb.Errorf("%v", letter)
+	}
+	retried := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s3"}}).object(p.tb)
+	if retried["attempts"] != 1.0 {
+		p.tb.Errorf("%v", retried)
+	}
+	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s3"}})
+	p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/dead-letters/purge", body: `{"keys":[{"tenant":"acme","id":"s2"}]}`})
+	c.leave()
+	p.want(http.StatusConflict, "operator", c.ask("leases", "{}"))
+	p.enqueue("acme", "w") // What the walk does next counts three jobs in the queue.
+}
+
+// TestAStoppedClientIsFenced asserts L5 over HTTP: what a client held that was not heard of runs elsewhere, and what it
+// says of it afterwards is refused and changes nothing.
+func TestAStoppedClientIsFenced(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	stopped, alive := p.client("1s"), p.client("1m")
+	p.enqueue("acme", "a", "b")
+	held := stopped.lease(`{"max":2}`)
+	if len(held) != 2 {
+		t.Fatalf("%v", held)
+	}
+	var again []map[string]any
+	for end := time.Now().Add(time.Minute); len(again) < 2 && time.Now().Before(end); { // Its calls promote: nobody else does.
+		again = append(again, alive.lease(`{"max":2,"wait":"500ms"}`)...)
+	}
+	if len(again) != 2 {
+		t.Fatalf("%d jobs came back", len(again))
+	}
+	for _, job := range held {
+		for _, what := range []string{"complete", "fail", "release"} {
+			stopped.end(http.StatusConflict, what, job, "")
+		}
+	}
+	p.want(http.StatusConflict, "operator", stopped.ask("extend", ""))
+	p.want(http.StatusConflict, "operator", stopped.ask("leases", `{"held":true}`))
+	for _, job := range again {
+		alive.end(http.StatusOK, "complete", job, "")
+	}
+	census, err := p.store.Census(t.Context())
+	must(t, err)
+	if census.Left["completed"] != 2 || census.Live != 0 || !census.Conserved() {
+		t.Errorf("%+v", census)
+	}
+}
+
+// TestADeployHandsBack: a client that leaves burns no attempt, and another has its jobs at once.
+func TestADeployHandsBack(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	old, fresh := p.client("5m"), p.client("5m")
+	p.enqueue("acme", "a", "b", "c")
+	held := old.lease(`{"max":3}`)
+	old.leave()
+	got := fresh.lease(`{"max":3,"wait":"5s"}`)
+	if len(held) != 3 || len(got) != 3 {
+		t.Fatalf("%d held, %d handed back", len(held), len(got))
+	}
+	for _, job := range got {
+		if job["attempts"] != 0.0 {
+			t.Errorf("%v", job)
+		}
+	}
+	old.end(http.StatusConflict, "complete", held[0], "")
+}
+
+// TestTwoClientsRunEachJobAtLeastOnce: over two clients that work at a time, each job completes once, and the books balance.
+func TestTwoClientsRunEachJobAtLeastOnce(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	const jobs = 60
+	for i := range jobs {
+		p.enqueue(fmt.Sprintf("t%d", i%7), fmt.Sprint("j", i))
+	}
+	var mu sync.Mutex
+	ran := map[string]int{}
+	var both sync.WaitGroup
+	for range 2 {
+		c := p.client("1m")
+		both.Go(func() {
+			for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+				leased := c.lease(`{"max":4,"wait":"200ms"}`)
+				for _, job := range leased {
+					c.end(http.StatusOK, "complete", job, "")
+					mu.Lock()
+					ran[fmt.Sprint(job["tenant"], ":", job["id"])]++
+					mu.Unlock()
+				}
+				mu.Lock()
+				done := len(ran) == jobs
+				mu.Unlock()
+				if done {
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	if len(ran) != jobs || slices.Max(slices.Collect(maps.Values(ran))) != 1 {
+		t.Errorf("%d of %d jobs ran: %v", len(ran), jobs, ran)
+	}
+	census, err := p.store.Census(t.Context())
+	must(t, err)
+	if census.Left["completed"] != jobs || !census.Conserved() {
+		t.Errorf("%+v", census)
+	}
+}
+
+// TestALateJobIsNotHandedOut: one whose deadline has passed in the stream expires.
+func TestALateJobIsNotHandedOut(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	c := p.client("1m")
+	now, err := p.store.Time(t.Context())
+	must(t, err)
+	deadline := now.Add(300 * time.Millisecond)
+	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":"late","deadline":%q}`, deadline.Format(time.RFC3339Nano))})
+	for !now.After(deadline) {
+		now, err = p.store.Time(t.Context())
+		must(t, err)
+	}
+	if jobs := c.lease(`{}`); len(jobs) != 0 {
+		t.Errorf("%v", jobs)
+	}
+	sight := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "late"}}).object(t)
+	if sight["place"] != string(lua.PlaceDead) {
+		t.Errorf("%v", sight)
+	}
+}
