@@ -147,6 +147,7 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	@missing=(); \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null || missing+=(redis-server); \
 	command -v promtool >/dev/null || missing+=(prometheus); \
+	command -v curl >/dev/null || missing+=(curl); \
 	command -v "$$($(GO) env CC | cut -d' ' -f1)" >/dev/null || missing+=(gcc libc6-dev); \
 	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \

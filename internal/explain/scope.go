@@ -165,7 +165,7 @@ func (r *rules) bucket(level headgate.Level, q *lua.Question, answer *lua.Answer
 	if err != nil {
 		return Reason{}, err
 	}
-	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "PUT /api/v1/rate-limit/config/" + string(scope)}
+	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope)}
 	if limit.Disabled {
 		return reason, nil
 	}

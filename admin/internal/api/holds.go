@@ -127,16 +127,10 @@ func (a *API) unsuspend(name namer) func(*route.Request) (*route.Answer, error) 
 	}
 }
 
-type limitView struct {
-	Tokens headgate.Tokens `json:"tokens"`
-	PerMs  float64         `json:"per_ms"`
-	Burst  headgate.Tokens `json:"burst"`
-}
-
 type tenantView struct {
-	Tenant string     `json:"tenant"`
-	Tier   string     `json:"tier"`
-	Limit  *limitView `json:"limit,omitempty"`
+	Tenant string       `json:"tenant"`
+	Tier   string       `json:"tier"`
+	Limit  *shown.Limit `json:"limit,omitempty"`
 	// Own is what the policy has for the tenant alone, as it is put.
 	Own json.RawMessage `json:"own,omitempty"`
 
@@ -153,9 +147,11 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	view := tenantView{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
-	if view.Limit, err = inForce(current, headgate.LevelTenant, tenant, "", ""); err != nil {
+	config, err := shown.LimitConfigOf(current, headgate.Scope(tenant))
+	if err != nil {
 		return nil, err
 	}
+	view.Limit = config.InForce
 	if view.Own, err = current.At(tenantPath(tenant)...); err != nil {
 		return nil, err
 	}

@@ -42,24 +42,7 @@ func scopePart(r *route.Request) ([]string, error) {
 	if scope == headgate.Global && !r.Who.May(access.Admin) {
 		return nil, problem.New(problem.Forbidden, "the limit of all needs the role %s, and the credential has %s", access.Admin, r.Who.Role)
 	}
-	path, _, err := scopePath(scope)
-	return path, err
-}
-
-// scopePath returns where the policy has the limit of a scope, and at which level that is.
-func scopePath(scope headgate.Scope) ([]string, headgate.Level, error) {
-	tenant, queue, class, err := scope.Parts()
-	switch {
-	case err != nil:
-		return nil, 0, err
-	case class != "":
-		return []string{"priority_limits", string(scope)}, headgate.LevelPriority, nil
-	case queue != "":
-		return []string{"queue_limits", string(scope)}, headgate.LevelQueue, nil
-	case tenant != "":
-		return append(tenantPath(tenant), "limit"), headgate.LevelTenant, nil
-	}
-	return []string{"global"}, headgate.LevelGlobal, nil
+	return policy.LimitPath(scope)
 }
 
 func (a *API) putPart(part parter) func(*route.Request) (*route.Answer, error) {
@@ -107,48 +90,17 @@ func (a *API) editPart(r *route.Request, part parter, change func(policy.Policy,
 	return tagged(done.To, editedViewOf(done)), nil
 }
 
-type configView struct {
-	Scope headgate.Scope `json:"scope"`
-	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
-	Own     json.RawMessage `json:"own,omitempty"`
-	InForce *limitView      `json:"in_force,omitempty"`
-}
-
 func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
-	view := configView{Scope: headgate.Scope(r.PathValue("scope"))}
-	if err := bindScope(r, view.Scope); err != nil {
-		return nil, err
-	}
-	path, level, err := scopePath(view.Scope)
-	if err != nil {
+	scope := headgate.Scope(r.PathValue("scope"))
+	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}
 	current, err := rollout.Current(r.Context(), a.config.Store)
 	if err != nil {
 		return nil, err
 	}
-	if view.Own, err = current.At(path...); err != nil {
-		return nil, err
-	}
-	tenant, queue, class, err := view.Scope.Parts()
-	if err != nil {
-		return nil, err
-	}
-	view.InForce, err = inForce(current, level, tenant, queue, class)
-	return tagged(current.Version, view), err
-}
-
-// inForce returns the limit that applies at a level; nil where none does.
-func inForce(current policy.Policy, level headgate.Level, tenant, queue string, class headgate.Priority) (*limitView, error) {
-	compiled, err := current.Prepare()
-	if err != nil {
-		return nil, err
-	}
-	limit := compiled.LimitsFor(tenant, queue, class)[level]
-	if limit.Disabled {
-		return nil, nil //nolint:nilnil // No limit is an answer.
-	}
-	return &limitView{limit.Tokens, shown.Millis(limit.Per), limit.Burst}, nil
+	config, err := shown.LimitConfigOf(current, scope)
+	return tagged(current.Version, config), err
 }
 
 func (a *API) tier(r *route.Request) (*route.Answer, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -17,11 +18,11 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/worker"
 )
 
-// backoff is what a failed job waits where its client does not say: a worker's default.
-var backoff = worker.ExponentialBackoff(time.Second, 10*time.Minute)
+// backoff is what a job waits after so many failed runs where its client does not say: 1 s, doubled with each up to about
+// 10 minutes, with full jitter, which is a worker's default.
+func backoff(failed int) time.Duration { return rand.N(time.Second << min(failed-1, 9)) }
 
 // sessionRoutes are those of workers in other languages. A session is a registered worker: its name says which pool it
 // is of and for how long a call renews its lease, so any server can serve it. It may be handed jobs of every tenant.

@@ -7,15 +7,27 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+// asCommand is set where the test's binary is to be headgate.
+const asCommand = "HEADGATE_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+		defer stop()
+		os.Exit(Run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	}
+	redistest.Main(m)
+}
 
 // output is what a command came to.
 type output struct {

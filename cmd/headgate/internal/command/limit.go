@@ -1,0 +1,161 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func newLimit() *cobra.Command {
+	var o operator
+	c := parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority. Each edit is a version of the
+whole policy (see headgate policy), and producers follow it within a second.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
+		`  headgate limit get acme --redis localhost:6379
+  headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
+  headgate limit set acme:mail:low --off --redis localhost:6379
+  headgate limit delete acme --reason "contract is over" --redis localhost:6379`)
+	o.add(c)
+	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o))
+	return c
+}
+
+func newLimitGet(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: oneArg("SCOPE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showLimit(ctx, c, store, args[0]) })
+		},
+	}
+}
+
+func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *lua.Store, scope string) error {
+	current, err := rollout.Current(ctx, store)
+	if err != nil {
+		return err
+	}
+	config, err := shown.LimitConfigOf(current, headgate.Scope(scope))
+	if err != nil {
+		return err
+	}
+	return o.print(c, config, func(to io.Writer) { writeLimit(to, config) })
+}
+
+func writeLimit(to io.Writer, config shown.LimitConfig) {
+	whose := "by default"
+	if config.Own != nil {
+		whose = "its own limit"
+	}
+	l := config.InForce
+	if l == nil {
+		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
+		return
+	}
+	per := time.Duration(l.PerMs * float64(time.Millisecond))
+	fmt.Fprintf(to, "%s gets %d tokens in %s and holds %d, %s\n", config.Scope, l.Tokens, per, l.Burst, whose)
+}
+
+// limitFlags say a limit.
+type limitFlags struct {
+	tokens, burst int64
+	per           time.Duration
+	off           bool
+	reason        string
+}
+
+// json returns the limit as the policy has it.
+func (f *limitFlags) json() (json.RawMessage, error) {
+	if f.off && f.tokens != 0 {
+		return nil, fieldError("off", "true", "it or --tokens, not both")
+	}
+	if f.off {
+		return json.RawMessage(`{"enabled":false}`), nil
+	}
+	limit := headgate.Limit{Tokens: headgate.Tokens(f.tokens), Per: f.per, Burst: headgate.Tokens(f.burst)}
+	if f.burst == 0 {
+		limit.Burst = limit.Tokens
+	}
+	if err := limit.Validate("the scope"); err != nil {
+		return nil, usage(err)
+	}
+	return json.Marshal(map[string]any{"tokens": limit.Tokens, "per": limit.Per.String(), "burst": limit.Burst})
+}
+
+func newLimitSet(o *operator) *cobra.Command {
+	var f limitFlags
+	c := &cobra.Command{
+		Use: "set SCOPE (--tokens NUMBER | --off)", Short: "Give a scope a limit of its own", Args: oneArg("SCOPE"),
+		RunE: func(c *cobra.Command, args []string) error {
+			value, err := f.json()
+			if err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				if err := editLimit(ctx, store, args[0], value, f.reason); err != nil {
+					return err
+				}
+				return o.showLimit(ctx, c, store, args[0])
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(headgate.MaxLimitTokens), 10))
+	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
+	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
+	flags.BoolVar(&f.off, "off", false, "no limit, also where the tier has one")
+	reasonFlag(c, &f.reason)
+	return c
+}
+
+func newLimitDelete(o *operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "delete SCOPE", Short: "Take a scope's own limit away", Args: oneArg("SCOPE"),
+		Long: "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				if err := editLimit(ctx, store, args[0], nil, reason); err != nil {
+					return err
+				}
+				return o.showLimit(ctx, c, store, args[0])
+			})
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+// errNoOwnLimit is a limit that cannot be taken away.
+var errNoOwnLimit = errors.New("the scope has no limit of its own")
+
+// editLimit stores the policy with another limit of a scope; nil takes it away.
+func editLimit(ctx context.Context, store *lua.Store, scope string, value json.RawMessage, reason string) error {
+	path, err := policy.LimitPath(headgate.Scope(scope))
+	if err != nil {
+		return err
+	}
+	_, err = rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
+		own, err := current.At(path...)
+		if err != nil {
+			return current, err
+		}
+		if own == nil && value == nil {
+			return current, nothing("%s: %w", scope, errNoOwnLimit)
+		}
+		return current.With(value, path...)
+	})
+	return err
+}

@@ -1,0 +1,57 @@
+package command
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestLimitCommands(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	for line, want := range map[string]string{
+		"limit get acme": "acme gets 200 tokens in 1s and holds 50, by default\n", "limit get acme:mail": "acme:mail has no limit, by default\n",
+	} {
+		if out := p.run(exitOK, line); out.stdout != want {
+			t.Errorf("%s: %s", line, out.stdout)
+		}
+	}
+	for _, scope := range []string{"global", "acme", "acme:mail", "acme:mail:high"} {
+		set := p.object(exitOK, "limit set "+scope+" --tokens 7 --per 90s --burst 9 --reason launch")
+		own, _ := set["own"].(map[string]any)
+		if own["tokens"] != 7.0 || own["per"] != "1m30s" || own["burst"] != 9.0 {
+			t.Errorf("%v", set)
+		}
+		if out := p.run(exitOK, "limit get "+scope); out.stdout != scope+" gets 7 tokens in 1m30s and holds 9, its own limit\n" {
+			t.Errorf("%s", out.stdout)
+		}
+		if scope == "global" { // Where it is off the policy has none.
+			p.run(exitOK, "limit delete global --reason over")
+			continue
+		}
+		if out := p.run(exitOK, "limit set "+scope+" --off"); out.stdout != scope+" has no limit, its own limit\n" {
+			t.Errorf("%s", out.stdout)
+		}
+		p.run(exitOK, "limit delete "+scope+" --reason over")
+		if out := p.run(exitNothing, "limit delete "+scope); !strings.Contains(out.stderr, scope+": the scope has no limit of its own") {
+			t.Errorf("%s", out.stderr)
+		}
+	}
+	if out := p.run(exitOK, "audit --limit 1"); !strings.Contains(out.stdout, "over") {
+		t.Errorf("%s", out.stdout)
+	}
+	for line, want := range map[string]string{
+		"limit":                             "",
+		"limit get a:b:c:d":                 "invalid scope",
+		"limit set acme":                    "invalid limit tokens of the scope 0",
+		"limit set acme --tokens 1 --off":   "invalid --off true: allowed is it or --tokens, not both",
+		"limit set acme --tokens 1 --per 0": "invalid",
+	} {
+		code := exitUsage
+		if want == "" {
+			code = exitOK
+		}
+		if out := p.run(code, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("headgate %s: %s", line, out.stderr)
+		}
+	}
+}

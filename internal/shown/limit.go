@@ -1,0 +1,47 @@
+package shown
+
+import (
+	"encoding/json"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/policy"
+)
+
+// Limit is a limit in force.
+type Limit struct {
+	Tokens headgate.Tokens `json:"tokens"`
+	PerMs  float64         `json:"per_ms"`
+	Burst  headgate.Tokens `json:"burst"`
+}
+
+// LimitConfig is what the policy has for a scope.
+type LimitConfig struct {
+	Scope headgate.Scope `json:"scope"`
+	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
+	Own     json.RawMessage `json:"own,omitempty"`
+	InForce *Limit          `json:"in_force,omitempty"`
+}
+
+// LimitConfigOf shows the limit of a scope. A bad scope is a *headgate.FieldError.
+func LimitConfigOf(current policy.Policy, scope headgate.Scope) (LimitConfig, error) {
+	v := LimitConfig{Scope: scope}
+	path, err := policy.LimitPath(scope)
+	if err != nil {
+		return v, err
+	}
+	if v.Own, err = current.At(path...); err != nil {
+		return v, err
+	}
+	compiled, err := current.Prepare()
+	if err != nil {
+		return v, err
+	}
+	tenant, queue, class, err := scope.Parts()
+	if err != nil {
+		return v, err
+	}
+	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {
+		v.InForce = &Limit{limit.Tokens, Millis(limit.Per), limit.Burst}
+	}
+	return v, nil
+}
