@@ -24,6 +24,7 @@ import (
 type Server struct {
 	config      Config
 	handler     http.Handler
+	api         *api.API
 	credentials atomic.Pointer[access.Credentials]
 	callers     *throttle
 	failures    *throttle
@@ -55,6 +56,7 @@ func New(config Config) (*Server, error) {
 		Decided: requests.Decided,
 		Metrics: promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{Timeout: config.Timeout, MaxRequestsInFlight: 2}),
 	})
+	s.api = handlers
 	mux, err := s.mux(document, handlers.Routes())
 	if err != nil {
 		return nil, err
@@ -70,7 +72,7 @@ func (s *Server) SetCredentials(c access.Credentials) { s.credentials.Store(&c) 
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers calls on a listener until ctx ends. Then it takes no more, waits up to 15 s for those under way, and
-// returns nil.
+// returns nil. Meanwhile it follows the policy.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	if s.config.TLS != nil {
 		settings := s.config.TLS.Clone()
@@ -98,6 +100,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		if err := server.Shutdown(end); err != nil { // The time is over: what is still under way is cut off.
 			ended = errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
 		}
+	})
+	ending.Go(func() {
+		s.api.Follow(ctx, func(version int64) {
+			s.config.Logger.Info().Int64("version", version).Msg("policy read")
+		}, func(err error) {
+			s.config.Logger.Warn().Err(err).Msg("policy is not followed; decisions notice a new one all the same")
+		})
 	})
 	err := server.Serve(listener) // It returns as the end begins, or where the listener fails.
 	stop()

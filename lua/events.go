@@ -91,61 +91,28 @@ func (s *Store) NoteEventsFollowed(ctx context.Context, follower, position strin
 // a single Redis, the end of ctx ends its wait.
 type EventReader struct {
 	store *Store
-	conn  any // a *redis.Conn; see connection. Nil until it is needed
-	id    int64
+	line  ownLine
 }
 
 // NewEventReader returns an EventReader, which is to be closed. It sends nothing yet.
-func (s *Store) NewEventReader() *EventReader { return &EventReader{store: s} }
+func (s *Store) NewEventReader() *EventReader {
+	return &EventReader{store: s, line: ownLine{client: s.client}}
+}
 
 // Close ends its connection.
-func (r *EventReader) Close() error {
-	conn, ok := r.conn.(*redis.Conn)
-	r.conn, r.id = nil, 0
-	if !ok {
-		return nil
-	}
-	return conn.Close()
-}
+func (r *EventReader) Close() error { return r.line.close() }
 
 // Read is BreakerEvents. When ctx ends meanwhile it returns no events and no error.
 func (r *EventReader) Read(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
-	client, ok := r.store.client.(*redis.Client)
-	if !ok || after == "" {
-		return r.store.BreakerEvents(ctx, after, wait)
+	if after == "" {
+		return r.store.lastEvent(ctx)
 	}
-	if r.conn == nil {
-		r.conn = client.Conn()
-	}
-	conn, _ := r.conn.(*redis.Conn)
-	if r.id == 0 {
-		// A server that does not know the command, such as the embedded one, lets the wait last.
-		r.id, _ = conn.ClientID(ctx).Result()
-	}
-	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), wait+checkTimeout)
-	defer cancel()
-	id := r.id // Close may come before the function has ended.
-	defer context.AfterFunc(ctx, func() { unblock(reading, client, id) })()
-	events, position, err = r.store.eventsOn(reading, conn, after, wait)
-	if err != nil {
-		_ = r.Close() // It may be broken: the next call makes another.
-	}
+	err = r.line.block(ctx, wait, func(ctx context.Context, on redis.Cmdable) error {
+		events, position, err = r.store.eventsOn(ctx, on, after, wait)
+		return err
+	})
 	return events, position, err
 }
-
-// unblock ends the wait of a connection, which may not have begun yet, unless ctx ends first: then it is over.
-func unblock(ctx context.Context, client *redis.Client, id int64) {
-	pause := time.NewTicker(unblockEvery)
-	defer pause.Stop()
-	for ctx.Err() == nil && client.ClientUnblock(ctx, id).Val() == 0 {
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-		}
-	}
-}
-
-const unblockEvery = 10 * time.Millisecond
 
 func parseEvent(m redis.XMessage) (BreakerEvent, error) {
 	text := func(field string) string { value, _ := m.Values[field].(string); return value }

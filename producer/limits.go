@@ -86,6 +86,19 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 	return nil
 }
 
+// follow waits until the store has another version than the snapshot, and reads it.
+func (l *limits) follow(ctx context.Context, reader *lua.PolicyReader) error {
+	snapshot, err := l.current(ctx)
+	if err != nil {
+		return err
+	}
+	version, err := reader.Next(ctx, snapshot.Version())
+	if err != nil || version == snapshot.Version() {
+		return err
+	}
+	return l.reload(ctx, snapshot)
+}
+
 // check gives each entry whose class is not one of its queue a *headgate.FieldError. A class that is not known is
 // looked up in a fresh policy first: it may be new.
 func (l *limits) check(ctx context.Context, entries []entry) error {

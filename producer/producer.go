@@ -12,7 +12,7 @@ import (
 )
 
 // Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. It has no goroutines
-// of its own and needs no closing.
+// of its own but for Run, which it works without, and needs no closing.
 type Producer struct {
 	store  *lua.Store
 	config Config

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
@@ -73,6 +75,8 @@ type try struct {
 type fleet struct {
 	*site
 	url, key string
+	// read has what idle processes, and the server, read of the policy.
+	read     chan reading
 	commands []*exec.Cmd
 	inputs   []io.Closer
 	readers  sync.WaitGroup
@@ -104,39 +108,74 @@ func TestALimitChangedOverHTTPIsInForceEverywhere(t *testing.T) {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	f := &fleet{site: newSite(t, redistest.Shared(t))}
-	enqueuer, err := sdk.New(f.store, sdk.Config{})
-	f.check(err)
-	key, line, err := access.NewKey(access.Principal{Name: "ops", Role: access.Operator})
-	f.check(err)
-	keys, err := access.ParseKeys(line)
-	f.check(err)
-	server, err := admin.New(admin.Config{Store: f.store, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}})
-	f.check(err)
-	listener := httptest.NewServer(server.Handler())
-	t.Cleanup(listener.Close)
-	f.url, f.key = listener.URL+"/api/v1/rate-limit/config/acme", key
-	f.set(`{"tokens":1,"per":"1h","burst":1}`)
-	t.Cleanup(func() {
-		for _, command := range f.commands {
-			_ = command.Process.Kill() // Those that have ended do not mind.
-		}
-	})
+	f := newOffice(t)
 	for i := range liveProducers {
 		f.start(i)
 	}
 	return f
 }
 
-// start runs this binary again as a producer.
+// newOffice returns a fleet without producers, whose tenant has a limit.
+func newOffice(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{site: newSite(t, redistest.Shared(t)), read: make(chan reading, 10_000)}
+	enqueuer, err := sdk.New(f.store, sdk.Config{})
+	f.check(err)
+	key, line, err := access.NewKey(access.Principal{Name: "ops", Role: access.Operator})
+	f.check(err)
+	keys, err := access.ParseKeys(line)
+	f.check(err)
+	server, err := admin.New(admin.Config{
+		Store: f.store, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Logger: zerolog.New(versionWriter(func(r reading) { f.read <- r })),
+	})
+	f.check(err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	f.check(err)
+	serving, stop := context.WithCancel(t.Context())
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := server.Serve(serving, listener); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		served.Wait()
+	})
+	f.url, f.key = "http://"+listener.Addr().String()+"/api/v1/rate-limit/config/acme", key
+	f.set(`{"tokens":1,"per":"1h","burst":1}`)
+	t.Cleanup(func() {
+		for _, command := range f.commands {
+			_ = command.Process.Kill() // Those that have ended do not mind.
+		}
+	})
+	return f
+}
+
+// start runs a producer.
 func (f *fleet) start(i int) {
+	f.Helper()
+	f.run(producerRole, i, f.server.Addr(), func(line string) {
+		began, decision, _ := strings.Cut(line, " ")
+		micros, err := strconv.ParseInt(began, 10, 64)
+		if err != nil {
+			f.Errorf("a producer printed %q", line)
+		}
+		f.seen.Lock()
+		f.seen.tries[i] = append(f.seen.tries[i], try{time.UnixMicro(micros), decision == headgate.Admitted.String()})
+		f.seen.Unlock()
+	})
+}
+
+// run runs this binary again in a role, and shows each line that it prints.
+func (f *fleet) run(role string, i int, addr string, show func(line string)) {
 	f.Helper()
 	binary, err := os.Executable()
 	f.check(err)
 	//nolint:gosec // It is this binary.
 	command := exec.CommandContext(f.Context(), binary)
-	command.Env = append(os.Environ(), roleVariable+"="+producerRole, nameVariable+"=p"+strconv.Itoa(i), prefixVariable+"="+f.prefix,
-		addrVariable+"="+f.server.Addr())
+	command.Env = append(os.Environ(), roleVariable+"="+role, nameVariable+"=p"+strconv.Itoa(i), prefixVariable+"="+f.prefix,
+		addrVariable+"="+addr)
 	command.SysProcAttr = dieWithParent()
 	command.Stderr = os.Stderr
 	input, err := command.StdinPipe()
@@ -147,14 +186,7 @@ func (f *fleet) start(i int) {
 	f.commands, f.inputs = append(f.commands, command), append(f.inputs, input)
 	f.readers.Go(func() {
 		for lines := bufio.NewScanner(output); lines.Scan(); {
-			began, decision, _ := strings.Cut(lines.Text(), " ")
-			micros, err := strconv.ParseInt(began, 10, 64)
-			if err != nil {
-				f.Errorf("a producer printed %q", lines.Text())
-			}
-			f.seen.Lock()
-			f.seen.tries[i] = append(f.seen.tries[i], try{time.UnixMicro(micros), decision == headgate.Admitted.String()})
-			f.seen.Unlock()
+			show(lines.Text())
 		}
 	})
 }

@@ -61,7 +61,7 @@ func playRole(role string) int {
 	p := &player{store: store, name: os.Getenv(nameVariable), out: bufio.NewWriter(os.Stdout)}
 	if err == nil {
 		err = map[string]func(context.Context) error{
-			schedulerRole: p.schedule, workerRole: p.work, producerRole: p.produce,
+			schedulerRole: p.schedule, workerRole: p.work, producerRole: p.produce, idleRole: p.stay,
 		}[role](ctx)
 	}
 	if err != nil && ctx.Err() == nil {

@@ -47,6 +47,12 @@ func New(config Config) *API {
 	return &API{config: config, limits: &limits{store: config.Store}, examining: make(chan struct{}, 1)}
 }
 
+// Follow keeps the policy by which decisions are made up to date until ctx ends. It tells of each version that it read, and
+// of what goes wrong, which it tries again.
+func (a *API) Follow(ctx context.Context, read func(version int64), failed func(error)) {
+	a.limits.follow(ctx, read, failed)
+}
+
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
 	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessionRoutes())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -34,6 +35,41 @@ func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) erro
 		}
 		snapshot = nil
 	}
+}
+
+// follow reads each new version of the policy until ctx ends. What goes wrong is told, and tried again after a pause.
+func (l *limits) follow(ctx context.Context, told func(version int64), failed func(error)) {
+	reader := l.store.NewPolicyReader()
+	defer reader.Close()
+	for ctx.Err() == nil {
+		if err := l.followOnce(ctx, reader, told); err != nil && ctx.Err() == nil {
+			failed(err)
+			pause := time.NewTimer(lua.PolicyPoll)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+			}
+			pause.Stop()
+		}
+	}
+}
+
+func (l *limits) followOnce(ctx context.Context, reader *lua.PolicyReader, told func(version int64)) error {
+	known := int64(-1) // Nothing was read yet: whatever is in force is new.
+	if snapshot := l.snapshot.Load(); snapshot != nil {
+		known = snapshot.Version()
+	}
+	version, err := reader.Next(ctx, known)
+	if err != nil || version == known {
+		return err
+	}
+	fresh, err := l.read(ctx)
+	if err != nil {
+		return err
+	}
+	l.snapshot.Store(fresh)
+	told(fresh.Version())
+	return nil
 }
 
 // readable reports a stored policy that is of no use.

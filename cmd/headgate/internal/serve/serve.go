@@ -64,10 +64,12 @@ func Run(ctx context.Context, store *lua.Store, logger, producers zerolog.Logger
 	ctx, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() { follow(ctx, logger, config, server, shown, reload) })
+	var followed error
+	following.Go(func() { followed = enqueuer.Run(ctx) })
 	err = server.Serve(ctx, listener)
 	stop()
 	following.Wait()
-	return err
+	return errors.Join(err, followed)
 }
 
 // follow reads the files again whenever it is told to.
