@@ -21,6 +21,10 @@ type Compiled struct {
 	dedupWindow time.Duration
 	global      headgate.Limit
 	standard    tenantView
+	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
+	// the others.
+	rollout     *Rollout
+	candidate   tenantView
 	tenants     map[string]*tenantView
 	queues      map[string]Queue
 	overflows   map[headgate.Scope]Overflow
@@ -57,26 +61,56 @@ func (p Policy) Prepare() (*Compiled, error) {
 	}
 	p = p.withDefaults()
 	c := &Compiled{
-		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global,
-		tenants: make(map[string]*tenantView), queues: p.Queues, overflows: p.Overflows, other: Queue{}.withDefaults(),
-		maxRunning: p.MaxRunning, downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
+		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout,
+		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
+		overflows: make(map[headgate.Scope]Overflow), maxRunning: make(map[headgate.Scope]int),
+		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
 	}
-	c.standard = p.viewOf(Tenant{Tier: StandardTier})
-	for name, tenant := range p.Tenants {
-		view := p.viewOf(tenant)
-		c.tenants[name] = &view
-	}
-	for scope, limit := range p.QueueLimits {
-		tenant, queue, _ := strings.Cut(string(scope), ":")
-		c.queueViewOf(tenant, queue).limit = limit
-	}
-	for scope, limit := range p.PriorityLimits {
-		tenant, rest, _ := strings.Cut(string(scope), ":")
-		queue, class, _ := strings.Cut(rest, ":")
-		c.queueViewOf(tenant, queue).classes[headgate.Priority(class)] = limit
-	}
+	c.resolve(p)
 	c.ranked = sortedKeys(c.tenants)
 	return c, nil
+}
+
+// resolve fills in all that is chosen by tenant.
+func (c *Compiled) resolve(p Policy) {
+	candidate := p.Promoted() // It has all names of p.
+	c.standard, c.candidate = p.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
+	of := func(tenant string) *Policy {
+		if p.Rollout.Has(tenant) {
+			return &candidate
+		}
+		return &p
+	}
+	for name := range candidate.Tenants {
+		if tenant, ok := of(name).Tenants[name]; ok {
+			c.tenants[name] = new(of(name).viewOf(tenant))
+		}
+	}
+	for scope := range candidate.QueueLimits {
+		tenant, queue, _ := strings.Cut(string(scope), ":")
+		if limit, ok := of(tenant).QueueLimits[scope]; ok {
+			c.queueViewOf(tenant, queue).limit = limit
+		}
+	}
+	for scope := range candidate.PriorityLimits {
+		tenant, rest, _ := strings.Cut(string(scope), ":")
+		queue, class, _ := strings.Cut(rest, ":")
+		if limit, ok := of(tenant).PriorityLimits[scope]; ok {
+			c.queueViewOf(tenant, queue).classes[headgate.Priority(class)] = limit
+		}
+	}
+	for scope := range candidate.Overflows {
+		tenant, _, _ := strings.Cut(string(scope), ":")
+		if overflow, ok := of(tenant).Overflows[scope]; ok {
+			c.overflows[scope] = overflow
+		}
+	}
+	for scope := range candidate.MaxRunning {
+		tenant, _, _ := strings.Cut(string(scope), ":")
+		if most, ok := of(tenant).MaxRunning[scope]; ok {
+			c.maxRunning[scope] = most
+		}
+	}
 }
 
 func (p Policy) viewOf(tenant Tenant) tenantView {
@@ -94,7 +128,7 @@ func (p Policy) viewOf(tenant Tenant) tenantView {
 func (c *Compiled) queueViewOf(tenant, queue string) *queueView {
 	view := c.tenants[tenant]
 	if view == nil {
-		view = new(c.standard)
+		view = new(*c.strangerOf(tenant))
 		c.tenants[tenant] = view
 	}
 	if view.queues == nil {
@@ -128,6 +162,14 @@ func (c *Compiled) LimitsFor(tenant, queue string, class headgate.Priority) Limi
 func (c *Compiled) viewOf(tenant string) *tenantView {
 	if view := c.tenants[tenant]; view != nil {
 		return view
+	}
+	return c.strangerOf(tenant)
+}
+
+// strangerOf returns what applies to a tenant that nobody configured.
+func (c *Compiled) strangerOf(tenant string) *tenantView {
+	if c.rollout.Has(tenant) {
+		return &c.candidate
 	}
 	return &c.standard
 }

@@ -9,6 +9,9 @@ import (
 // LongestFill returns how long the slowest of the policy's buckets takes from empty to full; 0 if nothing is limited.
 func (p Policy) LongestFill() time.Duration {
 	longest := time.Duration(0)
+	if p.Rollout != nil {
+		longest = p.Promoted().LongestFill()
+	}
 	see := func(l headgate.Limit) {
 		if !l.Disabled && l.Tokens > 0 {
 			longest = max(longest, time.Duration(float64(l.Burst)/float64(l.Rate())*float64(time.Second))+1)

@@ -90,7 +90,42 @@ func drawPolicy(t *rapid.T) Policy {
 		}
 	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
+	if rapid.Bool().Draw(t, "roll-out") {
+		p.Rollout = drawRollout(t, p.Tiers[StandardTier])
+	}
 	return p.withDefaults()
+}
+
+// drawRollout draws a candidate that leaves the standard tier its weights and its cap.
+func drawRollout(t *rapid.T, standard Tier) *Rollout {
+	r := &Rollout{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), Percent: rapid.IntRange(0, MaxPercent).Draw(t, "percent")}
+	standard.Limit = drawLimit(t)
+	r.Rules.Tiers = map[string]Tier{StandardTier: standard}
+	some := func(name string) bool { return rapid.Bool().Draw(t, name) }
+	if some("candidate's tenant") {
+		r.Rules.Tenants = map[string]Tenant{
+			rapid.SampledFrom(someTenants).Draw(t, "tenant"): {Weights: drawWeights(t), Limit: new(drawLimit(t)), MaxRunning: 5},
+		}
+	}
+	if some("candidate's queue") {
+		r.Rules.QueueLimits = map[headgate.Scope]headgate.Limit{"acme:mail": drawLimit(t), "stranger:sms": drawLimit(t)}
+	}
+	if some("candidate's priority") {
+		r.Rules.PriorityLimits = map[headgate.Scope]headgate.Limit{"bolt:sms:high": drawLimit(t)}
+	}
+	if some("candidate's bounds") {
+		r.Rules.Overflows = map[headgate.Scope]Overflow{"acme:mail": {Policy: Reject, MaxJobs: 3}, "bolt:sms": {Policy: Reject, MaxJobs: 4}}
+		r.Rules.MaxRunning = map[headgate.Scope]int{"acme:mail": 8, "stranger:sms": 9}
+	}
+	return r
+}
+
+// sideOf returns the policy that a tenant has: that of the candidate where it is in.
+func sideOf(p Policy, tenant string) Policy {
+	if p.Rollout.Has(tenant) {
+		return p.Promoted()
+	}
+	return p
 }
 
 // drawCaps draws what bounds dispatch.
@@ -131,6 +166,7 @@ func orNil[K comparable, V any](m map[K]V) map[K]V {
 
 // naiveLimits is LimitsFor as the documentation says it, on the document itself.
 func naiveLimits(p Policy, tenant, queue string, class headgate.Priority) Limits {
+	p = sideOf(p, tenant)
 	limits := Limits{p.Global, p.Tiers[StandardTier].Limit, noLimit, noLimit}
 	if own, ok := p.Tenants[tenant]; ok {
 		limits[headgate.LevelTenant] = p.Tiers[own.Tier].Limit
@@ -148,6 +184,7 @@ func naiveLimits(p Policy, tenant, queue string, class headgate.Priority) Limits
 }
 
 func naiveWeight(p Policy, tenant string, class headgate.Priority) headgate.Weight {
+	p = sideOf(p, tenant)
 	tier := StandardTier
 	if own, ok := p.Tenants[tenant]; ok {
 		if weight, ok := own.Weights[class]; ok {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -18,18 +19,23 @@ const MaxBytes = 4 << 20
 // The JSON of a policy. Fields are named once, here; durations are text such as "30s".
 type (
 	policyJSON struct {
-		Version        int64                        `json:"version"`
-		Global         *limitJSON                   `json:"global,omitempty"`
+		Version int64      `json:"version"`
+		Global  *limitJSON `json:"global,omitempty"`
+		rulesJSON
+		Queues        map[string]queueJSON      `json:"queues,omitempty"`
+		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
+		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
+		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
+		DedupWindow   string                    `json:"dedup_window,omitempty"`
+	}
+	// rulesJSON is what a policy, and a candidate, say of tenants.
+	rulesJSON struct {
 		Tiers          map[string]tierJSON          `json:"tiers,omitempty"`
 		Tenants        map[string]tenantJSON        `json:"tenants,omitempty"`
 		QueueLimits    map[headgate.Scope]limitJSON `json:"queue_limits,omitempty"`
 		PriorityLimits map[headgate.Scope]limitJSON `json:"priority_limits,omitempty"`
 		Overflows      map[headgate.Scope]Overflow  `json:"overflows,omitempty"`
-		Queues         map[string]queueJSON         `json:"queues,omitempty"`
 		MaxRunning     map[headgate.Scope]int       `json:"max_running,omitempty"`
-		Downstreams    map[string]downstreamJSON    `json:"downstreams,omitempty"`
-		AnyDownstream  downstreamJSON               `json:"any_downstream,omitzero"`
-		DedupWindow    string                       `json:"dedup_window,omitempty"`
 	}
 	tierJSON struct {
 		Limit      *limitJSON `json:"limit,omitempty"`
@@ -134,7 +140,7 @@ func checkSize(text []byte) error {
 // decodeError returns err as an invalid policy, with the field and the kind of value where they are known.
 func decodeError(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = &headgate.FieldError{Field: cmp.Or(wrong.Field, "policy"), Value: "JSON " + wrong.Value, Allowed: kindName(wrong.Type.Kind())}
+		err = &headgate.FieldError{Field: cmp.Or(strings.ReplaceAll(wrong.Field, "rulesJSON.", ""), "policy"), Value: "JSON " + wrong.Value, Allowed: kindName(wrong.Type.Kind())}
 		return fmt.Errorf("read policy: %w", err)
 	}
 	return fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)
@@ -163,19 +169,8 @@ func (p Policy) wire() policyJSON {
 	if p.Global != noLimit {
 		wire.Global = newLimitJSON(p.Global)
 	}
-	wire.Tiers = convert(p.Tiers, func(_ string, tier Tier) tierJSON {
-		return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning}
-	})
-	wire.Tenants = convert(p.Tenants, func(_ string, tenant Tenant) tenantJSON {
-		return tenantJSON{
-			Tier: tenant.Tier, Limit: optional(tenant.Limit), Weights: tenant.Weights, MaxRunning: tenant.MaxRunning,
-			Dispatch: optional(tenant.Dispatch),
-		}
-	})
-	limit := func(_ headgate.Scope, limit headgate.Limit) limitJSON { return *newLimitJSON(limit) }
-	wire.QueueLimits = convert(p.QueueLimits, limit)
-	wire.PriorityLimits = convert(p.PriorityLimits, limit)
-	wire.Overflows = p.Overflows
+	wire.rulesJSON = p.rules().wire()
+	wire.Rollout = p.Rollout.wire()
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
@@ -183,7 +178,6 @@ func (p Policy) wire() policyJSON {
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
 		}
 	})
-	wire.MaxRunning = p.MaxRunning
 	downstream := func(_ string, d Downstream) downstreamJSON {
 		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked}
 	}
@@ -204,25 +198,8 @@ func (w *policyJSON) policy(bad *problems) Policy {
 	if w.Global != nil {
 		p.Global = w.Global.limit("global", bad)
 	}
-	p.Tiers = convert(w.Tiers, func(name string, tier tierJSON) Tier {
-		read := Tier{Weights: tier.Weights, MaxRunning: tier.MaxRunning}
-		if tier.Limit != nil {
-			read.Limit = tier.Limit.limit("tiers."+name+".limit", bad)
-		}
-		return read
-	})
-	p.Tenants = convert(w.Tenants, func(name string, tenant tenantJSON) Tenant {
-		return Tenant{
-			Tier: tenant.Tier, Limit: bad.limit("tenants."+name+".limit", tenant.Limit), Weights: tenant.Weights,
-			MaxRunning: tenant.MaxRunning, Dispatch: bad.limit("tenants."+name+".dispatch", tenant.Dispatch),
-		}
-	})
-	p.QueueLimits = convert(w.QueueLimits, func(scope headgate.Scope, limit limitJSON) headgate.Limit {
-		return limit.limit("queue_limits."+string(scope), bad)
-	})
-	p.PriorityLimits = convert(w.PriorityLimits, func(scope headgate.Scope, limit limitJSON) headgate.Limit {
-		return limit.limit("priority_limits."+string(scope), bad)
-	})
+	p = p.withRules(w.rules("", bad))
+	p.Rollout = w.Rollout.rollout(bad)
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
 		at := "queues." + name
 		return Queue{
@@ -232,7 +209,6 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
 		}
 	})
-	p.Overflows, p.MaxRunning = w.Overflows, w.MaxRunning
 	downstream := func(at string, d downstreamJSON) Downstream {
 		return Downstream{MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked}
 	}

@@ -37,6 +37,8 @@ type Policy struct {
 	// Downstreams are the downstreams that have something of their own, by name; AnyDownstream is for each of the others.
 	Downstreams   map[string]Downstream
 	AnyDownstream Downstream
+	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
+	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
 	DedupWindow time.Duration
 }
@@ -192,6 +194,7 @@ func (p Policy) withDefaults() Policy {
 	for name, queue := range p.Queues {
 		p.Queues[name] = queue.withDefaults()
 	}
+	p.Rollout = p.Rollout.withDefaults()
 	return p
 }
 

@@ -63,6 +63,9 @@ func (p Policy) Validate() error {
 		bad.add(headgate.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])
 	}
+	if len(bad) == 0 {
+		p.validateRollout(&bad)
+	}
 	return errors.Join(bad...)
 }
 

@@ -55,7 +55,7 @@ func (a *API) Follow(ctx context.Context, read func(version int64), failed func(
 
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessionRoutes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessionRoutes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

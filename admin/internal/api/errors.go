@@ -35,6 +35,10 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
 	case errors.Is(err, lua.ErrUnknownVersion):
 		return problem.New(problem.NotFound, "that version is not kept: GET /api/v1/policy/versions lists those that are")
+	case errors.Is(err, rollout.ErrNoCandidate):
+		return problem.New(problem.NotFound, "no roll-out is under way: PUT /api/v1/policy/rollout begins one")
+	case errors.Is(err, rollout.ErrCandidate):
+		return problem.New(problem.Conflict, "%s: promote or abandon it first", err)
 	case errors.Is(err, lua.ErrClassInUse):
 		return problem.New(problem.Conflict, "jobs wait in a class that a queue would not have any more: drain it, or keep the class")
 	case errors.Is(err, lua.ErrConflict):

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"os/user"
 
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ func newPolicy() *cobra.Command {
 	var o operator
 	c := parent("policy", "Show or change the limits and weights in force", `A policy says which limit applies to whom: one for everybody, one for each tier of tenants,
 and overrides for tenants, queues and priorities; and which share each tenant has. It is one
-JSON document. Producers notice a new one with their next call. The last 100 versions are kept,
+JSON document. All processes follow a new one within a second. The last 100 versions are kept,
 and an audit of who stored them, when and why.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, or diff
@@ -31,7 +30,7 @@ found differences.`, `  headgate policy get --redis localhost:6379 > policy.json
   headgate policy history --redis localhost:6379
   headgate policy rollback 17 --reason "too strict" --redis localhost:6379`)
 	o.add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o))
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
 	return c
 }
 
@@ -157,18 +156,12 @@ func printText(text []byte, to io.Writer) error {
 
 // readPolicy reads a policy from a file, standard input for "-", or takes the built-in one for "default".
 func readPolicy(name string, stdin io.Reader) (policy.Policy, error) {
-	var text []byte
-	var err error
-	switch name {
-	case "default":
+	if name == "default" {
 		return policy.Default(), nil
-	case "-":
-		text, err = io.ReadAll(io.LimitReader(stdin, policy.MaxBytes+1))
-	default:
-		text, err = os.ReadFile(name)
 	}
+	text, err := readText(name, stdin)
 	if err != nil {
-		return policy.Policy{}, fmt.Errorf("read policy: %w", err)
+		return policy.Policy{}, err
 	}
 	document, err := policy.Unmarshal(text)
 	if err != nil {

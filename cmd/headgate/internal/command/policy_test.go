@@ -67,3 +67,33 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	p.run(exitFailure, "policy set "+stale+" --dry-run")
 	p.run(exitFailure, "policy set "+stale)
 }
+
+// TestARolloutIsBegunGrownAndEnded walks through one that is promoted and one that is abandoned.
+func TestARolloutIsBegunGrownAndEnded(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	rules := writePolicy(t, `{"tenants": {"acme": {"tier": "premium"}}}`)
+	for _, command := range []string{"show", "share 5", "promote", "abandon"} {
+		p.run(exitNothing, "policy rollout "+command)
+	}
+	p.run(exitUsage, "policy rollout share 101")
+	if out := p.run(exitOK, "policy rollout start "+rules+" --percent 5 --id gold --reason try"); out.stdout != "version 1 is in force\n" {
+		t.Errorf("start: %+v", out)
+	}
+	p.run(exitFailure, "policy rollout start "+rules+" --percent 5 --id other")
+	p.run(exitOK, "policy rollout share 100")
+	if out := p.run(exitOK, "policy rollout show"); !strings.Contains(out.stdout, `"percent": 100`) || !strings.Contains(out.stdout, `"gold"`) {
+		t.Errorf("show: %+v", out)
+	}
+	p.run(exitOK, "policy rollout promote")
+	if out := p.run(exitOK, "policy get"); !strings.Contains(out.stdout, `"premium"`) || strings.Contains(out.stdout, "rollout") {
+		t.Errorf("after promote: %+v", out)
+	}
+	p.run(exitOK, "policy rollout start "+writePolicy(t, `{"tenants": {"acme": {"tier": "basic"}}}`)+" --percent 50")
+	p.run(exitOK, "policy rollout abandon --reason no")
+	if out := p.run(exitOK, "policy get"); !strings.Contains(out.stdout, `"premium"`) || strings.Contains(out.stdout, "rollout") {
+		t.Errorf("after abandon: %+v", out)
+	}
+	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{"colour": 1}`))
+	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{`))
+}

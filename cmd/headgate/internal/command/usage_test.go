@@ -46,7 +46,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"policy bogus", exitUsage, `there is no command "bogus"`},
 		{"policy get", exitUsage, "say which Redis with --redis"},
 		{"policy set --redis 127.0.0.1:1", exitUsage, "headgate policy set takes one argument, FILE or default, got 0"},
-		{"policy set /nowhere --redis 127.0.0.1:1", exitFailure, "read policy: open /nowhere: no such file or directory"},
+		{"policy set /nowhere --redis 127.0.0.1:1", exitFailure, "read /nowhere: open /nowhere: no such file or directory"},
 	} {
 		t.Run(row.args, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,155 @@
+package command
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func newPolicyRollout(o *operator) *cobra.Command {
+	c := parent("rollout", "Put other rules in force for a part of the tenants first", `A roll-out is a candidate beside the rules in force: tiers, tenants, queue_limits,
+priority_limits, overflows and max_running that replace those of the same name. A tenant has
+them if its hash is below the share, so the share may grow without anyone leaving. Each step
+is a version of the policy, and stands in the audit.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no roll-out is under way.`,
+		`  headgate policy rollout start rules.json --percent 5 --reason "raise basic" --redis localhost:6379
+  headgate policy rollout show --redis localhost:6379
+  headgate policy rollout share 50 --redis localhost:6379
+  headgate policy rollout promote --redis localhost:6379
+  headgate policy rollout abandon --reason "too much load" --redis localhost:6379`)
+	c.AddCommand(newRolloutStart(o), newRolloutShow(o), newRolloutShare(o),
+		newRolloutEnd(o, "promote", "Put the candidate in force for everybody", rollout.Promote),
+		newRolloutEnd(o, "abandon", "End the roll-out; all tenants have the rules that the others had", rollout.Abandon))
+	return c
+}
+
+// candidate is a roll-out as the policy's JSON has it.
+type candidate struct {
+	ID      string          `json:"id"`
+	Percent int             `json:"percent"`
+	Rules   json.RawMessage `json:"rules"`
+}
+
+func newRolloutStart(o *operator) *cobra.Command {
+	var reason string
+	var begin candidate
+	c := &cobra.Command{
+		Use: "start FILE", Short: "Begin with the rules in FILE, or change those of the same --id", Args: oneArg("FILE"),
+		Long: `Begins a roll-out of the rules in FILE ("-" reads standard input), as in
+  {"tiers": {"basic": {"limit": {"tokens": 150, "per": "1s", "burst": 40}}}}
+The standard tier has to keep its weights and max_running.`,
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			if begin.Rules, err = readText(args[0], c.InOrStdin()); err != nil {
+				return err
+			}
+			begin.ID = cmp.Or(begin.ID, time.Now().UTC().Format("2006-01-02T150405"))
+			text, err := json.Marshal(begin)
+			if err != nil {
+				return fmt.Errorf("rules %s: %w: %w", args[0], headgate.ErrInvalid, err)
+			}
+			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
+				return rollout.StartCandidate(ctx, store, text, editBy(reason))
+			})
+		},
+	}
+	c.Flags().IntVar(&begin.Percent, "percent", 0, fmt.Sprintf("share of the tenants, 0 to %d `PERCENT`", policy.MaxPercent))
+	c.Flags().StringVar(&begin.ID, "id", "", "`NAME` of the roll-out, which decides who is in first; by default the time")
+	reasonFlag(c, &reason)
+	return c
+}
+
+func newRolloutShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show", Short: "Print the roll-out that is under way", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				current, err := rollout.Current(ctx, store)
+				if err != nil {
+					return err
+				}
+				text, err := current.At("rollout")
+				if err != nil {
+					return err
+				}
+				if text == nil {
+					return nothing("%w", rollout.ErrNoCandidate)
+				}
+				return printText(text, c.OutOrStdout())
+			})
+		},
+	}
+}
+
+func newRolloutShare(o *operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "share PERCENT", Short: "Change the share of the tenants that have the candidate", Args: oneArg("PERCENT"),
+		RunE: func(c *cobra.Command, args []string) error {
+			percent, err := strconv.Atoi(args[0])
+			if err != nil || percent < 0 || percent > policy.MaxPercent {
+				return usage(&headgate.FieldError{Field: "PERCENT", Value: strconv.Quote(args[0]), Allowed: fmt.Sprintf("0 to %d", policy.MaxPercent)})
+			}
+			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
+				return rollout.SetShare(ctx, store, percent, editBy(reason))
+			})
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+func newRolloutEnd(o *operator, name, short string, end func(context.Context, *lua.Store, rollout.Edit) (rollout.Result, error)) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: name, Short: short, Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
+				return end(ctx, store, editBy(reason))
+			})
+		},
+	}
+	reasonFlag(c, &reason)
+	return c
+}
+
+func editRollout(o *operator, c *cobra.Command, edit func(context.Context, *lua.Store) (rollout.Result, error)) error {
+	return o.with(c, func(ctx context.Context, store *lua.Store) error {
+		done, err := edit(ctx, store)
+		if errors.Is(err, rollout.ErrNoCandidate) {
+			return nothing("%w", err)
+		}
+		if err != nil {
+			return err
+		}
+		view := resultViewOf(done, false)
+		return o.print(c, view, view.write)
+	})
+}
+
+// readText reads a file, or standard input for "-".
+func readText(name string, stdin io.Reader) (text []byte, err error) {
+	if name == "-" {
+		text, err = io.ReadAll(io.LimitReader(stdin, policy.MaxBytes+1))
+	} else {
+		text, err = os.ReadFile(name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return text, nil
+}
