@@ -23,6 +23,7 @@ local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
+local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include call
 -- @include path
 -- @include header

@@ -23,6 +23,7 @@ local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[3]), tonumber(ARGV[4
 local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
 local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
 local PATHS, PATHS_AT = 1, 15
+local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include call
 -- @include path
 local time_us = now_us(NOW)

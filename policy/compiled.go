@@ -23,8 +23,11 @@ type Compiled struct {
 	standard    tenantView
 	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
 	// the others.
-	rollout     *Rollout
-	candidate   tenantView
+	rollout   *Rollout
+	candidate tenantView
+	// shadow is the policy with the candidate in force for all, where that is in shadow for those who are in shadowed.
+	shadow      *Compiled
+	shadowed    *Rollout
 	tenants     map[string]*tenantView
 	queues      map[string]Queue
 	overflows   map[headgate.Scope]Overflow
@@ -61,13 +64,19 @@ func (p Policy) Prepare() (*Compiled, error) {
 	}
 	p = p.withDefaults()
 	c := &Compiled{
-		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout,
+		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
 		overflows: make(map[headgate.Scope]Overflow), maxRunning: make(map[headgate.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
 	}
 	c.resolve(p)
 	c.ranked = sortedKeys(c.tenants)
+	if p.Rollout != nil && p.Rollout.Shadow {
+		var err error
+		c.shadowed = p.Rollout
+		c.shadow, err = p.Promoted().Prepare()
+		return c, err
+	}
 	return c, nil
 }
 
@@ -76,7 +85,7 @@ func (c *Compiled) resolve(p Policy) {
 	candidate := p.Promoted() // It has all names of p.
 	c.standard, c.candidate = p.viewOf(Tenant{Tier: StandardTier}), candidate.viewOf(Tenant{Tier: StandardTier})
 	of := func(tenant string) *Policy {
-		if p.Rollout.Has(tenant) {
+		if c.rollout.Has(tenant) {
 			return &candidate
 		}
 		return &p
@@ -157,6 +166,22 @@ func (c *Compiled) LimitsFor(tenant, queue string, class headgate.Priority) Limi
 		}
 	}
 	return limits
+}
+
+// ShadowID names the candidate that is in shadow; empty for none.
+func (c *Compiled) ShadowID() string {
+	if c.shadow == nil {
+		return ""
+	}
+	return c.shadowed.ID
+}
+
+// ShadowFor returns the limits that a candidate in shadow has for a job, and whether its tenant is in. It does not allocate.
+func (c *Compiled) ShadowFor(tenant, queue string, class headgate.Priority) (Limits, bool) {
+	if c.shadow == nil || !c.shadowed.Has(tenant) {
+		return Limits{}, false
+	}
+	return c.shadow.LimitsFor(tenant, queue, class), true
 }
 
 func (c *Compiled) viewOf(tenant string) *tenantView {

@@ -23,6 +23,9 @@ type Rollout struct {
 	ID string
 	// Percent is the share of the tenants, 0 to MaxPercent.
 	Percent int
+	// Shadow puts none of it in force: what the candidate's limits would answer the jobs of the tenants that are in is
+	// counted, from buckets of its own.
+	Shadow bool
 	// Rules are the candidate.
 	Rules Rules
 }
@@ -62,6 +65,14 @@ func overlay[K comparable, V any](below, above map[K]V) map[K]V {
 	}
 	maps.Copy(all, above)
 	return all
+}
+
+// inForce returns the roll-out unless it is in shadow.
+func (r *Rollout) inForce() *Rollout {
+	if r == nil || r.Shadow {
+		return nil
+	}
+	return r
 }
 
 // Has reports whether a tenant is in. It does not allocate.

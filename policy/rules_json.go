@@ -6,6 +6,7 @@ import "github.com/headgate/headgate"
 type rolloutJSON struct {
 	ID      string    `json:"id"`
 	Percent int       `json:"percent"`
+	Shadow  bool      `json:"shadow,omitempty"`
 	Rules   rulesJSON `json:"rules"`
 }
 
@@ -13,7 +14,7 @@ func (r *Rollout) wire() *rolloutJSON {
 	if r == nil {
 		return nil
 	}
-	return &rolloutJSON{ID: r.ID, Percent: r.Percent, Rules: r.Rules.wire()}
+	return &rolloutJSON{ID: r.ID, Percent: r.Percent, Shadow: r.Shadow, Rules: r.Rules.wire()}
 }
 
 // rollout returns what was written, if anything was, and adds what cannot be read to bad.
@@ -21,7 +22,7 @@ func (w *rolloutJSON) rollout(bad *problems) *Rollout {
 	if w == nil {
 		return nil
 	}
-	return &Rollout{ID: w.ID, Percent: w.Percent, Rules: w.Rules.rules("rollout.rules.", bad)}
+	return &Rollout{ID: w.ID, Percent: w.Percent, Shadow: w.Shadow, Rules: w.Rules.rules("rollout.rules.", bad)}
 }
 
 // rules returns what the policy itself says of tenants.

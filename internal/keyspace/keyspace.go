@@ -72,6 +72,9 @@ func (p Partition) Followers() string { return p.base + "followers" }
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
 func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
 
+// Shadow is a HASH of what a candidate in shadow would have answered.
+func (p Partition) Shadow() string { return p.base + "shadow" }
+
 // Breaker is a HASH: a downstream's breaker for the whole fleet.
 func (p Partition) Breaker(downstream string) string { return p.base + "br:" + downstream }
 

@@ -4,8 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"time"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
@@ -21,6 +24,7 @@ func (a *API) candidateRoutes() []route.Route {
 		see(path, a.candidate),
 		admin(http.MethodPut, path, a.putCandidate),
 		admin(http.MethodDelete, path, a.endCandidate(rollout.Abandon)),
+		see(path+"/shadow", a.shadow),
 		admin(http.MethodPost, path+"/share", a.shareCandidate),
 		admin(http.MethodPost, path+"/promote", a.endCandidate(rollout.Promote)),
 	}
@@ -39,6 +43,29 @@ func (a *API) candidate(r *route.Request) (*route.Answer, error) {
 		return nil, rollout.ErrNoCandidate
 	}
 	return tagged(current.Version, text), nil
+}
+
+// shadowView is what a candidate in shadow would have answered, and by which levels it would have refused.
+type shadowView struct {
+	ID      string           `json:"id"`
+	Since   *time.Time       `json:"since"`
+	Allowed int64            `json:"allowed"`
+	Refused map[string]int64 `json:"refused"`
+}
+
+func (a *API) shadow(r *route.Request) (*route.Answer, error) {
+	counts, err := a.config.Store.ShadowCounts(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	if counts.ID == "" {
+		return nil, problem.New(problem.NotFound, "nothing was counted for a candidate in shadow yet")
+	}
+	view := shadowView{counts.ID, stamp(counts.Since), counts.Allowed, map[string]int64{}}
+	for level, refused := range counts.Refused {
+		view.Refused[headgate.Level(level).String()] = refused
+	}
+	return route.OK(view), nil
 }
 
 func (a *API) putCandidate(r *route.Request) (*route.Answer, error) {

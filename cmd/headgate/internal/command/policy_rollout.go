@@ -27,11 +27,12 @@ is a version of the policy, and stands in the audit.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no roll-out is under way.`,
 		`  headgate policy rollout start rules.json --percent 5 --reason "raise basic" --redis localhost:6379
-  headgate policy rollout show --redis localhost:6379
+  headgate policy rollout start rules.json --percent 100 --shadow --redis localhost:6379
+  headgate policy rollout shadow --redis localhost:6379
   headgate policy rollout share 50 --redis localhost:6379
   headgate policy rollout promote --redis localhost:6379
   headgate policy rollout abandon --reason "too much load" --redis localhost:6379`)
-	c.AddCommand(newRolloutStart(o), newRolloutShow(o), newRolloutShare(o),
+	c.AddCommand(newRolloutStart(o), newRolloutShow(o), newRolloutShadow(o), newRolloutShare(o),
 		newRolloutEnd(o, "promote", "Put the candidate in force for everybody", rollout.Promote),
 		newRolloutEnd(o, "abandon", "End the roll-out; all tenants have the rules that the others had", rollout.Abandon))
 	return c
@@ -41,6 +42,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no roll-out is under 
 type candidate struct {
 	ID      string          `json:"id"`
 	Percent int             `json:"percent"`
+	Shadow  bool            `json:"shadow,omitempty"`
 	Rules   json.RawMessage `json:"rules"`
 }
 
@@ -68,6 +70,7 @@ The standard tier has to keep its weights and max_running.`,
 		},
 	}
 	c.Flags().IntVar(&begin.Percent, "percent", 0, fmt.Sprintf("share of the tenants, 0 to %d `PERCENT`", policy.MaxPercent))
+	c.Flags().BoolVar(&begin.Shadow, "shadow", false, "put nothing in force, and count what the rules' limits would refuse")
 	c.Flags().StringVar(&begin.ID, "id", "", "`NAME` of the roll-out, which decides who is in first; by default the time")
 	reasonFlag(c, &reason)
 	return c
@@ -90,6 +93,43 @@ func newRolloutShow(o *operator) *cobra.Command {
 					return nothing("%w", rollout.ErrNoCandidate)
 				}
 				return printText(text, c.OutOrStdout())
+			})
+		},
+	}
+}
+
+// shadowView is what a candidate in shadow would have answered, and by which levels it would have refused.
+type shadowView struct {
+	ID      string           `json:"id"`
+	Since   *time.Time       `json:"since"`
+	Allowed int64            `json:"allowed"`
+	Refused map[string]int64 `json:"refused"`
+}
+
+func (v shadowView) write(to io.Writer) {
+	fmt.Fprintf(to, "%s, since %s: %d allowed\n", v.ID, clock(*v.Since), v.Allowed)
+	for level := headgate.LevelGlobal; level < headgate.Levels; level++ {
+		fmt.Fprintf(to, "would be refused by %s: %d\n", level, v.Refused[level.String()])
+	}
+}
+
+func newRolloutShadow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "shadow", Short: "Tell what the limits of a candidate in shadow would have answered", Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				counts, err := store.ShadowCounts(ctx)
+				if err != nil {
+					return err
+				}
+				if counts.ID == "" {
+					return nothing("nothing was counted for a candidate in shadow yet")
+				}
+				view := shadowView{counts.ID, stamp(counts.Since), counts.Allowed, map[string]int64{}}
+				for level, refused := range counts.Refused {
+					view.Refused[headgate.Level(level).String()] = refused
+				}
+				return o.print(c, view, view.write)
 			})
 		},
 	}

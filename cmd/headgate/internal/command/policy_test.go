@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // writePolicy writes a document and returns the name of its file.
@@ -94,6 +97,25 @@ func TestARolloutIsBegunGrownAndEnded(t *testing.T) {
 	if out := p.run(exitOK, "policy get"); !strings.Contains(out.stdout, `"premium"`) || strings.Contains(out.stdout, "rollout") {
 		t.Errorf("after abandon: %+v", out)
 	}
+	p.run(exitNothing, "policy rollout shadow")
+	p.run(exitOK, "policy rollout start "+rules+" --percent 100 --id s --shadow")
+	limits, ok := policyInForce(t, p).ShadowFor("acme", "mail", headgate.High)
+	if !ok {
+		t.Fatal("acme is not in")
+	}
+	must(t, p.store.Shadow(t.Context(), 6, "s", []lua.Question{{Tenant: "acme", Queue: "mail", Cost: 1, Limits: limits}}))
+	if out := p.run(exitOK, "policy rollout shadow"); !strings.Contains(out.stdout, "1 allowed") || !strings.Contains(out.stdout, "by tenant: 0") {
+		t.Errorf("shadow: %+v", out)
+	}
 	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{"colour": 1}`))
 	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{`))
+}
+
+func policyInForce(t *testing.T, p *plant) *policy.Compiled {
+	t.Helper()
+	current, err := rollout.Current(t.Context(), p.store)
+	must(t, err)
+	compiled, err := current.Prepare()
+	must(t, err)
+	return compiled
 }

@@ -1,0 +1,44 @@
+-- shadow asks the limits of a candidate what they would have answered, from buckets of their own, and counts the answers.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] version  of the policy that has the candidate
+-- ARGV[3] id  of the candidate; the counts of another begin anew
+-- ARGV[4] bucket_cap  largest number of buckets of a tenant
+-- ARGV[5] global_rate  tokens a second, "" for no bucket
+-- ARGV[6] global_burst  micro-tokens
+-- ARGV[7] paths  number of P
+-- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
+-- Reply {"stale", version} or {"counted"}
+-- Never touches the buckets in force.
+-- luacheck: ignore 211
+local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
+local BUCKETS, GLOBAL_BUCKET = 'x:' .. ID .. ':', 'xgb'
+-- @include call
+-- @include path
+local time_us = now_us(NOW)
+
+for i = 1, PATHS do path_read(i) end
+call_begin(time_us, { 'pv', 'pat', 'xgb' })
+if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+local COUNTS = P .. 'shadow'
+local begins = redis.call('HGET', COUNTS, 'id') ~= ID
+if begins then st.xgb = false end
+buckets_read()
+local counts = {}
+for at = PATHS_AT + PATHS * PATH_SIZE, #ARGV, 2 do
+  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+  local refusal = decide(path, cost)
+  local field = refusal and 'refused:' .. match(refusal, ' (%d)') or 'allowed'
+  if not refusal then charge(path, cost) end
+  counts[field] = (counts[field] or 0) + 1
+end
+if begins then
+  redis.call('UNLINK', COUNTS)
+  redis.call('HSET', COUNTS, 'id', ID, 'since', format('%d', time_us))
+end
+for field, n in pairs(counts) do redis.call('HINCRBY', COUNTS, field, n) end
+buckets_write(time_us)
+state_write()
+return { 'counted' }

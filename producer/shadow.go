@@ -1,0 +1,35 @@
+package producer
+
+import (
+	"context"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// shadow asks a candidate in shadow about the jobs that limits have decided on. A call that gets no answer is not sent
+// again: what it did not count is missing, and nothing else.
+func (p *Producer) shadow(ctx context.Context, snapshot *policy.Compiled, entries []*entry) {
+	if snapshot.ShadowID() == "" {
+		return
+	}
+	var questions []lua.Question
+	for _, e := range entries {
+		limited := e.verdict.Reason == headgate.ReasonLimited || e.verdict.Reason == headgate.ReasonTooCostly
+		if e.verdict.Decision != headgate.Admitted && !limited {
+			continue // A duplicate, or a job that is refused for another reason, takes no tokens under any limits.
+		}
+		if limits, ok := snapshot.ShadowFor(e.job.Tenant, e.job.Queue, e.job.Priority); ok {
+			questions = append(questions, lua.Question{
+				Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority, Cost: e.job.Cost, Limits: limits,
+			})
+		}
+	}
+	if len(questions) == 0 {
+		return
+	}
+	if err := p.store.Shadow(ctx, snapshot.Version(), snapshot.ShadowID(), questions); err != nil {
+		p.config.Logger.Warn().Err(err).Int("jobs", len(questions)).Msg("a candidate in shadow was not asked")
+	}
+}
