@@ -133,6 +133,13 @@ func walkLimits(p *plant) {
 	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme:mail:high","tokens":3}`})
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme:mail"}})
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "global"}})
+	_, err := p.store.Count(p.tb.Context(), []lua.ScopeCount{{Scope: "acme:mail", Allowed: 3, Refused: 1, Tokens: 9}})
+	must(p.tb, err)
+	counted := p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/rate-limit/metrics/{scope}", path: map[string]string{"scope": "acme:mail"}}).object(p.tb)
+	if counted["allowed"] != 3.0 || counted["refused"] != 1.0 || len(counted["minutes"].([]any)) != 1 {
+		p.tb.Errorf("%v", counted)
+	}
+	p.want(http.StatusNotFound, "acme-viewer", ask{op: "GET /api/v1/rate-limit/metrics/{scope}", path: map[string]string{"scope": "zeta:mail"}})
 	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
 }
 

@@ -33,6 +33,7 @@ type Compiled struct {
 	overflows   map[headgate.Scope]Overflow
 	maxRunning  map[headgate.Scope]int
 	downstreams map[string]Downstream
+	observed    map[headgate.Scope]bool
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -68,6 +69,10 @@ func (p Policy) Prepare() (*Compiled, error) {
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
 		overflows: make(map[headgate.Scope]Overflow), maxRunning: make(map[headgate.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
+	}
+	c.observed = make(map[headgate.Scope]bool, len(p.Observe))
+	for _, scope := range p.Observe {
+		c.observed[scope] = true
 	}
 	c.resolve(p)
 	c.ranked = sortedKeys(c.tenants)
@@ -154,6 +159,9 @@ func (c *Compiled) Version() int64 { return c.version }
 
 // DedupWindow returns how long the id of an ended job is remembered.
 func (c *Compiled) DedupWindow() time.Duration { return c.dedupWindow }
+
+// Observes reports whether the decisions of a scope are to be counted always.
+func (c *Compiled) Observes(scope headgate.Scope) bool { return c.observed[scope] }
 
 // LimitsFor returns the limits on the way of a job. It does not allocate.
 func (c *Compiled) LimitsFor(tenant, queue string, class headgate.Priority) Limits {

@@ -90,6 +90,9 @@ func drawPolicy(t *rapid.T) Policy {
 		}
 	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
+	if rapid.Bool().Draw(t, "observed") {
+		p.Observe = []headgate.Scope{headgate.Global, "acme:mail", "bolt"}
+	}
 	if rapid.Bool().Draw(t, "roll-out") {
 		p.Rollout = drawRollout(t, p.Tiers[StandardTier])
 	}

@@ -25,6 +25,7 @@ type (
 		Queues        map[string]queueJSON      `json:"queues,omitempty"`
 		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
+		Observe       []headgate.Scope          `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
 	}
@@ -170,7 +171,7 @@ func (p Policy) wire() policyJSON {
 		wire.Global = newLimitJSON(p.Global)
 	}
 	wire.rulesJSON = p.rules().wire()
-	wire.Rollout = p.Rollout.wire()
+	wire.Observe, wire.Rollout = p.Observe, p.Rollout.wire()
 	wire.Queues = convert(p.Queues, func(_ string, queue Queue) queueJSON {
 		return queueJSON{
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
@@ -199,7 +200,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		p.Global = w.Global.limit("global", bad)
 	}
 	p = p.withRules(w.rules("", bad))
-	p.Rollout = w.Rollout.rollout(bad)
+	p.Observe, p.Rollout = w.Observe, w.Rollout.rollout(bad)
 	p.Queues = convert(w.Queues, func(name string, queue queueJSON) Queue {
 		at := "queues." + name
 		return Queue{

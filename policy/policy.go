@@ -37,6 +37,9 @@ type Policy struct {
 	// Downstreams are the downstreams that have something of their own, by name; AnyDownstream is for each of the others.
 	Downstreams   map[string]Downstream
 	AnyDownstream Downstream
+	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
+	// the most.
+	Observe []headgate.Scope
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -125,6 +128,9 @@ const (
 	MinDedupWindow     = time.Second
 	MaxDedupWindow     = 24 * time.Hour
 )
+
+// MaxObserved is how many scopes a policy may name to be observed.
+const MaxObserved = 1000
 
 // noLimit is the limit of a scope that has no bucket.
 var noLimit = headgate.Limit{Disabled: true}

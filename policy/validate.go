@@ -63,6 +63,7 @@ func (p Policy) Validate() error {
 		bad.add(headgate.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])
 	}
+	p.validateObserve(&bad)
 	if len(bad) == 0 {
 		p.validateRollout(&bad)
 	}
@@ -108,6 +109,17 @@ func (p Policy) validateScopes(bad *problems) {
 			bad.field("priority_limits", strconv.Quote(string(scope)), "for a class of queue "+parts[1]+": "+quoteNames(names))
 		}
 		bad.add(p.PriorityLimits[scope].Validate(string(scope)))
+	}
+}
+
+func (p Policy) validateObserve(bad *problems) {
+	if n := len(p.Observe); n > MaxObserved {
+		bad.field("observe", strconv.Itoa(n)+" scopes", "up to "+strconv.Itoa(MaxObserved))
+	}
+	for _, scope := range p.Observe {
+		if _, _, _, err := scope.Parts(); err != nil {
+			bad.add(fmt.Errorf("observe: %w", err))
+		}
 	}
 }
 

@@ -120,3 +120,21 @@ func TestFormatDurationIsShortAndExact(t *testing.T) {
 		}
 	}
 }
+
+func TestObservedScopesAreNamesAndFew(t *testing.T) {
+	t.Parallel()
+	p := Policy{Observe: []headgate.Scope{"acme:mail"}}
+	if c := prepare(t, p); !c.Observes("acme:mail") || c.Observes("acme") {
+		t.Error("not the scopes that were named are observed")
+	}
+	if err := (Policy{Observe: []headgate.Scope{"a:b:c:d"}}).Validate(); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("a scope that is none: %v", err)
+	}
+	p.Observe = make([]headgate.Scope, MaxObserved+1)
+	for i := range p.Observe {
+		p.Observe[i] = "acme"
+	}
+	if err := p.Validate(); err == nil || !strings.Contains(err.Error(), "invalid observe 1001 scopes: allowed is up to 1000") {
+		t.Errorf("too many: %v", err)
+	}
+}

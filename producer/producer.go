@@ -20,6 +20,7 @@ type Producer struct {
 	line   line
 	// refusals are those that wait to be logged.
 	refusals refusals
+	tally    tally
 	// overtime is the cause of a ctx that Config.Timeout ended.
 	overtime error
 }

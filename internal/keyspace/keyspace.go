@@ -72,6 +72,11 @@ func (p Partition) Followers() string { return p.base + "followers" }
 // Buckets is a HASH of a tenant's buckets by the rest of their scope.
 func (p Partition) Buckets(tenant string) string { return p.base + "b:" + tenant }
 
+// Counts is a HASH of what limits decided in a minute, counted from 1970, by scope.
+func (p Partition) Counts(minute int64) string {
+	return p.base + "counts:" + strconv.FormatInt(minute, 10)
+}
+
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 

@@ -20,6 +20,7 @@ func (a *API) limitRoutes() []route.Route {
 	return []route.Route{
 		check,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
+		ofTenant(http.MethodGet, "/api/v1/rate-limit/metrics/{scope}", access.Viewer, a.counts),
 		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
 	}
 }

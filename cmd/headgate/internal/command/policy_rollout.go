@@ -108,8 +108,9 @@ type shadowView struct {
 
 func (v shadowView) write(to io.Writer) {
 	fmt.Fprintf(to, "%s, since %s: %d allowed\n", v.ID, clock(*v.Since), v.Allowed)
-	for level := headgate.LevelGlobal; level < headgate.Levels; level++ {
-		fmt.Fprintf(to, "would be refused by %s: %d\n", level, v.Refused[level.String()])
+	for level := range headgate.Levels {
+		name := headgate.Level(level).String()
+		fmt.Fprintf(to, "would be refused by %s: %d\n", name, v.Refused[name])
 	}
 }
 
