@@ -3,6 +3,7 @@ package lua
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	s, err := open()
 	check(t, err)
 	state := s.partition.State()
-	if got := client.HGet(t.Context(), state, dataField).Val(); got != fmt.Sprint(DataVersion) {
+	if got := client.HGet(t.Context(), state, dataField).Val(); got != strconv.Itoa(DataVersion) {
 		t.Errorf("the first start wrote version %q", got)
 	}
 	_, err = open()

@@ -181,7 +181,7 @@ func TestTheRunbookNamesCommandsThatThereAre(t *testing.T) {
 	}
 	for _, match := range found {
 		var args []string
-		for _, word := range strings.Fields(match[1]) {
+		for word := range strings.FieldsSeq(match[1]) {
 			if word == "..." || word == ">" {
 				break
 			}
