@@ -39,7 +39,7 @@ func bigPlant(tb testing.TB, scopes int) *plant {
 	}
 	addScopes(tb, client, scopes, tenants, func(n int) string { return store.Keys().Buckets(tenant(n)) })
 	for n := range downstreams {
-		_, err := store.ForceBreaker(tb.Context(), fmt.Sprintf("downstream-with-a-long-name-%03d", n), breaker.Open, 0, "test")
+		_, err := store.ForceBreaker(tb.Context(), fmt.Sprintf("downstream-with-a-long-name-%03d", n), breaker.Open, 0, lua.Intervention{Reason: "test"})
 		must(tb, err)
 	}
 	return newPlantOn(tb, store, nil)

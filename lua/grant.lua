@@ -20,6 +20,7 @@ local STATE, NOW, VERSION, BUCKET_CAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
 local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
+local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include call
 -- @include path
 -- @include lease

@@ -139,7 +139,8 @@ for i, name in ipairs(names) do
   local allowed, refused, tokens = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local fresh = ARGV[at + 1] ~= '1' and rank(i, allowed + refused)
   local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
-  redis.call('HSET', COUNTS, name, format('%d:%d:%d:%d', allowed + (a or 0), refused + (r or 0), tokens + (t or 0), partial or fresh and 1 or 0))
+  partial = partial or fresh and 1 or 0
+  redis.call('HSET', COUNTS, name, format('%d:%d:%d:%d', allowed + (a or 0), refused + (r or 0), tokens + (t or 0), partial))
 end
 redis.call('EXPIRE', COUNTS, KEEP)
 redis.call('EXPIRE', RANKS, KEEP)

@@ -20,6 +20,7 @@ local STATE, NOW, VERSION, BUCKET_CAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
 local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
+local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
@@ -185,7 +186,8 @@ local paths, buckets, tenants = {}, {}, {}
 local path_read, buckets_read, room_for, decide, charge, buckets_write
 do
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
--- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE and GLOBAL_BURST. A path is PATH_SIZE arguments: tenant, queue,
+-- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST, what the keys of tenants' buckets begin with
+-- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). A path is PATH_SIZE arguments: tenant, queue,
 -- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
 
 -- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
@@ -198,7 +200,7 @@ function path_read(i)
     if rate then
       local scope = path.tenant .. ':' .. suffixes[level]
       if not buckets[scope] then
-        local t = tenants[path.tenant] or { key = P .. 'b:' .. path.tenant, fields = { '!' }, scopes = {} }
+        local t = tenants[path.tenant] or { key = P .. BUCKETS .. path.tenant, fields = { '!' }, scopes = {} }
         tenants[path.tenant] = t
         t.fields[#t.fields + 1] = suffixes[level]
         t.scopes[#t.fields] = scope
@@ -211,7 +213,7 @@ function path_read(i)
   return path
 end
 
--- buckets_read needs `pat`, `gb` and the clocks loaded.
+-- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
 function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
@@ -226,7 +228,7 @@ function buckets_read()
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle(state_get('gb'), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
+    local b = bucket_settle(state_get(GLOBAL_BUCKET), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
     b.all = true
     for i = 1, PATHS do paths[i][0] = b end
   end
@@ -316,7 +318,7 @@ function buckets_write(now)
     end
   end
   local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set('gb', bucket_text(b)) end
+  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b)) end
 end
 end
 local members_beat, bucket_draw, bucket_return, lease_return, lease_draw

@@ -1172,8 +1172,8 @@ local want = 1
 
 -- tenants_load reads the gates of tenants in one call, if there are any.
 local function tenants_load(of, queue)
-  local kinds, names = gate_kinds(), {}
-  if not (kinds.t or kinds.u or kinds.r) then return end
+  local of_tenants, names = gate_kinds(), {}
+  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end

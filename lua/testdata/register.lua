@@ -179,7 +179,6 @@ function bucket_text(b)
 end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
-local kinds
 local gate
 local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
 local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
@@ -197,6 +196,7 @@ do
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
+local kinds
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
@@ -1178,8 +1178,8 @@ local want = 1
 
 -- tenants_load reads the gates of tenants in one call, if there are any.
 local function tenants_load(of, queue)
-  local kinds, names = gate_kinds(), {}
-  if not (kinds.t or kinds.u or kinds.r) then return end
+  local of_tenants, names = gate_kinds(), {}
+  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
   for _, tenant in ipairs(of) do
     for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
   end

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -61,7 +62,7 @@ func (a *API) shadow(r *route.Request) (*route.Answer, error) {
 	if counts.ID == "" {
 		return nil, problem.New(problem.NotFound, "nothing was counted for a candidate in shadow yet")
 	}
-	view := shadowView{counts.ID, stamp(counts.Since), counts.Allowed, map[string]int64{}}
+	view := shadowView{counts.ID, shown.Stamp(counts.Since), counts.Allowed, map[string]int64{}}
 	for level, refused := range counts.Refused {
 		view.Refused[headgate.Level(level).String()] = refused
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/shown"
 )
 
 type minuteView struct {
@@ -35,7 +36,7 @@ func (a *API) counts(r *route.Request) (*route.Answer, error) {
 	}
 	for _, m := range minutes {
 		view.Allowed, view.Refused = view.Allowed+m.Allowed, view.Refused+m.Refused
-		view.Minutes = append(view.Minutes, minuteView{stamp(m.At), m.Allowed, m.Refused, m.Tokens, m.Partial})
+		view.Minutes = append(view.Minutes, minuteView{shown.Stamp(m.At), m.Allowed, m.Refused, m.Tokens, m.Partial})
 	}
 	return route.OK(view), nil
 }

@@ -147,10 +147,10 @@ func TestBreakersShowTheIllFirst(t *testing.T) {
 	_, err := Register(registry, store)
 	must(t, err)
 	for n := range MaxDownstreams + 5 {
-		_, err := store.ForceBreaker(t.Context(), fmt.Sprintf("a%03d", n), breaker.Closed, 0, "")
+		_, err := store.ForceBreaker(t.Context(), fmt.Sprintf("a%03d", n), breaker.Closed, 0, lua.Intervention{})
 		must(t, err)
 	}
-	_, err = store.ForceBreaker(t.Context(), "z", breaker.Open, 0, "")
+	_, err = store.ForceBreaker(t.Context(), "z", breaker.Open, 0, lua.Intervention{})
 	must(t, err)
 	families, err := registry.Gather()
 	must(t, err)

@@ -18,8 +18,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployed is the folder of what is deployed beside the binary.
-const deployed = "../../../../deploy"
+// deployFolder is the folder of what is deployFolder beside the binary.
+const deployFolder = "../../../../deploy"
 
 // promtool runs Prometheus's own checker, which must find no fault.
 func promtool(t *testing.T, input string, args ...string) {
@@ -40,9 +40,9 @@ func promtool(t *testing.T, input string, args ...string) {
 
 func TestPromtoolPassesTheRules(t *testing.T) {
 	t.Parallel()
-	promtool(t, "", "check", "rules", filepath.Join(deployed, "rules", "headgate.yml"))
-	promtool(t, "", "check", "config", "--syntax-only", filepath.Join(deployed, "prometheus.yml"))
-	promtool(t, "", "test", "rules", filepath.Join(deployed, "rules", "tests", "headgate.yml"))
+	promtool(t, "", "check", "rules", filepath.Join(deployFolder, "rules", "headgate.yml"))
+	promtool(t, "", "check", "config", "--syntax-only", filepath.Join(deployFolder, "prometheus.yml"))
+	promtool(t, "", "test", "rules", filepath.Join(deployFolder, "rules", "tests", "headgate.yml"))
 }
 
 // ruleFile is what is looked at of a file of rules.
@@ -63,7 +63,7 @@ type rule struct {
 
 func readRules(t *testing.T) (all []rule) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployed, "rules", "headgate.yml"))
+	text, err := os.ReadFile(filepath.Join(deployFolder, "rules", "headgate.yml"))
 	must(t, err)
 	var file ruleFile
 	must(t, yaml.Unmarshal(text, &file))
@@ -76,7 +76,7 @@ func readRules(t *testing.T) (all []rule) {
 // readDashboard returns the queries of the dashboard, each as it is once Grafana has put in its variables.
 func readDashboard(t *testing.T) (queries []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployed, "grafana", "dashboards", "headgate.json"))
+	text, err := os.ReadFile(filepath.Join(deployFolder, "grafana", "dashboards", "headgate.json"))
 	must(t, err)
 	var dashboard struct {
 		Panels []struct {
