@@ -98,7 +98,7 @@ func (b *blind) begin(now breaker.Instant) {
 func (b *blind) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.mu.away {
+	if b.mu.away || b.mu.shares.Len() > 0 {
 		b.mu.away, b.mu.shares = false, buckets.Set{}
 	}
 }
@@ -177,6 +177,9 @@ func (l *Limiter) answerBlind(t *ticket, now breaker.Instant) Verdict {
 func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, members int64, maxShares int) Verdict {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !b.mu.away {
+		b.mu.since = now // One answer was late, so far.
+	}
 	leased := way{}
 	var steps [headgate.Levels]buckets.LevelLimit
 	shared, owing := steps[:0], make([]*scope, 0, headgate.Levels)

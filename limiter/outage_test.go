@@ -89,8 +89,13 @@ func newOutage(tb testing.TB, config Config) *outage {
 	tb.Helper()
 	o := &outage{server: redistest.Start(tb, redistest.Options{AppendFsync: "always"})}
 	o.proxy = redistest.NewProxy(tb, o.server.Addr())
-	o.limiter = start(tb, open(tb, o.proxy.Client(tb)), config)
-	return o
+	return o.with(tb, config)
+}
+
+// with is another limiter on the same Redis, with keys of its own.
+func (o *outage) with(tb testing.TB, config Config) *outage {
+	tb.Helper()
+	return &outage{o.server, o.proxy, start(tb, open(tb, o.proxy.Client(tb)), config)}
 }
 
 // during makes as many checks, some of them at once, and returns those that were admitted and refused.
@@ -119,53 +124,71 @@ func (o *outage) during(tb testing.TB, checks int) (admitted int, refused []Verd
 	return admitted, refused
 }
 
+// modes are what is to become of 64 checks of a bucket of 20, and whether it still holds a token when Redis is back.
+var modes = []struct {
+	mode     Outage
+	admitted int
+	reason   headgate.Reason
+	after    bool
+}{
+	{OutageOpen, 64, "", false},
+	{OutageClosed, 0, headgate.ReasonUnavailable, true},
+	{OutageShare, 20, headgate.ReasonLimited, false},
+	{OutageGrace, 0, headgate.ReasonUnavailable, true}, // Nothing is on lease of so slow a limit.
+}
+
 // TestOutageModes: law L13. These run one after the other, since each looks for goroutines that it leaves behind.
 func TestOutageModes(t *testing.T) {
 	day := headgate.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
 	for _, fault := range faults {
-		for mode, want := range map[Outage]struct {
-			admitted int
-			reason   headgate.Reason
-			after    bool // the bucket still holds a token when Redis is back
-		}{
-			OutageOpen: {64, "", false}, OutageClosed: {0, headgate.ReasonUnavailable, true}, OutageShare: {20, headgate.ReasonLimited, false},
-			OutageGrace: {0, headgate.ReasonUnavailable, true}, // Nothing is on lease of so slow a limit.
-		} {
-			t.Run(fault.name+" "+string(mode), func(t *testing.T) {
-				before := goleak.IgnoreCurrent()
-				t.Cleanup(func() { goleak.VerifyNone(t, before) })
-				metrics := prometheus.NewRegistry()
-				o := newOutage(t, Config{Policy: limited(day, none), Outage: mode, Metrics: metrics})
-				until(t, o.limiter, Request{Cost: 20}) // Where it is in doubt the first may be charged; then this is refused.
-				check(t, o.refill(t))
-				blindBefore := blindAdmissions(t, metrics)
-
-				fault.begin(t, o.server, o.proxy)
-				admitted, refused := o.during(t, 64)
-				if admitted != want.admitted {
-					t.Errorf("%d admitted, want %d", admitted, want.admitted)
+		t.Run(fault.name, func(t *testing.T) {
+			before := goleak.IgnoreCurrent()
+			t.Cleanup(func() { goleak.VerifyNone(t, before) })
+			all := make([]*outage, len(modes))
+			metrics := make([]*prometheus.Registry, len(modes))
+			for i, row := range modes {
+				metrics[i] = prometheus.NewRegistry()
+				config := Config{Policy: limited(day, none), Outage: row.mode, Metrics: metrics[i]}
+				if i == 0 {
+					all[i] = newOutage(t, config)
+				} else {
+					all[i] = all[0].with(t, config)
+				}
+				until(t, all[i].limiter, Request{Cost: 20})
+				check(t, all[i].refill(t))
+			}
+			fault.begin(t, all[0].server, all[0].proxy)
+			for i, row := range modes {
+				already := blindAdmissions(t, metrics[i])
+				admitted, refused := all[i].during(t, 64)
+				if admitted != row.admitted {
+					t.Errorf("%s: %d admitted, want %d", row.mode, admitted, row.admitted)
 				}
 				for _, v := range refused {
-					if v.Reason != want.reason || v.RetryAfter <= 0 {
-						t.Errorf("%+v, want reason %s", v, want.reason)
+					if v.Reason != row.reason || v.RetryAfter <= 0 {
+						t.Errorf("%s: %+v, want reason %s", row.mode, v, row.reason)
 						break
 					}
 				}
-				if counted := blindAdmissions(t, metrics) - blindBefore; counted != admitted {
-					t.Errorf("%d blind admissions counted of %d", counted, admitted)
+				if counted := blindAdmissions(t, metrics[i]) - already; counted != admitted {
+					t.Errorf("%s: %d blind admissions counted of %d", row.mode, counted, admitted)
 				}
-				fault.over(t, o.server, o.proxy)
-				if v := until(t, o.limiter, Request{}); v.Admitted != want.after {
-					t.Errorf("on return: %+v", v)
+			}
+			fault.over(t, all[0].server, all[0].proxy)
+			for i, row := range modes {
+				if v := until(t, all[i].limiter, Request{}); v.Admitted != row.after {
+					t.Errorf("%s, on return: %+v", row.mode, v)
 				}
-			})
-		}
+			}
+		})
 	}
 }
 
 // refill fills the global bucket, and lets the limiter forget that it was not.
 func (o *outage) refill(tb testing.TB) error {
 	tb.Helper()
+	o.limiter.line.flying.Wait()
+	o.limiter.blind.end()
 	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "")
 	if s, ok := o.limiter.ways.scopes.Load(headgate.Global); ok {
 		s.denial.Store(nil)

@@ -31,7 +31,7 @@ func newWays(config *Config) ways {
 
 // find returns the way of a request, or nil.
 func (m *ways) find(r *Request) *way {
-	place := m.front.place(r)
+	place := m.front.place(r.Tenant, r.Queue, r.Class)
 	if w := place.Load(); w != nil && w.asked.tenant == r.Tenant && w.asked.queue == r.Queue && w.asked.class == r.Class {
 		return w
 	}
@@ -71,6 +71,7 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	}
 	if !full {
 		m.known.Store(at, w)
+		m.front.place(at.tenant, at.queue, at.class).Store(w) // In the place of one under an older policy.
 	}
 	return w, nil
 }
