@@ -60,6 +60,7 @@ bench: deps ## Measure the targets T1 to T14 beside the peers in ROUNDS interlea
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)" >&2; \
 		{ $(GO) test ./loadtest/peers -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
+		  $(GO) test ./limiter -run '^$$' -bench 'Local|Zipf' -benchmem; \
 		  $(GO) test ./breaker -run '^$$' -bench 'Success/serial' -benchmem -benchtime 0.3s; \
 		  $(GO) test ./internal/crash -run '^$$' -bench Recovery/$$([ $$round = 1 ] && echo . || echo headgate) -benchtime 1x; \
 		} | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \

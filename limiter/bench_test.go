@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -108,35 +107,4 @@ func warm(b *testing.B, l *Limiter, r Request) {
 		}
 	}
 	b.Fatal("never leased")
-}
-
-// T1 and T2: an exact check of four levels.
-func BenchmarkExact(b *testing.B) {
-	for _, callers := range []int{1, 64} {
-		b.Run("callers="+strconv.Itoa(callers), func(b *testing.B) {
-			limit := headgate.PerSecond(1e9, 1e9)
-			l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient, Exact: true})
-			r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
-			b.SetParallelism(callers)
-			var each sync.WaitGroup
-			left := make(chan struct{}, b.N)
-			for range b.N {
-				left <- struct{}{}
-			}
-			close(left)
-			b.ResetTimer()
-			for range callers {
-				each.Go(func() {
-					for range left {
-						if v, err := l.Check(b.Context(), r); err != nil || !v.Admitted {
-							b.Error(v, err)
-							return
-						}
-					}
-				})
-			}
-			each.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "checks/s")
-		})
-	}
 }

@@ -48,6 +48,10 @@ type target struct {
 var targets = []target{
 	{name: "T1", measure: "exact 4-level checks/s, 64 goroutines ÷ redis_rate's one level", ours: figure{"Check/callers=64/headgate", "checks/s"}, to: figure{"Check/callers=64/redis_rate", "checks/s"}, bound: atLeast(1.5)},
 	{name: "T2", measure: "the same of 1 goroutine, p50 ms", ours: figure{"Check/callers=1/headgate", "p50-ms"}, to: figure{"Check/callers=1/redis_rate", "p50-ms"}, bound: atMost(1.25)},
+	{name: "T3", measure: "leased check, 4 levels, ns ÷ x/time/rate's", ours: figure{"Local/check=admitted/by=lease", "ns/op"}, to: figure{"Local/check=admitted/by=time-rate", "ns/op"}, bound: atMost(0.2)},
+	{name: "T3", measure: "the same, allocations", ours: figure{"Local/check=admitted/by=lease", "allocs/op"}, bound: atMost(0)},
+	{name: "T4", measure: "denied check from the cache, ns ÷ x/time/rate's check", ours: figure{"Local/check=denied/by=cache", "ns/op"}, to: figure{"Local/check=admitted/by=time-rate", "ns/op"}, bound: atMost(0.2)},
+	{name: "T4", measure: "the same, allocations", ours: figure{"Local/check=denied/by=cache", "allocs/op"}, bound: atMost(0)},
 	{name: "T5", measure: "Enqueue, 64 producers, jobs/s ÷ asynq's", ours: figure{"Enqueue/producers=64/headgate", "jobs/s"}, to: figure{"Enqueue/producers=64/asynq", "jobs/s"}, bound: atLeast(1)},
 	{name: "T5", measure: "Enqueue, 1 producer, jobs/s ÷ asynq's", ours: figure{"Enqueue/producers=1/headgate", "jobs/s"}, to: figure{"Enqueue/producers=1/asynq", "jobs/s"}, bound: atLeast(0.8)},
 	{name: "T5", measure: "EnqueueBatch(64), 1 producer, jobs/s ÷ asynq's 1 producer", ours: figure{"EnqueueBatch/headgate", "jobs/s"}, to: figure{"Enqueue/producers=1/asynq", "jobs/s"}, bound: atLeast(2)},
@@ -68,6 +72,8 @@ var targets = []target{
 	{name: "T12", measure: "a killed worker's job runs again, longest s, lease 1.5 s", ours: figure{"Recovery/headgate", "longest-s"}, peer: figure{"Recovery/asynq", "longest-s"}, bound: atMost(2.5)},
 	{name: "T13", measure: "Jain's index, 1,000 tenants of equal weight", ours: figure{"Fairness/weights=equal/headgate", "Jain"}, bound: atLeast(0.999)},
 	{name: "T13", measure: "Jain's index, weights 4:2:1", ours: figure{"Fairness/weights=4:2:1/headgate", "Jain"}, bound: atLeast(0.999)},
+	{name: "T14", measure: "checks/s of one process, 10,000 tenants, 1M scopes, Zipf", ours: figure{"Zipf", "checks/s"}, bound: atLeast(1e6)},
+	{name: "T14", measure: "the same, p99 µs", ours: figure{"Zipf", "p99-us"}, bound: atMost(1000)},
 }
 
 // spread is a median with the least and the most.
