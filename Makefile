@@ -9,8 +9,8 @@ GO ?= go
 export GOGC ?= 400
 # go-redis compiles three times as fast without inlining, and is the longest part of a cold `make test`.
 TESTCOMPILE ?= -gcflags=github.com/redis/go-redis/v9=-l
-# Packages tested at a time: two a core, because tests wait for Redis and for time to pass.
-PARALLEL ?= $(shell echo $$((2 * $$(nproc))))
+# Packages tested at a time: half as many again as there are cores, because tests wait for Redis and for time to pass.
+PARALLEL ?= $(shell echo $$((($$(nproc) * 3 + 1) / 2)))
 # Time for the tests of one package.
 TIMEOUT ?= 10m
 # Further flags for `make test`, as in: make test TESTFLAGS='-run Conformance -v'

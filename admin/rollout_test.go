@@ -46,12 +46,12 @@ func walkRollout(p *plant) {
 	}
 	p.want(http.StatusNotFound, "viewer", ask{op: "GET /api/v1/policy/rollout/shadow"})
 	p.put("admin", ask{op: begin.op, body: `{"id":"strict","percent":100,"shadow":true,"rules":{"tenants":{"acme":{"limit":{"tokens":1,"per":"1h","burst":1}}}}}`})
-	p.enqueue("acme", "s1", "s2", "s3")
+	p.enqueue("acme", "x1", "x2", "x3")
 	seen := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/policy/rollout/shadow"}).object(p.tb)
 	if refused := seen["refused"].(map[string]any); seen["allowed"] != 1.0 || refused["tenant"] != 2.0 || refused["global"] != 0.0 {
 		p.tb.Errorf("%v", seen)
 	}
-	for _, id := range []string{"s1", "s2", "s3"} {
+	for _, id := range []string{"x1", "x2", "x3"} {
 		p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": id}})
 	}
 	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{}`})

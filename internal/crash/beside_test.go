@@ -39,15 +39,26 @@ func (m *measurement) moved(from *measurement) float64 {
 	return float64(far) / float64(max(wait, 1))
 }
 
-// measure lets jobs of downstreams that are well in, all before the first is dispatched, and runs them.
+// measure runs jobs of downstreams that are well twice: among jobs of those that fall ill for how they wait, and without
+// them, but for those that wait already, for what they cost.
 func (o *outage) measure(jobs int) *measurement {
+	o.Helper()
+	m := o.run(jobs, offerTenants)
+	cost := o.run(jobs, 0)
+	m.micros, m.commands, m.took = cost.micros, cost.commands, cost.took
+	return m
+}
+
+// run lets jobs of downstreams that are well in, and some of those that fall ill, all before the first is dispatched, and
+// runs them.
+func (o *outage) run(jobs, ill int) *measurement {
 	o.Helper()
 	o.until("the jobs of others", func() bool { return o.others() == 0 })
 	o.measured++
 	queue := lua.QueueGate(callQueues[0].Queue)
 	_, err := o.store.Pause(o.Context(), queue, 0, "measure")
 	o.check(err)
-	o.admitAll(jobs)
+	o.admitAll(jobs, ill)
 	from, before, start := o.mark(), o.used(), time.Now()
 	_, err = o.store.Unpause(o.Context(), queue)
 	o.check(err)
@@ -82,9 +93,9 @@ func (o *outage) others() int {
 	return offered
 }
 
-// admitAll lets so many jobs of downstreams that are well in, in the same order each time, and behind them a job of each
-// tenant for one that falls ill.
-func (o *outage) admitAll(jobs int) {
+// admitAll lets so many jobs of downstreams that are well in, in the same order each time, and behind them a job each
+// of so many tenants for one that falls ill.
+func (o *outage) admitAll(jobs, ill int) {
 	o.Helper()
 	var all []lua.Candidate
 	add := func(to, tenant int, kind string) {
@@ -95,7 +106,7 @@ func (o *outage) admitAll(jobs int) {
 	for i := range jobs {
 		add(0, i%offerTenants, "m")
 	}
-	for i := range offerTenants {
+	for i := range ill {
 		add(1+i%len(o.illnesses), i, "i")
 	}
 	for part := range slices.Chunk(all, lua.MaxBatchJobs) {

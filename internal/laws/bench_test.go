@@ -22,7 +22,7 @@ import (
 //
 //	go test ./internal/laws -run '^$' -bench Beside -benchtime 5000x
 func BenchmarkBeside(b *testing.B) {
-	rows := []*beside{newBeside(b, "nothing", 0, 0), newBeside(b, "50000_parked", 50_000, 0), newBeside(b, "10000_capped", 0, 10_000)}
+	rows := []*beside{newBeside(b, "nothing", 0, 0), newBeside(b, "1_parked", 1, 0), newBeside(b, "50000_parked", 50_000, 0), newBeside(b, "1_capped", 0, 1), newBeside(b, "10000_capped", 0, 10_000)}
 	for _, s := range rows {
 		s.run(b.N) // Whatever is slow at the first time is.
 	}
