@@ -43,11 +43,5 @@ func (l *limits) read(ctx context.Context) (*policy.Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored := policy.Default()
-	if text != nil {
-		if stored, err = policy.Unmarshal(text); err != nil {
-			return nil, err
-		}
-	}
-	return stored.Prepare()
+	return policy.PrepareStored(text)
 }

@@ -2,15 +2,11 @@ package limiter
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
-
-// errPolicy matches a stored policy that cannot be used.
-var errPolicy = errors.New("stored policy is of no use")
 
 // current returns the policy in force and reads it where there is none.
 func (l *Limiter) current(ctx context.Context) (*policy.Compiled, error) {
@@ -35,15 +31,9 @@ func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 	if err != nil {
 		return err
 	}
-	stored := policy.Default()
-	if text != nil {
-		if stored, err = policy.Unmarshal(text); err != nil {
-			return fmt.Errorf("%w: %w", errPolicy, err)
-		}
-	}
-	fresh, err := stored.Prepare()
+	fresh, err := policy.PrepareStored(text)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errPolicy, err)
+		return err
 	}
 	if l.policy.CompareAndSwap(stale, fresh) {
 		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // unknownError is headgate.ErrOutcomeUnknown with what led to it. It hides an headgate.ErrUnavailable of its last
@@ -51,7 +52,7 @@ func (f *flight) outcome(err error) error {
 
 // mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final.
 func (p *Producer) mayRepeat(f *flight, err error) bool {
-	if errors.Is(err, lua.ErrStale) || errors.Is(err, errPolicy) || errors.Is(err, errTooLate) {
+	if errors.Is(err, lua.ErrStale) || errors.Is(err, policy.ErrStored) || errors.Is(err, errTooLate) {
 		return false
 	}
 	doubt := lua.InDoubt(err)

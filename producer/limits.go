@@ -2,7 +2,6 @@ package producer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,9 +21,6 @@ type limits struct {
 	// snapshot is nil until it was first read.
 	snapshot atomic.Pointer[policy.Compiled]
 }
-
-// errPolicy matches a stored policy that cannot be used. Sending again does not help.
-var errPolicy = errors.New("stored policy is of no use")
 
 func newLimits(store *lua.Store, config Config) (*limits, error) {
 	l := &limits{store: store, config: config}
@@ -70,15 +66,9 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 	if err != nil {
 		return err
 	}
-	stored := policy.Default()
-	if text != nil {
-		if stored, err = policy.Unmarshal(text); err != nil {
-			return fmt.Errorf("%w: %w", errPolicy, err)
-		}
-	}
-	fresh, err := stored.Prepare()
+	fresh, err := policy.PrepareStored(text)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errPolicy, err)
+		return err
 	}
 	if l.snapshot.CompareAndSwap(stale, fresh) {
 		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")

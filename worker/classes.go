@@ -29,13 +29,7 @@ func (c *classes) read(ctx context.Context, store *lua.Store) error {
 	if err != nil {
 		return err
 	}
-	stored := policy.Default()
-	if text != nil {
-		if stored, err = policy.Unmarshal(text); err != nil {
-			return fmt.Errorf("read policy: %w", err)
-		}
-	}
-	compiled, err := stored.Prepare()
+	compiled, err := policy.PrepareStored(text)
 	if err != nil {
 		return fmt.Errorf("read policy: %w", err)
 	}

@@ -30,14 +30,7 @@ func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
 	if err != nil {
 		return policy.Policy{}, err
 	}
-	if text == nil {
-		return policy.Default(), nil
-	}
-	stored, err := policy.Unmarshal(text)
-	if err != nil {
-		return policy.Policy{}, fmt.Errorf("the stored policy is of no use: %s", err.Error()) // Its faults are none of the caller's.
-	}
-	return stored, nil
+	return policy.Stored(text)
 }
 
 // newUpdate returns a policy as the store takes it. text is its JSON.

@@ -45,8 +45,13 @@ func (q *asynqQueue) enqueue(tb testing.TB, tenant string, number int) {
 	check(tb, err)
 }
 
-// enqueueMany uses 64 goroutines: asynq has no batches.
 func (q *asynqQueue) enqueueMany(tb testing.TB, tenant func(int) string, first, last int) {
+	tb.Helper()
+	enqueueTogether(tb, q, tenant, first, last)
+}
+
+// enqueueTogether uses 64 goroutines: asynq has no batches.
+func enqueueTogether(tb testing.TB, q queue, tenant func(int) string, first, last int) {
 	tb.Helper()
 	const producers = 64
 	var wg sync.WaitGroup

@@ -2,7 +2,6 @@ package peers
 
 import (
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -43,19 +42,9 @@ func (q *fairQueue) enqueue(tb testing.TB, tenant string, number int) {
 	check(tb, err)
 }
 
-// enqueueMany uses 64 goroutines, as that of asynqQueue.
 func (q *fairQueue) enqueueMany(tb testing.TB, tenant func(int) string, first, last int) {
 	tb.Helper()
-	const producers = 64
-	var wg sync.WaitGroup
-	for k := range producers {
-		wg.Go(func() {
-			for n := first + k; n < last; n += producers {
-				q.enqueue(tb, tenant(n), n)
-			}
-		})
-	}
-	wg.Wait()
+	enqueueTogether(tb, q, tenant, first, last)
 }
 
 func (q *fairQueue) work(tb testing.TB, slots int, run handle) func() {

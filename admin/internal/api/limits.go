@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -83,20 +82,5 @@ func (l *limits) read(ctx context.Context) (*policy.Compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored := policy.Default()
-	if text != nil {
-		if stored, err = policy.Unmarshal(text); err != nil {
-			return nil, unusable(err)
-		}
-	}
-	snapshot, err := stored.Prepare()
-	if err != nil {
-		return nil, unusable(err)
-	}
-	return snapshot, nil
-}
-
-// unusable hides the faults of the stored policy, which are none of the request's.
-func unusable(err error) error {
-	return fmt.Errorf("the stored policy is of no use: %s", err.Error())
+	return policy.PrepareStored(text)
 }

@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// deployFolder is the folder of what is deployFolder beside the binary.
+// deployFolder is the folder of what is deployed beside the binary.
 const deployFolder = "../../../../deploy"
 
 // promtool runs Prometheus's own checker, which must find no fault.
