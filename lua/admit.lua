@@ -426,7 +426,7 @@ local function place_alone()
   else
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-    if not x or sub(x, 10) ~= lane then return nil end
+    if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
