@@ -18,12 +18,12 @@ local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 local time_us = now_us(NOW)
 
 local questions_at = paths_read()
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 

@@ -21,13 +21,13 @@ local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
 local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 -- @include lease
 local time_us = now_us(NOW)
 
 local questions_at = paths_read()
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 

@@ -24,13 +24,13 @@ local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber
 local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
 local PATHS, PATHS_AT = 1, 15
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 local time_us = now_us(NOW)
 
 paths_read()
 local path = paths[1]
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT

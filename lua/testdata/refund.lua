@@ -109,11 +109,9 @@ function clock_advance(now)
   state_set('t', now)
 end
 end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
-    fields[#fields + 1] = field
-  end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
 end
@@ -368,7 +366,7 @@ local time_us = now_us(NOW)
 
 paths_read()
 local path = paths[1]
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT
