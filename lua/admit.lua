@@ -290,14 +290,13 @@ end
 -- memory_short reports whether Redis is nearly full. It asks at most every MEMORY_EVERY microseconds, because asking takes
 -- longer than admitting.
 local MEMORY_EVERY = 100000
+local short
 local function memory_short()
-  if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then rare().memory_ask() end
-  return state_num('mf') == 1
-end
-
--- bounded reports whether there may be a bound for the depth of the job's tenant in its queue.
-local function bounded(job)
-  return state_num('nb') > 0 or queue_open(job.path.queue).overflow ~= '-'
+  if short == nil then
+    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then rare().memory_ask() end
+    short = state_num('mf') == 1
+  end
+  return short
 end
 
 local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
@@ -315,6 +314,8 @@ jobs_read(jobs_at)
 known()
 
 local ended_count = state_num('en') + state_num('eo')
+local suspends, parks, bounds_any = state_num('np') > 0, state_num('nk') > 0 and gates_any(), state_num('nb') > 0
+local last_seq = state_num('seq')
 local arrival = u64(time_us)
 for i, job in ipairs(jobs) do
   local cost = job.cost * 1000000
@@ -332,14 +333,15 @@ for i, job in ipairs(jobs) do
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
-    answers[i] = state_num('np') > 0 and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or state_num('nk') > 0 and gates_any() and rare().parked(job) or decide(job.path, cost)
-      or bounded(job) and rare().overflow(job) or nil
+    local q = queue_open(job.path.queue)
+    answers[i] = suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
+      or parks and rare().parked(job) or decide(job.path, cost)
+      or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true
-      local q = queue_open(job.path.queue)
-      local seq = u64(state_add('seq', 1))
+      last_seq = last_seq + 1
+      local seq = u64(last_seq)
       local score
       if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
         job.flags = job.flags - job.flags % 2 + 1 + TIMED
@@ -381,6 +383,7 @@ local redriven = 0
 for _, i in ipairs(admitted) do
   if jobs[i].redrive then redriven = redriven + 1 end
 end
+state_set('seq', last_seq)
 state_add('accepted', #admitted - redriven)
 
 -- gates_apart reports whether the only gates there are, if any, are breakers of other downstreams.
