@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
 )
 
 const pausedKey = "asynq:{mail}:paused"
@@ -23,18 +24,22 @@ type ward struct {
 	ill   atomic.Bool
 	runs  atomic.Int64
 	tasks *asynq.Client
+	// retried is the largest count of retries that a handler was told.
+	retried atomic.Int64
 }
 
 func newWard(t *testing.T, config asynqbridge.BreakerConfig) *ward {
 	t.Helper()
 	w := &ward{site: newSite(t, daily(1))}
-	b, err := asynqbridge.NewBreaker(w.asynq, config)
-	must(t, err)
 	w.tasks = asynq.NewClient(w.asynq)
-	t.Cleanup(func() { _, _ = w.tasks.Close(), b.Close() })
+	t.Cleanup(func() { _ = w.tasks.Close() })
+	b := w.guard(config)
 	mux := asynq.NewServeMux()
 	mux.Use(b.Middleware)
-	mux.HandleFunc("send", func(context.Context, *asynq.Task) error {
+	mux.HandleFunc("send", func(ctx context.Context, _ *asynq.Task) error {
+		if n, _ := asynq.GetRetryCount(ctx); int64(n) > w.retried.Load() {
+			w.retried.Store(int64(n))
+		}
 		w.runs.Add(1)
 		if w.ill.Load() {
 			return errors.New("downstream is ill")
@@ -63,6 +68,11 @@ func (w *ward) paused() string {
 // quick trips at the third failure, and closes after one probe.
 func quick(cooldown time.Duration) breaker.Config {
 	return breaker.Config{FailureThreshold: 3, SuccessThreshold: 1, OpenBase: cooldown, OpenMax: cooldown, Rand: func() float64 { return 0.999 }}
+}
+
+// patient brings back soon what a breaker held back, and nothing else.
+func patient(n int, err error, task *asynq.Task) time.Duration {
+	return asynqbridge.RetryDelay(func(int, error, *asynq.Task) time.Duration { return time.Hour })(n, err, task)
 }
 
 func TestAnOpenBreakerPausesItsQueueAndTheQueueResumesByItself(t *testing.T) {
@@ -98,13 +108,12 @@ func TestAnOpenBreakerPausesItsQueueAndTheQueueResumesByItself(t *testing.T) {
 func TestAProbesEndResumesTheQueue(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, daily(1))
-	b, err := asynqbridge.NewBreaker(s.asynq, asynqbridge.BreakerConfig{Breaker: quick(100 * time.Millisecond), MaxPause: time.Minute})
-	must(t, err)
-	t.Cleanup(func() { _ = b.Close() })
+	b := s.guard(asynqbridge.BreakerConfig{Breaker: quick(100 * time.Millisecond), MaxPause: time.Minute})
 	var runs atomic.Int64
 	release := make(chan struct{})
 	s.serve(asynq.Config{
-		Concurrency: 2, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond, IsFailure: asynqbridge.IsFailure,
+		Concurrency: 2, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond, DelayedTaskCheckInterval: 50 * time.Millisecond,
+		IsFailure: asynqbridge.IsFailure, RetryDelayFunc: patient,
 	}, b.Middleware(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		if runs.Add(1) <= 3 {
 			return errors.New("ill")
@@ -121,7 +130,7 @@ func TestAProbesEndResumesTheQueue(t *testing.T) {
 	for range 3 {
 		send()
 	}
-	soon(t, "the failures", func() bool { return runs.Load() == 3 })
+	soon(t, "the failures", func() bool { return s.fleet("mail") == breaker.Open })
 	send()
 	soon(t, "the probe", func() bool { return runs.Load() == 4 })
 	send() // finds the probe out
@@ -134,49 +143,41 @@ func TestAProbesEndResumesTheQueue(t *testing.T) {
 	}
 }
 
-// TestAnOperatorsPauseSurvives whatever the breaker does: opens, resumes after probes, or opens anew.
+// TestAnOperatorsPauseSurvives whatever the breaker does: opens, lets probes through, or closes. Another queue of the same
+// downstream, which no operator has paused, shows that the breaker's word has come.
 func TestAnOperatorsPauseSurvives(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, asynqbridge.BreakerConfig{Breaker: quick(time.Second)})
-	release := make(chan struct{})
-	w.ill.Store(true)
-	b, err := asynqbridge.NewBreaker(w.asynq, asynqbridge.BreakerConfig{Breaker: quick(time.Second)})
-	must(t, err)
-	t.Cleanup(func() { _ = b.Close() })
-	// A second server has a task in hand while the operator pauses; its failures open the breaker then.
-	inHand := make(chan struct{}, 8)
-	w.serve(asynq.Config{Concurrency: 4, Queues: map[string]int{"held": 1}, TaskCheckInterval: 50 * time.Millisecond}, b.Middleware(asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
-		inHand <- struct{}{}
-		<-release
-		return errors.New("ill")
-	})))
-	for range 4 {
-		_, err := w.tasks.Enqueue(asynq.NewTask("send", nil, asynq.Queue("held"), asynq.MaxRetry(1)))
+	s := newSite(t, daily(1))
+	s.guard(asynqbridge.BreakerConfig{Downstreams: map[string]string{"held": "smtp", "free": "smtp"}})
+	client := asynq.NewClient(s.asynq)
+	t.Cleanup(func() { _ = client.Close() })
+	for _, queue := range []string{"held", "free"} {
+		_, err := client.Enqueue(asynq.NewTask("send", nil, asynq.Queue(queue)))
 		must(t, err)
 	}
-	for range 4 {
-		<-inHand
-	}
-	must(t, w.inspector().PauseQueue("held"))
-	operators := w.redis.Get(t.Context(), "asynq:{held}:paused").Val()
-	close(release)
-	soon(t, "the failures", func() bool {
-		info, err := w.inspector().GetQueueInfo("held")
-		return err == nil && info.Retry == 4
-	})
-	<-time.After(1500 * time.Millisecond) // beyond the cooldown
-	if held, ttl := w.redis.Get(t.Context(), "asynq:{held}:paused").Val(), w.redis.TTL(t.Context(), "asynq:{held}:paused").Val(); held != operators || ttl != -1 {
-		t.Errorf("the pause is %q for %s, want the operator's %q without an end", held, ttl, operators)
+	must(t, s.inspector().PauseQueue("held"))
+	const held, free = "asynq:{held}:paused", "asynq:{free}:paused"
+	operators := s.redis.Get(t.Context(), held).Val()
+	for range 3 {
+		_, err := s.store.ForceBreaker(t.Context(), "smtp", breaker.Open, 0, lua.Intervention{Reason: "test"})
+		must(t, err)
+		soon(t, "a pause", func() bool { return s.redis.Exists(t.Context(), free).Val() == 1 })
+		_, err = s.store.ResetBreaker(t.Context(), "smtp", lua.Intervention{Reason: "test"})
+		must(t, err)
+		soon(t, "the end of the pause", func() bool { return s.redis.Exists(t.Context(), free).Val() == 0 })
+		if now, ttl := s.redis.Get(t.Context(), held).Val(), s.redis.TTL(t.Context(), held).Val(); now != operators || ttl != -1 {
+			t.Fatalf("the pause is %q for %s, want the operator's %q without an end", now, ttl, operators)
+		}
 	}
 }
 
-// TestAHeldBackTaskLosesNoAttempt: with one that has none left, which asynq would archive.
+// TestAHeldBackTaskLosesNoAttempt: with one that has none left, which asynq would archive; nor does a probe that fails.
 func TestAHeldBackTaskLosesNoAttempt(t *testing.T) {
 	t.Parallel()
-	w := newWard(t, asynqbridge.BreakerConfig{Breaker: quick(2 * time.Second), MaxPause: 200 * time.Millisecond})
+	w := newWard(t, asynqbridge.BreakerConfig{Breaker: quick(time.Second), MaxPause: 200 * time.Millisecond})
 	w.ill.Store(true)
-	w.send(3, asynq.MaxRetry(1))
-	soon(t, "the pause", func() bool { return w.paused() != "" })
+	w.send(3, asynq.MaxRetry(5))
+	soon(t, "a probe to fail", func() bool { return w.runs.Load() == 4 })
 	w.ill.Store(false)
 	w.send(3, asynq.MaxRetry(1))
 	w.send(1, asynq.MaxRetry(0))
@@ -186,14 +187,14 @@ func TestAHeldBackTaskLosesNoAttempt(t *testing.T) {
 	})
 	archived, err := w.inspector().ListArchivedTasks("mail")
 	must(t, err)
-	if len(archived) != 0 || w.runs.Load() != 10 {
-		t.Errorf("%d tasks archived, %d runs, want 0 and 10", len(archived), w.runs.Load())
+	if len(archived) != 0 || w.runs.Load() != 11 || w.retried.Load() != 1 {
+		t.Errorf("%d tasks archived, %d runs, up to %d retries, want 0, 11 and 1", len(archived), w.runs.Load(), w.retried.Load())
 	}
 }
 
 func TestABadBreakerConfigSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := asynqbridge.NewBreaker(asynq.RedisClientOpt{}, asynqbridge.BreakerConfig{MaxPause: time.Millisecond, Breaker: breaker.Config{Buckets: 101}})
+	_, err := asynqbridge.NewBreaker(asynq.RedisClientOpt{}, newSite(t, daily(1)).store, asynqbridge.BreakerConfig{MaxPause: time.Millisecond, Breaker: breaker.Config{Buckets: 101}})
 	if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "MaxPause") || !strings.Contains(err.Error(), "Buckets") {
 		t.Errorf("%v", err)
 	}

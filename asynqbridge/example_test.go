@@ -71,23 +71,22 @@ func ExampleClient() {
 	// refused by acme, again in 1h0m0s
 }
 
-// Breaker: the middleware and two functions of the server's Config.
+// Breaker: the middleware, two functions of the server's Config, and Run beside the server.
 func ExampleBreaker() {
-	ctx := context.Background()
-	connection, _, stop := startSite(ctx)
+	ctx, stopGuard := context.WithCancel(context.Background())
+	connection, store, stop := startSite(ctx)
 	defer stop()
-	guard, err := asynqbridge.NewBreaker(connection, asynqbridge.BreakerConfig{
+	guard, err := asynqbridge.NewBreaker(connection, store, asynqbridge.BreakerConfig{
 		Breakers: map[string]breaker.Config{"mail": {FailureThreshold: 1, OpenBase: 10 * time.Minute}},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer guard.Close()
-	failed := make(chan struct{}, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- guard.Run(ctx) }()
 	mux := asynq.NewServeMux()
 	mux.Use(guard.Middleware)
 	mux.HandleFunc("welcome", func(context.Context, *asynq.Task) error {
-		failed <- struct{}{}
 		return errors.New("the mail server is away")
 	})
 	server := asynq.NewServer(connection, asynq.Config{
@@ -102,16 +101,26 @@ func ExampleBreaker() {
 	if _, err := client.Enqueue(asynq.NewTask("welcome", nil, asynq.Queue("mail"))); err != nil {
 		log.Fatal(err)
 	}
-	<-failed
-	server.Shutdown()
 	inspector := asynq.NewInspector(connection)
 	defer inspector.Close()
-	info, err := inspector.GetQueueInfo("mail")
+	for paused := false; !paused; time.Sleep(10 * time.Millisecond) {
+		info, err := inspector.GetQueueInfo("mail")
+		if err != nil {
+			log.Fatal(err)
+		}
+		paused = info.Paused
+	}
+	fleet, err := store.Breaker(ctx, "mail")
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("paused:", info.Paused)
-	// Output: paused: true
+	fmt.Println("paused, breaker", fleet.State)
+	server.Shutdown()
+	stopGuard()
+	if err := errors.Join(<-ended, guard.Close()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: paused, breaker open
 }
 
 // Fair: tasks wait in Headgate, and a Releaser feeds asynq, whose servers stay as they are.

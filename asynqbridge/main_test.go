@@ -2,6 +2,7 @@ package asynqbridge_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/asynqbridge"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -85,6 +87,29 @@ func (s *site) release(config asynqbridge.ReleaserConfig) (stop func()) {
 	return sync.OnceFunc(func() { cancel(); wg.Wait(); _ = r.Close() })
 }
 
+// guard runs a Breaker until the test ends: made first, it ends after the servers.
+func (s *site) guard(config asynqbridge.BreakerConfig) *asynqbridge.Breaker {
+	s.tb.Helper()
+	b, err := asynqbridge.NewBreaker(s.asynq, s.store, config)
+	must(s.tb, err)
+	s.tb.Cleanup(func() { _ = b.Close() })
+	s.run(b.Run)
+	return b
+}
+
+// run runs a service until the test ends.
+func (s *site) run(service func(context.Context) error) {
+	s.tb.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.tb.Context()))
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := service(ctx); err != nil {
+			s.tb.Error(err)
+		}
+	})
+	s.tb.Cleanup(func() { cancel(); wg.Wait() })
+}
+
 // serve runs an asynq server until the test ends.
 func (s *site) serve(config asynq.Config, handler asynq.Handler) {
 	s.tb.Helper()
@@ -98,6 +123,15 @@ func (s *site) inspector() *asynq.Inspector {
 	i := asynq.NewInspector(s.asynq)
 	s.tb.Cleanup(func() { _ = i.Close() })
 	return i
+}
+
+// fleet returns the state of a downstream's breaker for the whole fleet; closed where there is none.
+func (s *site) fleet(downstream string) breaker.State {
+	state, err := s.store.Breaker(s.tb.Context(), downstream)
+	if !errors.Is(err, lua.ErrNoBreaker) {
+		must(s.tb, err)
+	}
+	return state.State
 }
 
 // left returns the tokens of a tenant's bucket.
@@ -121,10 +155,10 @@ func daily(burst headgate.Tokens) headgate.Limit {
 // soon waits for a condition, and fails the test where it does not come.
 func soon(tb testing.TB, what string, is func() bool) {
 	tb.Helper()
-	end := time.Now().Add(20 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for !is() {
 		if time.Now().After(end) {
-			tb.Fatalf("not in 20 s: %s", what)
+			tb.Fatalf("not in a minute: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

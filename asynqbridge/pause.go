@@ -5,22 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 )
 
 // ownerMark begins the value of a pause of this package. asynq's own is the time of the pause, in seconds.
 const ownerMark = "headgate:"
 
-// pauser sets asynq:{QUEUE}:paused, the key by whose presence asynq's servers leave a queue alone, with a TTL.
+// pauser sets asynq:{QUEUE}:paused, the key by whose presence asynq's servers leave a queue alone, with a TTL. A pause is
+// the breaker's of its downstream, whichever process sets it.
 type pauser struct {
 	client redis.UniversalClient
-	owner  string
 }
 
-func newPauser(client redis.UniversalClient) pauser {
-	return pauser{client: client, owner: ownerMark + uuid.NewString()}
-}
+func owner(downstream string) string { return ownerMark + downstream }
 
 func pausedKey(queue string) string { return "asynq:{" + queue + "}:paused" }
 
@@ -39,17 +36,17 @@ return 0
 `)
 
 // pause keeps a queue paused for d at least, unless an operator has paused it.
-func (p pauser) pause(ctx context.Context, queue string, d time.Duration) error {
+func (p pauser) pause(ctx context.Context, queue, downstream string, d time.Duration) error {
 	millis := max(1, int64((d+time.Millisecond-1)/time.Millisecond))
-	if err := pauseScript.Run(ctx, p.client, []string{pausedKey(queue)}, ownerMark, p.owner, millis).Err(); err != nil {
+	if err := pauseScript.Run(ctx, p.client, []string{pausedKey(queue)}, ownerMark, owner(downstream), millis).Err(); err != nil {
 		return fmt.Errorf("pause asynq queue %s: %w", queue, err)
 	}
 	return nil
 }
 
-// resume ends this pauser's own pause, and nobody else's.
-func (p pauser) resume(ctx context.Context, queue string) error {
-	if err := resumeScript.Run(ctx, p.client, []string{pausedKey(queue)}, p.owner).Err(); err != nil {
+// resume ends a pause of the downstream's breaker, and nobody else's.
+func (p pauser) resume(ctx context.Context, queue, downstream string) error {
+	if err := resumeScript.Run(ctx, p.client, []string{pausedKey(queue)}, owner(downstream)).Err(); err != nil {
 		return fmt.Errorf("resume asynq queue %s: %w", queue, err)
 	}
 	return nil

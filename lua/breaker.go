@@ -33,13 +33,20 @@ type BreakerWord struct {
 	Full bool
 }
 
+// Reporter is who counted.
+type Reporter struct {
+	// Name is one under which sequence numbers grow.
+	Name string
+	// Guest says that it is no registered worker, so that nobody knows how many others there are like it.
+	Guest bool
+}
+
 // MaxReports is the largest number of Outcomes in a call.
 const MaxReports = 64
 
 // ReportOutcomes counts what a worker's calls of downstreams came to, up to MaxReports, and returns the state of each
-// one's breaker after that. worker is a name under which sequence numbers grow. Sent again after a lost reply, a report
-// counts once. more means that work is left for Promote.
-func (s *Store) ReportOutcomes(ctx context.Context, worker string, reports []Outcomes) (words []BreakerWord, more bool, err error) {
+// one's breaker after that. Sent again after a lost reply, a report counts once. more means that work is left for Promote.
+func (s *Store) ReportOutcomes(ctx context.Context, from Reporter, reports []Outcomes) (words []BreakerWord, more bool, err error) {
 	if len(reports) > MaxReports {
 		return nil, false, &headgate.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
 	}
@@ -54,7 +61,11 @@ func (s *Store) ReportOutcomes(ctx context.Context, worker string, reports []Out
 		}
 		tuples = append(tuples, r.Downstream, kinds[text], r.Sequence, r.Period, r.Successes, r.Failures, r.Slow, r.SlowEnds, r.Streak)
 	}
-	args := append([]any{s.now, worker, len(rules)}, rules...)
+	guest := 0
+	if from.Guest {
+		guest = 1
+	}
+	args := append([]any{s.now, from.Name, guest, len(rules)}, rules...)
 	reply, err := s.run(ctx, "breaker", append(args, tuples...)...)
 	if err != nil {
 		return nil, false, err

@@ -2,14 +2,15 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name, the same for as long as its sequence numbers grow
--- ARGV[3] kinds  number of different rules
--- ARGV[4] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
+-- ARGV[3] guest  1 for one that is not registered, else 0
+-- ARGV[4] kinds  number of different rules
+-- ARGV[5] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
 --   number, period in which the calls were let through, 0 for none, successes, failures, calls that became slow,
 --   calls that ended having been slow, failures after the last success
 -- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never}; the
 --   state is "forced" where an operator has closed it, "full" where there are too many breakers for another
 -- Never counts a report twice, or one of another period.
-local STATE, NOW, WORKER, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), 4, 9
+local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 9
 -- @include call
 -- @include breaker
 -- @include relief
@@ -101,6 +102,7 @@ end
 
 local function report(f, rules, sequence, period, counts, streak)
   local changed = breaker.advance(f, time_us)
+  f.guest = GUEST
   local w = reporter_open(f)
   if sequence <= w.sequence then return end
   w.sequence, w.at, f.heard = sequence, clock, clock

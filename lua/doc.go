@@ -18,6 +18,8 @@
 //	cancel     ends a job wherever it is                                 operators
 //	purge      ends dead letters                                         operators
 //	start      notes that the handler of a suspect begins                workers
+//	breaker    counts what calls of downstreams came to                  workers, guests
+//	probe      lets a guest's call be a probe                            guests
 //
 // A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
 // variables at most.

@@ -141,11 +141,11 @@ func (m *model) breakerDue(c *fairqueue.Call, downstream string, now int64) {
 }
 
 // report counts outcomes and returns the words of the script.
-func (m *model) report(now int64, worker string, reports []Outcomes) (words []string, dispatched []fairqueue.Dispatch) {
+func (m *model) report(now int64, from Reporter, reports []Outcomes) (words []string, dispatched []fairqueue.Dispatch) {
 	c := m.begin(now)
 	for i := range reports {
 		r := reports[i].Report
-		r.Worker, r.Alone = worker, len(m.workers) <= 1
+		r.Worker, r.Alone = from.Name, !from.Guest && len(m.workers) <= 1
 		b := m.breakerOf(reports[i].Downstream, reports[i].Config)
 		m.tell(reports[i].Downstream, b, b.ReportAt(m.instant(), modelJitter(now), reports[i].Config, r), now)
 	}

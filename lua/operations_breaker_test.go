@@ -25,7 +25,7 @@ func walkRules() [2]breaker.Config {
 // report draws what a worker counted of one or both downstreams: calls of the present period or another, probes among
 // them when it is half-open.
 func (w *walk) report() {
-	worker := fmt.Sprintf("w%d", w.number("reporter", 0, 19)%5)
+	from := Reporter{Name: fmt.Sprintf("w%d", w.number("reporter", 0, 19)%5), Guest: w.number("guest", 0, 3) == 0}
 	var reports []Outcomes
 	for range w.number("reports", 1, 3) {
 		downstream := pick(w, "called", []string{"api", "db"})
@@ -48,12 +48,12 @@ func (w *walk) report() {
 		reports = append(reports, o)
 	}
 	w.resend = func() {
-		want, dispatched := w.model.report(w.now, worker, reports)
-		words, more, err := w.store.ReportOutcomes(w.ctx, worker, reports)
+		want, dispatched := w.model.report(w.now, from, reports)
+		words, more, err := w.store.ReportOutcomes(w.ctx, from, reports)
 		check(w.tb, err)
 		for i, word := range words {
 			if got := fmt.Sprintf("%s %d for %s", word.State, word.Period, word.For); got != want[i] {
-				w.rt.Fatalf("report %d of %s (%+v): script says %s, model %s", i, worker, reports[i], got, want[i])
+				w.rt.Fatalf("report %d of %s (%+v): script says %s, model %s", i, from.Name, reports[i], got, want[i])
 			}
 		}
 		w.ended(more, dispatched)

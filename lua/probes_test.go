@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,10 +28,18 @@ type fleet struct {
 	held     map[string]Lease
 	dead     map[string]bool
 	numbered int
+	// guests are calls that are no jobs, and hold a probe.
+	guests   []guest
 	sequence uint64
 	live     []string
 	// beaten is when the workers that live renewed their leases.
 	beaten int64
+}
+
+// guest is a probe of somebody who has no jobs from here.
+type guest struct {
+	call   string
+	period uint64
 }
 
 const (
@@ -80,14 +89,15 @@ func (f *fleet) begin() {
 	for range fleetWorkers {
 		f.hire()
 	}
-	jobs := make([]Candidate, MaxBatchJobs)
+	// Where jobs wait they take every probe, so that guests have theirs only where few do.
+	jobs := make([]Candidate, rapid.SampledFrom([]int{MaxBatchJobs, 3, 1}).Draw(f.rt, "jobs"))
 	limits := &[headgate.Levels]headgate.Limit{}
 	for i := range jobs {
 		j := headgate.NewJob(fmt.Sprint("t", i%7), "mail", "call", nil)
 		j.ID, j.Downstream = fmt.Sprint("j", i), "api"
 		jobs[i] = Candidate{Job: &j, Class: i % 3, Limits: limits}
 	}
-	_, _, err := f.store.ReportOutcomes(f.t.Context(), "w", []Outcomes{{Downstream: "api", Config: f.config, Report: breaker.Report{Sequence: 1}}})
+	_, _, err := f.store.ReportOutcomes(f.t.Context(), Reporter{Name: "w"}, []Outcomes{{Downstream: "api", Config: f.config, Report: breaker.Report{Sequence: 1}}})
 	check(f.t, err)
 	_, err = f.store.ForceBreaker(f.t.Context(), "api", breaker.Open, time.Second, Intervention{Reason: "test"})
 	check(f.t, err)
@@ -130,8 +140,17 @@ func (f *fleet) beat() {
 
 func (f *fleet) step() {
 	f.advance(time.Duration(rapid.IntRange(0, 900).Draw(f.rt, "ms")) * time.Millisecond)
-	f.read()
+	if rapid.Bool().Draw(f.rt, "guests first") {
+		f.visit()
+		f.read()
+	} else {
+		f.read()
+		f.visit()
+	}
 	f.assert()
+	f.leave()
+	f.assert()
+	f.relapse()
 	if len(f.held) == 0 {
 		return
 	}
@@ -152,6 +171,63 @@ func (f *fleet) step() {
 		f.hire()
 	}
 	f.assert()
+}
+
+// relapse opens a breaker that has closed, now and then.
+func (f *fleet) relapse() {
+	state, err := f.store.Breaker(f.t.Context(), "api")
+	check(f.t, err)
+	if state.State == breaker.Closed && rapid.IntRange(0, 3).Draw(f.rt, "relapse") == 0 {
+		_, err := f.store.ForceBreaker(f.t.Context(), "api", breaker.Open, time.Second, Intervention{Reason: "test"})
+		check(f.t, err)
+	}
+}
+
+// visit lets guests ask for probes, each twice at times.
+func (f *fleet) visit() {
+	for range rapid.IntRange(0, 2).Draw(f.rt, "guests") {
+		f.numbered++
+		call := fmt.Sprint("call", f.numbered)
+		probe, word, _, err := f.store.BeginProbe(f.t.Context(), "api", call)
+		check(f.t, err)
+		if rapid.Bool().Draw(f.rt, "asks again") {
+			again, _, _, err := f.store.BeginProbe(f.t.Context(), "api", call)
+			check(f.t, err)
+			if again != probe {
+				f.rt.Fatalf("call %s may begin: %t, and asked again: %t", call, probe, again)
+			}
+		}
+		if probe {
+			if word.State != breaker.HalfOpen {
+				f.rt.Fatalf("a probe of a breaker that is %s", word.State)
+			}
+			f.guests = append(f.guests, guest{call, word.Period})
+		}
+	}
+}
+
+// leave decides about one guest. One that hangs, or was killed, is never heard of again.
+func (f *fleet) leave() {
+	if len(f.guests) == 0 {
+		return
+	}
+	g := f.guests[0]
+	f.guests = f.guests[1:]
+	switch rapid.SampledFrom([]string{"pass", "pass", "fail", "ignore", "hang", "later"}).Draw(f.rt, "fate of a guest") {
+	case "pass":
+		f.report(g.period, breaker.Counts{Successes: 1})
+	case "fail":
+		f.report(g.period, breaker.Counts{Failures: 1})
+	case "later":
+		f.guests = append(f.guests, g)
+		return
+	case "hang":
+		return
+	}
+	for range 2 { // a lost reply
+		_, _, err := f.store.EndProbe(f.t.Context(), "api", g.call)
+		check(f.t, err)
+	}
 }
 
 func (f *fleet) holders() []string {
@@ -180,7 +256,7 @@ func (f *fleet) read() {
 
 func (f *fleet) report(period uint64, counts breaker.Counts) {
 	f.sequence++
-	_, _, err := f.store.ReportOutcomes(f.t.Context(), "fleet", []Outcomes{{
+	_, _, err := f.store.ReportOutcomes(f.t.Context(), Reporter{Name: "fleet"}, []Outcomes{{
 		Downstream: "api", Config: f.config, Report: breaker.Report{Sequence: f.sequence, Period: period, Counts: counts, Streak: counts.Failures},
 	}})
 	check(f.t, err)
@@ -220,6 +296,29 @@ func (f *fleet) assert() {
 		if age := time.Duration(f.now-began) * time.Microsecond; age >= f.config.ProbeTimeout {
 			f.rt.Fatalf("half-open still, and a probe began %s ago", age)
 		}
+	}
+	own, err := connection(f.store).HGetAll(f.t.Context(), f.store.partition.Breaker("api")).Result()
+	check(f.t, err)
+	stale := 0
+	for field, text := range own {
+		if !strings.HasPrefix(field, "p:") {
+			continue
+		}
+		var period uint64
+		var began int64
+		_, err := fmt.Sscanf(text, "%d|%d", &period, &began)
+		check(f.t, err)
+		if period != state.Period {
+			stale++
+			continue
+		}
+		probes++
+		if age := time.Duration(f.now-began) * time.Microsecond; age >= f.config.ProbeTimeout {
+			f.rt.Fatalf("half-open still, and the probe of a guest began %s ago", age)
+		}
+	}
+	if stale > f.config.MaxProbes {
+		f.rt.Fatalf("%d probes of periods that are over are kept, at most those of one may be", stale)
 	}
 	if probes > f.config.MaxProbes {
 		f.rt.Fatalf("%d probes in flight, at most %d may be", probes, f.config.MaxProbes)

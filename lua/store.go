@@ -83,7 +83,7 @@ type script struct {
 
 // names lists the scripts.
 var names = []string{
-	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look",
+	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count",
 }
 

@@ -51,8 +51,11 @@ type breakers struct {
 	config    breaker.Config
 	own       map[string]breaker.Config // by downstream
 	promoting nudge
-	// name is this worker's in its reports, the same for all its registrations.
-	name string
+	// name is this worker's in its reports, the same for all its registrations; guest says that it has none.
+	name  string
+	guest bool
+	// changed, if not nil, is called after each new word on a fleet's breaker.
+	changed func(downstream string)
 	// every and after say when outcomes are reported: so long after the first, or so many.
 	every time.Duration
 	after int

@@ -113,7 +113,13 @@ func (b *breakers) setUntil(view *fleetView, until time.Time) {
 
 // hear takes a word on the fleet's breaker. Whatever it is, this worker no longer stands alone with an older judgement.
 func (b *breakers) hear(g *guard, view fleetView) {
-	if g.hear(b.instant(), view) && g.local.State() == breaker.Closed {
+	if !g.hear(b.instant(), view) {
+		return
+	}
+	if g.local.State() == breaker.Closed {
 		b.lonely(g, false)
+	}
+	if b.changed != nil {
+		b.changed(g.name)
 	}
 }

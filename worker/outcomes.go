@@ -112,7 +112,7 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 func (b *breakers) call(ctx context.Context, reports []lua.Outcomes) ([]lua.BreakerWord, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	words, more, err := b.store.ReportOutcomes(ctx, b.name, reports)
+	words, more, err := b.store.ReportOutcomes(ctx, lua.Reporter{Name: b.name, Guest: b.guest}, reports)
 	if more {
 		b.promoting.give()
 	}

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
 )
@@ -87,7 +89,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	support.Go(func() { w.finisher.run(after) })
 	support.Go(func() { w.breakers.run(after) })
 	support.Go(func() { w.breakers.follow(ctx) })
-	support.Go(func() { w.promote(after) })
+	support.Go(func() { promote(after, w.scheduler, w.promoting, w.config.Logger) })
 	if !w.config.NoScheduler {
 		// It stops with ctx: what is due runs with other workers now, or with nobody.
 		support.Go(func() { _ = w.scheduler.Run(ctx) })
@@ -117,25 +119,25 @@ func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 	}
 }
 
-// promote runs what is due as often as somebody says that work is left.
-func (w *Worker) promote(ctx context.Context) {
-	for {
-		select {
-		case <-w.promoting:
-		case <-ctx.Done():
-			return
-		}
-		if err := w.scheduler.Promote(ctx); err != nil && ctx.Err() == nil {
-			w.config.Logger.Debug().Err(err).Msg("promote: left to the schedulers")
-		}
-	}
-}
-
 // Breakers returns the state of every circuit breaker, by the name of its downstream.
 func (w *Worker) Breakers() []BreakerStatus { return w.breakers.status() }
 
 // SchedulerStats returns the counters of the scheduler beside the worker.
 func (w *Worker) SchedulerStats() scheduler.Stats { return w.scheduler.Stats() }
+
+// promote runs what is due as often as somebody says that work is left.
+func promote(ctx context.Context, timers *scheduler.Scheduler, asked nudge, logger zerolog.Logger) {
+	for {
+		select {
+		case <-asked:
+		case <-ctx.Done():
+			return
+		}
+		if err := timers.Promote(ctx); err != nil && ctx.Err() == nil {
+			logger.Debug().Err(err).Msg("promote: left to the schedulers")
+		}
+	}
+}
 
 // nudge is a request that need not be made twice.
 type nudge chan struct{}

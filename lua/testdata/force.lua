@@ -1667,6 +1667,7 @@ end
 --   t          the fleet's window, a ring (ring.lua)
 --   r          the reason that an operator gave last
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
+--   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
 -- `breakers` is the SET of downstreams that have one, `events` the STREAM of transitions, `marks` (gate.lua) knows the
 -- probes. Whoever changes a breaker saves it, and ends with breaker.follow, freed_wake and fill if a gate is to change.
 local breaker = {}
@@ -1825,9 +1826,10 @@ do
     return callers, voters
   end
 
-  -- alone reports whether there is no other worker, so that nobody else's report can be on its way.
-  local function alone()
-    return redis.call('HLEN', P .. 'workers') <= 1
+  -- alone reports whether there is no other worker, so that nobody else's report can be on its way. A guest is not
+  -- registered, and never knows.
+  local function alone(f)
+    return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
   end
 
   -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
@@ -1841,7 +1843,7 @@ do
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
         if voters >= math.min(2, callers) then
-          if callers >= 2 or clock >= sure or alone() then
+          if callers >= 2 or clock >= sure or alone(f) then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
           end
@@ -1852,11 +1854,26 @@ do
     return false
   end
 
+  -- breaker.guests returns the probes that are no jobs, by their fields.
+  function breaker.guests(f)
+    local calls, fields = {}, redis.call('HGETALL', f.key)
+    for i = 1, #fields, 2 do
+      if sub(fields[i], 1, 2) == 'p:' then
+        local period, at = match(fields[i + 1], '^(%d+)|(%d+)$')
+        calls[fields[i]] = { period = tonumber(period), at = tonumber(at) }
+      end
+    end
+    return calls
+  end
+
   -- oldest_probe returns when the oldest probe in flight began.
   local function oldest_probe(f)
-    if f.state ~= breaker.HALF_OPEN or state_num('nm') == 0 then return nil end
+    if f.state ~= breaker.HALF_OPEN then return nil end
     local oldest
-    local marks = redis.call('HVALS', P .. 'marks')
+    for _, call in pairs(breaker.guests(f)) do
+      if call.period == f.period then oldest = math.min(oldest or 9e15, call.at) end
+    end
+    local marks = state_num('nm') > 0 and redis.call('HVALS', P .. 'marks') or {}
     for _, mark in ipairs(marks) do
       local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
       if downstream == f.name and tonumber(period) == f.period then

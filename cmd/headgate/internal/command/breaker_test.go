@@ -17,7 +17,7 @@ func (p *plant) report(sequence uint64, c breaker.Counts) {
 	must(p.t, err)
 	for _, name := range []string{"ada", "bob"} {
 		o := lua.Outcomes{Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: sequence, Counts: c, Streak: c.Failures}}
-		_, _, err := p.store.ReportOutcomes(p.t.Context(), name, []lua.Outcomes{o})
+		_, _, err := p.store.ReportOutcomes(p.t.Context(), lua.Reporter{Name: name}, []lua.Outcomes{o})
 		must(p.t, err)
 	}
 }

@@ -1,0 +1,154 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/scheduler"
+)
+
+// GuestConfig is what a Guest needs beside a store. The zero value works.
+type GuestConfig struct {
+	// Logger says how breakers change and what goes wrong; its zero value is silent.
+	Logger zerolog.Logger
+	// Breaker configures the circuit breakers, Breakers those of single downstreams.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
+	// Changed, if not nil, is called after each change of a fleet's breaker that this process hears of, from several
+	// goroutines. What it waits for, other changes wait for too.
+	Changed func(downstream string)
+}
+
+// Guest lets a process whose work comes from elsewhere than Headgate's queues call downstreams under the fleet's circuit
+// breakers: what its calls come to counts in the same windows, under the same quorum, as the calls of workers, and while a
+// breaker is half-open its calls and the workers' jobs are probes within one limit. Several goroutines may use it.
+type Guest struct {
+	breakers  *breakers
+	store     *lua.Store
+	scheduler *scheduler.Scheduler
+	config    GuestConfig
+}
+
+// NewGuest returns a Guest on a store. It sends nothing before Run.
+func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
+	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
+	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
+		return nil, fmt.Errorf("configure guest: %w", err)
+	}
+	timers, err := scheduler.New(store, full.Scheduler)
+	if err != nil {
+		return nil, fmt.Errorf("configure guest: %w", err)
+	}
+	all := newBreakers(store, full, newNudge())
+	all.guest, all.changed = true, config.Changed
+	return &Guest{breakers: all, store: store, scheduler: timers, config: config}, nil
+}
+
+// Run reports outcomes, follows the fleet's breakers and runs a scheduler for their times, until ctx ends. Without it each breaker is this process's own.
+func (g *Guest) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { g.breakers.run(ctx) })
+	wg.Go(func() { g.breakers.follow(ctx) })
+	wg.Go(func() { promote(ctx, g.scheduler, g.breakers.promoting, g.config.Logger) })
+	wg.Go(func() { _ = g.scheduler.Run(ctx) })
+	wg.Wait()
+	return nil
+}
+
+// FleetState is the last word on a fleet's breaker.
+type FleetState struct {
+	State breaker.State
+	// Period grows with each transition.
+	Period uint64
+	// Rest is how long an open one stays so by the clock of this process; lua.MaxForce where it does until somebody ends it.
+	Rest time.Duration
+}
+
+// Fleet returns the last word on a downstream's breaker; closed where there was none.
+func (g *Guest) Fleet(downstream string) FleetState {
+	own := g.breakers.guardOf(downstream)
+	if own == nil {
+		return FleetState{}
+	}
+	view := own.fleet()
+	s := FleetState{State: view.state, Period: view.period}
+	switch {
+	case view.state == breaker.Open && view.until == 0:
+		s.Rest = lua.MaxForce
+	case view.state == breaker.Open:
+		s.Rest = max(0, view.until.Sub(g.breakers.instant()))
+	}
+	return s
+}
+
+// Begin asks whether a call of a downstream, "" for none, may begin. If it may, the call must be ended. If not, wait is when to ask
+// again, 0 where nobody knows, and Fleet tells whether the fleet's breaker is the reason or only this process's own.
+func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, wait time.Duration, ok bool) {
+	b := g.breakers
+	var own *guard
+	if downstream != "" {
+		own = b.guardOf(downstream)
+	}
+	if own == nil {
+		return &GuestCall{}, 0, true
+	}
+	call = &GuestCall{guest: g, downstream: downstream}
+	var lease uint64
+	if own.fleet().state != breaker.Closed {
+		if lease, wait, ok = g.probe(ctx, own, call); !ok {
+			own.heldBack.Add(1)
+			return nil, wait, false
+		}
+	}
+	if call.call, ok = b.tryAcquire(ctx, downstream, lease); ok {
+		return call, 0, true
+	}
+	call.giveBack(ctx)
+	wait, _ = own.local.NextChangeAt(b.instant())
+	return nil, wait, false
+}
+
+// probe asks for a probe, and returns its period. It may find that the breaker has closed, and then all may begin.
+func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease uint64, wait time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	call.probe = uuid.NewString()
+	probe, word, more, err := g.store.BeginProbe(ctx, own.name, call.probe)
+	if err != nil {
+		g.config.Logger.Warn().Err(err).Str("downstream", own.name).Msg("no word on a probe: its call is held back")
+		return 0, 0, false
+	}
+	g.answered(own, word, more)
+	if !probe {
+		call.probe = ""
+		if word.State == breaker.Open && word.For < 0 {
+			return 0, lua.MaxForce, false
+		}
+		return 0, max(0, word.For), word.State == breaker.Closed
+	}
+	return word.Period, 0, true
+}
+
+// answered takes a word on a fleet's breaker.
+func (g *Guest) answered(own *guard, word lua.BreakerWord, more bool) {
+	if more {
+		g.breakers.promoting.give()
+	}
+	if word.Period == 0 {
+		own.forget()
+		return
+	}
+	view := fleetView{state: word.State, period: word.Period, forced: word.Forced}
+	if word.For >= 0 {
+		view.until = g.breakers.instant().Add(word.For)
+	}
+	g.breakers.hear(own, view)
+}

@@ -1,0 +1,57 @@
+package worker
+
+import (
+	"context"
+	"time"
+)
+
+// GuestCall is one call that may go on. It must be ended once; further ends do nothing.
+type GuestCall struct {
+	guest      *Guest
+	downstream string
+	// call is nil where nothing is guarded, probe the name under which it holds a place; empty for none.
+	call  *guardedCall
+	probe string
+}
+
+// Probe reports whether the call decides about a half-open breaker: its failure is the breaker's, not the work's.
+func (c *GuestCall) Probe() bool { return c.call.probe() }
+
+// Timeout returns how long the call may take, where it is a probe; zero for as long as its work.
+func (c *GuestCall) Timeout() time.Duration { return c.call.mostTime() }
+
+// Succeeded ends the call: the downstream answered well. That of a probe is reported before it returns.
+func (c *GuestCall) Succeeded(ctx context.Context) {
+	c.call.succeeded()
+	c.giveBack(ctx)
+}
+
+// Failed ends the call: the downstream failed, or gave no answer in time. That of a probe is reported before it returns.
+func (c *GuestCall) Failed(ctx context.Context) {
+	_ = c.call.failed()
+	c.giveBack(ctx)
+}
+
+// Ignored ends the call without a verdict: it was cancelled, or refused on this side.
+func (c *GuestCall) Ignored(ctx context.Context) {
+	c.call.ignored()
+	c.giveBack(ctx)
+}
+
+// giveBack gives a probe's place free, whatever became of ctx.
+func (c *GuestCall) giveBack(ctx context.Context) {
+	if c.probe == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	word, more, err := c.guest.store.EndProbe(ctx, c.downstream, c.probe)
+	if err != nil {
+		c.guest.config.Logger.Warn().Err(err).Str("downstream", c.downstream).Msg("a probe keeps its place until its time-out")
+		return
+	}
+	c.probe = ""
+	if own := c.guest.breakers.guardOf(c.downstream); own != nil {
+		c.guest.answered(own, word, more)
+	}
+}
