@@ -147,10 +147,8 @@ func (f *fleet) step() {
 		f.read()
 		f.visit()
 	}
-	f.assert()
 	f.leave()
-	f.assert()
-	f.relapse()
+	f.relapse(f.assert())
 	if len(f.held) == 0 {
 		return
 	}
@@ -174,9 +172,7 @@ func (f *fleet) step() {
 }
 
 // relapse opens a breaker that has closed, now and then.
-func (f *fleet) relapse() {
-	state, err := f.store.Breaker(f.t.Context(), "api")
-	check(f.t, err)
+func (f *fleet) relapse(state BreakerState) {
 	if state.State == breaker.Closed && rapid.IntRange(0, 3).Draw(f.rt, "relapse") == 0 {
 		_, err := f.store.ForceBreaker(f.t.Context(), "api", breaker.Open, time.Second, Intervention{Reason: "test"})
 		check(f.t, err)
@@ -271,11 +267,11 @@ func (f *fleet) finish(worker string, finish Finish) {
 }
 
 // assert counts the probes by what stands in the ready stream.
-func (f *fleet) assert() {
+func (f *fleet) assert() BreakerState {
 	state, err := f.store.Breaker(f.t.Context(), "api")
 	check(f.t, err)
 	if state.State != breaker.HalfOpen {
-		return
+		return state
 	}
 	entries, err := connection(f.store).XRange(f.t.Context(), f.store.partition.Ready(yardPool.ID()), "-", "+").Result()
 	check(f.t, err)
@@ -323,4 +319,5 @@ func (f *fleet) assert() {
 	if probes > f.config.MaxProbes {
 		f.rt.Fatalf("%d probes in flight, at most %d may be", probes, f.config.MaxProbes)
 	}
+	return state
 }
