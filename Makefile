@@ -83,6 +83,16 @@ loadtest: ## Run every scenario of the load test beside asynq, three rounds each
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
 	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h
 
+# The commit whose processes `make upgrade` runs beside those of this one; its data must be of the same version.
+OLD ?= HEAD~10
+
+.PHONY: upgrade
+upgrade: deps ## Run the processes of commit OLD, ten before this one unless told otherwise, side by side with these under load, upgrade and take back.
+	@mkdir -p bin && rm -rf bin/old && git worktree prune && git worktree add --quiet --detach bin/old $(OLD)
+	cd bin/old && $(GO) test -c $(TESTCOMPILE) -o ../old.test ./internal/crash
+	git worktree remove --force bin/old
+	HEADGATE_CRASH_OTHER=$(CURDIR)/bin/old.test $(GO) test $(TESTCOMPILE) ./internal/crash -run TestTwoReleases -count 1 -v
+
 # Where `make outage` leaves report.md and report.json.
 OUTAGE := $(CURDIR)/bin/outage
 

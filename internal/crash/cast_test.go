@@ -29,8 +29,10 @@ type cast struct {
 
 // actor is a role, and the process that plays it now.
 type actor struct {
-	role    string
-	number  int
+	role   string
+	number int
+	// binary is of another release; empty means this one.
+	binary  string
 	command *exec.Cmd
 	input   io.WriteCloser
 }
@@ -63,13 +65,13 @@ func (c *cast) enter(role string, number int) *actor {
 	return a
 }
 
-// start runs this binary again in a role.
+// start runs this binary again in a role, or that of another release.
 func (c *cast) start(a *actor) {
 	c.Helper()
-	binary, err := os.Executable()
+	own, err := os.Executable()
 	c.check(err)
 	addr := cmp.Or(c.ways[a.role], c.server.Addr())
-	a.command = exec.CommandContext(c.Context(), binary) //nolint:gosec // It is this binary.
+	a.command = exec.CommandContext(c.Context(), cmp.Or(a.binary, own)) //nolint:gosec // It is this binary, or was made for it.
 	a.command.Env = append(os.Environ(), roleVariable+"="+a.role, numberVariable+"="+strconv.Itoa(a.number),
 		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, "GOMAXPROCS=2")
 	a.command.SysProcAttr = dieWithParent()

@@ -145,7 +145,7 @@ func (p *player) open(ctx context.Context) (err error) {
 		config.Replicas = 1
 	}
 	for {
-		if p.store, err = lua.Open(ctx, client, config); err == nil || ctx.Err() != nil {
+		if p.store, err = lua.Open(ctx, client, config); err == nil || ctx.Err() != nil || errors.Is(err, lua.ErrNewerData) {
 			return err
 		}
 		if err := wait(ctx, 30*time.Millisecond); err != nil {

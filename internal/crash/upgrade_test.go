@@ -1,0 +1,165 @@
+package crash_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// otherVariable names the binary of these tests of another release; `make upgrade` builds it from an older commit.
+const otherVariable = "HEADGATE_CRASH_OTHER"
+
+// otherRelease returns a binary of these tests whose scripts have other texts and whose data is a version newer, so that it
+// stands for the next release. It is built from the same sources with two files replaced, since a clone may have no history.
+func otherRelease(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	replaced := map[string]string{}
+	replace := func(path, old, with string) {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		changed := bytes.Replace(text, []byte(old), []byte(with), 1)
+		if bytes.Equal(changed, text) {
+			t.Fatalf("%s has no %q", path, old)
+		}
+		copied := filepath.Join(dir, filepath.Base(path))
+		if err := os.WriteFile(copied, changed, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		replaced[filepath.Join(root, path)] = copied
+	}
+	replace("lua/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
+	replace("lua/data_version.go", "DataVersion = "+strconv.Itoa(lua.DataVersion), "DataVersion = "+strconv.Itoa(lua.DataVersion+1))
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "other.test")
+	if err := os.WriteFile(list, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", list, "-gcflags=github.com/redis/go-redis/v9=-l", "-o", binary, ".")
+	if said, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the other release: %v\n%s", err, said)
+	}
+	return binary
+}
+
+// scripts returns how many scripts Redis knows.
+func (s *storm) scripts() int {
+	s.Helper()
+	n := 0
+	for line := range strings.Lines(s.client.Info(s.Context(), "memory").Val()) {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(line), "number_of_cached_scripts:"); ok {
+			n, _ = strconv.Atoi(text)
+		}
+	}
+	return n
+}
+
+// TestTwoReleases has another release beside this one. With HEADGATE_CRASH_OTHER that is an older commit.
+func TestTwoReleases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a binary")
+	}
+	t.Parallel()
+	older := os.Getenv(otherVariable)
+	if older != "" {
+		t.Run("run side by side", func(t *testing.T) { runSideBySide(t, older) })
+		return
+	}
+	newer := otherRelease(t)
+	t.Run("run side by side", func(t *testing.T) { runSideBySide(t, newer) })
+	t.Run("a downgrade is refused with words", func(t *testing.T) { refuseDowngrade(t, newer) })
+}
+
+// runSideBySide upgrades a deployment under load, process by process, and takes it back: meanwhile there are producers,
+// schedulers and workers of both releases, on the same jobs, and laws L3, L4 and L5 hold in the end.
+func runSideBySide(t *testing.T, other string) {
+	t.Helper()
+	s := newStorm(t, "everysec")
+	s.gather(2, 2, 2)
+	s.accepts(100)
+	alone := s.scripts()
+	for _, binary := range []string{other, ""} {
+		for _, a := range s.actors {
+			s.leave(a)
+			a.binary = binary
+			s.start(a)
+			s.accepts(100)
+		}
+	}
+	if both := s.scripts(); both < alone+2 {
+		t.Errorf("Redis knows %d scripts, and knew %d of one release: the other one ran none", both, alone)
+	}
+	s.calm()
+	found := s.audit()
+	found.print(s)
+	found.assert(s)
+}
+
+// accepts waits until so many more jobs are in.
+func (s *storm) accepts(more int64) {
+	s.Helper()
+	accepted := func() int64 {
+		census, err := s.store.Census(s.Context())
+		s.check(err)
+		return census.Accepted
+	}
+	end := accepted() + more
+	for deadline := time.Now().Add(time.Minute); accepted() < end; s.pause(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("not in a minute: %d more jobs", more)
+		}
+	}
+}
+
+// refuseDowngrade: a process that is older than the data ends and says why, and changes nothing.
+func refuseDowngrade(t *testing.T, newest string) {
+	t.Helper()
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
+	other := newCast(t, server)
+	newer := &actor{role: schedulerRole, binary: newest}
+	other.actors = append(other.actors, newer)
+	other.start(newer)
+	state := "hg{0}:state"
+	for deadline := time.Now().Add(time.Minute); client.HGet(t.Context(), state, "data").Val() != strconv.Itoa(lua.DataVersion+1); other.pause(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the newer release has not begun")
+		}
+	}
+	other.leave(newer)
+	before := client.HGetAll(t.Context(), state).Val()
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := exec.CommandContext(t.Context(), own) //nolint:gosec // It is this binary.
+	older.Env = append(os.Environ(), roleVariable+"="+schedulerRole, numberVariable+"=1", bookVariable+"="+other.book(schedulerRole, 1), addrVariable+"="+server.Addr())
+	if _, err := older.StdinPipe(); err != nil { // A role ends with its stdin.
+		t.Fatal(err)
+	}
+	said, err := older.CombinedOutput()
+	if err == nil || !strings.Contains(string(said), lua.ErrNewerData.Error()) {
+		t.Errorf("%v: %s", err, said)
+	}
+	if after := client.HGetAll(t.Context(), state).Val(); len(after) != len(before) || after["data"] != before["data"] {
+		t.Errorf("it left %v of %v", after, before)
+	}
+}
