@@ -8,6 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// release is the newest one of CHANGELOG.md. A build of a later commit has its name too, and says which commit it is.
+const release = "v0.1.0"
+
 func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: noArgs,
@@ -18,13 +21,13 @@ func newVersion() *cobra.Command {
 	}
 }
 
-// version names the build: the module's version, or the commit where there is none.
+// version names the release and, where it is known, the commit.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "headgate, unknown build"
+		return "headgate " + release
 	}
-	name, commit, changed := info.Main.Version, "", ""
+	commit, changed := "", ""
 	for _, setting := range info.Settings {
 		switch setting.Key {
 		case "vcs.revision":
@@ -35,8 +38,5 @@ func version() string {
 			}
 		}
 	}
-	if name == "" {
-		name = "(devel)"
-	}
-	return fmt.Sprintf("headgate %s%s%s, %s %s/%s", name, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("headgate %s%s%s, %s %s/%s", release, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
