@@ -135,7 +135,7 @@ lua-check: ## Check the assembled scripts in lua/testdata. Needs luacheck (Debia
 		--max-line-length 140 --no-color --quiet
 
 .PHONY: deploy-check
-deploy-check: ## Decode the manifests of deploy/k8s into the types of Kubernetes. Compiles those at the first time, two minutes or so.
+deploy-check: ## Check deploy/k8s by the types of Kubernetes, docker-compose.yml by compose's loader, the Dockerfile by BuildKit's linter. Compiles these at the first time, some three minutes.
 	cd deploy/check && $(GO) test -count 1 ./...
 
 .PHONY: tidy-check
