@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,6 +66,24 @@ func (w *ward) paused() string {
 	return w.redis.Get(w.tb.Context(), pausedKey).Val()
 }
 
+// oversleeps measures until the test ends; the function tells by how much this process was woken too late so far, at most.
+func oversleeps(t *testing.T) (most func() time.Duration) {
+	t.Helper()
+	var worst atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		const nap = 5 * time.Millisecond
+		for ctx.Err() == nil {
+			began := time.Now()
+			<-time.After(nap)
+			worst.Store(max(worst.Load(), int64(time.Since(began)-nap)))
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	return func() time.Duration { return time.Duration(worst.Load()) }
+}
+
 // quick trips at the third failure, and closes after one probe.
 func quick(cooldown time.Duration) breaker.Config {
 	return breaker.Config{FailureThreshold: 3, SuccessThreshold: 1, OpenBase: cooldown, OpenMax: cooldown, Rand: func() float64 { return 0.999 }}
@@ -87,13 +106,17 @@ func TestAnOpenBreakerPausesItsQueueAndTheQueueResumesByItself(t *testing.T) {
 		t.Errorf("paused by %q for %s", w.paused(), ttl)
 	}
 	over := time.Now().Add(ttl)
+	overslept := oversleeps(t)
 	if ran := w.runs.Load(); ran != 3 {
 		t.Errorf("%d tasks ran, want the 3 that tripped", ran)
 	}
 	w.ill.Store(false)
 	soon(t, "the probe", func() bool { return w.runs.Load() > 3 })
-	if late := time.Since(over); late < -50*time.Millisecond || late > time.Second {
-		t.Errorf("resumed %s after the TTL, want 0 to 1 s", late)
+	// Of the second a busy machine takes its part at each step: asynq's look at the queue, its pop, the word on the probe,
+	// the handler, and this test's own look.
+	const steps = 5
+	if late, most := time.Since(over), time.Second+steps*overslept(); late < -50*time.Millisecond || late > most {
+		t.Errorf("resumed %s after the TTL, want 0 to %s", late, most)
 	}
 	soon(t, "all tasks", func() bool {
 		info, err := w.inspector().GetQueueInfo("mail")
