@@ -147,6 +147,7 @@ func (f *fleet) step() {
 		f.read()
 		f.visit()
 	}
+	f.arrive()
 	f.leave()
 	f.relapse(f.assert())
 	if len(f.held) == 0 {
@@ -200,6 +201,18 @@ func (f *fleet) visit() {
 			f.guests = append(f.guests, guest{call, word.Period})
 		}
 	}
+}
+
+// arrive lets a job come while guests may hold every probe.
+func (f *fleet) arrive() {
+	if rapid.IntRange(0, 3).Draw(f.rt, "arrives") > 0 {
+		return
+	}
+	f.numbered++
+	j := headgate.NewJob("late", "mail", "call", nil)
+	j.ID, j.Downstream = fmt.Sprint("late", f.numbered), "api"
+	_, err := f.store.Admit(f.t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	check(f.t, err)
 }
 
 // leave decides about one guest. One that hangs, or was killed, is never heard of again.
@@ -318,6 +331,9 @@ func (f *fleet) assert() BreakerState {
 	}
 	if probes > f.config.MaxProbes {
 		f.rt.Fatalf("%d probes in flight, at most %d may be", probes, f.config.MaxProbes)
+	}
+	if probes < f.config.MaxProbes && state.Waiting > 0 {
+		f.rt.Fatalf("law W: %d probes in flight of %d, and %d jobs wait", probes, f.config.MaxProbes, state.Waiting)
 	}
 	return state
 }
