@@ -29,8 +29,11 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost hea
 	if d == nil || d.policy != inForce || now >= d.at.Add(denialLife) {
 		return 0, false
 	}
-	if cost > d.burst {
-		return 0, d.reason == headgate.ReasonTooCostly
+	switch {
+	case d.reason == headgate.ReasonTooCostly: // It says nothing of what the bucket holds.
+		return 0, cost > d.burst
+	case cost > d.burst:
+		return 0, false
 	}
 	missing := buckets.MicroOf(cost) - d.left
 	if missing <= 0 {
