@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -105,12 +106,19 @@ func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 	return next
 }
 
-// ProcessHook sets the first argument of a script where it is empty, which stands for the time of Redis.
+// ProcessHook sets the first argument of a script where it is empty, which stands for the time of Redis. Redis itself ends
+// keys by a clock of its own, so leases of the global limit stay for the script to end them.
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if name := cmd.Name(); (name == "evalsha" || name == "eval") && cmd.Args()[4] == "" {
-			cmd.Args()[4] = strconv.FormatInt(h.redis.Load(), 10)
+		name := cmd.Name()
+		if name != "evalsha" && name != "eval" || cmd.Args()[4] != "" {
+			return next(ctx, cmd)
 		}
-		return next(ctx, cmd)
+		cmd.Args()[4] = strconv.FormatInt(h.redis.Load(), 10)
+		if err := next(ctx, cmd); err != nil {
+			return err
+		}
+		base := strings.TrimSuffix(cmd.Args()[3].(string), "state")
+		return next(ctx, redis.NewCmd(ctx, "persist", base+"lease:global"))
 	}
 }
