@@ -49,6 +49,9 @@ func (l *Limiter) giveBack(ctx context.Context, some []leftover) error {
 		grant.Questions = append(grant.Questions, w.question(0))
 	}
 	_, err := l.store.Grant(ctx, &grant)
+	if err == nil {
+		l.counts.gaveBack(some)
+	}
 	return err
 }
 
@@ -65,7 +68,7 @@ func (m *ways) returns(now breaker.Instant) (all []leftover) {
 	for at, w := range m.known.All() {
 		m.known.Delete(at)
 		for _, s := range w.scopes {
-			if tokens := s.held.drain(); tokens > 0 && now < breaker.Instant(s.until.Load()) {
+			if tokens := s.drain(); tokens > 0 && now < breaker.Instant(s.until.Load()) {
 				all = append(all, leftover{w, s, tokens})
 			}
 		}
@@ -76,7 +79,7 @@ func (m *ways) returns(now breaker.Instant) (all []leftover) {
 // keep undoes returns, for the next try.
 func (m *ways) keep(all []leftover) {
 	for _, r := range all {
-		r.scope.held.add(r.tokens)
+		r.scope.putBack(r.tokens)
 		m.known.Store(r.way.asked, r.way)
 	}
 }

@@ -33,7 +33,7 @@ type Config struct {
 	MaxScopes int
 	// Logger hears of outages and new policies; the zero value is silent.
 	Logger zerolog.Logger
-	// Metrics, if there is one, counts calls, what was leased, and what was admitted blind.
+	// Metrics, if there is one, gets what is counted and the bound in force; docs/API.md lists them. It takes the metrics of one limiter.
 	Metrics prometheus.Registerer
 }
 

@@ -136,7 +136,7 @@ func (l *Limiter) land(f *flight, granted lua.Granted, err error) {
 		if err == nil {
 			lease := granted.Leases[i]
 			s.lease(f.sent, lease.Tokens, lease.Holders)
-			l.counts.leased.Add(float64(lease.Tokens))
+			l.counts.granted(lease.Tokens)
 		}
 		s.accounting.Store(false)
 	}

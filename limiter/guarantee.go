@@ -40,9 +40,7 @@ func (l *Limiter) Guarantee(ctx context.Context, name headgate.Scope) (Guarantee
 		return Guarantee{Scope: name, Unlimited: true}, nil
 	}
 	g.Rate, g.Burst = limit.Rate(), limit.Burst
-	if most := leasable(&limit, &l.config); !g.Strict {
-		g.Leased = most
-	}
+	g.Leased = l.config.beyond(leasable(&limit, &l.config))
 	return g, nil
 }
 

@@ -72,7 +72,7 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 	if l.breaker, err = newBreaker(l.clock.now(), config.Timeout); err != nil {
 		return nil, err
 	}
-	return l, l.counts.register(config.Metrics)
+	return l, l.counts.register(config.Metrics, newGauges(l))
 }
 
 // Check asks whether a request may pass now. A refusal is a Verdict; the error is a *headgate.FieldError for bad input, ErrClosed,
@@ -96,9 +96,15 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 	case a.outcome == asking:
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost))
 	case a.outcome == denied:
+		if l.counts.byDenial != nil {
+			l.counts.byDenial.Inc()
+		}
 		return a.denial.verdict(a.scope.name, a.wait), nil
 	case a.low && w.refill(now):
 		l.fetch(ctx, w)
+	}
+	if l.counts.byLease != nil {
+		l.counts.byLease.Inc()
 	}
 	return Verdict{Admitted: true, Source: Leased}, nil
 }

@@ -114,6 +114,9 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 		if t.away {
 			return l.answerBlind(t, l.clock.now()), nil
 		}
+		if t.err == nil {
+			l.counts.answered(t.verdict.Admitted)
+		}
 		return t.verdict, t.err
 	case <-timer.C:
 		t.left.Store(true)

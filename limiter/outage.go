@@ -157,9 +157,10 @@ func (s *scope) owe(cost, burst headgate.Tokens) (first bool) {
 // answerBlind answers a ticket that Redis has not.
 func (l *Limiter) answerBlind(t *ticket, now breaker.Instant) Verdict {
 	var verdict Verdict
+	mode := l.config.Outage
 	switch {
 	case t.way != nil:
-		verdict = l.blind.answer(t.way, t.cost, now, l.members.Load(), l.config.MaxScopes)
+		verdict, mode = l.blind.answer(t.way, t.cost, now, l.members.Load(), l.config.MaxScopes)
 	case l.config.Outage == OutageOpen: // The policy was never read.
 		verdict.Admitted = true
 	default:
@@ -169,27 +170,32 @@ func (l *Limiter) answerBlind(t *ticket, now breaker.Instant) Verdict {
 	if verdict.Reason == headgate.ReasonUnavailable {
 		verdict.RetryAfter = max(l.config.Timeout, breaker.Instant(l.shut.Load()).Sub(now))
 	}
-	l.counts.answeredBlind(verdict.Admitted, t.cost)
+	l.counts.answeredBlind(mode, verdict.Admitted, t.cost)
 	return verdict
 }
 
-// answer takes cost at every scope of the way or at none, each by what is on lease, else by its mode.
-func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, members int64, maxShares int) Verdict {
+// answer takes cost at every scope of the way or at none, each by what is on lease, else by its mode. It returns the mode that
+// decided: the refusing scope's, or the one that lets the most through; none where what is on lease did.
+func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, members int64, maxShares int) (Verdict, Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.mu.away {
 		b.mu.since = now // One answer was late, so far.
 	}
-	leased := way{}
+	leased, decided := way{}, Outage("")
 	var steps [headgate.Levels]buckets.LevelLimit
 	shared, owing := steps[:0], make([]*scope, 0, headgate.Levels)
 	for _, s := range w.scopes {
+		has := s.has(now, cost)
+		if !has {
+			decided = looser(decided, s.mode)
+		}
 		switch {
-		case s.has(now, cost) || s.mode == OutageGrace && s.held.tokens() >= cost:
+		case has || s.mode == OutageGrace && s.held.tokens() >= cost:
 			leased.scopes = append(leased.scopes, s)
 			continue
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
-			return Verdict{Reason: headgate.ReasonUnavailable, Scope: s.name}
+			return Verdict{Reason: headgate.ReasonUnavailable, Scope: s.name}, s.mode
 		case s.mode == OutageShare:
 			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(&w.limits[s.level], now, members)})
 		}
@@ -197,22 +203,32 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 	}
 	_, at, ok := leased.take(cost)
 	if !ok { // Somebody else was quicker.
-		return Verdict{Reason: headgate.ReasonUnavailable}
+		return Verdict{Reason: headgate.ReasonUnavailable}, ""
 	}
 	micros := buckets.Instant(time.Duration(now).Microseconds())
 	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != headgate.Admitted {
 		leased.putBack(cost, len(leased.scopes), &at)
 		if verdict.Reason == headgate.ReasonTooCostly { // Of the share, not of the limit.
-			return Verdict{Reason: headgate.ReasonUnavailable, Scope: verdict.Scope}
+			return Verdict{Reason: headgate.ReasonUnavailable, Scope: verdict.Scope}, OutageShare
 		}
-		return verdictOf(&verdict)
+		return verdictOf(&verdict), OutageShare
 	}
 	for _, s := range owing {
 		if s.owe(cost, w.limits[s.level].Burst) {
 			b.mu.debts = append(b.mu.debts, debt{w, s})
 		}
 	}
-	return Verdict{Admitted: true}
+	return Verdict{Admitted: true}, decided
+}
+
+// looser returns the mode that lets more through.
+func looser(one, other Outage) Outage {
+	for _, mode := range []Outage{OutageOpen, OutageShare, OutageGrace} {
+		if one == mode || other == mode {
+			return mode
+		}
+	}
+	return one
 }
 
 // shareLocked is the part of a limit that is this limiter's, at least a token of burst.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate"
@@ -145,10 +145,8 @@ func TestOutageModes(t *testing.T) {
 			before := goleak.IgnoreCurrent()
 			t.Cleanup(func() { goleak.VerifyNone(t, before) })
 			all := make([]*outage, len(modes))
-			metrics := make([]*prometheus.Registry, len(modes))
 			for i, row := range modes {
-				metrics[i] = prometheus.NewRegistry()
-				config := Config{Policy: limited(day, none), Outage: row.mode, Metrics: metrics[i]}
+				config := Config{Policy: limited(day, none), Outage: row.mode}
 				if i == 0 {
 					all[i] = newOutage(t, config)
 				} else {
@@ -159,7 +157,7 @@ func TestOutageModes(t *testing.T) {
 			}
 			fault.begin(t, all[0].server, all[0].proxy)
 			for i, row := range modes {
-				already := blindAdmissions(t, metrics[i])
+				already := blindAdmissions(all[i].limiter, row.mode)
 				admitted, refused := all[i].during(t, 64)
 				if admitted != row.admitted {
 					t.Errorf("%s: %d admitted, want %d", row.mode, admitted, row.admitted)
@@ -170,7 +168,7 @@ func TestOutageModes(t *testing.T) {
 						break
 					}
 				}
-				if counted := blindAdmissions(t, metrics[i]) - already; counted != admitted {
+				if counted := blindAdmissions(all[i].limiter, row.mode) - already; counted != admitted {
 					t.Errorf("%s: %d blind admissions counted of %d", row.mode, counted, admitted)
 				}
 			}
@@ -197,17 +195,8 @@ func (o *outage) refill(tb testing.TB) error {
 	return err
 }
 
-func blindAdmissions(tb testing.TB, metrics *prometheus.Registry) int {
-	tb.Helper()
-	families, err := metrics.Gather()
-	check(tb, err)
-	for _, family := range families {
-		if family.GetName() == "headgate_limiter_blind_admissions_total" {
-			return int(family.GetMetric()[0].GetCounter().GetValue())
-		}
-	}
-	tb.Fatal("the metric is not there")
-	return 0
+func blindAdmissions(l *Limiter, mode Outage) int {
+	return int(testutil.ToFloat64(l.counts.blind.WithLabelValues(string(mode), resultOf(true))))
 }
 
 // TestAnOpenBreakerSendsNothing: while it is open, checks cost no call and no wait.

@@ -27,6 +27,8 @@ type scope struct {
 	mode  Outage
 
 	held held
+	// onLease sums up what is on lease at the level, as each scope was last counted.
+	onLease *atomic.Int64
 	// until is when the tokens on lease end, a breaker.Instant; low is how many are left when more are fetched.
 	until, low atomic.Int64
 	denial     atomic.Pointer[denial]
@@ -79,11 +81,33 @@ func (s *scope) count(now breaker.Instant) headgate.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.use.add(now, s.mu.counted-left)
-	s.mu.counted = left
+	s.countedLocked(left)
 	if s.ended(now) {
 		return 0
 	}
 	return left
+}
+
+// countedLocked notes what is on lease.
+func (s *scope) countedLocked(tokens headgate.Tokens) {
+	s.onLease.Add(int64(tokens - s.mu.counted))
+	s.mu.counted = tokens
+}
+
+// drain takes all that is on lease.
+func (s *scope) drain() headgate.Tokens {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.countedLocked(0)
+	return s.held.drain()
+}
+
+// putBack undoes drain.
+func (s *scope) putBack(tokens headgate.Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.held.add(tokens)
+	s.countedLocked(tokens)
 }
 
 // ended reports whether the lease has.
@@ -112,7 +136,7 @@ func (s *scope) lease(sent breaker.Instant, tokens headgate.Tokens, holders int)
 	}
 	s.mu.Lock()
 	s.mu.holders = holders
-	s.mu.counted = max(0, s.mu.counted-lost) + tokens
+	s.countedLocked(max(0, s.mu.counted-lost) + tokens)
 	low := s.mu.counted / 4
 	s.mu.Unlock()
 	if tokens == 0 {

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,14 @@ type ways struct {
 	scopes *xsync.Map[headgate.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
 	sweepAt atomic.Int64
+	// onLease sums up what is on lease, by level.
+	onLease [headgate.Levels]atomic.Int64
+
+	mu struct {
+		sync.Mutex
+		policy *policy.Compiled
+		bounds [headgate.Levels]Guarantee
+	}
 }
 
 const idleAfter = time.Minute
@@ -62,7 +71,9 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 		if limit.Disabled || limit.Tokens == 0 {
 			continue
 		}
+		whole := *limit
 		most := leasable(limit, m.config)
+		m.bound(inForce, headgate.Level(level), &whole, m.config.beyond(most))
 		s, kept := m.scope(now, headgate.ScopeAt(headgate.Level(level), at.tenant, at.queue, class), headgate.Level(level), full)
 		if kept {
 			w.most[len(w.scopes)] = most
@@ -102,17 +113,44 @@ func leasable(limit *headgate.Limit, config *Config) headgate.Tokens {
 	return limit.Burst / 2
 }
 
+// beyond is how much of what may be on lease a window may admit beside the burst.
+func (c Config) beyond(leasable headgate.Tokens) headgate.Tokens {
+	if c.Strict {
+		return 0
+	}
+	return leasable
+}
+
 // scope returns the one of a name. Where there is no room to keep it, it must not be leased: another of its name may be made.
 func (m *ways) scope(now breaker.Instant, name headgate.Scope, level headgate.Level, full bool) (s *scope, kept bool) {
 	if s, ok := m.scopes.Load(name); ok {
 		return s, true
 	}
-	s = &scope{name: name, level: level, mode: m.config.outageOf(name)}
+	s = &scope{name: name, level: level, mode: m.config.outageOf(name), onLease: &m.onLease[level]}
 	s.mu.seen = now
 	if !full {
 		s, _ = m.scopes.LoadOrStore(name, s)
 	}
 	return s, !full
+}
+
+// bound notes a limit of a policy under which somebody asked, for the gauges.
+func (m *ways) bound(inForce *policy.Compiled, level headgate.Level, limit *headgate.Limit, leased headgate.Tokens) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.policy != inForce {
+		m.mu.policy, m.mu.bounds = inForce, [headgate.Levels]Guarantee{}
+	}
+	b := &m.mu.bounds[level]
+	b.Burst, b.Rate, b.Leased = max(b.Burst, limit.Burst), max(b.Rate, limit.Rate()), max(b.Leased, leased)
+}
+
+// bounds returns the largest bound of each level, of the scopes that somebody asked for since the policy is in force; zero
+// where there was none.
+func (m *ways) bounds() [headgate.Levels]Guarantee {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.bounds
 }
 
 // sweep forgets what is idle, if it is time to.
@@ -130,6 +168,7 @@ func (m *ways) sweep(now breaker.Instant) {
 	for name, s := range m.scopes.All() {
 		if s.idle(now, idleAfter) {
 			m.scopes.Delete(name)
+			s.drain()
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,8 +15,17 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // deployFolder is the folder of what is deployed beside the binary.
@@ -188,14 +198,38 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 	return call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), ofWorker
 }
 
+// scrapeLimiter returns the metrics of a program's limiter that was answered by Redis, by a denial, and not at all.
+func scrapeLimiter(t *testing.T) string {
+	t.Helper()
+	proxy, registry := redistest.NewProxy(t, redistest.Shared(t).Addr()), prometheus.NewRegistry()
+	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	must(t, err)
+	limits := policy.Unlimited()
+	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
+	l, err := limiter.New(store, limiter.Config{Policy: &limits, Metrics: registry, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
+	must(t, err)
+	for _, tenant := range []string{"a", "a", "a", "b"} {
+		if tenant == "b" {
+			proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Cut: redistest.CutBefore} })
+		}
+		_, err := l.Check(t.Context(), limiter.Request{Tenant: tenant})
+		must(t, err)
+	}
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody))
+	return answer.Body.String()
+}
+
 // TestRulesAndDashboardReadWhatIsExported scrapes what they would.
 func TestRulesAndDashboardReadWhatIsExported(t *testing.T) {
 	t.Parallel()
 	ofServer, ofWorker := scrape(t)
+	ofLimiter := scrapeLimiter(t)
 	promtool(t, ofServer, "check", "metrics")
 	promtool(t, ofWorker, "check", "metrics")
+	promtool(t, ofLimiter, "check", "metrics")
 	known := map[string]bool{}
-	for line := range strings.SplitSeq(ofServer+ofWorker, "\n") {
+	for line := range strings.SplitSeq(ofServer+ofWorker+ofLimiter, "\n") {
 		name, _, sample := strings.Cut(line, "{")
 		if !sample {
 			name, _, _ = strings.Cut(line, " ")
