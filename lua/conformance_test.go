@@ -27,11 +27,12 @@ const (
 	clusterSteps      = 25
 	conformanceHalves = 2
 	halfChecks        = "50"
-	// Bounds of one half, low enough to be met in a short sequence: moves of a call, dead letters, and passed tags
-	// that a call forgets.
-	fewMoves  = 3
-	fewDead   = 4
-	fewPassed = 1
+	// Bounds of one half, low enough to be met in a short sequence: moves of a call, dead letters, passed tags that a call
+	// forgets, and holders of a lease.
+	fewMoves   = 3
+	fewDead    = 4
+	fewPassed  = 1
+	fewHolders = 1
 	// fewQuiet is after how long a breaker is forgotten of which nothing is heard.
 	fewQuiet = 15 * time.Second
 )
@@ -71,6 +72,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 			{"local MOVES = %d\n", fairqueue.Moves, fewMoves},
 			{"local QUIET = %d\n", int(breaker.Quiet.Microseconds()), int(fewQuiet.Microseconds())},
 			{"local DEAD_CAP = %d\n", modelDeadCap, fewDead},
+			{"local HOLDERS = %d\n", modelHolders, fewHolders},
 			{"format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed},
 		} {
 			lower(t, scripts, bound.where, bound.from, bound.to)
@@ -85,7 +87,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 		s.scripts = scripts
 		w := newWalk(t, rt, s)
 		if few {
-			w.model.moves, w.model.deadCap, w.model.quiet = fewMoves, fewDead, fewQuiet
+			w.model.moves, w.model.deadCap, w.model.quiet, w.model.holders = fewMoves, fewDead, fewQuiet, fewHolders
 		}
 		defer w.clean()
 		for range steps {
@@ -199,7 +201,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "purge", "suspend", "start", "check", "report", "report", "report", "force",
+		"cancel", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -239,6 +241,8 @@ func (w *walk) step() {
 		w.suspend()
 	case "check":
 		w.check()
+	case "grant":
+		w.grant()
 	case "take":
 		w.take()
 	case "refund":

@@ -123,6 +123,7 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *Store) []string {
 	d.breakers(ctx)
 	d.jobs()
 	d.buckets()
+	d.leases()
 	return d.lines
 }
 
@@ -368,6 +369,20 @@ func (d *redisDump) buckets() {
 	}
 }
 
+func (d *redisDump) leases() {
+	for key := range d.keys {
+		scope, ok := strings.CutPrefix(key, "lease:")
+		for member, text := range d.hash(key) {
+			if ok {
+				d.add("lease of %s by %s %s", scope, member, text)
+			}
+		}
+	}
+	for _, z := range d.zset("limiters") {
+		d.add("limiter %s until %.0f", z.Member, z.Score)
+	}
+}
+
 // dump writes what the model holds.
 func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 	var lines []string
@@ -385,6 +400,7 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 	}
 	m.dumpDepths(add)
 	m.dumpBreakers(add)
+	m.dumpLeases(add)
 	for key, queue := range m.letters {
 		add("letter %s of %s at %d", key, queue, m.dead[key])
 	}

@@ -20,6 +20,9 @@ type model struct {
 	changed  buckets.Instant
 	refunds  int64           // tokens
 	refunded map[string]bool // by id
+	leases   map[headgate.Scope]map[string]modelLease
+	limiters map[string]int64 // until, by name
+	holders  int
 	accepted int64
 	left     map[string]int64
 	died     map[string]int64
@@ -82,8 +85,8 @@ const (
 
 func newModel() *model {
 	return &model{
-		refunded: map[string]bool{},
-		room:     fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
+		refunded: map[string]bool{}, leases: map[headgate.Scope]map[string]modelLease{}, limiters: map[string]int64{}, holders: modelHolders,
+		room: fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
 		ended: [2]map[string]bool{{}, {}}, later: map[string]int64{}, dead: map[string]int64{},
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},

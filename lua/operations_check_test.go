@@ -20,11 +20,7 @@ func (w *walk) check() {
 	check(w.tb, err)
 	got := []string{fmt.Sprintf("granted %t", granted)}
 	for _, a := range answers {
-		text := "admitted"
-		if a.Verdict.Decision != headgate.Admitted {
-			text = verdictText(a.Verdict)
-		}
-		got = append(got, fmt.Sprintf("%s %v", text, a.Left))
+		got = append(got, fmt.Sprintf("%s %v", askedWord(a.Verdict), a.Left))
 	}
 	if !slices.Equal(got, want) {
 		w.rt.Fatalf("check %+v, peek %t: script says\n%q, model\n%q", questions, peek, got, want)
@@ -58,10 +54,8 @@ func (m *model) check(now int64, peek bool, questions []Question) []string {
 	words := make([]string, len(questions))
 	for i, q := range questions {
 		verdict := copied.Take(at, m.changed, buckets.AppendPath(nil, q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
-		words[i] = "admitted"
-		if verdict.Decision != headgate.Admitted {
-			granted, words[i] = false, verdictText(verdict)
-		}
+		words[i] = askedWord(verdict)
+		granted = granted && verdict.Decision == headgate.Admitted
 	}
 	if granted && !peek {
 		m.buckets = *copied

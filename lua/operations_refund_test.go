@@ -72,11 +72,16 @@ func (m *model) refund(now, version int64, t taking) Refund {
 		owed := min(buckets.MicroOf(q.Cost), own.Burst-buckets.Micro(t.receipt.left[level])-came)
 		before, stamp := buckets.Settle(buckets.Instant(at), m.changed, m.buckets.Bucket(scope), own)
 		if after := min(own.Burst, before+owed); after > before {
-			fill := buckets.Span(math.Ceil(float64(own.Burst-after) / float64(own.Rate)))
-			m.buckets.Put(scope, buckets.Bucket{Level: after, Stamp: stamp, Fill: fill, Rate: own.Rate})
+			m.buckets.Put(scope, bucketAt(after, stamp, own))
 		}
 	}
 	m.refunds += int64(q.Cost)
 	m.begin(now)
 	return Refunded
+}
+
+// bucketAt is one as it is stored.
+func bucketAt(level buckets.Micro, stamp buckets.Instant, limit buckets.Limit) buckets.Bucket {
+	fill := buckets.Span(math.Ceil(float64(limit.Burst-level) / float64(limit.Rate)))
+	return buckets.Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
 }

@@ -32,7 +32,8 @@ end
 local function bucket_return(b, tokens)
   if not b or b.absent or tokens == 0 then return end
   state_add('rf', tokens)
-  b.level, b.dirty = math.min(b.burst, b.level + tokens * 1000000), true
+  b.level, b.dirty = b.level + tokens * 1000000, true
+  if b.level >= b.burst then b.level, b.stamp = b.burst, filled_to end
 end
 
 -- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.
