@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// BenchmarkScripts reports what the scripts cost: jobs a second of one client, and µs of Redis time a job.
+// BenchmarkScripts reports what the scripts cost: jobs a second of one client, µs of Redis time and bytes on the network a
+// job; for check, a check of a limiter is a job.
 func BenchmarkScripts(b *testing.B) {
 	limits := &[headgate.Levels]headgate.Limit{}
 	for level := range limits {
@@ -20,7 +21,7 @@ func BenchmarkScripts(b *testing.B) {
 		b.Run(fmt.Sprintf("admit/batch=%d", batch), func(b *testing.B) {
 			s := benchStore(b)
 			n := 0
-			stats := commandTime(b, s)
+			stats := usageOf(b, s)
 			for b.Loop() {
 				benchAdmit(b, s, limits, batch, n)
 				n += batch
@@ -35,7 +36,7 @@ func BenchmarkScripts(b *testing.B) {
 			pool := Pool{Queues: []QueueWeight{{"q", 1}}}
 			_, err := s.Register(b.Context(), "w", pool, batch, time.Hour)
 			check(b, err)
-			stats := commandTime(b, s)
+			stats := usageOf(b, s)
 			b.ResetTimer()
 			for range b.N {
 				benchDrain(b, s, pool, batch)
@@ -43,12 +44,29 @@ func BenchmarkScripts(b *testing.B) {
 			report(b, s, b.N*batch, stats)
 		})
 	}
+	for _, batch := range []int{1, 64} {
+		b.Run(fmt.Sprintf("check/batch=%d", batch), func(b *testing.B) {
+			s := benchStore(b)
+			g := Grant{Member: "one", Lease: time.Second, Questions: make([]Question, batch)}
+			n := 0
+			stats := usageOf(b, s)
+			for b.Loop() {
+				for i := range g.Questions {
+					g.Questions[i] = Question{Tenant: fmt.Sprintf("tenant-%d", n%1000), Queue: "q", Class: headgate.High, Cost: 1, Limits: *limits}
+					n++
+				}
+				_, err := s.Grant(b.Context(), &g)
+				check(b, err)
+			}
+			report(b, s, n, stats)
+		})
+	}
 	b.Run("pass/batch=1", func(b *testing.B) {
 		s := benchStore(b)
 		pool := Pool{Queues: []QueueWeight{{"q", 1}}}
 		_, err := s.Register(b.Context(), "w", pool, 10, time.Hour)
 		check(b, err)
-		stats := commandTime(b, s)
+		stats := usageOf(b, s)
 		n := 0
 		for b.Loop() {
 			benchAdmit(b, s, limits, 1, n)
@@ -99,24 +117,33 @@ func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
 	check(b, err)
 }
 
-// commandTime returns the µs that Redis has spent in scripts and reads.
-func commandTime(b *testing.B, s *Store) (us float64) {
+// usage is what Redis has spent: µs in scripts and reads, and bytes on the network.
+type usage struct{ us, in, out float64 }
+
+func usageOf(b *testing.B, s *Store) (u usage) {
 	b.Helper()
-	info, err := connection(s).Info(b.Context(), "commandstats").Result()
-	check(b, err)
-	for line := range strings.Lines(info) {
-		for _, name := range []string{"eval", "evalsha", "xreadgroup"} {
-			var calls, used float64
-			if n, _ := fmt.Sscanf(line, "cmdstat_"+name+":calls=%f,usec=%f", &calls, &used); n == 2 {
-				us += used
+	for _, section := range []string{"commandstats", "stats"} {
+		info, err := connection(s).Info(b.Context(), section).Result()
+		check(b, err)
+		for line := range strings.Lines(info) {
+			for _, name := range []string{"eval", "evalsha", "xreadgroup"} {
+				var calls, used float64
+				if n, _ := fmt.Sscanf(line, "cmdstat_"+name+":calls=%f,usec=%f", &calls, &used); n == 2 {
+					u.us += used
+				}
 			}
+			_, _ = fmt.Sscanf(line, "total_net_input_bytes:%f", &u.in)
+			_, _ = fmt.Sscanf(line, "total_net_output_bytes:%f", &u.out)
 		}
 	}
-	return us
+	return u
 }
 
-func report(b *testing.B, s *Store, jobs int, before float64) {
+func report(b *testing.B, s *Store, jobs int, before usage) {
 	b.Helper()
+	after := usageOf(b, s)
 	b.ReportMetric(float64(jobs)/b.Elapsed().Seconds(), "jobs/s")
-	b.ReportMetric((commandTime(b, s)-before)/float64(jobs), "redis-µs/job")
+	b.ReportMetric((after.us-before.us)/float64(jobs), "redis-µs/job")
+	b.ReportMetric((after.in-before.in)/float64(jobs), "in-B/job")
+	b.ReportMetric((after.out-before.out)/float64(jobs), "out-B/job")
 }
