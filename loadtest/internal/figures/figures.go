@@ -136,7 +136,11 @@ func (f *Figures) count(r *drive.Result) {
 		}
 		f.Again += max(0, e.Runs()-1)
 	}
-	f.Lost = max(0, pending-f.Held)
+	untold := 0
+	if c := r.Account.Census; c != nil {
+		untold = max(0, int(c.Dead)-f.Dead) // A worker that loses Redis's answer does not know that the attempt was the last.
+	}
+	f.Lost = max(0, pending-f.Held-untold)
 	f.JobsPerS = float64(f.Completed) / r.Wall.Seconds()
 }
 

@@ -108,6 +108,9 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 		"a lost job": {func(r *drive.Result) {
 			r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Left: map[string]int64{"completed": 2}}
 		}, "1 admitted jobs are lost"},
+		"a death that its worker did not hear of": {func(r *drive.Result) {
+			r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
+		}, ""},
 		"a place too few":          {func(r *drive.Result) { r.Account.Census.Waiting = 0 }, "what Redis accepted is not what it holds"},
 		"one accepted too few":     {func(r *drive.Result) { r.Account.Census.Accepted, r.Account.Census.Left = 1, nil }, "Redis accepted 1 jobs, producers were told of 2"},
 		"a job that nothing holds": {func(r *drive.Result) { r.Account.Gated = false }, "1 jobs wait and nothing holds them back"},
