@@ -67,6 +67,21 @@ bench: deps ## Measure the targets T1 to T14 beside the peers in ROUNDS interlea
 	done
 	@$(GO) run ./loadtest/targets $(ROUNDS_FILE)
 
+# The rounds that were committed last, with which `make bench-diff` compares those of the last `make bench`.
+KEPT_FILE := $(CURDIR)/loadtest/targets/rounds.txt
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+
+.PHONY: bench-diff
+bench-diff: ## Compare the rounds of the last `make bench` with those committed, by benchstat. Six rounds or more tell a change from noise.
+	@for file in $(KEPT_FILE) $(ROUNDS_FILE); do \
+		[ -f $$file ] || { echo "$$file is missing: make bench writes bin/bench/rounds.txt, make bench-keep the other"; exit 1; }; \
+	done
+	@$(GO) run $(BENCHSTAT) committed=$(KEPT_FILE) now=$(ROUNDS_FILE)
+
+.PHONY: bench-keep
+bench-keep: ## Take the rounds of the last `make bench` as those to be committed and compared with.
+	cp $(ROUNDS_FILE) $(KEPT_FILE)
+
 .PHONY: benchmarks
 benchmarks: deps ## Run all benchmarks.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCHFLAGS) $(PACKAGES)
