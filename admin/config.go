@@ -51,7 +51,7 @@ type Config struct {
 	Open bool
 	// TLS serves https when it has certificates; with ClientCAs clients must show one of theirs.
 	TLS *tls.Config
-	// Allow are the addresses that may call; none means all.
+	// Allow are the addresses that may call, at first; none means all. SetAllow changes them.
 	Allow []netip.Prefix
 	// MaxBody is the largest body in bytes, 1 KiB to MaxMaxBody; zero means DefaultMaxBody.
 	MaxBody int64
@@ -102,11 +102,16 @@ func (c Config) validate() error {
 	if c.Timeout < time.Millisecond || c.Timeout > MaxTimeout {
 		bad = append(bad, &headgate.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
 	}
-	if len(c.Allow) > maxAllowedPrefixes {
-		bad = append(bad, &headgate.FieldError{Field: "allow", Value: strconv.Itoa(len(c.Allow)), Allowed: fmt.Sprintf("up to %d networks", maxAllowedPrefixes)})
-	}
+	bad = append(bad, validateAllow(c.Allow))
 	if c.TLS != nil && c.TLS.MinVersion != 0 && c.TLS.MinVersion < minimumTLS {
 		bad = append(bad, &headgate.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
 	}
 	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"))...)
+}
+
+func validateAllow(networks []netip.Prefix) error {
+	if len(networks) <= maxAllowedPrefixes {
+		return nil
+	}
+	return &headgate.FieldError{Field: "allow", Value: strconv.Itoa(len(networks)), Allowed: fmt.Sprintf("up to %d networks", maxAllowedPrefixes)}
 }

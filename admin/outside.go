@@ -165,14 +165,15 @@ func setHeaders(header http.Header, id string, secure bool) {
 
 // allowed reports whether an address may call. What a proxy says of its client is not believed.
 func (s *Server) allowed(remote string) bool {
-	if len(s.config.Allow) == 0 {
+	allow := *s.allow.Load()
+	if len(allow) == 0 {
 		return true
 	}
 	from, ok := address(remote)
 	if !ok {
 		return false
 	}
-	for _, prefix := range s.config.Allow {
+	for _, prefix := range allow {
 		if prefix.Contains(from) {
 			return true
 		}

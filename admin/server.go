@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 
@@ -26,6 +27,7 @@ type Server struct {
 	handler     http.Handler
 	api         *api.API
 	credentials atomic.Pointer[access.Credentials]
+	allow       atomic.Pointer[[]netip.Prefix]
 	callers     *throttle
 	failures    *throttle
 	requests    *gauge.Requests
@@ -51,6 +53,7 @@ func New(config Config) (*Server, error) {
 		failures: newThrottle(headgate.PerSecond(failureRate, failureBurst)),
 	}
 	s.SetCredentials(config.Credentials)
+	s.allow.Store(&config.Allow)
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Decided: requests.Decided,
@@ -67,6 +70,15 @@ func New(config Config) (*Server, error) {
 
 // SetCredentials replaces the credentials that are taken, from the next call on.
 func (s *Server) SetCredentials(c access.Credentials) { s.credentials.Store(&c) }
+
+// SetAllow replaces the networks that may call, from the next call on; none means all. More than 1000 are refused.
+func (s *Server) SetAllow(networks []netip.Prefix) error {
+	if err := validateAllow(networks); err != nil {
+		return err
+	}
+	s.allow.Store(&networks)
+	return nil
+}
 
 // Handler answers calls, for a server of the program's own.
 func (s *Server) Handler() http.Handler { return s.handler }

@@ -12,7 +12,9 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -39,19 +41,35 @@ func writeConfig(t *testing.T, text string) string {
 
 func TestEveryOptionWithAFlagHasItWithTheSameDefault(t *testing.T) {
 	t.Parallel()
-	flags := newWorker().Flags()
+	serve, worker := newServe().Flags(), newWorker().Flags()
+	known := map[*pflag.Flag]bool{}
 	for _, option := range reference(t) {
 		if option.Flag == "" {
 			continue
 		}
-		flag := flags.Lookup(option.Flag)
-		if flag == nil {
-			t.Errorf("headgate worker has no --%s for %s", option.Flag, option.Path)
-			continue
+		found := 0
+		for flags, sections := range map[*pflag.FlagSet][]string{serve: config.ServeSections, worker: config.WorkerSections} {
+			section, _, _ := strings.Cut(option.Path, ".")
+			flag := flags.Lookup(option.Flag)
+			if !slices.Contains(sections, section) || flag == nil {
+				continue
+			}
+			found++
+			known[flag] = true
+			if option.Default != "" && flag.DefValue != option.Default && flag.DefValue != "" {
+				t.Errorf("--%s is %s by default, %s is %s", option.Flag, flag.DefValue, option.Path, option.Default)
+			}
 		}
-		if option.Default != "" && flag.DefValue != option.Default && flag.DefValue != "" {
-			t.Errorf("--%s is %s by default, %s is %s", option.Flag, flag.DefValue, option.Path, option.Default)
+		if found == 0 {
+			t.Errorf("no command has --%s for %s", option.Flag, option.Path)
 		}
+	}
+	for _, flags := range []*pflag.FlagSet{serve, worker} {
+		flags.VisitAll(func(flag *pflag.Flag) {
+			if !known[flag] && flag.Name != "config" && flag.Name != "set" {
+				t.Errorf("--%s is no option of the configuration", flag.Name)
+			}
+		})
 	}
 }
 

@@ -26,18 +26,34 @@ func (r *relay) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 	return (*r.handler.Load()).Handle(ctx, job)
 }
 
-// follower puts changes of the configuration in force while a worker runs. Its methods are for one goroutine.
+// follower puts changes of the configuration in force while a process runs. Its methods are for one goroutine.
 type follower struct {
-	site    *site
-	logs    *logs.Logs
-	logger  zerolog.Logger
-	serving *relay
-	// started is what the worker was made with, last what was read last and was right.
+	site   *site
+	logs   *logs.Logs
+	logger zerolog.Logger
+	// sections are those that say something to the process.
+	sections []string
+	// apply puts in force what is the process's own, all of it or, with an error, nothing.
+	apply func(ctx context.Context, next *config.Loaded) error
+	// started is what the process was made with, last what was read last and was right.
 	started, last *config.Loaded
 }
 
+// newFollower returns the follower of a worker.
 func newFollower(f *workerFlags, loaded *config.Loaded, log *logs.Logs, serving *relay) *follower {
-	return &follower{site: &f.site, logs: log, logger: log.Logger(logs.Worker), serving: serving, started: loaded, last: loaded}
+	logger := log.Logger(logs.Worker)
+	apply := func(ctx context.Context, next *config.Loaded) error {
+		if err := errors.Join(next.CheckWorker(), complete(next)); err != nil {
+			return err
+		}
+		to, err := newHandler(ctx, next.Keeping(loaded), logger)
+		if err != nil {
+			return err
+		}
+		serving.handler.Store(&to)
+		return nil
+	}
+	return &follower{site: &f.site, logs: log, logger: logger, sections: config.WorkerSections, apply: apply, started: loaded, last: loaded}
 }
 
 // start follows in a goroutine, until the function that it returns is called. Where there is no file, nothing can change,
@@ -68,21 +84,16 @@ func (f *follower) reload(ctx context.Context) config.Contents {
 	known := f.last.Contents()
 	maps.Copy(known, next.Contents())
 	if err == nil {
-		err = errors.Join(next.Check(), complete(next))
-	}
-	var to handler
-	live, _ := f.last.Changes(next)
-	if err == nil {
-		to, err = newHandler(ctx, next.Keeping(f.started), f.logger)
+		err = f.apply(ctx, next)
 	}
 	if err != nil {
 		f.logger.Error().Strs("problems", strings.Split(err.Error(), "\n")).Msg("configuration is wrong: the old one stays in force")
 		return known
 	}
 	f.logs.Apply(next.Logs())
-	f.serving.handler.Store(&to)
+	live, _ := f.last.Changes(next, f.sections)
+	_, fixed := f.started.Changes(next, f.sections)
 	f.last = next
-	_, fixed := f.started.Changes(next)
 	for _, path := range fixed {
 		f.logger.Warn().Str("option", path).Msg("option has changed and keeps its old value until a restart")
 	}

@@ -15,7 +15,7 @@ import (
 func newKey() *cobra.Command {
 	c := parent("key", "Make API keys for headgate serve", `A key is 256 random bits. The server keeps only its SHA-256, in a line of --keys-file, with a
 name, a role, and the one tenant that it is for, or * for all. To rotate a key, add the line of a
-new one, send SIGHUP, hand the key out, take the old line away, and send SIGHUP again.`,
+new one, hand the key out, and take the old line away: the server follows the file.`,
 		`  headgate key new --name ops --role admin
   headgate key new --name acme-ci --role operator --tenant acme --expires 2160h`)
 	c.AddCommand(newKeyNew())

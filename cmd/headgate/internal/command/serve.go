@@ -2,11 +2,7 @@ package command
 
 import (
 	"context"
-	"errors"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -24,17 +20,15 @@ Every call but health needs a credential: an API key (headgate key new prints on
 line that --keys-file needs; several may be valid at a time), or a JSON Web Token signed by a
 key of --jwks-file with the algorithm that this key names (HS256, RS256, EdDSA), with the right
 iss, aud, exp and nbf, the claim headgate_role (viewer, operator, admin), and headgate_tenant
-where it is for one tenant alone. Without files the lines come from ` + serve.KeysVariable + ` and the
-key set from ` + serve.JWKSVariable + `.
+where it is for one tenant alone. Without files the lines come from HEADGATE_KEYS and the key
+set from HEADGATE_JWKS.
 
-SIGHUP reads keys, key set and certificate again. SIGTERM answers what is under way, and ends.`
+Each flag is an option of the configuration, which has more of them: headgate config reference.
+SIGHUP, and a change of its file or of those of keys, key set and certificate, put in force what
+can change meanwhile. SIGTERM answers what is under way, and ends.`
 
-// serveFlags are the flags of headgate serve.
-type serveFlags struct {
-	site
-
-	config serve.Config
-}
+// serveFlags are the flags of serve. Most are options of the configuration, which has their values.
+type serveFlags struct{ site }
 
 func newServe() *cobra.Command {
 	var f serveFlags
@@ -47,48 +41,60 @@ func newServe() *cobra.Command {
   headgate serve --redis localhost:6379 --insecure-no-auth`,
 		RunE: f.run,
 	}
-	f.add(c.Flags())
-	f.paths = append(f.paths, config.PathLogLevel)
-	c.Flags().String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
-	f.addServer(c)
-	f.addCredentials(c)
+	flags := c.Flags()
+	f.add(flags)
+	f.paths = config.Paths(config.ServeSections)
+	flags.String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
+	flags.String("address", serve.DefaultAddress, "`HOST:PORT` to listen on")
+	flags.String("tls-cert", "", "`FILE` of the certificate chain in PEM; makes it https")
+	flags.String("tls-key", "", "`FILE` of the certificate's key in PEM")
+	flags.String("tls-client-ca", "", "`FILE` of authorities in PEM; clients must show a certificate of one of them")
+	flags.String("tls-min", "1.2", "least `VERSION` of TLS, 1.2 or 1.3")
+	flags.StringSlice("allow", nil, "`NETWORKS` that may call, 10.0.0.0/8,2001:db8::1; by default all")
+	flags.Int("max-body", admin.DefaultMaxBody, "largest body in `BYTES`")
+	flags.Duration("timeout", admin.DefaultTimeout, "longest `TIME` of a call, up to 5m")
+	flags.Bool("x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining and -Reset with decisions")
+	flags.Int("admin-rate", admin.DefaultAdminRate, "`CALLS` a second of one credential, enqueueing and decisions apart")
+	flags.Int("admin-burst", admin.DefaultAdminBurst, "`CALLS` at once of one credential")
+	flags.String("keys-file", "", "`FILE` of API keys, the lines of headgate key new; by default HEADGATE_KEYS")
+	flags.String("jwks-file", "", "`FILE` of the keys that sign tokens, a JSON Web Key Set; by default HEADGATE_JWKS")
+	flags.String("token-issuer", "", "`ISS` that tokens must have")
+	flags.String("token-audience", "", "`AUD` that tokens must have")
+	flags.Duration("token-leeway", 0, "`TIME` by which the issuer's clock may be off, up to 5m")
+	flags.Bool("insecure-no-auth", false, "take everybody for an admin; on a loopback address only")
 	return c
 }
 
-func (f *serveFlags) addServer(c *cobra.Command) {
-	flags, s := c.Flags(), &f.config
-	flags.StringVar(&s.Address, "address", serve.DefaultAddress, "`HOST:PORT` to listen on")
-	flags.StringVar(&s.CertFile, "tls-cert", "", "`FILE` of the certificate chain in PEM; makes it https")
-	flags.StringVar(&s.KeyFile, "tls-key", "", "`FILE` of the certificate's key in PEM")
-	flags.StringVar(&s.ClientCAFile, "tls-client-ca", "", "`FILE` of authorities in PEM; clients must show a certificate of one of them")
-	flags.StringVar(&s.MinTLS, "tls-min", "1.2", "least `VERSION` of TLS, 1.2 or 1.3")
-	flags.StringSliceVar(&s.Allow, "allow", nil, "`NETWORKS` that may call, 10.0.0.0/8,2001:db8::1; by default all")
-	flags.Int64Var(&s.MaxBody, "max-body", admin.DefaultMaxBody, "largest body in `BYTES`")
-	flags.DurationVar(&s.Timeout, "timeout", admin.DefaultTimeout, "longest `TIME` of a call, up to 5m")
-	flags.BoolVar(&s.OldHeaders, "x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining and -Reset with decisions")
-	flags.IntVar(&s.Rate, "admin-rate", admin.DefaultAdminRate, "`CALLS` a second of one credential, enqueueing and decisions apart")
-	flags.IntVar(&s.Burst, "admin-burst", admin.DefaultAdminBurst, "`CALLS` at once of one credential")
-}
-
-func (f *serveFlags) addCredentials(c *cobra.Command) {
-	flags, s := c.Flags(), &f.config
-	flags.StringVar(&s.KeysFile, "keys-file", "", "`FILE` of API keys, the lines of headgate key new; by default "+serve.KeysVariable)
-	flags.StringVar(&s.JWKSFile, "jwks-file", "", "`FILE` of the keys that sign tokens, a JSON Web Key Set; by default "+serve.JWKSVariable)
-	flags.StringVar(&s.Issuer, "token-issuer", "", "`ISS` that tokens must have")
-	flags.StringVar(&s.Audience, "token-audience", "", "`AUD` that tokens must have")
-	flags.DurationVar(&s.Leeway, "token-leeway", 0, "`TIME` by which the issuer's clock may be off, up to 5m")
-	flags.BoolVar(&s.NoAuth, "insecure-no-auth", false, "take everybody for an admin; on a loopback address only")
-}
-
 func (f *serveFlags) run(c *cobra.Command, _ []string) error {
-	if err := errors.Join(f.config.Validate(), f.validate()); err != nil {
-		return usage(err)
+	if err := f.validate(); err != nil {
+		return err
+	}
+	options, err := f.loaded.Serve()
+	if err != nil {
+		return err
 	}
 	log := logs.New(c.ErrOrStderr(), f.loaded.Logs())
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		return serve.Run(ctx, store, log.Logger(logs.Admin), log.Logger(logs.Producer), f.config, reload)
+		server, err := serve.New(store, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
+		if err != nil {
+			return err
+		}
+		stop := f.follow(log, server).start(ctx)
+		defer stop()
+		return server.Run(ctx)
 	})
+}
+
+// follow returns the follower of a server.
+func (f *serveFlags) follow(log *logs.Logs, server *serve.Server) *follower {
+	apply := func(_ context.Context, next *config.Loaded) error {
+		options, err := next.Serve()
+		if err != nil {
+			return err
+		}
+		return server.Apply(options.Live)
+	}
+	return &follower{
+		site: &f.site, logs: log, logger: log.Logger(logs.Admin), sections: config.ServeSections, apply: apply, started: f.loaded, last: f.loaded,
+	}
 }

@@ -73,7 +73,7 @@ func newWorker() *cobra.Command {
 	flags := c.Flags()
 	flags.SetInterspersed(false) // What follows the command is the command's.
 	f.add(flags)
-	f.paths = config.WorkerPaths()
+	f.paths = config.Paths(config.WorkerSections)
 	flags.String("deliver", "", "`URL` that takes the jobs, http or https")
 	flags.Bool("cloudevents", false, "send each job as a CloudEvent 1.0 in structured mode")
 	flags.String("secret-file", "", "`FILE` of the secrets that sign requests, one a line; by default HEADGATE_SECRET")

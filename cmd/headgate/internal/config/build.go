@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +22,12 @@ import (
 // Check reports everything that would keep a process from starting: files that cannot be read, addresses and secrets
 // that are none. Whether somebody answers is another matter.
 func (l *Loaded) Check() error {
+	_, err := l.Serve()
+	return errors.Join(l.CheckWorker(), err)
+}
+
+// CheckWorker is Check for what a worker needs. What another process on the same configuration needs may be elsewhere.
+func (l *Loaded) CheckWorker() error {
 	var bad []error
 	if l.Config.Redis.URL != "" {
 		store, err := l.Store(io.Discard)
@@ -68,19 +73,16 @@ func (t TLS) config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tlsVersions[t.MinVersion], ServerName: t.ServerName}
 	var bad []error
 	if t.CAFile != "" {
-		config.RootCAs = x509.NewCertPool()
-		bytes, err := readAll(t.CAFile)
-		if err == nil && !config.RootCAs.AppendCertsFromPEM(bytes) {
-			err = &headgate.FieldError{Field: "redis.tls.ca_file", Value: fmt.Sprintf("%q", t.CAFile), Allowed: "a file with certificates in PEM"}
-		}
+		var err error
+		config.RootCAs, err = readAuthorities("redis.tls.ca_file", t.CAFile)
 		bad = append(bad, err)
 	}
 	if t.CertFile != "" && t.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			bad = append(bad, fmt.Errorf("read redis.tls.cert_file and redis.tls.key_file: %w", err))
+		pair, err := readPair("redis.tls", t.CertFile, t.KeyFile)
+		if err == nil {
+			config.Certificates = []tls.Certificate{*pair}
 		}
-		config.Certificates = []tls.Certificate{pair}
+		bad = append(bad, err)
 	}
 	return config, errors.Join(bad...)
 }

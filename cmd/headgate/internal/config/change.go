@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// Changes returns the paths of the options that another configuration has other values for: those that a process that
-// runs can change, and those that it cannot.
-func (l *Loaded) Changes(to *Loaded) (live, fixed []string) {
+// Changes returns the paths of the options of some sections that another configuration has other values for: those that a
+// process that runs can change, and those that it cannot.
+func (l *Loaded) Changes(to *Loaded, sections []string) (live, fixed []string) {
 	for _, path := range union(l.table, to.table) {
+		section, _, _ := strings.Cut(path, delimiter)
 		before, after := l.state(path), to.state(path)
-		if before == after {
+		if before == after || !slices.Contains(sections, section) {
 			continue
 		}
 		if after.live || before.live {

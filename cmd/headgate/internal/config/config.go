@@ -1,6 +1,7 @@
 package config
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/headgate/headgate/breaker"
@@ -13,6 +14,7 @@ type Config struct {
 	Redis     Redis
 	Worker    Worker
 	Scheduler Scheduler
+	Serve     Serve
 	Metrics   Metrics
 	Log       Log
 }
@@ -84,6 +86,38 @@ type Notify struct {
 	SecretFile   string
 	AllowPrivate bool
 	RetryFor     time.Duration
+}
+
+// Serve is what headgate serve does.
+type Serve struct {
+	Address     string
+	TLS         ServeTLS
+	Allow       []netip.Prefix
+	MaxBody     int
+	Timeout     time.Duration
+	OldHeaders  bool
+	Rate, Burst int
+	Credentials Credentials
+}
+
+// ServeTLS makes the server speak https.
+type ServeTLS struct {
+	CertFile     string
+	KeyFile      string
+	ClientCAFile string
+	MinVersion   string
+}
+
+// Credentials say who may call.
+type Credentials struct {
+	Keys     string
+	KeysFile string
+	JWKS     string
+	JWKSFile string
+	Issuer   string
+	Audience string
+	Leeway   time.Duration
+	NoAuth   bool
 }
 
 // Metrics is where a worker shows its own.

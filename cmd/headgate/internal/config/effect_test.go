@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,13 +25,18 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
 
 var update = flag.Bool("update", false, "write docs/CONFIG.md anew")
+
+// keySet is one for tokens.
+const keySet = `{"keys": [{"kty": "oct", "kid": "one", "alg": "HS256", "k": "c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ"}]}`
 
 // built is everything that a configuration makes, as text.
 func built(t *testing.T, l *Loaded) string {
@@ -60,9 +66,16 @@ func built(t *testing.T, l *Loaded) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	server, err := l.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Tokens say nothing of their leeway; that it reaches them shows in its bounds.
+	served := fmt.Sprint(server.Credentials, server.Certificate != nil, server.ClientCAs != nil, l.Config.Serve.Credentials.Leeway)
+	server.Credentials, server.Certificate, server.ClientCAs = access.Credentials{}, nil, nil
 	config := l.Worker(logs.New(io.Discard, l.Logs()))
 	config.Logger, config.SchedulerLogger, config.BreakerLogger = zerolog.Nop(), nil, nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics, server, served)
 }
 
 // writePair writes a certificate that signs itself, and its key.
@@ -95,7 +108,14 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	certificate, key := writePair(t, dir)
+	_, line, err := access.NewKey(access.Principal{Name: "ops", Role: access.Admin})
+	if err != nil {
+		t.Fatal(err)
+	}
 	special := map[string]string{
+		pathServeCert: certificate, pathServeKey: key, pathClientCA: certificate,
+		pathKeys: line, pathKeys + fileSuffix: writeText(t, dir, "keys", line+"\n"),
+		pathJWKS: keySet, pathJWKS + fileSuffix: writeText(t, dir, "jwks", keySet),
 		"redis.tls.ca_file": certificate, "redis.tls.cert_file": certificate, "redis.tls.key_file": key,
 		pathPassword + fileSuffix:  writeText(t, dir, "password", "sesame\n"),
 		pathSecret:                 "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
@@ -109,9 +129,21 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 		if strings.HasPrefix(path, "redis.tls.") {
 			values[pathURL] = "rediss://localhost:6379"
 		}
+		switch {
+		case strings.HasPrefix(path, "serve.tls.") && path != pathServeCert && path != pathServeKey:
+			values[pathServeCert], values[pathServeKey] = certificate, key
+		case strings.HasPrefix(path, "serve.tokens."):
+			values["serve.tokens.issuer"], values["serve.tokens.audience"] = "https://id.example.com", "headgate"
+			if !strings.HasPrefix(path, pathJWKS) {
+				values[pathJWKS] = keySet
+			}
+		}
 		return values
 	}
-	companion := map[string]string{"redis.tls.cert_file": "redis.tls.key_file", "redis.tls.key_file": "redis.tls.cert_file"}
+	companion := map[string]string{
+		"redis.tls.cert_file": "redis.tls.key_file", "redis.tls.key_file": "redis.tls.cert_file",
+		pathServeCert: pathServeKey, pathServeKey: pathServeCert,
+	}
 	table := options(downstream)
 	for i := range table {
 		o := &table[i]
@@ -132,8 +164,8 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 			base[other] = special[other]
 		}
 		withIt := func(values map[string]any) string {
-			all := map[string]any{o.Path: plainOf(t, o, text)}
-			maps.Copy(all, values)
+			all := maps.Clone(values)
+			all[o.Path] = plainOf(t, o, text)
 			return writeFile(t, dir, ".json", all)
 		}
 		ways := map[string]Sources{"file": {File: withIt(base)}}
@@ -171,21 +203,28 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 		c.Worker.Queues = []lua.QueueWeight{{Queue: "q"}}
 		l := &Loaded{Config: c}
 		_, err := worker.New(&lua.Store{}, l.Worker(logs.New(io.Discard, logs.Config{})))
-		return err != nil
+		options, noCredentials := l.Serve()
+		options.NoAuth = true
+		_, noServer := serve.New(&lua.Store{}, zerolog.Nop(), zerolog.Nop(), options)
+		return errors.Join(err, noCredentials, noServer) != nil
 	}
+	jwks := writeText(t, t.TempDir(), "jwks", keySet)
 	checked := 0
 	table := options()
 	for i := range table {
 		o := &table[i]
 		section, _, _ := strings.Cut(o.Path, delimiter)
 		low, high, ranged := strings.Cut(o.Allowed(), " to ")
-		if !ranged || o.Type() == "list" || section != "worker" && section != "scheduler" {
+		if !ranged || o.Type() == "list" || section != "worker" && section != "scheduler" && section != "serve" {
 			continue
 		}
 		for bound, step := range map[string]int{low: -1, high: 1} {
 			l, err := Load(Sources{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if o.Path == "serve.tokens.leeway" {
+				l.Config.Serve.Credentials = Credentials{JWKSFile: jwks, Issuer: "i", Audience: "a"}
 			}
 			if strings.HasSuffix(o.Path, "open_max") {
 				l.Config.Worker.Breaker.OpenBase = time.Millisecond

@@ -26,10 +26,16 @@ func Given(flags *pflag.FlagSet, paths ...string) map[string]any {
 	return given
 }
 
-// WorkerPaths are the options that headgate worker has flags for, but for PathCommand.
-func WorkerPaths() (paths []string) {
+// The sections of the processes: those that say something to them.
+var (
+	WorkerSections = []string{"redis", "retention", "worker", "scheduler", "metrics", "log"}
+	ServeSections  = []string{"redis", "retention", "serve", "log"}
+)
+
+// Paths are the options of sections that have flags, but for PathCommand.
+func Paths(sections []string) (paths []string) {
 	for _, o := range options() {
-		if o.Flag != "" && o.Path != PathCommand {
+		if o.Flag != "" && o.Path != PathCommand && slices.Contains(sections, o.section()) {
 			paths = append(paths, o.Path)
 		}
 	}

@@ -59,12 +59,21 @@ func Load(s Sources) (*Loaded, error) {
 	add(readEnvironment(s.Environ, table))
 	add(readFlags(s, table))
 	bad = append(bad, l.apply(layers), l.together())
-	secrets := []string{l.Config.Redis.PasswordFile, l.Config.Worker.Deliver.SecretFile, l.Config.Scheduler.Notify.SecretFile}
-	l.contents = contentsOf(slices.DeleteFunc(secrets, func(name string) bool { return name == "" }))
+	l.contents = contentsOf(l.liveFiles())
 	if l.file != "" {
 		l.contents[l.file] = sha256.Sum256(text)
 	}
 	return l, errors.Join(bad...)
+}
+
+// liveFiles are the files whose contents a process that runs reads anew.
+func (l *Loaded) liveFiles() []string {
+	c := &l.Config
+	all := []string{
+		c.Redis.PasswordFile, c.Worker.Deliver.SecretFile, c.Scheduler.Notify.SecretFile,
+		c.Serve.Credentials.KeysFile, c.Serve.Credentials.JWKSFile, c.Serve.TLS.CertFile, c.Serve.TLS.KeyFile,
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return name == "" })
 }
 
 // variable returns the value of a variable, empty if there is none.
@@ -165,6 +174,11 @@ func (l *Loaded) source(path string) Source {
 		return from.source
 	}
 	return Default
+}
+
+// option returns the option of a path that is in the table.
+func (l *Loaded) option(path string) *Option {
+	return &l.table[slices.IndexFunc(l.table, func(o Option) bool { return o.Path == path })]
 }
 
 // Given says whether any source set an option.

@@ -30,6 +30,18 @@ worker:
   breakers:
     api.example.com: {windov: 1s, buckets: 1.5}
     "a b": {window: 1s}
+serve:
+  address: nowhere
+  tls: {cert_file: c.pem, client_ca_file: ca.pem, min_version: "1.1"}
+  allow: [10.0.0.0/8, ten]
+  keys: sesame
+  keys_file: keys
+  insecure_no_auth: true
+  max_body: 1
+  timeout: 10m
+  admin_rate: 0
+  tokens: {leeway: 1h, jwks: [sesame]}
+  addres: ":9080"
 log:
   level: loud
   levels: {worker: 3}
@@ -57,6 +69,18 @@ var mistakes = []string{
 	`unknown key worker.breakers.api.example.com.windov: did you mean worker.breakers.api.`,
 	`worker.breakers.api.example.com.buckets 1.5: allowed is 1 to 100`,
 	`unknown key worker.breakers.a b.window`,
+	`serve.address "nowhere": allowed is host:port`,
+	`serve.tls.key_file "": allowed is a file if and only if serve.tls.cert_file (--tls-cert) is one`,
+	`serve.tls.min_version "1.1": allowed is one of 1.2, 1.3`,
+	`serve.allow "ten": allowed is up to 1000 addresses and networks`,
+	`serve.keys and serve.keys_file come from one source`,
+	`serve.insecure_no_auth "true": allowed is only without keys`,
+	`serve.max_body 1: allowed is 1024 to 67108864 (whole number)`,
+	`serve.timeout 10m0s: allowed is 1ms to 5m`,
+	`serve.admin_rate 0: allowed is 1 to 1000000000`,
+	`serve.tokens.leeway 1h0m0s: allowed is 0s to 5m`,
+	`serve.tokens.jwks (not shown)`,
+	`unknown key serve.addres: did you mean serve.address?`,
 	`log.level "loud": allowed is one of off, error, warn, info, debug`,
 	`log.levels.worker 3: allowed is one of off`,
 	`unknown key zebra: headgate config reference has`,
@@ -193,5 +217,30 @@ func TestMasks(t *testing.T) {
 	}
 	if got := maskArguments(`["curl","-H","sesame"]`); got != `["curl","***","***"]` {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestAServerThatContradictsItselfIsNone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := writeText(t, dir, "bad", "sesame")
+	for text, want := range map[string]string{
+		"insecure_no_auth: true\n  address: ':9080'":            "invalid serve.insecure_no_auth \"true\": allowed is only with an address (--address) on loopback",
+		"insecure_no_auth: true\n  address: 'example.com:9080'": "only with an address (--address) on loopback",
+		"tls: {key_file: " + bad + "}":                          "invalid serve.tls.key_file",
+		"tls: {client_ca_file: " + bad + "}":                    "invalid serve.tls.client_ca_file",
+		"tls: {cert_file: " + bad + ", key_file: " + bad + "}":  "read serve.tls.cert_file and serve.tls.key_file: tls: failed to find any PEM data",
+		"keys_file: " + bad:                                     "serve.keys: keys line 1: invalid key of 1 words",
+		"keys_file: /nowhere/keys":                              "open /nowhere/keys",
+		"tokens: {jwks: '{}'}":                                  "serve.tokens: invalid issuer",
+		"tokens: {jwks_file: " + bad + "}":                      "invalid jwks (not shown)",
+	} {
+		l, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", "serve:\n  "+text)})
+		if err == nil {
+			err = l.Check()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

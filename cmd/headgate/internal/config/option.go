@@ -59,6 +59,12 @@ func (o *Option) Env() string {
 	return cmp.Or(o.Variable, variablePrefix+strings.ToUpper(strings.ReplaceAll(o.Path, ".", "_")))
 }
 
+// section is the first part of the path.
+func (o *Option) section() string {
+	name, _, _ := strings.Cut(o.Path, delimiter)
+	return name
+}
+
 // Secret says whether the value, or a part of it, is shown to nobody.
 func (o *Option) Secret() bool { return o.secret || o.mask != nil }
 
@@ -82,6 +88,8 @@ func options(downstreams ...string) []Option {
 		all = append(all, breakerOptions(breakersPath+"."+name, breakerOf(name))...)
 	}
 	all = append(all, schedulerOptions()...)
+	all = append(all, serveOptions()...)
+	all = append(all, credentialOptions()...)
 	all = append(all, metricsOptions()...)
 	return append(all, logOptions()...)
 }

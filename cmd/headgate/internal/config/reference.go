@@ -17,9 +17,9 @@ end of its name), its variable, or a flag; the later wins. ` + "`--set KEY=VALUE
 variables and after ` + "`--set`" + ` a list is written with commas or as a JSON array. An empty variable counts as not set, but for
 ` + "`HEADGATE_SECRET`" + `. ` + "`headgate config check FILE`" + ` reports all that is wrong with a file, ` + "`headgate config print`" + ` shows what is in force.
 
-A worker with a file reads it anew on SIGHUP and when it changes, the files of secrets too. *Live* options are put in force
-at once; for others it says that they wait for a restart. A file with a mistake changes nothing, and all of its mistakes are
-logged.
+A worker or a server with a file reads it anew on SIGHUP and when it changes, the files of secrets, keys and certificates too.
+*Live* options are put in force at once; for others it says that they wait for a restart. A file with a mistake changes nothing,
+and all of its mistakes are logged.
 `
 
 // Reference writes the reference of all options in Markdown.
@@ -30,8 +30,8 @@ func Reference(to io.Writer) error {
 	table := options(anyName)
 	for i := range table {
 		o := &table[i]
-		if name, _, _ := strings.Cut(o.Path, delimiter); name != section {
-			section = name
+		if o.section() != section {
+			section = o.section()
 			fmt.Fprintf(&out, "\n## %s\n\n| option | default | allowed | |\n| --- | --- | --- | --- |\n", section)
 		}
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", o.names(), o.otherwise(), escape(o.limits()), escape(o.meaning()))

@@ -21,6 +21,13 @@ const (
 	pathSecret      = "worker.deliver.secret"
 	pathNotify      = "scheduler.notify.url"
 	pathNotifyKey   = "scheduler.notify.secret"
+	pathAddress     = "serve.address"
+	pathServeCert   = "serve.tls.cert_file"
+	pathServeKey    = "serve.tls.key_file"
+	pathClientCA    = "serve.tls.client_ca_file"
+	pathKeys        = "serve.keys"
+	pathJWKS        = "serve.tokens.jwks"
+	pathNoAuth      = "serve.insecure_no_auth"
 	// PathCommand is the command that runs jobs. Its flag is one of a kind: the command ends the line.
 	PathCommand = "worker.exec.command"
 	// PathProducerLevel says whether somebody wants to read of a producer.

@@ -34,7 +34,8 @@ func (l *Loaded) together() error {
 			}
 		}
 	}
-	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey} {
+	bad = append(bad, l.serveTogether()...)
+	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey, pathKeys, pathJWKS} {
 		if from := l.source(path); from != Default && from == l.source(path+fileSuffix) {
 			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
 		}

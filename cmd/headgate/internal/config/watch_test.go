@@ -82,11 +82,11 @@ func TestChangesAreToldApart(t *testing.T) {
 	before := load("worker: {deliver: {secret_file: " + secret + "}, breakers: {a: {window: 5s}}}")
 	writeText(t, dir, "secret", "two")
 	after := load("log: {level: debug}\nworker: {lease: 30s, timeout: 5s, deliver: {secret_file: " + secret + "}}")
-	live, fixed := before.Changes(after)
+	live, fixed := before.Changes(after, WorkerSections)
 	if got := quoteJSON([][]string{live, fixed}); got != `[["worker.deliver.secret_file","log.level"],["worker.lease","worker.timeout","worker.breakers.a.window"]]` {
 		t.Errorf("got %s", got)
 	}
-	if live, fixed := after.Changes(after); live != nil || fixed != nil {
+	if live, fixed := after.Changes(after, WorkerSections); live != nil || fixed != nil {
 		t.Errorf("from itself it differs in %v and %v", live, fixed)
 	}
 	if kept := after.Keeping(before); kept.Config.Worker.Timeout != 0 || after.Config.Worker.Timeout != 5*time.Second {

@@ -1,4 +1,4 @@
-// Package serve runs the admin API as a program does: it opens the address, reads keys, tokens' keys and certificates
-// from files or the environment, and reads them again at SIGHUP, so that they rotate without a restart. Config is all
-// that can be set; the command line fills it, and so may a file.
+// Package serve runs the admin API as a program does: it opens the address, enqueues by a producer of its own, follows the
+// policy, and takes other keys, certificates and networks while it runs, so that they rotate without a restart. It reads no
+// file and no variable: package config does, and hands over what they hold.
 package serve

@@ -1,7 +1,6 @@
 package serve_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,19 +8,18 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"math/big"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
+	"net/netip"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
@@ -52,7 +50,7 @@ func (l lines) Write(line []byte) (int, error) {
 // until returns the first event with a message.
 func (l lines) until(t *testing.T, message string) map[string]any {
 	t.Helper()
-	soon := time.After(20 * time.Second)
+	soon := time.After(time.Minute)
 	for {
 		select {
 		case event := <-l:
@@ -65,16 +63,30 @@ func (l lines) until(t *testing.T, message string) map[string]any {
 	}
 }
 
-// start runs a server until the test ends.
-func start(t *testing.T, config serve.Config) (address string, log lines, reload chan os.Signal) {
+// plain is a configuration on a free port.
+func plain() serve.Config {
+	return serve.Config{
+		Address: "127.0.0.1:0", MinTLS: tls.VersionTLS13, MaxBody: admin.DefaultMaxBody, Timeout: admin.DefaultTimeout,
+		AdminLimit: headgate.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst),
+	}
+}
+
+func newServer(t *testing.T, log lines, config serve.Config) (*serve.Server, error) {
 	t.Helper()
 	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
-	log, reload = make(lines, 1000), make(chan os.Signal)
-	config.Address = "127.0.0.1:0"
+	return serve.New(store, zerolog.New(log), zerolog.Nop(), config)
+}
+
+// start runs a server until the test ends.
+func start(t *testing.T, config serve.Config) (server *serve.Server, address string, log lines) {
+	t.Helper()
+	log = make(lines, 1000)
+	server, err := newServer(t, log, config)
+	must(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- serve.Run(ctx, store, zerolog.New(log), zerolog.Nop(), config, reload) }()
+	go func() { ended <- server.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -82,7 +94,7 @@ func start(t *testing.T, config serve.Config) (address string, log lines, reload
 		}
 	})
 	address, _ = log.until(t, "admin API listens")["address"].(string)
-	return address, log, reload
+	return server, address, log
 }
 
 func get(t *testing.T, client *http.Client, url, key string) int {
@@ -96,46 +108,18 @@ func get(t *testing.T, client *http.Client, url, key string) int {
 	return response.StatusCode
 }
 
-func newKey(t *testing.T) (key, line string) {
+// credentials returns a key and what takes it alone.
+func credentials(t *testing.T) (key string, all access.Credentials) {
 	t.Helper()
 	key, line, err := access.NewKey(access.Principal{Name: "ops", Role: access.Admin})
 	must(t, err)
-	return key, line
+	all.Keys, err = access.ParseKeys(line)
+	must(t, err)
+	return key, all
 }
 
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	must(t, os.WriteFile(name, []byte(text), 0o600))
-}
-
-func TestKeysRotateWithoutARestart(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "keys")
-	old, oldLine := newKey(t)
-	fresh, freshLine := newKey(t)
-	write(t, file, oldLine)
-	address, log, reload := start(t, serve.Config{KeysFile: file})
-	for _, step := range []struct {
-		text, message string
-		old, fresh    int
-	}{
-		{oldLine, "read again", 200, 401},
-		{oldLine + "\n" + freshLine, "read again", 200, 200},
-		{"broken", "not read again; what was in force stays", 200, 200},
-		{"# nobody", "not read again; what was in force stays", 200, 200},
-		{freshLine, "read again", 401, 200},
-	} {
-		write(t, file, step.text)
-		reload <- syscall.SIGHUP
-		log.until(t, step.message)
-		if a, b := get(t, http.DefaultClient, address+"/api/v1/workers", old), get(t, http.DefaultClient, address+"/api/v1/workers", fresh); a != step.old || b != step.fresh {
-			t.Errorf("after %q: the old key gets %d, the new one %d", step.text, a, b)
-		}
-	}
-}
-
-// certify writes a certificate that signs itself.
-func certify(t *testing.T, dir string, serial int64) {
+// certify returns a certificate that signs itself.
+func certify(t *testing.T, serial int64) *tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
@@ -144,21 +128,15 @@ func certify(t *testing.T, dir string, serial int64) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	must(t, err)
-	write(t, filepath.Join(dir, "cert"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	write(t, filepath.Join(dir, "key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})))
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func TestCertificatesRotateWithoutARestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	_, line := newKey(t)
-	write(t, filepath.Join(dir, "keys"), line)
-	certify(t, dir, 1)
-	address, log, reload := start(t, serve.Config{
-		KeysFile: filepath.Join(dir, "keys"), CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key"), MinTLS: "1.3",
-	})
+	config := plain()
+	_, config.Credentials = credentials(t)
+	config.Certificate = certify(t, 1)
+	server, address, _ := start(t, config)
 	shown := func() (serial int64, version uint16) {
 		dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // The test looks at the certificate itself.
 		connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(address, "https://"))
@@ -170,50 +148,71 @@ func TestCertificatesRotateWithoutARestart(t *testing.T) {
 	if serial, version := shown(); serial != 1 || version != tls.VersionTLS13 {
 		t.Errorf("certificate %d by version %x", serial, version)
 	}
-	certify(t, dir, 2)
-	reload <- syscall.SIGHUP
-	log.until(t, "read again")
+	next := config.Live
+	next.Certificate = certify(t, 2)
+	must(t, server.Apply(next))
 	if serial, _ := shown(); serial != 2 {
-		t.Errorf("certificate %d after it was read again", serial)
+		t.Errorf("certificate %d after another was given", serial)
 	}
-	if !strings.HasPrefix(address, "https://") {
-		t.Error(address)
+	next.Certificate = nil
+	if err := server.Apply(next); err == nil || !strings.Contains(err.Error(), "from http to https or back") {
+		t.Errorf("it goes from https to http: %v", err)
+	}
+	if serial, _ := shown(); serial != 2 || !strings.HasPrefix(address, "https://") {
+		t.Errorf("certificate %d at %s after a change that was refused", serial, address)
 	}
 }
 
-func TestAServerThatNobodyOrEverybodyCouldCallDoesNotStart(t *testing.T) {
+func TestKeysAndNetworksChangeWithoutARestart(t *testing.T) {
 	t.Parallel()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
-	must(t, err)
-	for name, row := range map[string]struct {
-		config serve.Config
-		want   string
+	config := plain()
+	old, own := credentials(t)
+	config.Credentials = own
+	server, address, _ := start(t, config)
+	calls := func() [2]int {
+		return [2]int{get(t, http.DefaultClient, address+"/api/v1/workers", old), get(t, http.DefaultClient, address+"/api/v1/health/live", "")}
+	}
+	fresh, other := credentials(t)
+	elsewhere := []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	for _, step := range []struct {
+		live   serve.Live
+		refuse bool
+		want   [2]int
 	}{
-		"no credentials":           {serve.Config{}, "headgate key new"},
-		"open to the network":      {serve.Config{NoAuth: true, Address: ":0"}, "only with an --address on loopback"},
-		"open to a name":           {serve.Config{NoAuth: true, Address: "example.com:1"}, "only with an --address on loopback"},
-		"open and closed":          {serve.Config{NoAuth: true, KeysFile: "keys"}, "only without --keys-file"},
-		"a key without its other":  {serve.Config{KeyFile: "key"}, "--tls-key"},
-		"clients but no server":    {serve.Config{ClientCAFile: "ca"}, "--tls-client-ca"},
-		"an old version of TLS":    {serve.Config{MinTLS: "1.1"}, "allowed is 1.2 or 1.3"},
-		"a file that is not there": {serve.Config{KeysFile: "/nowhere/keys"}, "read keys: open /nowhere/keys"},
-		"a bad network":            {serve.Config{Allow: []string{"10.0.0.0/8", "ten"}}, `invalid --allow "ten"`},
-		"numbers":                  {serve.Config{Rate: -1, Burst: -1, MaxBody: 1, Leeway: -1, Timeout: -1}, "--admin-burst"},
+		{serve.Live{Credentials: own}, false, [2]int{200, 200}},
+		{serve.Live{Credentials: own, Allow: elsewhere}, false, [2]int{403, 403}},
+		{serve.Live{Credentials: own, Allow: make([]netip.Prefix, 1001)}, true, [2]int{403, 403}},
+		{serve.Live{}, true, [2]int{403, 403}},
+		{serve.Live{Credentials: other}, false, [2]int{401, 200}},
 	} {
-		var log bytes.Buffer
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // One that starts ends by it, without an error.
-		err := serve.Run(ctx, store, zerolog.New(&log), zerolog.Nop(), row.config, nil)
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), row.want) {
-			t.Errorf("%s: %v", name, err)
+		if err := server.Apply(step.live); (err != nil) != step.refuse {
+			t.Errorf("%+v: %v", step.live, err)
 		}
+		if got := calls(); got != step.want {
+			t.Errorf("%+v: %v, want %v", step.live, got, step.want)
+		}
+	}
+	if got := get(t, http.DefaultClient, address+"/api/v1/workers", fresh); got != http.StatusOK {
+		t.Errorf("the new key gets %d", got)
+	}
+}
+
+func TestAServerThatNobodyCouldCallDoesNotStart(t *testing.T) {
+	t.Parallel()
+	config := plain()
+	config.MaxBody = 1
+	if _, err := newServer(t, nil, config); err == nil || !strings.Contains(err.Error(), "headgate key new") || !strings.Contains(err.Error(), "invalid max body 1") {
+		t.Error(err)
 	}
 }
 
 func TestOpenOnLoopbackEverybodyIsAnAdmin(t *testing.T) {
 	t.Parallel()
-	address, log, _ := start(t, serve.Config{NoAuth: true})
+	config := plain()
+	config.NoAuth = true
+	server, address, log := start(t, config)
 	log.until(t, "everybody on this machine is an admin: --insecure-no-auth")
+	must(t, server.Apply(serve.Live{}))
 	if got := get(t, http.DefaultClient, address+"/api/v1/workers", ""); got != http.StatusOK {
 		t.Errorf("%d", got)
 	}

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/cmd/headgate/internal/serve"
+)
+
+func serveOptions() []Option {
+	at := func(c *Config) *Serve { return &c.Serve }
+	return []Option{
+		{
+			Path: pathAddress, Flag: "address", Default: serve.DefaultAddress, Doc: "Where `headgate serve` listens.",
+			value: address(func(c *Config) *string { return &at(c).Address }),
+		},
+		{
+			Path: pathServeCert, Flag: "tls-cert", Unset: "it speaks http", Live: true, Doc: "PEM file of the certificate chain; with `serve.tls.key_file` it makes it https.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).TLS.CertFile }),
+		},
+		{
+			Path: pathServeKey, Flag: "tls-key", Unset: "none", Live: true, Doc: "PEM file of the certificate's key.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).TLS.KeyFile }),
+		},
+		{
+			Path: pathClientCA, Flag: "tls-client-ca", Unset: "clients show no certificate", Doc: "PEM file of authorities. Clients must show a certificate of one of them.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).TLS.ClientCAFile }),
+		},
+		{
+			Path: "serve.tls.min_version", Flag: "tls-min", Default: "1.2", Doc: "Oldest version of TLS that is spoken.",
+			value: word([]string{"1.2", "1.3"}, func(c *Config) *string { return &at(c).TLS.MinVersion }),
+		},
+		{
+			Path: "serve.allow", Flag: "allow", Unset: "all", Live: true, Doc: "Addresses and networks that may call.",
+			value: list[netip.Prefix]{
+				allowed: "up to 1000 addresses and networks, such as 10.0.0.0/8,2001:db8::1", most: 1000,
+				at: func(c *Config) *[]netip.Prefix { return &at(c).Allow }, parse: parseNetwork, text: netip.Prefix.String,
+			},
+		},
+		{
+			Path: "serve.max_body", Flag: "max-body", Default: "2097152", Doc: "Largest body of a call in bytes.",
+			value: count(1<<10, admin.MaxMaxBody, func(c *Config) *int { return &at(c).MaxBody }),
+		},
+		{
+			Path: "serve.timeout", Flag: "timeout", Default: "10s", Doc: "Longest time of a call.",
+			value: duration(time.Millisecond, admin.MaxTimeout, func(c *Config) *time.Duration { return &at(c).Timeout }),
+		},
+		{
+			Path: "serve.x_ratelimit", Flag: "x-ratelimit", Default: "false", Doc: "Also send X-RateLimit-Limit, -Remaining and -Reset with decisions.",
+			value: boolean(func(c *Config) *bool { return &at(c).OldHeaders }),
+		},
+		{
+			Path: "serve.admin_rate", Flag: "admin-rate", Default: "50", Doc: "Calls a second of one credential, enqueueing and decisions apart.",
+			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).Rate }),
+		},
+		{
+			Path: "serve.admin_burst", Flag: "admin-burst", Default: "100", Doc: "Such calls at once.",
+			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).Burst }),
+		},
+	}
+}
+
+// credentialOptions are those of who may call.
+func credentialOptions() []Option {
+	at := func(c *Config) *Credentials { return &c.Serve.Credentials }
+	return []Option{
+		{
+			Path: pathKeys, Variable: variablePrefix + "KEYS", Unset: "none", Live: true, secret: true,
+			Doc:   "API keys, as the lines of `headgate key new`, which hold hashes. Several may be valid at a time.",
+			value: text("lines of headgate key new", nil, func(c *Config) *string { return &at(c).Keys }),
+		},
+		{
+			Path: pathKeys + fileSuffix, Flag: "keys-file", Unset: "none", Live: true, Doc: "File of these lines. Of keys and a file those from the stronger source count.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).KeysFile }),
+		},
+		{
+			Path: pathJWKS, Variable: variablePrefix + "JWKS", Unset: "no token is taken", Live: true, secret: true, Doc: "JSON Web Key Set with the keys that sign tokens.",
+			value: text(`{"keys": [...]}`, nil, func(c *Config) *string { return &at(c).JWKS }),
+		},
+		{
+			Path: pathJWKS + fileSuffix, Flag: "jwks-file", Unset: "none", Live: true, Doc: "File of the key set.",
+			value: text("the name of a file", nil, func(c *Config) *string { return &at(c).JWKSFile }),
+		},
+		{
+			Path: "serve.tokens.issuer", Flag: "token-issuer", Unset: "needed where tokens are taken", Live: true, Doc: "`iss` that tokens must have.",
+			value: text("any text", nil, func(c *Config) *string { return &at(c).Issuer }),
+		},
+		{
+			Path: "serve.tokens.audience", Flag: "token-audience", Unset: "needed where tokens are taken", Live: true, Doc: "`aud` that tokens must have.",
+			value: text("any text", nil, func(c *Config) *string { return &at(c).Audience }),
+		},
+		{
+			Path: "serve.tokens.leeway", Flag: "token-leeway", Default: "0s", Live: true, Doc: "By how much the issuer's clock may be off.",
+			value: duration(0, access.MaxLeeway, func(c *Config) *time.Duration { return &at(c).Leeway }),
+		},
+		{
+			Path: pathNoAuth, Flag: "insecure-no-auth", Default: "false", Doc: "Take everybody for an admin; on a loopback address only.",
+			value: boolean(func(c *Config) *bool { return &at(c).NoAuth }),
+		},
+	}
+}
+
+// address is host:port.
+func address(at func(*Config) *string) value {
+	return text("host:port", func(s string) bool {
+		_, _, err := net.SplitHostPort(s)
+		return err == nil
+	}, at)
+}
+
+// parseNetwork reads a network, or an address, which is a network of one.
+func parseNetwork(text string) (netip.Prefix, bool) {
+	if single, err := netip.ParseAddr(text); err == nil {
+		return netip.PrefixFrom(single.WithZone(""), single.BitLen()), true
+	}
+	network, err := netip.ParsePrefix(text)
+	return network.Masked(), err == nil
+}
