@@ -108,7 +108,7 @@ func (g GateState) wait(b BreakerState) Wait {
 	case kind == gateBreaker:
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
-		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %g jobs a second", g.Name.Words(), g.Rate)
+		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), headgate.TokensPerSecond(g.Rate).Words("job"))
 	case g.Limit == 0:
 		w.Kind, w.Text = WaitPause, g.Name.Words()+" is paused"+because
 	default:

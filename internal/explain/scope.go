@@ -170,7 +170,7 @@ func (r *rules) bucket(level headgate.Level, q *lua.Question, answer *lua.Answer
 		return reason, nil
 	}
 	left := answer.Left[level] / buckets.MicroPerToken
-	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %d in %s", scope, left, limit.Burst, limit.Tokens, limit.Per)
+	reason.Text = fmt.Sprintf("%s has %d of %d tokens left and gets %s", scope, left, limit.Burst, limit.Words())
 	if answer.Left[level] < buckets.MicroPerToken {
 		reason.Binds = true
 		if answer.Verdict.Scope == scope {
@@ -206,8 +206,7 @@ func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason,
 	var err error
 	switch {
 	case g.Burst > 0:
-		pace := time.Duration(float64(time.Second) / g.Rate).Round(time.Millisecond)
-		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %d jobs at once, then one every %s", g.Name.Words(), g.Burst, pace)
+		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), headgate.TokensPerSecond(g.Rate).Words("job"), g.Burst)
 		reason.Change = "a higher dispatch"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	case g.Limit == 0:

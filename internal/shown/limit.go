@@ -2,6 +2,7 @@ package shown
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/policy"
@@ -12,6 +13,11 @@ type Limit struct {
 	Tokens headgate.Tokens `json:"tokens"`
 	PerMs  float64         `json:"per_ms"`
 	Burst  headgate.Tokens `json:"burst"`
+}
+
+// Words writes what refills, as people do.
+func (l Limit) Words() string {
+	return headgate.Limit{Tokens: l.Tokens, Per: time.Duration(l.PerMs * float64(time.Millisecond))}.Words()
 }
 
 // LimitConfig is what the policy has for a scope.

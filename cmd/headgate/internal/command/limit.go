@@ -64,8 +64,7 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
 		return
 	}
-	per := time.Duration(l.PerMs * float64(time.Millisecond))
-	fmt.Fprintf(to, "%s gets %d tokens in %s and holds %d, %s\n", config.Scope, l.Tokens, per, l.Burst, whose)
+	fmt.Fprintf(to, "%s gets %s and holds %d, %s\n", config.Scope, l.Words(), l.Burst, whose)
 }
 
 // limitFlags say a limit.

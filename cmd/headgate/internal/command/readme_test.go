@@ -64,9 +64,9 @@ func TestTheWalkOfTheReadme(t *testing.T) {
 	}
 	rest := string(out)
 	for _, want := range []string{
-		"acme gets 1 tokens in 1h0m0s and holds 1, its own limit", "HTTP/1.1 201 Created", "HTTP/1.1 429 Too Many Requests", "Retry-After: 3", `"reason":"limited"`,
+		"acme gets 1 token an hour and holds 1, its own limit", "HTTP/1.1 201 Created", "HTTP/1.1 429 Too Many Requests", "Retry-After: 3", `"reason":"limited"`,
 		"tenant acme: a job of 1 token would be refused by acme", "! limit: acme has 0 of 1 tokens left", "/tenants/acme/limit = ", ": on trial", "change: headgate limit set acme",
-		"acme gets 100 tokens in 1s and holds 100, its own limit", "HTTP/1.1 201 Created",
+		"acme gets 100 tokens a second and holds 100, its own limit", "HTTP/1.1 201 Created",
 	} {
 		_, after, ok := strings.Cut(rest, want)
 		if !ok {
