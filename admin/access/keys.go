@@ -129,6 +129,15 @@ func parseKey(fields []string) (storedKey, error) {
 	return key, errors.Join(bad...)
 }
 
+// Principals returns whose keys they are, a key each, in the order of the file.
+func (k *Keys) Principals() []Principal {
+	all := make([]Principal, k.Len())
+	for i := range all {
+		all[i] = k.all[i].who
+	}
+	return all
+}
+
 // Len returns how many keys there are.
 func (k *Keys) Len() int {
 	if k == nil {

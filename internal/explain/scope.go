@@ -26,7 +26,7 @@ func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanat
 	if err != nil {
 		return e, err
 	}
-	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "PUT /api/v1/tenants/" + name})
+	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name})
 	return e, e.addGates(ctx, store, in, name)
 }
 

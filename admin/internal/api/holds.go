@@ -1,10 +1,7 @@
 package api
 
 import (
-	"cmp"
-	"encoding/json"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -14,7 +11,6 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
-	"github.com/headgate/headgate/policy"
 )
 
 // namer says which gate a call is about.
@@ -127,16 +123,6 @@ func (a *API) unsuspend(name namer) func(*route.Request) (*route.Answer, error) 
 	}
 }
 
-type tenantView struct {
-	Tenant string       `json:"tenant"`
-	Tier   string       `json:"tier"`
-	Limit  *shown.Limit `json:"limit,omitempty"`
-	// Own is what the policy has for the tenant alone, as it is put.
-	Own json.RawMessage `json:"own,omitempty"`
-
-	holdsView
-}
-
 func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 	tenant, err := r.Bind(r.PathValue("tenant"))
 	if err != nil {
@@ -146,17 +132,6 @@ func (a *API) tenant(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	view := tenantView{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
-	config, err := shown.LimitConfigOf(current, headgate.Scope(tenant))
-	if err != nil {
-		return nil, err
-	}
-	view.Limit = config.InForce
-	if view.Own, err = current.At(tenantPath(tenant)...); err != nil {
-		return nil, err
-	}
-	view.holdsView, err = a.holdsOf(r.Context(), func(name lua.GateName) bool {
-		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
-	})
+	view, err := shown.ReadTenant(r.Context(), a.config.Store, current, tenant)
 	return tagged(current.Version, view), err
 }

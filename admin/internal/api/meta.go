@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -208,36 +209,7 @@ func (a *API) schedulers(r *route.Request) (*route.Answer, error) {
 	return route.OK(view), nil
 }
 
-type holdsView struct {
-	Gates       []gateView       `json:"gates"`
-	Suspensions []suspensionView `json:"suspensions"`
-}
-
 func (a *API) holds(r *route.Request) (*route.Answer, error) {
-	view, err := a.holdsOf(r.Context(), func(lua.GateName) bool { return true })
+	view, err := shown.ReadHolds(r.Context(), a.config.Store, func(lua.GateName) bool { return true })
 	return route.OK(view), err
-}
-
-// holdsOf returns the gates and suspensions whose names are wanted.
-func (a *API) holdsOf(ctx context.Context, wanted func(lua.GateName) bool) (holdsView, error) {
-	view := holdsView{Gates: []gateView{}, Suspensions: []suspensionView{}}
-	gates, err := a.config.Store.Gates(ctx)
-	if err != nil {
-		return view, err
-	}
-	for _, g := range gates {
-		if wanted(g.Name) {
-			view.Gates = append(view.Gates, gateViewOf(g))
-		}
-	}
-	suspensions, err := a.config.Store.Suspensions(ctx)
-	if err != nil {
-		return view, err
-	}
-	for _, s := range suspensions {
-		if wanted(s.Name) {
-			view.Suspensions = append(view.Suspensions, suspensionViewOf(s))
-		}
-	}
-	return view, nil
 }

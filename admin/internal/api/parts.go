@@ -30,9 +30,9 @@ func (a *API) partRoutes() []route.Route {
 // parter returns the path into the policy of the part that a call is about.
 type parter func(*route.Request) ([]string, error)
 
-func tenantPath(tenant string) []string { return []string{"tenants", tenant} }
-
-func tenantPart(r *route.Request) ([]string, error) { return tenantPath(r.PathValue("tenant")), nil }
+func tenantPart(r *route.Request) ([]string, error) {
+	return shown.TenantPath(r.PathValue("tenant")), nil
+}
 
 func tierPart(r *route.Request) ([]string, error) { return []string{"tiers", r.PathValue("tier")}, nil }
 

@@ -9,45 +9,23 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-type gateView struct {
-	Name   lua.GateName `json:"name"`
-	Limit  int          `json:"limit"`
-	Held   int          `json:"held"`
-	Until  *time.Time   `json:"until,omitempty"`
-	Reason string       `json:"reason,omitempty"`
-}
-
-func gateViewOf(g lua.GateState) gateView {
-	return gateView{g.Name, g.Limit, g.Held, shown.Stamp(g.Until), g.Reason}
-}
-
-type suspensionView struct {
-	Name   lua.GateName `json:"name"`
-	Until  *time.Time   `json:"until,omitempty"`
-	Reason string       `json:"reason,omitempty"`
-}
-
-func suspensionViewOf(s lua.Suspension) suspensionView {
-	return suspensionView{s.Name, shown.Stamp(s.Until), s.Reason}
-}
-
 type queueView struct {
-	Queue        string          `json:"queue"`
-	Classes      []classView     `json:"classes"`
-	Waiting      int64           `json:"waiting"`
-	Ready        int64           `json:"ready"`
-	Running      int64           `json:"running"`
-	Later        int64           `json:"later"`
-	LaterAtLeast bool            `json:"later_at_least"`
-	Spilled      int64           `json:"spilled"`
-	Dead         int64           `json:"dead"`
-	Gate         *gateView       `json:"gate,omitempty"`
-	Suspension   *suspensionView `json:"suspension,omitempty"`
-	Pools        []string        `json:"pools"`
-	Workers      int             `json:"workers"`
-	Slots        int             `json:"slots"`
-	PaceMs       float64         `json:"pace_ms,omitempty"`
-	WaitMs       *float64        `json:"estimated_wait_ms,omitempty"`
+	Queue        string            `json:"queue"`
+	Classes      []classView       `json:"classes"`
+	Waiting      int64             `json:"waiting"`
+	Ready        int64             `json:"ready"`
+	Running      int64             `json:"running"`
+	Later        int64             `json:"later"`
+	LaterAtLeast bool              `json:"later_at_least"`
+	Spilled      int64             `json:"spilled"`
+	Dead         int64             `json:"dead"`
+	Gate         *shown.Gate       `json:"gate,omitempty"`
+	Suspension   *shown.Suspension `json:"suspension,omitempty"`
+	Pools        []string          `json:"pools"`
+	Workers      int               `json:"workers"`
+	Slots        int               `json:"slots"`
+	PaceMs       float64           `json:"pace_ms,omitempty"`
+	WaitMs       *float64          `json:"estimated_wait_ms,omitempty"`
 }
 
 type classView struct {
@@ -69,10 +47,10 @@ func queueViewOf(q *lua.QueueState) queueView {
 		v.Classes = append(v.Classes, classView{c.Name, c.Weight, c.Waiting})
 	}
 	if q.Gate != nil {
-		v.Gate = new(gateViewOf(*q.Gate))
+		v.Gate = new(shown.GateOf(*q.Gate))
 	}
 	if q.Suspended != nil {
-		v.Suspension = new(suspensionViewOf(*q.Suspended))
+		v.Suspension = new(shown.SuspensionOf(*q.Suspended))
 	}
 	return v
 }

@@ -13,12 +13,14 @@ import (
 )
 
 func newKey() *cobra.Command {
-	c := parent("key", "Make API keys for headgate serve", `A key is 256 random bits. The server keeps only its SHA-256, in a line of --keys-file, with a
+	c := parent("key", "Make, list and check API keys for headgate serve", `A key is 256 random bits. The server keeps only its SHA-256, in a line of --keys-file, with a
 name, a role, and the one tenant that it is for, or * for all. To rotate a key, add the line of a
 new one, hand the key out, and take the old line away: the server follows the file.`,
 		`  headgate key new --name ops --role admin
-  headgate key new --name acme-ci --role operator --tenant acme --expires 2160h`)
-	c.AddCommand(newKeyNew())
+  headgate key new --name acme-ci --role operator --tenant acme --expires 2160h
+  headgate key list --keys-file keys
+  headgate key check --keys-file keys < key`)
+	c.AddCommand(newKeyNew(), newKeyList(), newKeyCheck())
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rollout"
@@ -75,8 +76,14 @@ type limitFlags struct {
 	reason        string
 }
 
-// json returns the limit as the policy has it.
-func (f *limitFlags) json() (json.RawMessage, error) {
+func (f *limitFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(headgate.MaxLimitTokens), 10))
+	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
+	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
+}
+
+// json returns the limit as the policy has it. owner names it in errors.
+func (f *limitFlags) json(owner string) (json.RawMessage, error) {
 	if f.off && f.tokens != 0 {
 		return nil, fieldError("off", "true", "it or --tokens, not both")
 	}
@@ -87,7 +94,7 @@ func (f *limitFlags) json() (json.RawMessage, error) {
 	if f.burst == 0 {
 		limit.Burst = limit.Tokens
 	}
-	if err := limit.Validate("the scope"); err != nil {
+	if err := limit.Validate(owner); err != nil {
 		return nil, usage(err)
 	}
 	return json.Marshal(map[string]any{"tokens": limit.Tokens, "per": limit.Per.String(), "burst": limit.Burst})
@@ -98,7 +105,7 @@ func newLimitSet(o *operator) *cobra.Command {
 	c := &cobra.Command{
 		Use: "set SCOPE (--tokens NUMBER | --off)", Short: "Give a scope a limit of its own", Args: oneArg("SCOPE"),
 		RunE: func(c *cobra.Command, args []string) error {
-			value, err := f.json()
+			value, err := f.json("the scope")
 			if err != nil {
 				return err
 			}
@@ -111,9 +118,7 @@ func newLimitSet(o *operator) *cobra.Command {
 		},
 	}
 	flags := c.Flags()
-	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(headgate.MaxLimitTokens), 10))
-	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
-	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
+	f.add(flags)
 	flags.BoolVar(&f.off, "off", false, "no limit, also where the tier has one")
 	reasonFlag(c, &f.reason)
 	return c

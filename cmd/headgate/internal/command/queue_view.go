@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -25,7 +26,7 @@ type queueView struct {
 	LaterAtLeast bool           `json:"later_at_least"` // there are more than were looked at
 	Spilled      int64          `json:"spilled"`
 	Dead         int64          `json:"dead"`
-	Gate         *gateView      `json:"gate,omitempty"`
+	Gate         *shown.Gate    `json:"gate,omitempty"`
 	Suspended    *suspendedView `json:"suspended,omitempty"`
 	Pools        []string       `json:"pools"`
 	Workers      int            `json:"workers"`
@@ -39,21 +40,9 @@ type classView struct {
 	Waiting int64             `json:"waiting"`
 }
 
-type gateView struct {
-	Name   lua.GateName `json:"name"`
-	Limit  int          `json:"limit"`
-	Held   int          `json:"held"`
-	Until  *time.Time   `json:"until,omitempty"`
-	Reason string       `json:"reason,omitempty"`
-}
-
 type suspendedView struct {
 	Until  *time.Time `json:"until,omitempty"`
 	Reason string     `json:"reason,omitempty"`
-}
-
-func gateViewOf(g lua.GateState) gateView {
-	return gateView{g.Name, g.Limit, g.Held, stamp(g.Until), g.Reason}
 }
 
 func queueViewOf(q *lua.QueueState) queueView {
@@ -66,7 +55,7 @@ func queueViewOf(q *lua.QueueState) queueView {
 		v.Classes = append(v.Classes, classView{c.Name, c.Weight, c.Waiting})
 	}
 	if q.Gate != nil {
-		v.Gate = new(gateViewOf(*q.Gate))
+		v.Gate = new(shown.GateOf(*q.Gate))
 	}
 	if q.Suspended != nil {
 		v.Suspended = &suspendedView{stamp(q.Suspended.Until), q.Suspended.Reason}
@@ -78,7 +67,7 @@ func queueViewOf(q *lua.QueueState) queueView {
 func (v queueView) state() string {
 	var parts []string
 	if v.Gate != nil {
-		parts = append(parts, v.Gate.words())
+		parts = append(parts, gateWords(*v.Gate))
 	}
 	if v.Suspended != nil {
 		parts = append(parts, "enqueueing suspended"+because(v.Suspended.Reason)+until(v.Suspended.Until))
@@ -89,7 +78,7 @@ func (v queueView) state() string {
 	return strings.Join(parts, "; ")
 }
 
-func (g gateView) words() string {
+func gateWords(g shown.Gate) string {
 	switch {
 	case g.Limit == 0:
 		return "paused" + because(g.Reason) + until(g.Until)
@@ -134,7 +123,7 @@ type queueDetails struct {
 
 	Tenants        []tenantView `json:"tenants"`         // those with the most waiting
 	TenantsPartial bool         `json:"tenants_partial"` // not all were looked at
-	Gates          []gateView   `json:"gates"`           // of tenants in the queue, of tenants, and of downstreams
+	Gates          []shown.Gate `json:"gates"`           // of tenants in the queue, of tenants, and of downstreams
 	WorkerList     []workerView `json:"worker_list"`
 }
 
@@ -153,7 +142,7 @@ type workerView struct {
 
 // newQueueDetails keeps the gates and workers that concern the queue.
 func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial bool, gates []lua.GateState, workers []lua.WorkerState) queueDetails {
-	v := queueDetails{queueView: queueViewOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []gateView{}, WorkerList: []workerView{}}
+	v := queueDetails{queueView: queueViewOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []shown.Gate{}, WorkerList: []workerView{}}
 	for _, t := range tenants {
 		v.Tenants = append(v.Tenants, tenantView{t.Tenant, t.Waiting})
 	}
@@ -161,7 +150,7 @@ func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial boo
 		name := string(g.Name)
 		ofOtherQueue := strings.HasPrefix(name, "q:") || strings.HasPrefix(name, "u:") && !strings.HasSuffix(name, ":"+q.Name)
 		if !ofOtherQueue {
-			v.Gates = append(v.Gates, gateViewOf(g))
+			v.Gates = append(v.Gates, shown.GateOf(g))
 		}
 	}
 	for _, w := range workers {
@@ -197,7 +186,7 @@ func (v queueDetails) write(to io.Writer) {
 	if len(v.Gates) > 0 {
 		t = report.NewTable(to, 2, "gate", "state")
 		for _, g := range v.Gates {
-			t.AppendRow(table.Row{g.Name.Words(), g.words()})
+			t.AppendRow(table.Row{g.Name.Words(), gateWords(g)})
 		}
 		t.Render()
 	}

@@ -93,7 +93,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	root.AddCommand(newConfig())
 	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor())
-	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit())
+	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit(), newTenant())
 	return root
 }
 

@@ -175,3 +175,37 @@ func TestSecretsAreNotInHelp(t *testing.T) {
 		}
 	}
 }
+
+func TestKeysAreListedAndChecked(t *testing.T) {
+	t.Parallel()
+	key, line := makeKey(t, "--name", "ops", "--role", "admin")
+	other, ended := makeKey(t, "--name", "acme-ci", "--role", "operator", "--tenant", "acme", "--expires", "1h")
+	ended = ended[:strings.Index(ended, "expires=")] + "expires=2020-01-31T00:00:00Z"
+	file := filepath.Join(t.TempDir(), "keys")
+	must(t, os.WriteFile(file, []byte(line+"\n"+ended+"\n"), 0o600))
+	out := runHeadgate(t.Context(), "key", "list", "--keys-file", file)
+	for _, want := range []string{"ops", "admin", "for good", "acme-ci", "2020-01-31 00:00:00, which is over"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is not in %+v", want, out)
+		}
+	}
+	hash := strings.Fields(line)[3]
+	if strings.Contains(out.stdout, strings.TrimPrefix(hash, "sha256:")[:8]) {
+		t.Errorf("a hash is shown: %s", out.stdout)
+	}
+	for given, code := range map[string]int{key + "\n": exitOK, other: exitNothing, "hgk_sesame": exitNothing, "": exitNothing} {
+		var stdout, stderr strings.Builder
+		if got := runWith(t.Context(), []string{"key", "check", "--json", "--keys-file", file}, strings.NewReader(given), &stdout, &stderr); got != code {
+			t.Errorf("%q: exit code %d, want %d: %s", given, got, code, stderr.String())
+		}
+		if code == exitOK && decode(t, stdout.String())["name"] != "ops" {
+			t.Errorf("%s", stdout.String())
+		}
+		if strings.Contains(stdout.String()+stderr.String(), "sesame") {
+			t.Errorf("a key is shown: %s", stderr.String())
+		}
+	}
+	if out := runHeadgate(t.Context(), "key", "list"); out.code != exitNothing {
+		t.Errorf("%+v", out)
+	}
+}

@@ -65,7 +65,7 @@ func TestMistakesAreNamed(t *testing.T) {
 
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"", "--help", "demo --help", "replay --help", "policy --help", "worker --help", "enqueue --help", "serve --help", "key --help", "key new --help"} {
+	for _, args := range []string{"", "--help", "demo --help", "replay --help", "policy --help", "worker --help", "enqueue --help", "serve --help", "key --help", "key new --help", "key list --help", "key check --help", "tenant --help", "tenant set --help"} {
 		out := runHeadgate(t.Context(), strings.Fields(args)...)
 		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
 			t.Errorf("headgate %s: exit code %d\n%s", args, out.code, out.stdout)

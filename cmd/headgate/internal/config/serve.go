@@ -21,7 +21,7 @@ func (l *Loaded) Serve() (serve.Config, error) {
 	}
 	config.Allow = c.Allow
 	var err, noPair, noAuthorities error
-	config.Credentials, err = l.credentials()
+	config.Credentials, err = l.Credentials()
 	if c.TLS.CertFile != "" && c.TLS.KeyFile != "" {
 		config.Certificate, noPair = readPair("serve.tls", c.TLS.CertFile, c.TLS.KeyFile)
 	}
@@ -31,8 +31,8 @@ func (l *Loaded) Serve() (serve.Config, error) {
 	return config, errors.Join(err, noPair, noAuthorities)
 }
 
-// credentials reads what a server takes.
-func (l *Loaded) credentials() (all access.Credentials, err error) {
+// Credentials reads what a server takes.
+func (l *Loaded) Credentials() (all access.Credentials, err error) {
 	c := &l.Config.Serve.Credentials
 	lines, _, keysErr := l.secretOf(pathKeys, c.Keys, c.KeysFile)
 	if keysErr == nil {

@@ -37,6 +37,9 @@ const (
 	fileSuffix = "_file"
 )
 
+// KeysPaths are the options that commands on keys have flags for.
+var KeysPaths = []string{pathKeys + fileSuffix}
+
 // SitePaths are the options that every command on a deployment has flags for.
 var SitePaths = []string{pathURL, "redis.prefix"}
 

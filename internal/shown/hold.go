@@ -1,0 +1,65 @@
+package shown
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// Gate is a gate that has a limit.
+type Gate struct {
+	Name lua.GateName `json:"name"`
+	// Limit is how many jobs may be in workers' hands at a time, Held how many are; a limit of 0 is shut.
+	Limit  int        `json:"limit"`
+	Held   int        `json:"held"`
+	Until  *time.Time `json:"until,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+}
+
+// GateOf shows a gate.
+func GateOf(g lua.GateState) Gate {
+	return Gate{g.Name, g.Limit, g.Held, Stamp(g.Until), g.Reason}
+}
+
+// Suspension is somebody for whom enqueueing is suspended.
+type Suspension struct {
+	Name   lua.GateName `json:"name"`
+	Until  *time.Time   `json:"until,omitempty"`
+	Reason string       `json:"reason,omitempty"`
+}
+
+// SuspensionOf shows a suspension.
+func SuspensionOf(s lua.Suspension) Suspension {
+	return Suspension{s.Name, Stamp(s.Until), s.Reason}
+}
+
+// Holds are gates and suspensions.
+type Holds struct {
+	Gates       []Gate       `json:"gates"`
+	Suspensions []Suspension `json:"suspensions"`
+}
+
+// ReadHolds returns the gates and suspensions whose names are wanted.
+func ReadHolds(ctx context.Context, store *lua.Store, wanted func(lua.GateName) bool) (Holds, error) {
+	v := Holds{Gates: []Gate{}, Suspensions: []Suspension{}}
+	gates, err := store.Gates(ctx)
+	if err != nil {
+		return v, err
+	}
+	for _, g := range gates {
+		if wanted(g.Name) {
+			v.Gates = append(v.Gates, GateOf(g))
+		}
+	}
+	suspensions, err := store.Suspensions(ctx)
+	if err != nil {
+		return v, err
+	}
+	for _, s := range suspensions {
+		if wanted(s.Name) {
+			v.Suspensions = append(v.Suspensions, SuspensionOf(s))
+		}
+	}
+	return v, nil
+}

@@ -1,0 +1,81 @@
+package shown
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// Tenant is what the policy has for a tenant, and what is held back of it.
+type Tenant struct {
+	Tenant string `json:"tenant"`
+	Tier   string `json:"tier"`
+	Limit  *Limit `json:"limit,omitempty"`
+	// Own is what the policy has for the tenant alone, as it is put.
+	Own json.RawMessage `json:"own,omitempty"`
+
+	Holds
+}
+
+// TenantPath is where the JSON of a policy has what a tenant has of its own.
+func TenantPath(tenant string) []string { return []string{"tenants", tenant} }
+
+// ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
+func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, tenant string) (Tenant, error) {
+	v := Tenant{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
+	if err := headgate.ValidateTenant(tenant); err != nil {
+		return v, err
+	}
+	config, err := LimitConfigOf(current, headgate.Scope(tenant))
+	if err != nil {
+		return v, err
+	}
+	v.Limit = config.InForce
+	if v.Own, err = current.At(TenantPath(tenant)...); err != nil {
+		return v, err
+	}
+	v.Holds, err = ReadHolds(ctx, store, func(name lua.GateName) bool {
+		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+	})
+	return v, err
+}
+
+// TenantSettings are a tenant of the policy, with what it has of its own as it is put.
+type TenantSettings struct {
+	Tenant string          `json:"tenant"`
+	Tier   string          `json:"tier"`
+	Own    json.RawMessage `json:"own"`
+}
+
+// Tenants are those that the policy names.
+type Tenants struct {
+	Tenants []TenantSettings `json:"tenants"`
+}
+
+// TenantsOf shows the tenants that a policy names, those of a tier unless it is empty.
+func TenantsOf(current policy.Policy, tier string) (Tenants, error) {
+	v := Tenants{Tenants: []TenantSettings{}}
+	all, err := current.At("tenants")
+	if err != nil || all == nil {
+		return v, err
+	}
+	var own map[string]json.RawMessage
+	if err := json.Unmarshal(all, &own); err != nil {
+		return v, fmt.Errorf("read policy: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		of := cmp.Or(current.Tenants[name].Tier, policy.StandardTier)
+		if tier == "" || of == tier {
+			v.Tenants = append(v.Tenants, TenantSettings{name, of, own[name]})
+		}
+	}
+	return v, nil
+}
