@@ -13,9 +13,11 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/intake"
+	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/telemetry"
 )
 
 const enqueueHelp = `Asks for jobs to enter, and says what came of each: admitted, a duplicate (it is in already, by
@@ -106,8 +108,17 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 	if err := f.prepare(c); err != nil {
 		return usage(err)
 	}
+	exporter, err := f.traces(logs.New(c.ErrOrStderr(), f.loaded.Logs()).Logger(logs.Producer))
+	if err != nil {
+		return err
+	}
+	defer exporter.Close(c.Context())
+	observed, err := telemetry.New(telemetry.Config{Tracer: exporter.Provider()})
+	if err != nil {
+		return err
+	}
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
+		p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr()), Observer: observed.Producer()})
 		if err != nil {
 			return err
 		}

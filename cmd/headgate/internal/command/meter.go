@@ -12,12 +12,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/telemetry"
 )
 
-// meter serves the metrics of a worker, to everybody who reaches its address. That without an address does nothing.
+// meter makes the traces of a worker and serves its metrics, to everybody who reaches its address. That without an address
+// serves none.
 type meter struct {
 	*telemetry.Telemetry
 
@@ -26,9 +28,9 @@ type meter struct {
 	logger   zerolog.Logger
 }
 
-func newMeter(ctx context.Context, address string, log *logs.Logs) (*meter, error) {
+func newMeter(ctx context.Context, address string, tracer trace.TracerProvider, log *logs.Logs) (*meter, error) {
 	m := &meter{logger: log.Logger(logs.Worker), registry: prometheus.NewRegistry()}
-	var config telemetry.Config
+	config := telemetry.Config{Tracer: tracer}
 	if address != "" {
 		config.Registerer = m.registry
 	}

@@ -74,6 +74,12 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	log := logs.New(c.ErrOrStderr(), f.loaded.Logs())
+	exporter, err := f.traces(log.Logger(logs.Admin))
+	if err != nil {
+		return err
+	}
+	defer exporter.Close(c.Context())
+	options.Tracer = exporter.Provider()
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		server, err := serve.New(store, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
 		if err != nil {

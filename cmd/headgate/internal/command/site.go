@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/cmd/headgate/internal/spans"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 )
@@ -96,6 +97,15 @@ func (s *site) producerLogger(to io.Writer) zerolog.Logger {
 		return zerolog.Nop()
 	}
 	return logs.New(to, s.loaded.Logs()).Logger(logs.Producer)
+}
+
+// traces opens what sends traces, where the configuration says so. What is left of them has to be sent with Close.
+func (s *site) traces(logger zerolog.Logger) (*spans.Exporter, error) {
+	config, err := s.loaded.Traces()
+	if err != nil {
+		return nil, err
+	}
+	return spans.Open(config, logger)
 }
 
 // with opens the store for the time of a call.

@@ -120,7 +120,12 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	serving := &relay{}
 	serving.handler.Store(&to)
 	journal := newJournal(logger, log)
-	meter, err := newMeter(c.Context(), loaded.Config.Metrics.Address, log)
+	exporter, err := f.traces(logger)
+	if err != nil {
+		return err
+	}
+	defer exporter.Close(c.Context())
+	meter, err := newMeter(c.Context(), loaded.Config.Metrics.Address, exporter.Provider(), log)
 	if err != nil {
 		return fmt.Errorf("serve metrics: %w", err)
 	}

@@ -23,7 +23,8 @@ import (
 // that are none. Whether somebody answers is another matter.
 func (l *Loaded) Check() error {
 	_, err := l.Serve()
-	return errors.Join(l.CheckWorker(), err)
+	_, noTraces := l.Traces()
+	return errors.Join(l.CheckWorker(), err, noTraces)
 }
 
 // CheckWorker is Check for what a worker needs. What another process on the same configuration needs may be elsewhere.

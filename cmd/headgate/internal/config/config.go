@@ -16,6 +16,7 @@ type Config struct {
 	Scheduler Scheduler
 	Serve     Serve
 	Metrics   Metrics
+	Tracing   Tracing
 	Log       Log
 }
 
@@ -123,6 +124,16 @@ type Credentials struct {
 // Metrics is where a worker shows its own.
 type Metrics struct {
 	Address string
+}
+
+// Tracing sends traces to a collector.
+type Tracing struct {
+	Endpoint    string
+	Headers     string
+	HeadersFile string
+	Insecure    bool
+	SampleRatio float64
+	Service     string
 }
 
 // Log is what is logged, and how.

@@ -73,9 +73,13 @@ func built(t *testing.T, l *Loaded) string {
 	// Tokens say nothing of their leeway; that it reaches them shows in its bounds.
 	served := fmt.Sprint(server.Credentials, server.Certificate != nil, server.ClientCAs != nil, l.Config.Serve.Credentials.Leeway)
 	server.Credentials, server.Certificate, server.ClientCAs = access.Credentials{}, nil, nil
+	traces, err := l.Traces()
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := l.Worker(logs.New(io.Discard, l.Logs()))
 	config.Logger, config.SchedulerLogger, config.BreakerLogger = zerolog.Nop(), nil, nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics, server, served)
+	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v\n%+v\n%v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics, server, served, traces, l.Config.Tracing.Insecure)
 }
 
 // writePair writes a certificate that signs itself, and its key.
@@ -115,6 +119,7 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 	special := map[string]string{
 		pathServeCert: certificate, pathServeKey: key, pathClientCA: certificate,
 		pathKeys: line, pathKeys + fileSuffix: writeText(t, dir, "keys", line+"\n"),
+		pathTraceHeaders: "Authorization: sesame", pathTraceHeaders + fileSuffix: writeText(t, dir, "headers", "Authorization: sesame\nX-Scope: acme\n"),
 		pathJWKS: keySet, pathJWKS + fileSuffix: writeText(t, dir, "jwks", keySet),
 		"redis.tls.ca_file": certificate, "redis.tls.cert_file": certificate, "redis.tls.key_file": key,
 		pathPassword + fileSuffix:  writeText(t, dir, "password", "sesame\n"),

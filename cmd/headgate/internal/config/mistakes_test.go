@@ -42,6 +42,7 @@ serve:
   admin_rate: 0
   tokens: {leeway: 1h, jwks: [sesame]}
   addres: ":9080"
+tracing: {endpoint: "http://collector:4318", sample_ratio: 0, headers: [sesame]}
 log:
   level: loud
   levels: {worker: 3}
@@ -81,6 +82,9 @@ var mistakes = []string{
 	`serve.tokens.leeway 1h0m0s: allowed is 0s to 5m`,
 	`serve.tokens.jwks (not shown)`,
 	`unknown key serve.addres: did you mean serve.address?`,
+	`tracing.endpoint would send traces and headers in the clear`,
+	`tracing.sample_ratio 0: allowed is above 0, at most 1 (number)`,
+	`tracing.headers (not shown)`,
 	`log.level "loud": allowed is one of off, error, warn, info, debug`,
 	`log.levels.worker 3: allowed is one of off`,
 	`unknown key zebra: headgate config reference has`,
@@ -217,6 +221,19 @@ func TestMasks(t *testing.T) {
 	}
 	if got := maskArguments(`["curl","-H","sesame"]`); got != `["curl","***","***"]` {
 		t.Errorf("got %s", got)
+	}
+}
+
+func TestHeadersOfTracesAreNamesAndValues(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bad := writeText(t, dir, "headers", "Authorization: Bearer x\nsesame\n")
+	l, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", "tracing: {headers_file: "+bad+"}")})
+	if err == nil {
+		err = l.Check()
+	}
+	if err == nil || !strings.Contains(err.Error(), "tracing.headers in line 2 (not shown): allowed is NAME: VALUE") || strings.Contains(err.Error(), "sesame") {
+		t.Error(err)
 	}
 }
 

@@ -91,5 +91,6 @@ func options(downstreams ...string) []Option {
 	all = append(all, serveOptions()...)
 	all = append(all, credentialOptions()...)
 	all = append(all, metricsOptions()...)
+	all = append(all, tracingOptions()...)
 	return append(all, logOptions()...)
 }

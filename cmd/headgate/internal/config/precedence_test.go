@@ -13,7 +13,7 @@ func emptyBreakers() map[string]*Breaker { return map[string]*Breaker{downstream
 var contradicts = map[string]bool{
 	PathCommand: true, "redis.tls.cert_file": true, "redis.tls.key_file": true,
 	pathPassword + fileSuffix: true, pathSecret + fileSuffix: true, pathNotifyKey + fileSuffix: true, "scheduler.enabled": true,
-	pathKeys + fileSuffix: true, pathJWKS + fileSuffix: true, pathNoAuth: true, pathServeCert: true, pathServeKey: true, pathClientCA: true,
+	pathTraceHeaders + fileSuffix: true, pathKeys + fileSuffix: true, pathJWKS + fileSuffix: true, pathNoAuth: true, pathServeCert: true, pathServeKey: true, pathClientCA: true,
 }
 
 // said is a drawn configuration: what each source says of each option.

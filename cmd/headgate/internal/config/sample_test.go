@@ -56,6 +56,8 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"rediss://one:6379", "rediss://ada:sesame@two:6380/1"}
 	case o.Path == pathMetrics, o.Path == pathAddress:
 		all = []string{"127.0.0.1:9091", ":9091"}
+	case o.Path == pathTraces:
+		all = []string{"https://example.com:4318/sesame", "https://example.org"}
 	case o.Path == pathDeliver, o.Path == pathNotify:
 		all = []string{"https://example.com/sesame", "http://example.org"}
 	default:

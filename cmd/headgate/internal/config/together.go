@@ -35,7 +35,10 @@ func (l *Loaded) together() error {
 		}
 	}
 	bad = append(bad, l.serveTogether()...)
-	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey, pathKeys, pathJWKS} {
+	if strings.HasPrefix(c.Tracing.Endpoint, "http://") && !c.Tracing.Insecure {
+		bad = append(bad, fmt.Errorf("%s would send traces and headers in the clear: give https://, or say so with tracing.insecure", l.field(pathTraces)))
+	}
+	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey, pathKeys, pathJWKS, pathTraceHeaders} {
 		if from := l.source(path); from != Default && from == l.source(path+fileSuffix) {
 			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
 		}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/worker"
 )
@@ -92,6 +94,8 @@ func (w *Webhook) requestOf(ctx context.Context, job *worker.Job[[]byte]) (*http
 	request, err := w.request(ctx, media, messageID(headgate.Key{Tenant: job.Tenant, ID: job.ID}), body)
 	if err == nil {
 		addHeaders(request.Header, job)
+		// Where the worker traces, its span is the parent of the receiver's.
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header))
 	}
 	return request, err
 }

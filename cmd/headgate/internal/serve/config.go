@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 )
@@ -31,6 +33,8 @@ type Config struct {
 	Timeout    time.Duration
 	OldHeaders bool
 	AdminLimit headgate.Limit
+	// Tracer makes the spans of jobs that are enqueued; nil makes none.
+	Tracer trace.TracerProvider
 }
 
 // Live is what a server that runs can be told anew.

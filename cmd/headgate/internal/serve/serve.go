@@ -31,7 +31,7 @@ type Server struct {
 func New(store *lua.Store, logger, producers zerolog.Logger, config Config) (*Server, error) {
 	s := &Server{config: config, logger: logger}
 	registry := prometheus.NewRegistry()
-	observed, err := telemetry.New(telemetry.Config{Registerer: registry})
+	observed, err := telemetry.New(telemetry.Config{Registerer: registry, Tracer: config.Tracer})
 	if err != nil {
 		return nil, err
 	}
