@@ -12,7 +12,9 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/worker"
 )
@@ -29,14 +31,14 @@ func documentedRules(tb testing.TB) []string {
 	return strings.Fields(string(found[1]))
 }
 
-// TestTheDocumentedACLIsEnough runs every operation, a worker and a scheduler as the Redis user of docs/SECURITY.md, and
-// asserts what that user cannot do.
+// TestTheDocumentedACLIsEnough runs every operation, a producer, a limiter, a worker and a scheduler as the Redis user of
+// docs/SECURITY.md, asserts that Redis denied nothing, also where nobody looked, and then what that user cannot do.
 func TestTheDocumentedACLIsEnough(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	root := server.Client(t)
 	must(t, root.Do(t.Context(), append([]any{"ACL", "SETUSER", "headgate", "on", ">secret"}, words(documentedRules(t))...)...).Err())
-	must(t, root.Do(t.Context(), "ACL", "SETUSER", "default", "-@all", "+ping").Err())
+	must(t, root.Do(t.Context(), "ACL", "SETUSER", "default", "-@all", "+ping", "+acl|log").Err())
 	options := server.Options()
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
@@ -48,6 +50,12 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 		part(p)
 	}
 	runOne(t, p)
+	runOthers(t, client, store)
+	denied, err := root.ACLLog(t.Context(), 10).Result()
+	must(t, err)
+	for _, entry := range denied {
+		t.Errorf("denied %s: %s", entry.Reason, entry.Object)
+	}
 	for _, command := range [][]any{
 		{"FLUSHALL"},
 		{"KEYS", "*"},
@@ -75,6 +83,32 @@ func words(texts []string) []any {
 		all[i] = text
 	}
 	return all
+}
+
+// runOthers enqueues with a word about replicas, follows the policy, and decides by leases.
+func runOthers(t *testing.T, client *redis.Client, store *lua.Store) {
+	t.Helper()
+	careful, err := lua.Open(t.Context(), client, lua.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
+	must(t, err)
+	enqueuer, err := producer.New(careful, producer.Config{})
+	must(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- enqueuer.Run(ctx) }()
+	verdict, err := enqueuer.Enqueue(t.Context(), headgate.NewJob("acme", "run", "t", nil))
+	must(t, err)
+	if !verdict.Unreplicated {
+		t.Error("nobody was asked for replicas")
+	}
+	stop()
+	must(t, <-ended)
+	leasing, err := limiter.New(store, limiter.Config{})
+	must(t, err)
+	for range 100 {
+		_, err := leasing.Check(t.Context(), limiter.Request{Tenant: "acme", Queue: "run"})
+		must(t, err)
+	}
+	leasing.Close(t.Context())
 }
 
 // runOne takes a job through a worker with its scheduler.
