@@ -59,6 +59,10 @@ func ProblemOf(err error) *problem.DetailsError {
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
 		p.RetryAfter = retrySoon
 		return p
+	case errors.Is(err, lua.ErrStale):
+		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
+		p.RetryAfter = retrySoon
+		return p
 	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), lua.InDoubt(err):
 		p := problem.New(problem.Unavailable, "Redis did not answer in time; what the call was to do may have been done")
 		p.RetryAfter = retrySoon

@@ -3,8 +3,11 @@ package api
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -15,24 +18,62 @@ import (
 type limits struct {
 	store    *lua.Store
 	snapshot atomic.Pointer[policy.Compiled]
+	// reading lets one call read for all that find the same snapshot stale: they come by the hundred.
+	reading singleflight.Group
 }
 
-// with calls do with the policy in force. Where do finds that it is stale it is read anew and do called once more.
+// The bounds of with.
+const (
+	// staleAttempts is how many policies a decision may find to be stale one after the other.
+	staleAttempts = 5
+	// readTimeout bounds a read that calls share.
+	readTimeout = 5 * time.Second
+)
+
+// with calls do with the policy in force. Where do finds that it is stale it is read anew and do called again.
 func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) error {
 	snapshot := l.snapshot.Load()
-	for again := false; ; again = true {
+	for attempt := 1; ; attempt++ {
 		if snapshot == nil {
 			var err error
-			if snapshot, err = l.read(ctx); err != nil {
+			if snapshot, err = l.reload(ctx, nil); err != nil {
 				return err
 			}
-			l.snapshot.Store(snapshot)
 		}
 		err := do(snapshot)
-		if !errors.Is(err, lua.ErrStale) || again {
+		if !errors.Is(err, lua.ErrStale) || attempt == staleAttempts {
 			return err
 		}
-		snapshot = nil
+		if snapshot, err = l.reload(ctx, snapshot); err != nil {
+			return err
+		}
+	}
+}
+
+// reload returns a policy that was read after one was found to be stale.
+func (l *limits) reload(ctx context.Context, stale *policy.Compiled) (*policy.Compiled, error) {
+	key := "none"
+	if stale != nil {
+		key = strconv.FormatInt(stale.Version(), 10)
+	}
+	read := l.reading.DoChan(key, func() (any, error) {
+		if known := l.snapshot.Load(); known != stale {
+			return known, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout) // Whoever asked first may go away.
+		defer cancel()
+		fresh, err := l.read(ctx)
+		if err == nil {
+			l.snapshot.Store(fresh)
+		}
+		return fresh, err
+	})
+	select {
+	case done := <-read:
+		fresh, _ := done.Val.(*policy.Compiled)
+		return fresh, done.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }
 

@@ -52,6 +52,9 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 			return err
 		}
 	}
+	if f.http {
+		return f.overHTTP(ctx, stdout, stderr)
+	}
 	if f.findLimit {
 		return f.find(ctx, stdout, stderr)
 	}

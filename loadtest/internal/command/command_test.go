@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -217,6 +219,10 @@ func TestBadFlagsSayWhatIsAllowed(t *testing.T) {
 		"-asynq-poll 2m":            "invalid -asynq-poll 2m0s: allowed is 0s to 1m",
 		"-find-limit -report d":     `invalid -report "d": allowed is nothing with -find-limit`,
 		"-find-limit -scenario all": `invalid -scenario "all": allowed is one scenario`,
+		"-http -scenario steady":    "invalid -http true: allowed is without -scenario",
+		"-http -serve u -redis a:1": `invalid -serve "u": allowed is without -redis and -headgate`,
+		"-serve u":                  `invalid -serve "u": allowed is nothing but with -http`,
+		"-headgate f":               `invalid -headgate "f": allowed is nothing but with -http`,
 		"-rate fast":                `invalid value "fast" for flag -rate: parse error: it is jobs a second, 0.1 to 1e6`,
 		"-speed 3":                  "flag provided but not defined: -speed",
 		"steady":                    `invalid argument "steady": allowed is nothing but flags`,
@@ -228,5 +234,29 @@ func TestBadFlagsSayWhatIsAllowed(t *testing.T) {
 	}
 	if out := runLoadtest(t.Context(), "-h"); out.code != exitOK || !strings.Contains(out.stdout, "-priorities int") {
 		t.Errorf("help: exit code %d, %s", out.code, out.stdout)
+	}
+}
+
+// TestCallsOverHTTP calls a server that answers everything, and one that answers nothing.
+func TestCallsOverHTTP(t *testing.T) {
+	t.Parallel()
+	short := []string{"-http", "-rate", "100", "-duration", "200ms", "-serve"}
+	all := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	t.Cleanup(all.Close)
+	out := runLoadtest(t.Context(), append(short, all.URL)...)
+	for _, want := range []string{"100 checks/s of 100 tenants", "check ", "5 ms", "10 ms", "50 ms"} {
+		if out.code != exitOK || !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is not in %+v", want, out)
+		}
+	}
+	var d httpDocument
+	out = runLoadtest(t.Context(), append(short, all.URL, "-json")...)
+	if err := json.Unmarshal([]byte(out.stdout), &d); err != nil || d.Checks.Count != 20 || d.Reads.Count != 4 || d.Updates.Count != 1 {
+		t.Errorf("%v: %+v", err, out)
+	}
+	none := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(none.Close)
+	if out := runLoadtest(t.Context(), append(short, none.URL)...); out.code != exitBroken || !strings.Contains(out.stderr, "is not ready: it answers 404") {
+		t.Errorf("%+v", out)
 	}
 }

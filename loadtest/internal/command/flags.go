@@ -41,6 +41,9 @@ type flags struct {
 	p99       time.Duration
 	json      bool
 	report    string
+	http      bool
+	serve     string
+	binary    string
 
 	// given are the flags that were on the command line.
 	given map[string]bool
@@ -58,6 +61,7 @@ long they took, who was served, and whether every promise held.
   go run loadtest/main.go -scenario all -rate 500 -duration 5s
   go run loadtest/main.go -trace requests.csv -duration 20s
   go run loadtest/main.go -find-limit -p99 20ms
+  go run loadtest/main.go -http -duration 10s                 decisions over HTTP, 5,000 a second
 
 Without -redis it starts a private redis-server, or a store inside the process where there is none.
 Exit codes: 0 every promise held; 1 one was broken, or the run failed or was interrupted; 2 bad flags.
@@ -121,6 +125,9 @@ func (f *flags) add(set *flag.FlagSet) {
 	set.DurationVar(&f.asynqPoll, "asynq-poll", 0, "how often an idle asynq looks for tasks, up to 1m; 0 is its default, 1s")
 	set.BoolVar(&f.findLimit, "find-limit", false, "find the highest rate with a 99th percentile of Enqueue to handler below -p99")
 	set.DurationVar(&f.p99, "p99", defaultP99, "the bound of -find-limit, 100us to 1m; of a trace, for light tenants")
+	set.BoolVar(&f.http, "http", false, "call headgate serve: checks at -rate, 5000 by default, beside reads and updates of limits")
+	set.StringVar(&f.serve, "serve", "", "`URL` of the server of -http, whose key is in "+keyVariable+"; by default one is started")
+	set.StringVar(&f.binary, "headgate", "", "`file` of the binary that -http starts; by default it is built from the sources")
 	set.BoolVar(&f.json, "json", false, "print JSON and no progress")
 	set.StringVar(&f.report, "report", "", "`directory` to write a page with plots into")
 }
@@ -157,6 +164,12 @@ func (f *flags) validate() error {
 	check(f.rounds >= 1 && f.rounds <= maxRounds, "rounds", f.rounds, "1 to 99")
 	check(f.asynqPoll >= 0 && f.asynqPoll <= maxAsynqPoll, "asynq-poll", f.asynqPoll, "0s to 1m")
 	check(f.p99 >= 100*time.Microsecond && f.p99 <= maxP99, "p99", f.p99, "100us to 1m")
+	check(f.http || f.serve == "", "serve", strconv.Quote(f.serve), "nothing but with -http")
+	check(f.http || f.binary == "", "headgate", strconv.Quote(f.binary), "nothing but with -http")
+	if f.http {
+		check(!f.given["scenario"] && f.trace == "" && f.compare == "" && f.report == "" && !f.findLimit, "http", true, "without -scenario, -trace, -compare, -find-limit and -report")
+		check(f.serve == "" || f.redis == "" && f.binary == "", "serve", strconv.Quote(f.serve), "without -redis and -headgate: it runs already")
+	}
 	if f.findLimit {
 		check(len(f.scenarios) == 1, "scenario", strconv.Quote(f.scenario), "one scenario with -find-limit")
 		check(f.compare == "", "compare", strconv.Quote(f.compare), "nothing with -find-limit")

@@ -133,7 +133,7 @@ func (r *run) arrive(ctx context.Context, book *record.Book) error {
 	var world sync.WaitGroup
 	var bad error
 	world.Go(func() { bad = r.world.run(ctx, book.Start()) })
-	pace(ctx, r.plan.Arrivals, book.Start(), func(number int) {
+	Pace(ctx, r.plan.Arrivals, book.Start(), func(number int) {
 		book.Send(number)
 		book.Answer(number, r.system.Enqueue(going, number))
 	})

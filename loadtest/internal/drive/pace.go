@@ -8,12 +8,12 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
-// longestNap is how long pace sleeps without looking at its ctx.
+// longestNap is how long Pace sleeps without looking at its ctx.
 const longestNap = 20 * time.Millisecond
 
-// pace calls send for each arrival in a goroutine of its own when its time has come, and returns when all of them have
+// Pace calls send for each arrival in a goroutine of its own when its time has come, and returns when all of them have
 // ended. When ctx ends the rest is not sent.
-func pace(ctx context.Context, arrivals []load.Arrival, start time.Time, send func(number int)) {
+func Pace(ctx context.Context, arrivals []load.Arrival, start time.Time, send func(number int)) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	for i := range arrivals {

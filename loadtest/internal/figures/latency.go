@@ -1,6 +1,7 @@
 package figures
 
 import (
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -19,6 +20,7 @@ type Latency struct {
 	Mean  float64 `json:"mean_ms"`
 	P50   float64 `json:"p50_ms"`
 	P90   float64 `json:"p90_ms"`
+	P95   float64 `json:"p95_ms"`
 	P99   float64 `json:"p99_ms"`
 	P999  float64 `json:"p999_ms"`
 	Max   float64 `json:"max_ms"`
@@ -41,7 +43,37 @@ func (h histogram) latency() Latency {
 	l := Latency{Count: h.TotalCount()}
 	if l.Count > 0 {
 		l.Mean, l.Max = h.Mean()/1000, float64(h.Max())/1000
-		l.P50, l.P90, l.P99, l.P999 = h.at(50), h.at(90), h.at(99), h.at(99.9)
+		l.P50, l.P90, l.P95, l.P99, l.P999 = h.at(50), h.at(90), h.at(95), h.at(99), h.at(99.9)
 	}
 	return l
+}
+
+// Times counts times of several goroutines.
+type Times struct {
+	mu struct {
+		sync.Mutex
+
+		all histogram
+	}
+}
+
+// NewTimes returns one that has none.
+func NewTimes() *Times {
+	t := &Times{}
+	t.mu.all = newHistogram()
+	return t
+}
+
+// Add counts a time.
+func (t *Times) Add(d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.all.add(d)
+}
+
+// Latency is their distribution.
+func (t *Times) Latency() Latency {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.mu.all.latency()
 }

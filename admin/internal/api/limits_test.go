@@ -1,0 +1,77 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// TestADecisionsPolicyIsReadOnceForAll lets many decisions find at the same time that the policy is stale, again and again.
+func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{}) // Its own, since commands are counted.
+	client := server.Client(t)
+	store, err := lua.Open(t.Context(), client, lua.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := func() (n int) {
+		text, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(text, "cmdstat_get:calls=")
+		_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n)
+		return n
+	}
+	l := &limits{store: store}
+	const rounds, callers = 20, 100
+	for range rounds {
+		done, err := rollout.Put(t.Context(), store, policy.Default(), rollout.Edit{Expected: rollout.AnyVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := reads()
+		var all, found sync.WaitGroup
+		found.Add(callers)
+		for range callers {
+			all.Go(func() {
+				first := true
+				err := l.with(t.Context(), func(c *policy.Compiled) error {
+					if first { // All have seen the old one before anybody reads.
+						first = false
+						found.Done()
+						found.Wait()
+					}
+					if c.Version() != done.To {
+						return lua.ErrStale
+					}
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		// A caller that comes when the reading is over may begin another one before it sees what was read.
+		if n := reads() - before; n > 3 {
+			t.Fatalf("the policy was read %d times for %d callers", n, callers)
+		}
+	}
+	if err := l.with(t.Context(), func(*policy.Compiled) error { return lua.ErrStale }); !errors.Is(err, lua.ErrStale) {
+		t.Errorf("a policy that is always stale: %v", err)
+	}
+	if p := ProblemOf(fmt.Errorf("check: %w", lua.ErrStale)); p.Status() != 503 || p.RetryAfter == 0 {
+		t.Errorf("%+v", p)
+	}
+}

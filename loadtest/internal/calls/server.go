@@ -1,0 +1,103 @@
+package calls
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/admin/access"
+)
+
+// Server is a headgate serve.
+type Server struct {
+	// Address is its URL, without a path.
+	Address string
+	// Key is an API key of an operator of the whole deployment.
+	Key string
+
+	stop func() error // nil for somebody else's
+}
+
+// Close ends a server that was started.
+func (s Server) Close() error {
+	if s.stop == nil {
+		return nil
+	}
+	return s.stop()
+}
+
+// stopTimeout is how long a server has to end.
+const stopTimeout = 20 * time.Second
+
+// errNoAddress is a server that ended before it listened. What it had to say went to its log.
+var errNoAddress = errors.New("headgate serve ended before it listened")
+
+// Start starts a server on a Redis as a process of its own, of the binary of that name or, without one, of one that is built
+// from the sources at hand. Its log goes to the notes until it listens.
+func Start(ctx context.Context, binary, redis string, notes io.Writer) (server Server, err error) {
+	dir, err := os.MkdirTemp("", "headgate-loadtest-")
+	if err != nil {
+		return server, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}()
+	if binary == "" {
+		binary = filepath.Join(dir, "headgate")
+		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "github.com/headgate/headgate/cmd/headgate") //nolint:gosec // The name is ours.
+		if out, err := build.CombinedOutput(); err != nil {
+			return server, fmt.Errorf("build headgate: %w; give the binary with -headgate, or a server with -serve\n%s", err, out)
+		}
+	}
+	key, line, err := access.NewKey(access.Principal{Name: "loadtest", Role: access.Operator})
+	if err != nil {
+		return server, err
+	}
+	keys := filepath.Join(dir, "keys")
+	if err := os.WriteFile(keys, []byte(line+"\n"), 0o600); err != nil {
+		return server, err
+	}
+	process := exec.CommandContext(context.WithoutCancel(ctx), binary, "serve", "--address", "127.0.0.1:0", "--keys-file", keys, "--redis", redis) //nolint:gosec // The user says which.
+	log, err := process.StderrPipe()
+	if err != nil {
+		return server, err
+	}
+	if err := process.Start(); err != nil {
+		return server, fmt.Errorf("start headgate serve: %w", err)
+	}
+	server = Server{Address: listening(log, notes), Key: key}
+	server.stop = func() error {
+		_ = process.Process.Signal(syscall.SIGTERM)
+		cut := time.AfterFunc(stopTimeout, func() { _ = process.Process.Kill() })
+		defer cut.Stop()
+		return errors.Join(process.Wait(), os.RemoveAll(dir))
+	}
+	if server.Address == "" {
+		return Server{}, errors.Join(errNoAddress, process.Wait())
+	}
+	return server, nil
+}
+
+// listening reads a log until it names an address, and lets the rest of it go.
+func listening(log io.Reader, notes io.Writer) string {
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		var event struct{ Address string }
+		if json.Unmarshal(lines.Bytes(), &event) == nil && event.Address != "" {
+			go func() { _, _ = io.Copy(io.Discard, log) }() // It ends with the process.
+			return event.Address
+		}
+		fmt.Fprintln(notes, lines.Text())
+	}
+	return ""
+}
