@@ -180,7 +180,7 @@ func (a *API) list(r *route.Request, q lua.ListQuery) (*route.Answer, error) {
 	if err != nil {
 		return nil, parameterFaults(err)
 	}
-	return route.OK(pageViewOf(page)), nil
+	return route.OK(shown.PageOf(page)), nil
 }
 
 // parameterFaults makes faults of the query out of faults of the body.
@@ -210,7 +210,7 @@ func (a *API) job(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(jobViewOf(sight, r.Who)), nil
+	return route.OK(shown.JobOf(sight, r.Who.Tenant == "")), nil
 }
 
 type payloadView struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -46,7 +47,7 @@ func (a *API) letter(r *route.Request) (*route.Answer, error) {
 	if sight.Place != lua.PlaceDead {
 		return nil, headgate.ErrNotDead
 	}
-	return route.OK(jobViewOf(sight, r.Who)), nil
+	return route.OK(shown.JobOf(sight, r.Who.Tenant == "")), nil
 }
 
 type keyName struct {

@@ -113,28 +113,12 @@ func (a *API) examine(ctx context.Context) healthView {
 	return view
 }
 
-type reportView struct {
-	Health   lua.Health    `json:"health"`
-	Findings []findingView `json:"findings"`
-}
-
-type findingView struct {
-	Name   string     `json:"name"`
-	Health lua.Health `json:"health"`
-	Text   string     `json:"text"`
-	Do     string     `json:"do,omitempty"`
-}
-
 func (a *API) doctor(r *route.Request) (*route.Answer, error) {
 	report, err := a.config.Store.Doctor(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	view := reportView{Health: report.Worst(), Findings: []findingView{}}
-	for _, f := range report.Findings {
-		view.Findings = append(view.Findings, findingView(f))
-	}
-	return route.OK(view), nil
+	return route.OK(shown.ReportOf(report)), nil
 }
 
 type censusView struct {

@@ -26,20 +26,12 @@ func (a *API) queueRoutes() []route.Route {
 	})
 }
 
-type queuesView struct {
-	Queues []queueView `json:"queues"`
-}
-
 func (a *API) queues(r *route.Request) (*route.Answer, error) {
 	queues, err := a.config.Store.Queues(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	view := queuesView{Queues: []queueView{}}
-	for i := range queues {
-		view.Queues = append(view.Queues, queueViewOf(&queues[i]))
-	}
-	return route.OK(view), nil
+	return route.OK(shown.QueuesOf(queues)), nil
 }
 
 func (a *API) queue(r *route.Request) (*route.Answer, error) {
@@ -47,7 +39,7 @@ func (a *API) queue(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(queueViewOf(&queue)), nil
+	return route.OK(shown.QueueOf(&queue)), nil
 }
 
 // drainHold is for how long a drain suspends enqueueing each time.

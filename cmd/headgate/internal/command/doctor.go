@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -28,19 +29,6 @@ line.`,
 	return c
 }
 
-// doctorView is a report as JSON shows it.
-type doctorView struct {
-	Health   lua.Health    `json:"health"` // the worst
-	Findings []findingView `json:"findings"`
-}
-
-type findingView struct {
-	Name   string     `json:"name"`
-	Health lua.Health `json:"health"`
-	Text   string     `json:"text"`
-	Do     string     `json:"do,omitempty"`
-}
-
 // examine does without lua.Open, which refuses what this is to tell.
 func (o *operator) examine(c *cobra.Command) (err error) {
 	opened, err := o.open(c.Context(), c.ErrOrStderr())
@@ -52,11 +40,8 @@ func (o *operator) examine(c *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	view := doctorView{Health: found.Worst()}
-	for _, f := range found.Findings {
-		view.Findings = append(view.Findings, findingView(f))
-	}
-	if err := o.print(c, view, view.write); err != nil {
+	view := shown.ReportOf(found)
+	if err := o.print(c, view, func(to io.Writer) { writeReport(to, view) }); err != nil {
 		return err
 	}
 	if view.Health == lua.HealthFail {
@@ -65,7 +50,7 @@ func (o *operator) examine(c *cobra.Command) (err error) {
 	return nil
 }
 
-func (v doctorView) write(to io.Writer) {
+func writeReport(to io.Writer, v shown.Report) {
 	t := report.NewTable(to, 3, "", "what", "found")
 	for _, f := range v.Findings {
 		t.AppendRow(table.Row{f.Health, f.Name, f.Text})

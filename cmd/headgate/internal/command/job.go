@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -107,8 +108,8 @@ func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store,
 		if err != nil {
 			return err
 		}
-		for _, job := range page.Jobs {
-			view.Jobs = append(view.Jobs, listedViewOf(job))
+		for i := range page.Jobs {
+			view.Jobs = append(view.Jobs, listedView{shown.ListedOf(&page.Jobs[i]), page.Jobs[i].Worker})
 		}
 		if view.Cursor = page.Cursor; view.Cursor == "" {
 			break

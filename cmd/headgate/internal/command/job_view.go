@@ -11,78 +11,22 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
-// jobView is a job as JSON shows it. What does not apply is left out; durations are milliseconds.
+// jobView is a job, with what only whoever reaches Redis may see.
 type jobView struct {
-	Tenant       string            `json:"tenant"`
-	ID           string            `json:"id"`
-	Place        headgate.Place    `json:"place"`
-	Queue        string            `json:"queue,omitempty"`
-	Type         string            `json:"type,omitempty"`
-	Priority     headgate.Priority `json:"priority,omitempty"`
-	Downstream   string            `json:"downstream,omitempty"`
-	Cost         headgate.Tokens   `json:"cost,omitempty"`
-	Attempts     int               `json:"attempts"`
-	MaxAttempts  int               `json:"max_attempts,omitempty"`
-	Lost         int               `json:"lost"`
-	Suspect      bool              `json:"suspect,omitempty"`
-	Arrival      *time.Time        `json:"arrival,omitempty"`
-	Deadline     *time.Time        `json:"deadline,omitempty"`
-	Position     int               `json:"position,omitempty"`
-	WaitMs       *float64          `json:"estimated_wait_ms,omitempty"` // a guess; absent when there is none
-	Waits        []waitView        `json:"waits,omitempty"`
-	At           *time.Time        `json:"at,omitempty"`
-	Pool         string            `json:"pool,omitempty"`
-	Worker       string            `json:"worker,omitempty"`
-	Token        string            `json:"token,omitempty"`
-	Since        *time.Time        `json:"since,omitempty"`
-	Cancelled    bool              `json:"cancelled,omitempty"`
-	Reason       string            `json:"reason,omitempty"`
-	Text         string            `json:"text,omitempty"`
-	History      []deliveryView    `json:"history,omitempty"`
-	Headers      map[string]string `json:"headers,omitempty"`
-	PayloadBytes int64             `json:"payload_bytes"`
-	Payload      []byte            `json:"payload,omitempty"`
-}
+	shown.Job
 
-// waitView is one reason why a job waits.
-type waitView struct {
-	Kind  lua.WaitKind `json:"kind"`
-	Text  string       `json:"text"`
-	Gate  lua.GateName `json:"gate,omitempty"`
-	Until *time.Time   `json:"until,omitempty"`
-}
-
-// deliveryView is one line of a job's history.
-type deliveryView struct {
-	Outcome string    `json:"outcome"`
-	At      time.Time `json:"at"`
-	RanMs   float64   `json:"ran_ms"`
-	Worker  string    `json:"worker"`
-	Text    string    `json:"text,omitempty"`
+	Suspect bool              `json:"suspect,omitempty"`
+	Token   string            `json:"token,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Payload []byte            `json:"payload,omitempty"`
 }
 
 func viewOf(g lua.Sighting) jobView {
-	job := g.Record.Job
-	v := jobView{
-		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
-		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost, Suspect: g.Record.Suspect,
-		Arrival: stamp(g.Record.Arrival), Deadline: stamp(job.Deadline), Position: g.Position, At: stamp(g.At), Pool: g.Pool,
-		Worker: g.Worker, Token: g.Token, Since: stamp(g.Since), Cancelled: g.Cancelled, Reason: g.Reason, Text: g.Text,
-		Headers: job.Headers, PayloadBytes: g.PayloadBytes,
-	}
-	if g.Place == headgate.PlaceWaiting && g.EstimatedWait >= 0 {
-		v.WaitMs = new(float64(g.EstimatedWait.Microseconds()) / 1e3)
-	}
-	for _, w := range g.Waits {
-		v.Waits = append(v.Waits, waitView{w.Kind, w.Text, w.Gate, stamp(w.Until)})
-	}
-	for _, d := range g.History {
-		v.History = append(v.History, deliveryView{d.Outcome, d.At.UTC(), float64(d.Ran.Microseconds()) / 1e3, d.Worker, d.Text})
-	}
-	return v
+	return jobView{Job: shown.JobOf(g, true), Suspect: g.Record.Suspect, Token: g.Token, Headers: g.Record.Job.Headers}
 }
 
 // write writes a job for people.
@@ -178,51 +122,31 @@ func until(t *time.Time) string {
 	return ", until " + clock(*t)
 }
 
-// listView is a page of a listing.
+// listView is a page of a listing. The cursor is empty at the end.
 type listView struct {
-	Jobs []listedView `json:"jobs"`
-	// Cursor is empty at the end.
-	Cursor string `json:"cursor"`
+	Jobs   []listedView `json:"jobs"`
+	Cursor string       `json:"cursor"`
 }
 
-// listedView is one job of it.
+// listedView is one job of it, with who has it.
 type listedView struct {
-	Tenant   string            `json:"tenant"`
-	ID       string            `json:"id"`
-	Place    headgate.Place    `json:"place"`
-	Queue    string            `json:"queue"`
-	Type     string            `json:"type"`
-	Priority headgate.Priority `json:"priority"`
-	Attempts int               `json:"attempts"`
-	At       *time.Time        `json:"at,omitempty"`
-	Worker   string            `json:"worker,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Text     string            `json:"text,omitempty"`
-}
+	shown.Listed
 
-func listedViewOf(job lua.Listed) listedView {
-	v := listedView{
-		Tenant: job.Key.Tenant, ID: job.Key.ID, Place: job.Place, Queue: job.Record.Job.Queue, Type: job.Record.Job.Type,
-		Priority: job.Record.Job.Priority, Attempts: job.Record.Attempts, Worker: job.Worker, Reason: job.Reason, Text: job.Text,
-	}
-	if job.Place == lua.PlaceDead || job.Place == headgate.PlaceLater {
-		v.At = stamp(job.At)
-	}
-	if job.Err != nil {
-		v.Text = job.Err.Error()
-	}
-	return v
+	Worker string `json:"worker,omitempty"`
 }
 
 func (v listView) write(to io.Writer) {
 	if len(v.Jobs) > 0 {
 		t := report.NewTable(to, 9, "tenant", "id", "place", "queue", "type", "class", "failed", "at", "note")
 		for _, j := range v.Jobs {
-			note := j.Worker
+			note, when := j.Worker, ""
+			if j.Place == lua.PlaceDead || j.Place == headgate.PlaceLater {
+				when = at(j.At)
+			}
 			if j.Reason != "" {
 				note = tame(j.Reason+": "+j.Text, shownText)
 			}
-			t.AppendRow(table.Row{j.Tenant, j.ID, j.Place, j.Queue, j.Type, j.Priority, j.Attempts, at(j.At), note})
+			t.AppendRow(table.Row{j.Tenant, j.ID, j.Place, j.Queue, j.Type, j.Priority, j.Attempts, when, note})
 		}
 		t.Render()
 	}

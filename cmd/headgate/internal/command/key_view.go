@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/shown"
 )
 
 // principalView is whose key it is.
@@ -26,7 +27,7 @@ type principalView struct {
 
 func principalViewOf(who access.Principal) principalView {
 	expired := !who.Expires.IsZero() && !time.Now().Before(who.Expires)
-	return principalView{who.Name, who.Role.String(), who.Tenant, stamp(who.Expires), expired}
+	return principalView{who.Name, who.Role.String(), who.Tenant, shown.Stamp(who.Expires), expired}
 }
 
 // keysView is what a keys file holds, but for the hashes.

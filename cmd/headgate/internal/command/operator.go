@@ -117,14 +117,6 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// stamp writes a time for programs; zero is left out.
-func stamp(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return new(t.UTC())
-}
-
 // shownText is how much of a text a table shows.
 const shownText = 80
 

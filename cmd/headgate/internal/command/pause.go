@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -105,7 +106,7 @@ func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, 
 		if err != nil {
 			return err
 		}
-		view.Until = stamp(now.Add(duration))
+		view.Until = shown.Stamp(now.Add(duration))
 	}
 	text := gate.Words() + " is paused"
 	if t.enqueue {

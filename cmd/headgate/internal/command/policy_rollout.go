@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -126,7 +127,7 @@ func newRolloutShadow(o *operator) *cobra.Command {
 				if counts.ID == "" {
 					return nothing("nothing was counted for a candidate in shadow yet")
 				}
-				view := shadowView{counts.ID, stamp(counts.Since), counts.Allowed, map[string]int64{}}
+				view := shadowView{counts.ID, shown.Stamp(counts.Since), counts.Allowed, map[string]int64{}}
 				for level, refused := range counts.Refused {
 					view.Refused[headgate.Level(level).String()] = refused
 				}

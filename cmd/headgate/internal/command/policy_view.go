@@ -66,7 +66,7 @@ type versionView struct {
 }
 
 func versionViewOf(entry lua.AuditEntry) versionView {
-	v := versionView{Version: entry.To, At: stamp(entry.At), Author: entry.Author, Reason: entry.Reason, Restored: entry.Restored}
+	v := versionView{Version: entry.To, At: shown.Stamp(entry.At), Author: entry.Author, Reason: entry.Reason, Restored: entry.Restored}
 	if s, ok := summaryOf(entry); ok {
 		v.Changes = &s.Total
 	}

@@ -3,10 +3,12 @@ package command
 import (
 	"context"
 	"errors"
+	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -35,11 +37,8 @@ func newQueueList(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view := queuesView{Queues: []queueView{}}
-				for i := range queues {
-					view.Queues = append(view.Queues, queueViewOf(&queues[i]))
-				}
-				if err := o.print(c, view, view.write); err != nil {
+				view := shown.QueuesOf(queues)
+				if err := o.print(c, view, func(to io.Writer) { writeQueues(to, view) }); err != nil {
 					return err
 				}
 				if len(queues) == 0 {

@@ -15,62 +15,14 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// queueView is a queue as JSON shows it.
-type queueView struct {
-	Queue        string         `json:"queue"`
-	Classes      []classView    `json:"classes"`
-	Waiting      int64          `json:"waiting"`
-	Ready        int64          `json:"ready"`
-	Running      int64          `json:"running"`
-	Later        int64          `json:"later"`
-	LaterAtLeast bool           `json:"later_at_least"` // there are more than were looked at
-	Spilled      int64          `json:"spilled"`
-	Dead         int64          `json:"dead"`
-	Gate         *shown.Gate    `json:"gate,omitempty"`
-	Suspended    *suspendedView `json:"suspended,omitempty"`
-	Pools        []string       `json:"pools"`
-	Workers      int            `json:"workers"`
-	Slots        int            `json:"slots"`
-	PaceMs       float64        `json:"pace_ms"` // from one dispatch to the next while jobs wait; 0 for not measured
-}
-
-type classView struct {
-	Class   headgate.Priority `json:"class"`
-	Weight  int               `json:"weight"`
-	Waiting int64             `json:"waiting"`
-}
-
-type suspendedView struct {
-	Until  *time.Time `json:"until,omitempty"`
-	Reason string     `json:"reason,omitempty"`
-}
-
-func queueViewOf(q *lua.QueueState) queueView {
-	v := queueView{
-		Queue: q.Name, Classes: []classView{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
-		LaterAtLeast: q.LaterAtLeast, Spilled: q.Spilled, Dead: q.Dead, Pools: append([]string{}, q.Pools...), Workers: q.Workers, Slots: q.Slots,
-		PaceMs: float64(q.Pace.Microseconds()) / 1e3,
-	}
-	for _, c := range q.Classes {
-		v.Classes = append(v.Classes, classView{c.Name, c.Weight, c.Waiting})
-	}
-	if q.Gate != nil {
-		v.Gate = new(shown.GateOf(*q.Gate))
-	}
-	if q.Suspended != nil {
-		v.Suspended = &suspendedView{stamp(q.Suspended.Until), q.Suspended.Reason}
-	}
-	return v
-}
-
-// state says in a few words what holds a queue back.
-func (v queueView) state() string {
+// queueState says in a few words what holds a queue back.
+func queueState(v shown.Queue) string {
 	var parts []string
 	if v.Gate != nil {
 		parts = append(parts, gateWords(*v.Gate))
 	}
-	if v.Suspended != nil {
-		parts = append(parts, "enqueueing suspended"+because(v.Suspended.Reason)+until(v.Suspended.Until))
+	if v.Suspension != nil {
+		parts = append(parts, "enqueueing suspended"+because(v.Suspension.Reason)+until(v.Suspension.Until))
 	}
 	if v.Workers == 0 {
 		parts = append(parts, "no workers")
@@ -95,31 +47,27 @@ func because(reason string) string {
 	return " (" + tame(reason, shownText) + ")"
 }
 
-func (v queueView) later() string {
+func queueLater(v shown.Queue) string {
 	if v.LaterAtLeast {
 		return fmt.Sprintf("≥ %d", v.Later)
 	}
 	return strconv.FormatInt(v.Later, 10)
 }
 
-type queuesView struct {
-	Queues []queueView `json:"queues"`
-}
-
-func (v queuesView) write(to io.Writer) {
+func writeQueues(to io.Writer, v shown.Queues) {
 	if len(v.Queues) == 0 {
 		return
 	}
 	t := report.NewTable(to, 1, "queue", "waiting", "ready", "running", "later", "dead", "slots", "state")
 	for _, q := range v.Queues {
-		t.AppendRow(table.Row{q.Queue, q.Waiting, q.Ready, q.Running, q.later(), q.Dead, q.Slots, q.state()})
+		t.AppendRow(table.Row{q.Queue, q.Waiting, q.Ready, q.Running, queueLater(q), q.Dead, q.Slots, queueState(q)})
 	}
 	t.Render()
 }
 
 // queueDetails is all that queue show tells.
 type queueDetails struct {
-	queueView
+	shown.Queue
 
 	Tenants        []tenantView `json:"tenants"`         // those with the most waiting
 	TenantsPartial bool         `json:"tenants_partial"` // not all were looked at
@@ -142,7 +90,7 @@ type workerView struct {
 
 // newQueueDetails keeps the gates and workers that concern the queue.
 func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial bool, gates []lua.GateState, workers []lua.WorkerState) queueDetails {
-	v := queueDetails{queueView: queueViewOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []shown.Gate{}, WorkerList: []workerView{}}
+	v := queueDetails{Queue: shown.QueueOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []shown.Gate{}, WorkerList: []workerView{}}
 	for _, t := range tenants {
 		v.Tenants = append(v.Tenants, tenantView{t.Tenant, t.Waiting})
 	}
@@ -156,7 +104,7 @@ func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial boo
 	for _, w := range workers {
 		for _, served := range w.Queues {
 			if served.Queue == q.Name {
-				v.WorkerList = append(v.WorkerList, workerView{w.Name, w.Pool, w.Slots, w.Held, stamp(w.LeaseEnd)})
+				v.WorkerList = append(v.WorkerList, workerView{w.Name, w.Pool, w.Slots, w.Held, shown.Stamp(w.LeaseEnd)})
 			}
 		}
 	}
@@ -164,7 +112,7 @@ func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial boo
 }
 
 func (v queueDetails) write(to io.Writer) {
-	queuesView{[]queueView{v.queueView}}.write(to)
+	writeQueues(to, shown.Queues{Queues: []shown.Queue{v.Queue}})
 	t := report.NewTable(to, 1, "class", "weight", "waiting")
 	for _, c := range v.Classes {
 		t.AppendRow(table.Row{c.Class, c.Weight, c.Waiting})
@@ -209,7 +157,7 @@ type peekView struct {
 }
 
 type peekedClassView struct {
-	classView
+	shown.Class
 
 	Runnable int64        `json:"runnable"` // tenants
 	Held     int64        `json:"held"`     // tenants behind gates
@@ -232,9 +180,9 @@ func newPeekView(q *lua.QueueState, classes []lua.PeekedClass) peekView {
 		v.Turn = q.Classes[q.Turn].Name
 	}
 	for _, c := range classes {
-		class := peekedClassView{classView{c.Name, c.Weight, c.Waiting}, c.Runnable, c.Held, []peekedView{}}
+		class := peekedClassView{shown.Class{Class: c.Name, Weight: c.Weight, Waiting: c.Waiting}, c.Runnable, c.Held, []peekedView{}}
 		for _, p := range c.Next {
-			class.Next = append(class.Next, peekedView{p.Tenant, p.Tag, p.Next.Key.ID, p.Next.Record.Job.Type, stamp(p.Next.At), p.Behind})
+			class.Next = append(class.Next, peekedView{p.Tenant, p.Tag, p.Next.Key.ID, p.Next.Record.Job.Type, shown.Stamp(p.Next.At), p.Behind})
 		}
 		v.Classes = append(v.Classes, class)
 	}
@@ -244,7 +192,7 @@ func newPeekView(q *lua.QueueState, classes []lua.PeekedClass) peekView {
 func (v peekView) write(to io.Writer) {
 	fmt.Fprintf(to, "Queue %s: it is the turn of class %s, for %d more.\n", v.Queue, v.Turn, v.TurnLeft)
 	for _, c := range v.Classes {
-		fmt.Fprintf(to, "Class %s, weight %d: %d jobs wait, of %d tenants that can run and %d behind gates.\n", c.Class, c.Weight, c.Waiting, c.Runnable, c.Held)
+		fmt.Fprintf(to, "Class %s, weight %d: %d jobs wait, of %d tenants that can run and %d behind gates.\n", c.Class.Class, c.Weight, c.Waiting, c.Runnable, c.Held)
 		if len(c.Next) == 0 {
 			continue
 		}

@@ -1,0 +1,27 @@
+package shown
+
+import "github.com/headgate/headgate/lua"
+
+// Report is what the doctor found.
+type Report struct {
+	// Health is the worst.
+	Health   lua.Health `json:"health"`
+	Findings []Finding  `json:"findings"`
+}
+
+// Finding is one thing of it.
+type Finding struct {
+	Name   string     `json:"name"`
+	Health lua.Health `json:"health"`
+	Text   string     `json:"text"`
+	Do     string     `json:"do,omitempty"`
+}
+
+// ReportOf shows a report.
+func ReportOf(r lua.Report) Report {
+	v := Report{Health: r.Worst(), Findings: []Finding{}}
+	for _, f := range r.Findings {
+		v.Findings = append(v.Findings, Finding(f))
+	}
+	return v
+}
