@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -207,6 +208,12 @@ func TestCompletion(t *testing.T) {
 		if out := runHeadgate(t.Context(), "completion", shell); out.code != exitOK || len(out.stdout) < 1000 {
 			t.Errorf("%s: exit code %d, %d bytes: %s", shell, out.code, len(out.stdout), out.stderr)
 		}
+	}
+	// A shell that reads the script completes by asking the binary.
+	bash := exec.CommandContext(t.Context(), "bash", "-c", `source /dev/stdin && complete -p headgate`)
+	bash.Stdin = strings.NewReader(runHeadgate(t.Context(), "completion", "bash").stdout)
+	if text, err := bash.CombinedOutput(); err != nil || !strings.Contains(string(text), "__start_headgate") {
+		t.Errorf("bash: %v: %s", err, text)
 	}
 	out := runHeadgate(t.Context(), cobra.ShellCompRequestCmd, "worker", "--dr")
 	if !strings.Contains(out.stdout, "--drain-timeout") {
