@@ -69,8 +69,8 @@ func (p *plant) enqueue(ids ...string) {
 
 var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
 
-// work makes a worker take n jobs and end them with an outcome.
-func (p *plant) work(n int, outcome lua.Outcome) {
+// kill makes a worker take n jobs and make dead letters of them.
+func (p *plant) kill(n int) {
 	p.t.Helper()
 	ctx := p.t.Context()
 	_, err := p.store.Register(ctx, "w", mailPool, n, time.Minute)
@@ -82,7 +82,7 @@ func (p *plant) work(n int, outcome lua.Outcome) {
 	}
 	for _, l := range leases {
 		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w", []lua.Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad\x1b[2J address",
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
 		}})
 		must(p.t, err)
 	}
@@ -175,7 +175,7 @@ func TestDeadCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.enqueue("a", "b", "c", "d")
-	p.work(4, lua.Kill)
+	p.kill(4)
 	p.enqueue("lives")
 	if out := p.run(exitOK, "dead list --queue mail --reason discarded"); !strings.Contains(out.stdout, "discarded: bad [2J address") || strings.Contains(out.stdout, "\x1b") {
 		t.Errorf("%s", out.stdout)
@@ -218,7 +218,7 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	late.ID, late.Deadline = "late", time.Now().Add(400*time.Millisecond)
 	_, err := p.producer.Enqueue(t.Context(), late)
 	must(t, err)
-	p.work(6, lua.Kill)
+	p.kill(6)
 	<-time.NewTimer(time.Until(late.Deadline) + time.Millisecond).C
 	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(20, 2)}}}
 	text, err := policy.Marshal(limited)
@@ -283,7 +283,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 		q, err := p.store.Queue(t.Context(), "mail")
 		return err == nil && q.Suspended != nil
 	})
-	p.work(3, lua.Kill) // Dead letters do not keep a queue from being empty.
+	p.kill(3) // Dead letters do not keep a queue from being empty.
 	wait.Wait()
 	view := decode(t, out.stdout)
 	checkKeys(t, "a drain", view, strings.Fields("drained later queue ready running spilled suspended took_s waiting"))

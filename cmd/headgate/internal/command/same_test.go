@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
-
-	"github.com/headgate/headgate/lua"
 )
 
 // TestTheCommandLineShowsWhatTheAPIShows asks both for the same things. Only the command line, which has Redis's password,
@@ -15,7 +13,7 @@ func TestTheCommandLineShowsWhatTheAPIShows(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.enqueue("dead")
-	p.work(1, lua.Kill)
+	p.kill(1)
 	p.enqueue("waiting")
 	p.run(exitOK, "breaker open smtp --for 1h --reason test")
 	p.run(exitOK, "pause --tenant acme --queue mail --reason moving")

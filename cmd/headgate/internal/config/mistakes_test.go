@@ -41,7 +41,7 @@ serve:
   timeout: 10m
   admin_rate: 0
   tokens: {leeway: 1h, jwks: [sesame]}
-  addres: ":9080"
+  timeouts: 10s
 tracing: {endpoint: "http://collector:4318", sample_ratio: 0, headers: [sesame]}
 log:
   level: loud
@@ -81,7 +81,7 @@ var mistakes = []string{
 	`serve.admin_rate 0: allowed is 1 to 1000000000`,
 	`serve.tokens.leeway 1h0m0s: allowed is 0s to 5m`,
 	`serve.tokens.jwks (not shown)`,
-	`unknown key serve.addres: did you mean serve.address?`,
+	`unknown key serve.timeouts: did you mean serve.timeout?`,
 	`tracing.endpoint would send traces and headers in the clear`,
 	`tracing.sample_ratio 0: allowed is above 0, at most 1 (number)`,
 	`tracing.headers (not shown)`,
