@@ -75,6 +75,12 @@ func walkSessions(p *plant) {
 	if len(jobs) != 4 {
 		p.tb.Fatalf("%v", jobs)
 	}
+	for _, bad := range []string{`,"keep_result":"1h"`, `,"result_base64":"b2s=","keep_result":"1ms"`, `,"result_base64":"*"`, `,"ran":"25h"`} {
+		c.end(http.StatusBadRequest, "complete", jobs[0], bad)
+	}
+	c.end(http.StatusBadRequest, "fail", jobs[0], `,"kind":"tired"`)
+	c.end(http.StatusConflict, "complete", map[string]any{"tenant": "acme", "id": "s2", "token": jobs[0]["token"]}, "") // Another's lease.
+	c.end(http.StatusConflict, "complete", map[string]any{"tenant": "acme", "id": "s1", "token": "99999999999999999999-0"}, "")
 	payload, err := base64.StdEncoding.DecodeString(jobs[0]["payload_base64"].(string))
 	if err != nil || string(payload) != `{"to":"ada"}` || jobs[0]["queue"] != "mail" || jobs[0]["type"] != "welcome" {
 		p.tb.Errorf("%v %s %v", jobs[0], payload, err)
@@ -88,12 +94,16 @@ func walkSessions(p *plant) {
 		p.tb.Errorf("%v", extended)
 	}
 	for i, row := range []struct{ what, more, want string }{
-		{"complete", "", "done"}, {"fail", `,"error":"no such address","discard":true`, "dead"}, {"fail", `,"error":"busy"`, "retried"}, {"release", "", "cancelled"},
+		{"complete", `,"ran":"1.5s","result_base64":"b2s=","keep_result":"1h"`, "done"}, {"fail", `,"error":"no such address","discard":true`, "dead"}, {"fail", `,"error":"busy"`, "retried"}, {"release", "", "cancelled"},
 	} {
 		if got := c.end(http.StatusOK, row.what, jobs[i], row.more); got["outcome"] != row.want {
 			p.tb.Errorf("%s: %v", row.what, got)
 		}
 		c.end(http.StatusConflict, row.what, jobs[i], row.more)
+	}
+	result := ask{op: "GET /api/v1/jobs/{tenant}/{id}/result", path: map[string]string{"tenant": "acme", "id": "s1"}}
+	if left := p.want(http.StatusOK, "operator", result).object(p.tb); left["result_base64"] != "b2s=" {
+		p.tb.Errorf("%v", left)
 	}
 	letter := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s2"}}).object(p.tb)
 	if letter["reason"] != "discarded" || letter["text"] != "no such address" {

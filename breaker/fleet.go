@@ -52,7 +52,8 @@ type Fleet struct {
 // the breaker is half-open the calls of the period are probes.
 type Report struct {
 	Worker string
-	// Sequence grows with each report of the worker about the downstream. One that does not is a repetition.
+	// Sequence grows with each report of the worker about the downstream. One that does not is a repetition. 0 is of a
+	// worker that keeps no numbers: it always counts, and its config is for a breaker that is new alone.
 	Sequence uint64
 	// Period is that in which the calls were let through, as their leases say or the worker was told last. 0 means
 	// that nobody had told it of one.
@@ -101,11 +102,17 @@ func NewFleetAt(now Instant, config Config) (*Fleet, error) {
 func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) Transition {
 	change := f.AdvanceAt(now, jitter, 0, false)
 	w := f.reporter(now, r.Worker)
+	numbered := r.Sequence > 0
+	if !numbered {
+		r.Sequence = w.sequence + 1
+	}
 	if r.Sequence <= w.sequence {
 		return change
 	}
 	w.sequence, w.at, f.heard = r.Sequence, now, now
-	f.configure(now, config)
+	if numbered {
+		f.configure(now, config)
+	}
 	if change.Happened() || !f.current(r.Period) {
 		return change
 	}

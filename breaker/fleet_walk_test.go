@@ -107,8 +107,13 @@ func (w *fleetWalk) report(worker string, options map[string]string) (string, er
 			r.Alone = value == "true"
 			continue
 		}
-		if key == "period" && value == "none" {
-			r.Period = 0
+		if value == "none" {
+			switch key {
+			case "period":
+				r.Period = 0
+			case "number":
+				r.Sequence = 0
+			}
 			continue
 		}
 		n, err := strconv.Atoi(value)

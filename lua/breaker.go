@@ -45,7 +45,8 @@ type Reporter struct {
 const MaxReports = 64
 
 // ReportOutcomes counts what a worker's calls of downstreams came to, up to MaxReports, and returns the state of each
-// one's breaker after that. Sent again after a lost reply, a report counts once. more means that work is left for Promote.
+// one's breaker after that. Sent again after a lost reply, a report counts once, unless its number is 0. more means that
+// work is left for Promote.
 func (s *Store) ReportOutcomes(ctx context.Context, from Reporter, reports []Outcomes) (words []BreakerWord, more bool, err error) {
 	if len(reports) > MaxReports {
 		return nil, false, &headgate.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}

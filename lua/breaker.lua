@@ -5,11 +5,11 @@
 -- ARGV[3] guest  1 for one that is not registered, else 0
 -- ARGV[4] kinds  number of different rules
 -- ARGV[5] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
---   number, period in which the calls were let through, 0 for none, successes, failures, calls that became slow,
---   calls that ended having been slow, failures after the last success
+--   number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes, failures,
+--   calls that became slow, calls that ended having been slow, failures after the last success
 -- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never}; the
 --   state is "forced" where an operator has closed it, "full" where there are too many breakers for another
--- Never counts a report twice, or one of another period.
+-- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone.
 local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 9
 -- @include call
 -- @include breaker
@@ -104,9 +104,11 @@ local function report(f, rules, sequence, period, counts, streak)
   local changed = breaker.advance(f, time_us)
   f.guest = GUEST
   local w = reporter_open(f)
+  local numbered = sequence > 0
+  if not numbered then sequence = w.sequence + 1 end
   if sequence <= w.sequence then return end
   w.sequence, w.at, f.heard = sequence, clock, clock
-  configure(f, rules)
+  if numbered then configure(f, rules) end
   if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
   if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
   if f.state == breaker.HALF_OPEN then probes_count(f, counts) else calls_count(f, w, counts, streak) end

@@ -31,7 +31,7 @@ func (w *walk) report() {
 		downstream := pick(w, "called", []string{"api", "db"})
 		w.sequence++
 		o := Outcomes{Downstream: downstream, Config: walkRules()[w.number("rules", 0, 7)/7]}
-		o.Sequence, o.Streak = w.sequence, uint64(w.number("streak", 0, 3))
+		o.Sequence, o.Streak = pick(w, "sequence", []uint64{w.sequence, w.sequence, w.sequence, 0}), uint64(w.number("streak", 0, 3))
 		if b := w.model.breakers[downstream]; b != nil {
 			o.Period = b.SnapshotAt(w.model.instant()).Period
 			o.Period = pick(w, "period", []uint64{o.Period, o.Period, o.Period, 0, o.Period - 1})

@@ -27,6 +27,7 @@ func (a *API) jobRoutes() []route.Route {
 		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}", access.Viewer, a.job),
 		ofTenant(http.MethodDelete, "/api/v1/jobs/{tenant}/{id}", access.Operator, a.cancel),
 		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}/payload", access.Operator, a.payload),
+		ofTenant(http.MethodGet, "/api/v1/jobs/{tenant}/{id}/result", access.Operator, a.result),
 	}
 }
 
@@ -234,6 +235,23 @@ func (a *API) payload(r *route.Request) (*route.Answer, error) {
 	view := payloadView{Base64: append([]byte{}, payload...), Headers: map[string]string{}}
 	maps.Copy(view.Headers, sight.Record.Job.Headers)
 	return route.OK(view), nil
+}
+
+type resultView struct {
+	Base64 []byte `json:"result_base64"`
+}
+
+// result returns what a completed job has left.
+func (a *API) result(r *route.Request) (*route.Answer, error) {
+	k, err := key(r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := a.config.Store.Result(r.Context(), k)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(resultView{append([]byte{}, result...)}), nil
 }
 
 type cancelledView struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -19,10 +18,6 @@ import (
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
-
-// backoff is what a job waits after so many failed runs where its client does not say: 1 s, doubled with each up to about
-// 10 minutes, with full jitter, which is a worker's default.
-func backoff(failed int) time.Duration { return rand.N(time.Second << min(failed-1, 9)) }
 
 // sessionRoutes are those of workers in other languages. A session is a registered worker: its name says which pool it
 // is of and for how long a call renews its lease, so any server can serve it. It may be handed jobs of every tenant.
@@ -248,24 +243,43 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer := leasesView{Jobs: []leaseView{}, Cancelled: cancelled}
-	if len(leases) == 0 {
-		return route.OK(answer), nil
+	jobs, err := a.handOut(r.Context(), s, leases, ask.Held)
+	if err != nil {
+		return nil, err // What was read is the session's: it asks for what it holds.
 	}
-	now, err := a.config.Store.Time(r.Context())
+	answer := route.OK(leasesView{jobs, cancelled})
+	if len(jobs) == 0 && (wait < 0 || len(leases) > 0) { // Who has waited may ask again at once.
+		answer.Header = http.Header{"Retry-After": {problem.Seconds(retrySoon)}}
+	}
+	return answer, nil
+}
+
+// handOut returns those of the leases whose jobs may begin. Jobs that the session held before may have begun already.
+func (a *API) handOut(ctx context.Context, s session, leases []lua.Lease, held bool) ([]leaseView, error) {
+	jobs := []leaseView{}
+	if len(leases) == 0 {
+		return jobs, nil
+	}
+	now, err := a.config.Store.Time(ctx)
 	if err != nil {
 		return nil, err
 	}
-	for i := range leases {
-		ok, err := a.begin(r.Context(), s, &leases[i], now)
-		if err != nil {
-			return nil, err // What was read is the session's: it asks for what it holds.
-		}
-		if ok {
-			answer.Jobs = append(answer.Jobs, leaseViewOf(&leases[i]))
+	var open gates
+	if !held {
+		if open, err = a.gatesOf(ctx, leases); err != nil {
+			return nil, err
 		}
 	}
-	return route.OK(answer), nil
+	for i := range leases {
+		ok, err := a.begin(ctx, s, &leases[i], open, now)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			jobs = append(jobs, leaseViewOf(&leases[i]))
+		}
+	}
+	return jobs, nil
 }
 
 // timeLeft is how long a call may still take.
@@ -286,8 +300,8 @@ func leaseViewOf(l *lua.Lease) leaseView {
 	}
 }
 
-// begin ends a job that is not to be begun, and notes of one that was lost before that it is.
-func (a *API) begin(ctx context.Context, s session, l *lua.Lease, now time.Time) (ok bool, err error) {
+// begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
+func (a *API) begin(ctx context.Context, s session, l *lua.Lease, open gates, now time.Time) (ok bool, err error) {
 	key := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 	end := lua.Finish{Token: l.Token, Key: key}
 	switch {
@@ -295,6 +309,8 @@ func (a *API) begin(ctx context.Context, s session, l *lua.Lease, now time.Time)
 		end.Outcome, end.Reason, end.Text = lua.Kill, "unreadable", l.Err.Error()
 	case !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
 		end.Outcome = lua.Expire
+	case !open.pass(l):
+		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), breakerOpen
 	case l.Suspect:
 		err := a.config.Store.Started(ctx, s.pool, s.worker, l.Token, key)
 		if errors.Is(err, headgate.ErrLeaseLost) {
@@ -307,80 +323,4 @@ func (a *API) begin(ctx context.Context, s session, l *lua.Lease, now time.Time)
 	_, more, err := a.config.Store.Finish(ctx, s.pool, s.worker, []lua.Finish{end})
 	a.promote(ctx, s.worker, err == nil && more)
 	return false, err
-}
-
-// ending is what a client says of a job that it holds.
-type ending struct {
-	keyName
-
-	Token   string `json:"token"`
-	Error   string `json:"error"`
-	Discard bool   `json:"discard"`
-	Delay   string `json:"delay"`
-}
-
-type endedView struct {
-	keyName
-
-	Outcome lua.Ended `json:"outcome"`
-}
-
-// end ends one job as finish says. A lease that is lost is a conflict, and nothing was changed.
-func (a *API) end(r *route.Request, finish func(ending) (lua.Finish, error)) (*route.Answer, error) {
-	var ask ending
-	if err := r.Decode(&ask); err != nil {
-		return nil, err
-	}
-	s, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
-	f, err := finish(ask)
-	if err != nil {
-		return nil, err
-	}
-	f.Token, f.Key = ask.Token, headgate.Key(ask.keyName)
-	if ask.Delay != "" {
-		if f.Delay, err = readDuration("/delay", ask.Delay, time.Millisecond, headgate.MaxDelay); err != nil {
-			return nil, err
-		}
-	}
-	ends, more, err := a.config.Store.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
-	if err != nil {
-		return nil, err
-	}
-	a.promote(r.Context(), s.worker, more)
-	if ends[0] == lua.EndedLost {
-		return nil, headgate.ErrLeaseLost
-	}
-	return route.OK(endedView{ask.keyName, ends[0]}), nil
-}
-
-func (a *API) complete(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ending) (lua.Finish, error) { return lua.Finish{Outcome: lua.Complete}, nil })
-}
-
-func (a *API) release(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ending) (lua.Finish, error) { return lua.Finish{Outcome: lua.Release}, nil })
-}
-
-// fail makes a dead letter of a job that is discarded. Another comes back after the delay that was asked for, or the
-// worker's usual backoff for as many attempts.
-func (a *API) fail(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask ending) (lua.Finish, error) {
-		f := lua.Finish{Outcome: lua.Retry, Text: ask.Error}
-		if ask.Discard {
-			f.Outcome, f.Reason = lua.Kill, "discarded"
-			return f, nil
-		}
-		if ask.Delay != "" {
-			return f, nil
-		}
-		sight, err := a.config.Store.Look(r.Context(), headgate.Key(ask.keyName))
-		if errors.Is(err, headgate.ErrUnknownJob) || err == nil && sight.Place != lua.PlaceRunning {
-			return f, headgate.ErrLeaseLost
-		}
-		f.Delay = backoff(sight.Record.Attempts + 1)
-		return f, err
-	})
 }

@@ -1,0 +1,154 @@
+package api
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/lua"
+)
+
+// ending is what a client says of a job that it holds.
+type ending struct {
+	keyName
+
+	Token   string  `json:"token"`
+	Error   string  `json:"error"`
+	Kind    failure `json:"kind"`
+	Discard bool    `json:"discard"`
+	Delay   string  `json:"delay"`
+	Ran     string  `json:"ran"`
+	Result  []byte  `json:"result_base64"`
+	Keep    string  `json:"keep_result"`
+}
+
+// failure is what a job failed of, as its client says.
+type failure string
+
+// own is a failure that the downstream has no part in.
+const own failure = "own"
+
+type endedView struct {
+	keyName
+
+	Outcome lua.Ended `json:"outcome"`
+}
+
+// Bounds of a result: worker.SetResult's.
+const (
+	maxResult     = 64 << 10
+	minKeepResult = time.Second
+	maxKeepResult = 30 * 24 * time.Hour
+	keepResult    = 24 * time.Hour
+)
+
+// end ends one job as finish says, which also says what became of the call of its downstream. A lease that is lost is a
+// conflict, and nothing was changed.
+func (a *API) end(r *route.Request, finish func(*ending, *lua.Lease) (lua.Finish, outcome, error)) (*route.Answer, error) {
+	var ask ending
+	if err := r.Decode(&ask); err != nil {
+		return nil, err
+	}
+	s, err := sessionOf(r)
+	if err != nil {
+		return nil, err
+	}
+	held, err := a.config.Store.Held(r.Context(), s.pool, s.worker, ask.Token, headgate.Key(ask.keyName))
+	if err != nil {
+		return nil, err
+	}
+	f, said, err := finish(&ask, &held)
+	if err != nil {
+		return nil, err
+	}
+	f.Token, f.Key = ask.Token, headgate.Key(ask.keyName)
+	if ask.Ran != "" {
+		if f.Ran, err = readDuration("/ran", ask.Ran, 0, headgate.MaxTimeout); err != nil {
+			return nil, err
+		}
+	}
+	if ask.Delay != "" {
+		if f.Delay, err = readDuration("/delay", ask.Delay, time.Millisecond, headgate.MaxDelay); err != nil {
+			return nil, err
+		}
+	}
+	ended, err := a.finish(r, s, &held, f, said)
+	if err != nil {
+		return nil, err
+	}
+	return route.OK(endedView{ask.keyName, ended}), nil
+}
+
+// finish ends a job, and tells the breaker of its downstream.
+func (a *API) finish(r *route.Request, s session, held *lua.Lease, f lua.Finish, said outcome) (lua.Ended, error) {
+	c, err := a.callOf(r.Context(), s, held, said, f.Ran)
+	if err != nil {
+		return "", err
+	}
+	moved, err := c.before(r.Context(), &f)
+	if err != nil {
+		return "", err
+	}
+	f.Delay = min(f.Delay, headgate.MaxDelay)
+	ends, more, err := a.config.Store.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
+	if err != nil {
+		return "", err
+	}
+	if ends[0] != lua.EndedLost && ends[0] != lua.EndedCancelled {
+		moved = c.after(r.Context()) || moved
+	}
+	a.promote(r.Context(), s.worker, more || moved)
+	if ends[0] == lua.EndedLost {
+		return "", headgate.ErrLeaseLost
+	}
+	return ends[0], nil
+}
+
+func (a *API) complete(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(ask *ending, _ *lua.Lease) (lua.Finish, outcome, error) {
+		f := lua.Finish{Outcome: lua.Complete, Result: ask.Result}
+		switch {
+		case ask.Result == nil && ask.Keep == "":
+			return f, succeeded, nil
+		case ask.Result == nil:
+			return f, succeeded, problem.Invalid(problem.At("/keep_result", "is there without result_base64"))
+		case len(ask.Result) > maxResult:
+			return f, succeeded, problem.Invalid(problem.At("/result_base64", "is larger than 65536 bytes"))
+		case ask.Keep == "":
+			f.KeepResult = keepResult
+			return f, succeeded, nil
+		}
+		var err error
+		f.KeepResult, err = readDuration("/keep_result", ask.Keep, minKeepResult, maxKeepResult)
+		return f, succeeded, err
+	})
+}
+
+func (a *API) release(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(*ending, *lua.Lease) (lua.Finish, outcome, error) {
+		return lua.Finish{Outcome: lua.Release}, unsaid, nil
+	})
+}
+
+// fail makes a dead letter of a job that is discarded. Another comes back after the delay that was asked for, or the
+// worker's usual backoff for as many attempts.
+func (a *API) fail(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(ask *ending, held *lua.Lease) (lua.Finish, outcome, error) {
+		f := lua.Finish{Outcome: lua.Retry, Text: cmp.Or(ask.Error, string(ask.Kind)), Delay: backoff(held.Attempts + 1)}
+		switch {
+		case ask.Discard:
+			f.Outcome, f.Reason, f.Delay = lua.Kill, "discarded", 0
+			return f, unsaid, nil
+		case ask.Kind == own:
+			return f, unsaid, nil
+		}
+		return f, failed, nil
+	})
+}
+
+// backoff is what a job waits after so many failed runs where its client does not say: 1 s, doubled with each up to about
+// 10 minutes, with full jitter, which is a worker's default.
+func backoff(failed int) time.Duration { return rand.N(time.Second << min(failed-1, 9)) }
