@@ -57,6 +57,7 @@ func New(config Config) (*Server, error) {
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Decided: requests.Decided,
+		Missed:  func(what string, err error) { config.Logger.Warn().Err(err).Msg(what) },
 		Metrics: promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{Timeout: config.Timeout, MaxRequestsInFlight: 2}),
 	})
 	s.api = handlers
@@ -120,9 +121,15 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 			s.config.Logger.Warn().Err(err).Msg("policy is not followed; decisions notice a new one all the same")
 		})
 	})
+	counts, stopCounting := context.WithCancel(context.WithoutCancel(ctx)) // To the end of the last call.
+	defer stopCounting()
+	var counting sync.WaitGroup
+	counting.Go(func() { s.api.Count(counts) })
 	err := server.Serve(listener) // It returns as the end begins, or where the listener fails.
 	stop()
 	ending.Wait()
+	stopCounting()
+	counting.Wait()
 	if !errors.Is(err, http.ErrServerClosed) {
 		return errors.Join(fmt.Errorf("serve: %w", err), ended)
 	}

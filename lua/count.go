@@ -28,7 +28,7 @@ type ScopeCount struct {
 	Scope headgate.Scope
 	// Always counts the scope whatever its rank.
 	Always bool
-	// Allowed and Refused are jobs; Tokens is what they asked for together.
+	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.
 	Allowed, Refused int64
 	Tokens           headgate.Tokens
 }

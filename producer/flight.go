@@ -142,7 +142,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		for i, e := range entries {
 			e.verdict = verdicts[i]
 		}
-		p.tally.note(entries)
+		note(&p.tally, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil
 	}

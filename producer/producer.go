@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -20,7 +21,7 @@ type Producer struct {
 	line   line
 	// refusals are those that wait to be logged.
 	refusals refusals
-	tally    tally
+	tally    tally.Tally
 	// overtime is the cause of a ctx that Config.Timeout ended.
 	overtime error
 }

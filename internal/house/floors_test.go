@@ -33,6 +33,7 @@ var rooms = []room{
 	{path: "internal/rollout", floor: 4},
 	{path: "internal/shown", floor: 4},
 	{path: "internal/explain", floor: 4},
+	{path: "internal/tally", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
@@ -53,6 +54,7 @@ var mayAlso = []edge{
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
+	{"producer", "internal/tally"},              // It counts as the admin API does.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
 	{"internal/embedded", "internal/redisclient"},

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -29,6 +30,8 @@ type Config struct {
 	Metrics     http.Handler
 	// Decided is told of each decision and of the tokens that it charged.
 	Decided func(allowed bool, charged int64)
+	// Missed is told of what failed beside a call that was answered.
+	Missed func(what string, err error)
 	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
 	OldHeaders bool
 }
@@ -37,6 +40,8 @@ type Config struct {
 type API struct {
 	config Config
 	limits *limits
+	// tally counts decisions without a job.
+	tally tally.Tally
 	// examining is held by whoever finds out whether the server is ready; last is what came of it.
 	examining chan struct{}
 	last      atomic.Pointer[readiness]
@@ -51,6 +56,11 @@ func New(config Config) *API {
 // of what goes wrong, which it tries again.
 func (a *API) Follow(ctx context.Context, read func(version int64), failed func(error)) {
 	a.limits.follow(ctx, read, failed)
+}
+
+// Count stores counts of the decisions that are made until ctx ends, by scope.
+func (a *API) Count(ctx context.Context) {
+	a.tally.Run(ctx, a.config.Store, a.limits.snapshot.Load, func(err error) { a.config.Missed("decisions are not counted", err) })
 }
 
 // Routes returns all routes.

@@ -93,10 +93,13 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 			return nil, err
 		}
 	}
-	view, wait, err := a.decide(r, ask.Peek, asked)
+	made, err := a.decide(r, ask.Peek, asked)
 	if err != nil {
 		return nil, err
 	}
+	a.note(&made)
+	a.try(r.Context(), &made)
+	view := made.view
 	a.config.Decided(view.Allowed, view.charged())
 	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
 	setRateLimit(answer.Header, view.Answers)
@@ -105,8 +108,8 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 	}
 	if !view.Allowed {
 		answer.Status = http.StatusTooManyRequests
-		if wait > 0 {
-			answer.Header.Set("Retry-After", problem.Seconds(wait))
+		if made.wait > 0 {
+			answer.Header.Set("Retry-After", problem.Seconds(made.wait))
 		}
 	}
 	return answer, nil
@@ -125,8 +128,19 @@ func bindScope(r *route.Request, scope headgate.Scope) error {
 	return err
 }
 
-// decide asks the store, with the policy in force. wait is the longest of all answers.
-func (a *API) decide(r *route.Request, peek bool, asked []question) (view decisionView, wait time.Duration, err error) {
+// decision is what was decided on the questions of a call.
+type decision struct {
+	view decisionView
+	// wait is the longest of all answers.
+	wait      time.Duration
+	peek      bool
+	policy    *policy.Compiled
+	questions []lua.Question
+	answers   []lua.Answer
+}
+
+// decide asks the store, with the policy in force.
+func (a *API) decide(r *route.Request, peek bool, asked []question) (made decision, err error) {
 	outermost := headgate.LevelGlobal
 	if r.Who.Tenant != "" { // What everybody takes together is nothing for one of them.
 		outermost = headgate.LevelTenant
@@ -142,15 +156,17 @@ func (a *API) decide(r *route.Request, peek bool, asked []question) (view decisi
 		if err != nil {
 			return err
 		}
-		view = decisionView{Allowed: granted, Consumed: granted && !peek, Answers: []answerView{}}
-		wait = 0
+		made = decision{
+			view: decisionView{Allowed: granted, Consumed: granted && !peek, Answers: []answerView{}},
+			peek: peek, policy: snapshot, questions: questions, answers: answers,
+		}
 		for i, answer := range answers {
-			view.Answers = append(view.Answers, answerViewOf(asked[i], &questions[i], answer, outermost))
-			wait = max(wait, answer.Verdict.RetryAfter)
+			made.view.Answers = append(made.view.Answers, answerViewOf(asked[i], &questions[i], answer, outermost))
+			made.wait = max(made.wait, answer.Verdict.RetryAfter)
 		}
 		return nil
 	})
-	return view, wait, err
+	return made, err
 }
 
 // questionOf resolves the limits on the way of a scope, those below it left out. A scope's priority must be a class of its
@@ -167,11 +183,16 @@ func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
 		}
 		class = named
 	}
-	asked := lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: snapshot.LimitsFor(tenant, queue, class)}
-	for level := q.Scope.Level() + 1; level < headgate.Levels; level++ {
-		asked.Limits[level] = headgate.Limit{Disabled: true}
+	limits := downTo(q.Scope.Level(), snapshot.LimitsFor(tenant, queue, class))
+	return lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits}, nil
+}
+
+// downTo leaves out the limits below a level.
+func downTo(lowest headgate.Level, limits policy.Limits) policy.Limits {
+	for level := lowest + 1; level < headgate.Levels; level++ {
+		limits[level] = headgate.Limit{Disabled: true}
 	}
-	return asked, nil
+	return limits
 }
 
 // answerViewOf shows an answer with the buckets from a level on.
@@ -208,11 +229,11 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}
-	view, wait, err := a.decide(r, true, []question{{Scope: scope, Tokens: 1}})
+	made, err := a.decide(r, true, []question{{Scope: scope, Tokens: 1}})
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(statusView{scope, !view.Allowed, shown.Millis(wait), view.Answers[0].Buckets}), nil
+	return route.OK(statusView{scope, !made.view.Allowed, shown.Millis(made.wait), made.view.Answers[0].Buckets}), nil
 }
 
 func (a *API) reset(r *route.Request) (*route.Answer, error) {

@@ -1,0 +1,174 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+const (
+	// maxPaths is how many ways are counted between two flushes; of those beyond only the sum of all is.
+	maxPaths = 10_000
+	// flushEvery is how often the counts are stored, and lastFlush how long the last flush may take.
+	flushEvery = time.Second
+	lastFlush  = 2 * time.Second
+)
+
+// Tally counts decisions by their way, while Run is there to store them. The zero Tally is ready, and may be used by several
+// goroutines.
+type Tally struct {
+	mu struct {
+		sync.Mutex
+		running int // calls of Run
+		paths   map[Path]Sum
+	}
+}
+
+// Path is the way of a decision, its last names empty where it ends above them; that of the zero Path is the global scope.
+type Path struct {
+	Tenant, Queue string
+	Class         headgate.Priority
+}
+
+// Sum is what was decided.
+type Sum struct {
+	Allowed, Refused int64
+	// Tokens were asked for.
+	Tokens headgate.Tokens
+}
+
+func (s Sum) plus(o Sum) Sum {
+	return Sum{s.Allowed + o.Allowed, s.Refused + o.Refused, s.Tokens + o.Tokens}
+}
+
+// Run stores the counts once a second until ctx ends, and then once more. Nothing is counted while it is not called.
+// Snapshot returns the policy by which decisions are made, nil before the first; failed is told what was not stored.
+func (t *Tally) Run(ctx context.Context, store *lua.Store, snapshot func() *policy.Compiled, failed func(error)) {
+	t.begin()
+	defer t.end()
+	flush := func(ctx context.Context) {
+		if err := t.flush(ctx, store, snapshot()); err != nil {
+			failed(err)
+		}
+	}
+	ticker := time.NewTicker(flushEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			flush(ctx)
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
+			defer cancel()
+			flush(ctx)
+			return
+		}
+	}
+}
+
+func (t *Tally) begin() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.running++
+}
+
+func (t *Tally) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.running--; t.mu.running == 0 {
+		t.mu.paths = nil
+	}
+}
+
+// Note counts what note adds, while Run runs.
+func (t *Tally) Note(note func(add func(Path, Sum))) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.running > 0 {
+		note(t.addLocked)
+	}
+}
+
+func (t *Tally) addLocked(p Path, one Sum) {
+	if t.mu.paths == nil {
+		t.mu.paths = make(map[Path]Sum)
+	}
+	if _, known := t.mu.paths[p]; !known && len(t.mu.paths) >= maxPaths {
+		p = Path{}
+	}
+	t.mu.paths[p] = t.mu.paths[p].plus(one)
+}
+
+// take returns what was counted, and begins anew.
+func (t *Tally) take() map[Path]Sum {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	taken := t.mu.paths
+	t.mu.paths = nil
+	return taken
+}
+
+// giveBack adds what was taken and not stored.
+func (t *Tally) giveBack(taken map[Path]Sum) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p, s := range taken {
+		t.addLocked(p, s)
+	}
+}
+
+// flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
+func (t *Tally) flush(ctx context.Context, store *lua.Store, snapshot *policy.Compiled) error {
+	if snapshot == nil { // Then nothing was decided either.
+		return nil
+	}
+	taken := t.take()
+	if len(taken) == 0 {
+		return nil
+	}
+	done, err := store.Count(ctx, scopeCounts(taken, snapshot))
+	if err == nil {
+		return nil
+	}
+	if done == 0 && !lua.InDoubt(err) {
+		t.giveBack(taken)
+		return err
+	}
+	return fmt.Errorf("counts of %d ways are lost: %w", len(taken), err)
+}
+
+// scopeCounts sums up by scope, at every level of each way.
+func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []lua.ScopeCount {
+	sums := map[headgate.Scope]Sum{}
+	for p, s := range taken {
+		for level := headgate.LevelGlobal; level <= p.Level(); level++ {
+			scope := headgate.ScopeAt(level, p.Tenant, p.Queue, p.Class)
+			sums[scope] = sums[scope].plus(s)
+		}
+	}
+	counts := make([]lua.ScopeCount, 0, len(sums))
+	for scope, s := range sums {
+		counts = append(counts, lua.ScopeCount{
+			Scope: scope, Always: scope == headgate.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
+		})
+	}
+	return counts
+}
+
+// Level is that at which the way ends.
+func (p Path) Level() headgate.Level {
+	switch {
+	case p.Class != "":
+		return headgate.LevelPriority
+	case p.Queue != "":
+		return headgate.LevelQueue
+	case p.Tenant != "":
+		return headgate.LevelTenant
+	}
+	return headgate.LevelGlobal
+}
