@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
 )
 
 // from says which version an edit was made from.
@@ -34,6 +35,13 @@ func walkPolicy(p *plant) {
 	would := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/policy/dry-run", body: document}).object(p.tb)
 	if would["version"] != 1.0 || len(would["changes"].([]any)) != 1 || p.inForce() != `"0"` {
 		p.tb.Errorf("%v, and in force is %s", would, p.inForce())
+	}
+	_, err := p.store.Count(p.tb.Context(), []lua.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
+	must(p.tb, err)
+	strict := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/policy/dry-run", body: `{"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":30}}}}`})
+	const seen = `{"scope":"acme","tier":"standard","demand":45,"before":{"allowed":45,"refused":0},"after":{"allowed":30,"refused":15}}`
+	if !strings.Contains(string(strict.body), seen) || !strings.Contains(string(strict.body), `"coverage":0.5,`) {
+		p.tb.Errorf("%s", strict.body)
 	}
 	put := ask{op: "PUT /api/v1/policy", body: document, query: "reason=launch"}
 	p.want(http.StatusPreconditionRequired, "admin", put)

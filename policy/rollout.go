@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -155,4 +156,18 @@ func (p Policy) validateRollout(bad *problems) {
 
 func weightIn(weights Weights, class headgate.Priority) headgate.Weight {
 	return max(weights[class], 1)
+}
+
+// TierOf returns the name of a tenant's tier, by the rules that are in force for it.
+func (p Policy) TierOf(tenant string) string {
+	own, ok := p.Tenants[tenant]
+	if p.Rollout.inForce().Has(tenant) {
+		if candidate, in := p.Rollout.Rules.Tenants[tenant]; in {
+			own, ok = candidate, true
+		}
+	}
+	if !ok {
+		return StandardTier
+	}
+	return cmp.Or(own.Tier, StandardTier)
 }

@@ -178,10 +178,16 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
+		if _, err := p.store.Count(ctx, []lua.ScopeCount{{Scope: headgate.Global, Allowed: 9, Tokens: 9}, {Scope: "acme", Refused: 9, Tokens: 9}}); err != nil {
+			rt.Fatal(err)
+		}
 		before := p.digest(t, every)
 		would, err := DryRun(ctx, p.store, document)
 		if err != nil {
 			rt.Fatal(err)
+		}
+		if foreseen, err := Foresee(ctx, p.store, document); err != nil || foreseen.Coverage != 1 || len(foreseen.Scopes) != 2 {
+			rt.Fatalf("%+v, %v", foreseen, err)
 		}
 		if after := p.digest(t, every); !maps.Equal(before, after) {
 			rt.Fatalf("keys were\n%q\nand are\n%q", before, after)

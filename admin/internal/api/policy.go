@@ -106,6 +106,13 @@ func editedViewOf(done rollout.Result) editedView {
 	return editedView{done.From, done.To, shown.ChangesOf(done.Changes)}
 }
 
+// triedView is what an edit would do, and would have done.
+type triedView struct {
+	editedView
+
+	Forecast shown.Forecast `json:"forecast"`
+}
+
 func (a *API) putPolicy(r *route.Request) (*route.Answer, error) {
 	document, err := readPolicy(r.Body)
 	if err != nil {
@@ -131,7 +138,11 @@ func (a *API) tryPolicy(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tagged(would.From, editedViewOf(would)), nil
+	forecast, err := rollout.Foresee(r.Context(), a.config.Store, document)
+	if err != nil {
+		return nil, err
+	}
+	return tagged(would.From, triedView{editedViewOf(would), shown.ForecastOf(forecast)}), nil
 }
 
 type rollbackBody struct {

@@ -25,12 +25,12 @@ and an audit of who stored them, when and why.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, or diff
 found differences.`, `  headgate policy get --redis localhost:6379 > policy.json
-  headgate policy set policy.json --dry-run --redis localhost:6379
+  headgate policy dry-run policy.json --redis localhost:6379
   headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
   headgate policy history --redis localhost:6379
   headgate policy rollback 17 --reason "too strict" --redis localhost:6379`)
 	o.add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
 	return c
 }
 

@@ -38,6 +38,21 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	if would := p.object(exitOK, "policy set "+premium+" --dry-run"); would["dry_run"] != true || would["version"] != 1.0 {
 		t.Errorf("%v", would)
 	}
+	if out := p.run(exitOK, "policy dry-run "+premium); !strings.HasSuffix(out.stdout, "nothing was counted in the last hour\n") {
+		t.Errorf("dry run: %+v", out)
+	}
+	_, err := p.store.Count(t.Context(), []lua.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
+	must(t, err)
+	strict := writePolicy(t, `{"tenants": {"acme": {"limit": {"tokens": 1, "per": "24h", "burst": 30}}}}`)
+	out := p.run(exitOK, "policy dry-run "+strict)
+	for _, want := range []string{"would follow version 0", "50.00 %", "│ acme        │ standard │        45 │           0 │           15 │", "│ all of tier │ standard │", "│ all         │"} {
+		if !strings.Contains(out.stdout, want) {
+			t.Errorf("%q is missing in\n%s", want, out.stdout)
+		}
+	}
+	if forecast, _ := p.object(exitOK, "policy dry-run "+strict)["forecast"].(map[string]any); forecast["coverage"] != 0.5 {
+		t.Errorf("%v", forecast)
+	}
 	if versions := p.object(exitOK, "policy history")["versions"]; len(versions.([]any)) != 0 {
 		t.Errorf("after dry runs: %v", versions)
 	}
@@ -56,7 +71,7 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	}
 	who, err := user.Current()
 	must(t, err)
-	out := p.run(exitOK, "policy history")
+	out = p.run(exitOK, "policy history")
 	for _, want := range []string{who.Username, "launch", "version 1 again (mistake)"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("history lacks %q: %s", want, out.stdout)

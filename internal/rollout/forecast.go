@@ -1,0 +1,114 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// forecastBudget is how long reading what was recorded may take.
+const forecastBudget = 2 * time.Second
+
+// Forecast is what a policy would have made of the demand that was recorded in the last hour, beside what the one in force
+// makes of it by the same reckoning. Demand is taken to be spread evenly over its minute, whether it was admitted or refused,
+// and buckets to be full an hour ago. Who is refused is taken not to come again.
+type Forecast struct {
+	// Minutes is how many of the hour had any.
+	Minutes int
+	// Coverage is the part of all demand whose tenants were recorded, 0 to 1: the rest is known in sum alone.
+	Coverage float64
+	// All is the demand of the whole deployment, Tiers that of the recorded tenants, by the tier that the policy would give
+	// them.
+	All   Flow
+	Tiers map[string]Flow
+	// Scopes are all that were recorded, those first for which most would change.
+	Scopes []ScopeFlow
+}
+
+// Flow is demand, in tokens, and how much of it is allowed by the policy in force and by the other.
+type Flow struct {
+	Demand, Before, After headgate.Tokens
+}
+
+// ScopeFlow is the demand of one scope.
+type ScopeFlow struct {
+	Flow
+
+	Scope headgate.Scope
+	// Tier is that of a tenant.
+	Tier string
+}
+
+// Foresee returns what a document would have made of the last hour. It changes nothing.
+func Foresee(ctx context.Context, store *lua.Store, document policy.Policy) (Forecast, error) {
+	current, err := Current(ctx, store)
+	if err != nil {
+		return Forecast{}, err
+	}
+	before, err := current.Prepare()
+	if err != nil {
+		return Forecast{}, err
+	}
+	after, err := document.Prepare()
+	if err != nil {
+		return Forecast{}, err
+	}
+	hour, err := store.LastHour(ctx, forecastBudget)
+	if err != nil {
+		return Forecast{}, err
+	}
+	return foresee(hour, before, after, document), nil
+}
+
+func foresee(hour []lua.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {
+	demand := map[headgate.Scope]float64{}
+	was, would := newReplay(before), newReplay(after)
+	for i := range hour {
+		var levels [headgate.Levels][]headgate.Scope
+		for scope, count := range hour[i].Scopes {
+			demand[scope] += float64(count.Tokens)
+			level := scope.Level()
+			levels[level] = append(levels[level], scope)
+		}
+		was.minute(&hour[i], &levels)
+		would.minute(&hour[i], &levels)
+	}
+	f := Forecast{Minutes: len(hour), Tiers: map[string]Flow{}}
+	type sum struct{ demand, before, after float64 }
+	flow := func(s sum) Flow { return Flow{whole(s.demand), whole(s.before), whole(s.after)} }
+	tiers, recorded := map[string]sum{}, 0.0
+	for scope, tokens := range demand {
+		one := ScopeFlow{Scope: scope, Flow: flow(sum{tokens, was.allowed[scope], would.allowed[scope]})}
+		if scope.Level() == headgate.LevelTenant {
+			one.Tier = document.TierOf(string(scope))
+			t := tiers[one.Tier]
+			tiers[one.Tier] = sum{t.demand + tokens, t.before + was.allowed[scope], t.after + would.allowed[scope]}
+			recorded += tokens
+		}
+		f.Scopes = append(f.Scopes, one)
+	}
+	for tier, s := range tiers {
+		f.Tiers[tier] = flow(s)
+	}
+	all := demand[headgate.Global]
+	f.All = flow(sum{all, was.allowed[headgate.Global], would.allowed[headgate.Global]})
+	if all > 0 {
+		f.Coverage = min(1, recorded/all)
+	}
+	slices.SortFunc(f.Scopes, func(a, b ScopeFlow) int {
+		return cmp.Or(cmp.Compare(b.changed(), a.changed()), cmp.Compare(b.Demand, a.Demand), strings.Compare(string(a.Scope), string(b.Scope)))
+	})
+	return f
+}
+
+// changed is how much more or less would be allowed.
+func (f Flow) changed() headgate.Tokens { return max(f.After-f.Before, f.Before-f.After) }
+
+func whole(tokens float64) headgate.Tokens { return headgate.Tokens(math.Round(tokens)) }

@@ -1,0 +1,118 @@
+package rollout
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// stream is a bucket through which demand flows that is spread evenly over a minute. Amounts are tokens, and fractions of
+// them: beside a bucket that jobs ask it is off by the cost of one a minute at most, where the burst is that of two.
+type stream struct {
+	// level may be above the burst: what is too much goes with the next refill.
+	level float64
+	at    time.Time // zero before the first minute: then it is full
+}
+
+// pass lets demand through from a time on, for so long, and returns how much.
+func (s *stream) pass(limit headgate.Limit, from time.Time, lasts time.Duration, demand float64) float64 {
+	rate, burst := float64(limit.Rate()), float64(limit.Burst)
+	if s.at.IsZero() {
+		s.level = burst
+	} else {
+		s.level = min(burst, s.level+rate*from.Sub(s.at).Seconds())
+	}
+	reach := s.level + rate*lasts.Seconds()
+	passed := min(demand, reach)
+	s.level, s.at = reach-passed, from.Add(lasts)
+	return passed
+}
+
+// replay is a policy through which what was recorded flows: from the lowest scopes to the global one. What a limit refuses
+// asks for nothing above it, and of what a limit lets through each scope below has its part.
+type replay struct {
+	policy  *policy.Compiled
+	streams map[headgate.Scope]*stream
+	// allowed is what passed, by scope, in tokens.
+	allowed map[headgate.Scope]float64
+}
+
+func newReplay(compiled *policy.Compiled) *replay {
+	return &replay{compiled, map[headgate.Scope]*stream{}, map[headgate.Scope]float64{}}
+}
+
+// part is what becomes of the demand of a scope in one minute.
+type part struct {
+	// refused is by the scope and those below it, passed by neither; share is the part of what asks that the scope passes.
+	refused, passed, share float64
+}
+
+// minute replays one. Levels are the scopes that were counted in it, by level.
+func (r *replay) minute(m *lua.Recorded, levels *[headgate.Levels][]headgate.Scope) {
+	parts := make(map[headgate.Scope]*part, len(m.Scopes))
+	below := map[headgate.Scope]float64{}
+	for level := headgate.LevelPriority; level >= headgate.LevelGlobal; level-- {
+		for _, scope := range levels[level] {
+			count := m.Scopes[scope]
+			p := &part{refused: below[scope]}
+			asks := max(0, float64(count.Tokens)-p.refused)
+			p.passed, p.share = r.ask(scope, level, m, asks, meanCost(count))
+			p.refused += asks - p.passed
+			parts[scope] = p
+			if above, ok := parent(scope); ok {
+				below[above] += p.refused
+			}
+		}
+	}
+	for scope, p := range parts {
+		passed := p.passed
+		for above, ok := parent(scope); ok; above, ok = parent(above) {
+			if a := parts[above]; a != nil {
+				passed *= a.share
+			}
+		}
+		r.allowed[scope] += passed
+	}
+}
+
+// ask asks the limit of a scope.
+func (r *replay) ask(scope headgate.Scope, level headgate.Level, m *lua.Recorded, asks, cost float64) (passed, share float64) {
+	tenant, queue, class, err := scope.Parts()
+	if err != nil {
+		return asks, 1 // No policy limits what is no scope.
+	}
+	limit := r.policy.LimitsFor(tenant, queue, class)[level]
+	if limit.Disabled || limit == (headgate.Limit{}) {
+		return asks, 1
+	}
+	if cost > float64(limit.Burst) {
+		return 0, 0
+	}
+	s := r.streams[scope]
+	if s == nil {
+		s = &stream{}
+		r.streams[scope] = s
+	}
+	passed = s.pass(limit, m.At, m.Lasted, asks)
+	if asks == 0 {
+		return passed, 1
+	}
+	return passed, passed / asks
+}
+
+// meanCost is what a decision asked for.
+func meanCost(m lua.Minute) float64 {
+	return float64(m.Tokens) / float64(max(1, m.Allowed+m.Refused))
+}
+
+// parent returns the scope above; false for the global one.
+func parent(scope headgate.Scope) (headgate.Scope, bool) {
+	tenant, queue, class, err := scope.Parts()
+	level := scope.Level()
+	if err != nil || level == headgate.LevelGlobal {
+		return "", false
+	}
+	return headgate.ScopeAt(level-1, tenant, queue, class), true
+}

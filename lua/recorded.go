@@ -1,0 +1,47 @@
+package lua
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// Recorded is what was counted in one minute.
+type Recorded struct {
+	// At is when it began, Lasted how much of it was over when it was read.
+	At     time.Time
+	Lasted time.Duration
+	Scopes map[headgate.Scope]Minute
+}
+
+// LastHour returns the minutes of the last hour in which something was counted, the earliest first, with all scopes of each,
+// at most TopScopes and those that the policy observes. It begins with the latest, and after budget reads no more.
+func (s *Store) LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error) {
+	began := time.Now()
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var hour []Recorded
+	last := now.Unix() / 60
+	for minute := last; minute > last-int64(CountedFor/time.Minute)-1 && time.Since(began) < budget; minute-- {
+		fields, err := connection(s).HGetAll(ctx, s.partition.Counts(minute)).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read counts: %w", unread(err))
+		}
+		if len(fields) == 0 {
+			continue
+		}
+		one := Recorded{At: time.Unix(minute*60, 0), Scopes: make(map[headgate.Scope]Minute, len(fields))}
+		one.Lasted = max(min(now.Sub(one.At), time.Minute), time.Microsecond)
+		for scope, text := range fields {
+			one.Scopes[headgate.Scope(scope)] = minuteOf(minute, text)
+		}
+		hour = append(hour, one)
+	}
+	slices.Reverse(hour)
+	return hour, nil
+}
