@@ -49,6 +49,39 @@ func TestThePagesAreTrue(t *testing.T) {
 	}
 }
 
+// papers is what the design papers name: endpoints, metrics and stores.
+const papers = `/check /acquire /release /status /queue/{id} /enqueue /dequeue /clear /circuit-breaker/{id} /open /close /reset
+/policies /policies/{id} /policies/{key} /rules /rules/{id} /health /metrics /config/{scope} /metrics/{scope} /status/{scope} /debug/{scope}
+/admin/status /admin/metrics /admin/metrics/{key} /admin/reset/{key} /admin/policies /admin/policies/{key}
+rate_limit_requests_total rate_limit_tokens_consumed_total rate_limit_config_changes_total rate_limit_decision_duration_seconds
+rate_limit_wait_time_seconds rate_limit_tokens_remaining rate_limit_active_buckets rate_limit_bucket_utilization rate_limit_redis_connections
+throttle_requests_total throttle_queued_requests throttle_queue_depth throttle_queue_wait_time_seconds throttle_rejected_requests_total
+circuit_breaker_state circuit_breaker_transitions_total _failures_total _successes_total backpressure_ system_ concurrent_requests
+concurrent_limit concurrent_requests_rejected_total throttlex_allowed_total throttlex_blocked_total throttlex_latency_ms throttlex_tokens_remaining
+rl:bucket:{scope} rl:config:{scope} rl:metrics:{scope}:{timestamp} rl:global:config rl:global:defaults throttlex_usage throttlex_sw_log
+throttlex_policy ThrottlePolicies CircuitBreakers throttle:request:{id} throttle:queue:{id}:p0 throttle:queue:{id}:meta
+throttle:metrics:{service}:current throttle:concurrent`
+
+// TestThePapersAreMapped: docs/API.md has each in a row.
+func TestThePapersAreMapped(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/API.md")
+	must(t, err)
+	var rows []string
+	for line := range strings.Lines(string(page)) {
+		if strings.HasPrefix(line, "| ") {
+			paper, _, _ := strings.Cut(line[2:], " | ")
+			rows = append(rows, paper)
+		}
+	}
+	all := strings.Join(rows, "\n")
+	for name := range strings.FieldsSeq(papers) {
+		if !strings.Contains(all, name) {
+			t.Errorf("docs/API.md has no row for %s of the papers", name)
+		}
+	}
+}
+
 // testNames returns the names of all tests and fuzz targets below a directory.
 func testNames(tb testing.TB, root string) map[string]bool {
 	tb.Helper()

@@ -54,7 +54,7 @@ func walkMeta(p *plant) {
 	}
 	_, err := p.store.Promote(p.tb.Context(), "s1", time.Minute)
 	must(p.tb, err)
-	if got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/schedulers"}); !bytes.Contains(got.body, []byte(`"s1"`)) {
+	if got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/schedulers"}); !bytes.Contains(got.body, []byte(`"s1","holds_timer":true`)) {
 		p.tb.Errorf("%s", got.body)
 	}
 }

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -81,6 +82,35 @@ func TestAFullRedisChargesNothing(t *testing.T) {
 	check(t, err)
 	if !granted {
 		t.Errorf("%+v", answers)
+	}
+}
+
+// TestSchedulersAreListedWhileTheyLive: one whose life is over, or that has gone, is not there, and the key does not outlive them
+// for long.
+func TestSchedulersAreListedWhileTheyLive(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	now, err := s.Time(t.Context())
+	check(t, err)
+	s.now = strconv.FormatInt(now.Add(-time.Minute).UnixMicro(), 10)
+	check(t, s.Alive(t.Context(), "killed", 30*time.Second))
+	s.now = ""
+	for _, name := range []string{"s2", "s1", "gone"} {
+		check(t, s.Alive(t.Context(), name, time.Hour))
+	}
+	check(t, s.Alive(t.Context(), "gone", 0))
+	_, err = s.Promote(t.Context(), "s2", time.Hour)
+	check(t, err)
+	all, err := s.Schedulers(t.Context())
+	check(t, err)
+	if len(all) != 2 || all[0].Name != "s1" || !all[0].LeaseEnd.IsZero() || all[1].Name != "s2" || all[1].LeaseEnd.IsZero() || all[0].AliveUntil.Before(now) {
+		t.Errorf("%+v", all)
+	}
+	if n := connection(s).ZCard(t.Context(), s.partition.Schedulers()).Val(); n != 2 {
+		t.Errorf("%d are kept", n)
+	}
+	if ttl := connection(s).PTTL(t.Context(), s.partition.Schedulers()).Val(); ttl <= 0 {
+		t.Errorf("the key has no end: %s", ttl)
 	}
 }
 

@@ -84,7 +84,7 @@ type script struct {
 // names lists the scripts.
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
-	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count",
+	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive",
 }
 
 // Connect returns the store at a URL, redis://, rediss://, unix:// or redis-sentinel://, with the client settings of the

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ import (
 type Scheduler struct {
 	store  *lua.Store
 	config Config
-	// owner names it among the holders of the timer lease.
+	// owner names it among the schedulers that live, and the holders of the timer lease.
 	owner string
 	// holding is until when this Scheduler may take itself for the holder of the timer lease, in nanoseconds since born.
 	holding atomic.Int64
@@ -35,7 +36,14 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure scheduler: %w", err)
 	}
-	return &Scheduler{store: store, config: config, owner: uuid.NewString(), born: time.Now(), woken: make(chan struct{}, 1)}, nil
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return &Scheduler{
+		store: store, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
+		woken: make(chan struct{}, 1),
+	}, nil
 }
 
 // Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
@@ -43,6 +51,7 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 func (s *Scheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { s.watch(ctx) })
+	running.Go(func() { s.live(ctx) })
 	if s.config.OnDead != nil {
 		running.Go(func() { s.follow(ctx) })
 	}

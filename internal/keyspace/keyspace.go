@@ -80,6 +80,9 @@ func (p Partition) Counts(minute int64) string {
 // Shadow is a HASH of what a candidate in shadow would have answered.
 func (p Partition) Shadow() string { return p.base + "shadow" }
 
+// Schedulers is a ZSET of those that live, by until when, in microseconds.
+func (p Partition) Schedulers() string { return p.base + "schedulers" }
+
 // Breaker is a HASH: a downstream's breaker for the whole fleet.
 func (p Partition) Breaker(downstream string) string { return p.base + "br:" + downstream }
 

@@ -177,18 +177,21 @@ type schedulersView struct {
 }
 
 type schedulerView struct {
-	Scheduler string    `json:"scheduler"`
-	LeaseEnd  time.Time `json:"lease_end"`
+	Scheduler  string     `json:"scheduler"`
+	AliveUntil *time.Time `json:"alive_until,omitempty"`
+	// HoldsTimer says that it is the one that runs timers, until LeaseEnd.
+	HoldsTimer bool       `json:"holds_timer"`
+	LeaseEnd   *time.Time `json:"lease_end,omitempty"`
 }
 
 func (a *API) schedulers(r *route.Request) (*route.Answer, error) {
-	owner, end, err := a.config.Store.TimerLease(r.Context())
+	all, err := a.config.Store.Schedulers(r.Context())
 	if err != nil {
 		return nil, err
 	}
 	view := schedulersView{Schedulers: []schedulerView{}}
-	if owner != "" {
-		view.Schedulers = append(view.Schedulers, schedulerView{owner, end.UTC()})
+	for _, s := range all {
+		view.Schedulers = append(view.Schedulers, schedulerView{s.Name, shown.Stamp(s.AliveUntil), !s.LeaseEnd.IsZero(), shown.Stamp(s.LeaseEnd)})
 	}
 	return route.OK(view), nil
 }
