@@ -64,7 +64,7 @@ func (v dryRunView) write(to io.Writer) {
 		fmt.Fprintln(to, "nothing was counted in the last hour")
 		return
 	}
-	fmt.Fprintf(to, "in the last hour, %d minutes with demand; the tenants below asked for %.2f %% of it\n", f.Minutes, 100*f.Coverage)
+	fmt.Fprintf(to, "in the last hour, %d minutes with demand; the tenants that were counted asked for %.2f %% of it\n", f.Minutes, 100*f.Coverage)
 	t := report.NewTable(to, 2, "scope", "tier", "asked for", "refused now", "refused then", "allowed now", "allowed then")
 	row := func(scope, tier string, f shown.Flow) {
 		t.AppendRow(table.Row{tame(scope, shownText), tier, f.Demand, f.Before.Refused, f.After.Refused, f.Before.Allowed, f.After.Allowed})
