@@ -2,14 +2,15 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name, the same for as long as its sequence numbers grow
--- ARGV[3] kinds  number of different rules
--- ARGV[4] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
+-- ARGV[3] guest  1 for one that is not registered, else 0
+-- ARGV[4] kinds  number of different rules
+-- ARGV[5] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
 --   number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes, failures,
 --   calls that became slow, calls that ended having been slow, failures after the last success
 -- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never}; the
 --   state is "forced" where an operator has closed it, "full" where there are too many breakers for another
 -- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone.
-local STATE, NOW, WORKER, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), 4, 9
+local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 9
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 local P = string.sub(STATE, 1, -6)
@@ -195,6 +196,7 @@ end
 --   t          the fleet's window, a ring (ring.lua)
 --   r          the reason that an operator gave last
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
+--   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
 -- `breakers` is the SET of downstreams that have one, `events` the STREAM of transitions, `marks` (gate.lua) knows the
 -- probes. Whoever changes a breaker saves it, and ends with breaker.follow, freed_wake and fill if a gate is to change.
 local breaker = {}
@@ -353,9 +355,10 @@ do
     return callers, voters
   end
 
-  -- alone reports whether there is no other worker, so that nobody else's report can be on its way.
-  local function alone()
-    return redis.call('HLEN', P .. 'workers') <= 1
+  -- alone reports whether there is no other worker, so that nobody else's report can be on its way. A guest is not
+  -- registered, and never knows.
+  local function alone(f)
+    return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
   end
 
   -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
@@ -369,7 +372,7 @@ do
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
         if voters >= math.min(2, callers) then
-          if callers >= 2 or clock >= sure or alone() then
+          if callers >= 2 or clock >= sure or alone(f) then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
           end
@@ -380,11 +383,26 @@ do
     return false
   end
 
+  -- breaker.guests returns the probes that are no jobs, by their fields.
+  function breaker.guests(f)
+    local calls, fields = {}, redis.call('HGETALL', f.key)
+    for i = 1, #fields, 2 do
+      if sub(fields[i], 1, 2) == 'p:' then
+        local period, at = match(fields[i + 1], '^(%d+)|(%d+)$')
+        calls[fields[i]] = { period = tonumber(period), at = tonumber(at) }
+      end
+    end
+    return calls
+  end
+
   -- oldest_probe returns when the oldest probe in flight began.
   local function oldest_probe(f)
-    if f.state ~= breaker.HALF_OPEN or state_num('nm') == 0 then return nil end
+    if f.state ~= breaker.HALF_OPEN then return nil end
     local oldest
-    local marks = redis.call('HVALS', P .. 'marks')
+    for _, call in pairs(breaker.guests(f)) do
+      if call.period == f.period then oldest = math.min(oldest or 9e15, call.at) end
+    end
+    local marks = state_num('nm') > 0 and redis.call('HVALS', P .. 'marks') or {}
     for _, mark in ipairs(marks) do
       local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
       if downstream == f.name and tonumber(period) == f.period then
@@ -560,6 +578,7 @@ end
 
 local function report(f, rules, sequence, period, counts, streak)
   local changed = breaker.advance(f, time_us)
+  f.guest = GUEST
   local w = reporter_open(f)
   local numbered = sequence > 0
   if not numbered then sequence = w.sequence + 1 end
