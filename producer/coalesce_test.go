@@ -48,9 +48,29 @@ func (g *tollgate) close(d time.Duration) {
 	})
 }
 
+// hold keeps each call from now on back until pass lets one through, or open all of them.
+func (g *tollgate) hold(t *testing.T) (pass, open func()) {
+	t.Helper()
+	passes, opened := make(chan struct{}), make(chan struct{})
+	g.proxy.Decide(func(c redistest.Command) redistest.Action {
+		if strings.HasPrefix(c.Name, "EVAL") {
+			g.calls.Add(1)
+			g.arrived <- struct{}{}
+			select {
+			case <-passes:
+			case <-opened:
+			}
+		}
+		return redistest.Action{}
+	})
+	open = sync.OnceFunc(func() { close(opened) })
+	t.Cleanup(open)
+	return func() { passes <- struct{}{} }, open
+}
+
 func (g *tollgate) producer(t *testing.T, config Config) *Producer {
 	t.Helper()
-	config.Policy = new(policy.Unlimited())
+	config.Policy, config.Timeout = new(policy.Unlimited()), 20*time.Second
 	p, err := New(g.store, config)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +106,7 @@ func queuedNow(p *Producer) int {
 // await polls for a condition.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -140,7 +160,7 @@ func TestACallTakesNoMoreThanItsBounds(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
 	p := g.producer(t, Config{InFlight: 1})
-	g.close(200 * time.Millisecond)
+	_, open := g.hold(t)
 	var running sync.WaitGroup
 	enqueue := func(j headgate.Job) {
 		running.Go(func() {
@@ -157,7 +177,7 @@ func TestACallTakesNoMoreThanItsBounds(t *testing.T) {
 		enqueue(j)
 	}
 	await(t, "all wait", func() bool { return queuedNow(p) == 5 })
-	g.close(0)
+	open()
 	running.Wait()
 	if calls := g.calls.Load(); calls != 4 {
 		t.Errorf("%d calls, want 4", calls)
@@ -168,7 +188,7 @@ func TestACallerThatGivesUpInTheLineSendsNothing(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
 	p := g.producer(t, Config{InFlight: 1})
-	g.close(200 * time.Millisecond)
+	_, open := g.hold(t)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if _, err := p.Enqueue(t.Context(), testJob("first")); err != nil {
@@ -177,7 +197,9 @@ func TestACallerThatGivesUpInTheLineSendsNothing(t *testing.T) {
 	})
 	<-g.arrived
 	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan struct{})
 	running.Go(func() {
+		defer close(gaveUp)
 		verdict, err := p.Enqueue(ctx, testJob("second"))
 		if !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrOutcomeUnknown) || verdict.ID != "second" {
 			t.Errorf("got %+v, %v", verdict, err)
@@ -191,6 +213,8 @@ func TestACallerThatGivesUpInTheLineSendsNothing(t *testing.T) {
 	})
 	await(t, "the third waits", func() bool { return queuedNow(p) == 2 })
 	cancel()
+	<-gaveUp
+	open()
 	running.Wait()
 	if n := g.accepted(t); n != 2 {
 		t.Errorf("%d jobs entered, want the first and the third", n)
@@ -201,7 +225,7 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
 	p := g.producer(t, Config{InFlight: 1})
-	g.close(200 * time.Millisecond)
+	pass, open := g.hold(t)
 	var running sync.WaitGroup
 	start := func(ctx context.Context, id string, check func(headgate.Verdict, error)) {
 		running.Go(func() { check(p.Enqueue(ctx, testJob(id))) })
@@ -216,14 +240,19 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	start(t.Context(), "leader", entered)
 	await(t, "the leader waits", func() bool { return queuedNow(p) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan struct{})
 	start(ctx, "follower", func(verdict headgate.Verdict, err error) {
+		defer close(gaveUp)
 		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || verdict.ID != "follower" {
 			t.Errorf("got %+v, %v", verdict, err)
 		}
 	})
 	await(t, "both wait", func() bool { return queuedNow(p) == 2 })
+	pass()
 	<-g.arrived // Both are on their way.
 	cancel()
+	<-gaveUp
+	open()
 	running.Wait()
 	verdict, err := p.Enqueue(t.Context(), testJob("follower"))
 	if err != nil || verdict.Decision != headgate.Duplicate {
@@ -235,7 +264,7 @@ func TestAFlightGoesOnWithoutItsLeader(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
 	p := g.producer(t, Config{InFlight: 1})
-	g.close(200 * time.Millisecond)
+	pass, open := g.hold(t)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if _, err := p.Enqueue(t.Context(), testJob("first")); err != nil {
@@ -243,8 +272,10 @@ func TestAFlightGoesOnWithoutItsLeader(t *testing.T) {
 		}
 	})
 	<-g.arrived
+	gaveUp := make(chan struct{})
 	running.Go(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer close(gaveUp)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // Until then its call has left.
 		defer cancel()
 		verdict, err := p.Enqueue(ctx, testJob("leader"))
 		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, headgate.ErrUnavailable) {
@@ -260,6 +291,9 @@ func TestAFlightGoesOnWithoutItsLeader(t *testing.T) {
 		})
 	}
 	await(t, "all wait", func() bool { return queuedNow(p) == 3 })
+	pass()
+	<-gaveUp
+	open()
 	running.Wait()
 	if n := g.accepted(t); n != 4 {
 		t.Errorf("%d jobs entered, want 4", n)

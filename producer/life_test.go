@@ -248,6 +248,7 @@ func TestEnqueueWaitWaitsOutASuspension(t *testing.T) {
 			store := open(t, redistest.Shared(t).Client(t))
 			p := newProducer(t, store, producer.Config{})
 			gate := lua.QueueGate("mail")
+			began := time.Now()
 			if err := store.Suspend(t.Context(), gate, until, "moving house"); err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +260,6 @@ func TestEnqueueWaitWaitsOutASuspension(t *testing.T) {
 				})
 				defer resume.Stop()
 			}
-			began := time.Now()
 			verdict, err := p.EnqueueWait(t.Context(), job("acme"))
 			if took := time.Since(began); err != nil || verdict.Decision != headgate.Admitted || took < 250*time.Millisecond {
 				t.Errorf("got %+v, %v after %s", verdict, err, took)

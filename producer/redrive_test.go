@@ -110,10 +110,15 @@ func TestRedriveDropsADeadlineThatPassed(t *testing.T) {
 	store := open(t, redistest.Shared(t).Client(t))
 	p := newProducer(t, store, producer.Config{Policy: unlimited()})
 	soon, late := job("acme"), job("acme")
-	soon.Deadline, late.Deadline = time.Now().Add(300*time.Millisecond), time.Now().Add(time.Hour)
-	keys := letters(t, store, p, soon, late)
-	timer := time.NewTimer(time.Until(soon.Deadline) + 10*time.Millisecond)
-	<-timer.C
+	soon.Deadline, late.Deadline = time.Now().Add(time.Second), time.Now().Add(time.Hour)
+	verdict, err := p.Enqueue(t.Context(), soon)
+	must(t, err)
+	keys := []headgate.Key{{Tenant: soon.Tenant, ID: verdict.ID}}
+	await(t, "it expires", func() bool {
+		_, err := store.Promote(t.Context(), "s", time.Second)
+		return err == nil && place(t, store, keys[0]) == lua.PlaceDead
+	})
+	keys = append(keys, letters(t, store, p, late)...)
 	results, err := p.Redrive(t.Context(), keys[0])
 	if !errors.Is(err, headgate.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, store, keys[0]) != lua.PlaceDead {
 		t.Errorf("%+v, %v", results, err)
