@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -12,12 +13,12 @@ import (
 )
 
 // offer admits a job by a client of its own and returns the verdict.
-func offer(t *testing.T, server *redistest.Server, config Config, job headgate.Job) (headgate.Verdict, error) {
+func offer(ctx context.Context, t *testing.T, server *redistest.Server, config Config, job headgate.Job) (headgate.Verdict, error) {
 	t.Helper()
 	config.ReplicaTimeout = maxReplicaTimeout
 	store, err := newStore(server.Client(t), config, "")
 	check(t, err)
-	verdicts, err := store.Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	verdicts, err := store.Admit(ctx, 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
 	if err != nil {
 		return headgate.Verdict{}, err
 	}
@@ -35,7 +36,7 @@ func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
 	confirmed := func(name string, decision headgate.Decision, id func(int) string) {
 		t.Helper()
 		for i, end := 0, time.Now().Add(time.Minute); ; i++ {
-			verdict, err := offer(t, master, one, mail("acme", id(i)))
+			verdict, err := offer(t.Context(), t, master, one, mail("acme", id(i)))
 			check(t, err)
 			if verdict.Decision != decision || time.Now().After(end) {
 				t.Fatalf("%s: %+v", name, verdict)
@@ -47,7 +48,7 @@ func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
 	}
 	want := func(name string, config Config, job headgate.Job, decision headgate.Decision, unreplicated bool) {
 		t.Helper()
-		verdict, err := offer(t, master, config, job)
+		verdict, err := offer(t.Context(), t, master, config, job)
 		check(t, err)
 		if verdict.Decision != decision || verdict.Unreplicated != unreplicated {
 			t.Errorf("%s: %+v", name, verdict)
@@ -71,7 +72,7 @@ func TestARedisWithTooFewReplicasIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Args: []string{"--min-replicas-to-write", "1"}})
 	for _, config := range []Config{{}, {Replicas: 1}} {
-		if _, err := offer(t, server, config, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+		if _, err := offer(t.Context(), t, server, config, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -84,11 +85,13 @@ func TestWaitingForReplicasTellsDoubtFromAbsence(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	server.Pause(t)
-	if _, err := offer(t, server, Config{Replicas: 1}, mail("acme", "a")); !InDoubt(err) {
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	if _, err := offer(ctx, t, server, Config{Replicas: 1}, mail("acme", "a")); !InDoubt(err) {
 		t.Errorf("a Redis that does not answer: %v", err)
 	}
 	server.Kill(t)
-	if _, err := offer(t, server, Config{Replicas: 1}, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+	if _, err := offer(t.Context(), t, server, Config{Replicas: 1}, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
 		t.Errorf("a Redis that is gone: %v", err)
 	}
 }

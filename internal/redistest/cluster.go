@@ -15,7 +15,7 @@ import (
 const lastSlot = 16383
 
 // clusterTimeout bounds the wait for a cluster to be well. Redis itself takes two seconds.
-const clusterTimeout = 20 * time.Second
+const clusterTimeout = time.Minute
 
 // StartCluster runs a cluster of one node, which owns all slots, for this test alone. It takes two seconds; see
 // SharedCluster. A plain Client reaches all of it.

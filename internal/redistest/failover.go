@@ -15,19 +15,27 @@ import (
 	"github.com/headgate/headgate/internal/embedded/child"
 )
 
-// What the Sentinels of a Failover are told. They take a master for gone after half a second, and two of three decide.
+// What the Sentinels of a Failover are told. Two of three decide.
 const (
 	masterName     = "jobs"
 	sentinels      = 3
 	quorum         = 2
 	sentinelConfig = `sentinel monitor ` + masterName + ` %s %s %d
-sentinel down-after-milliseconds ` + masterName + ` 500
+sentinel down-after-milliseconds ` + masterName + ` %d
 sentinel failover-timeout ` + masterName + ` 3000
 `
 )
 
-// failoverTimeout bounds the wait until a Failover is whole, and until it has another master.
-const failoverTimeout = time.Minute
+// After how many milliseconds of silence the Sentinels take a master for gone: never because the machine halts, and soon once
+// a test has killed it.
+const (
+	neverGone = 600_000
+	soonGone  = 500
+)
+
+// failoverTimeout bounds the wait until a Failover is whole, and until it has another master. A Sentinel that halted for two
+// seconds does nothing for thirty.
+const failoverTimeout = 2 * time.Minute
 
 // Failover is a master, a replica that follows it, and three Sentinels that put the replica in a lost master's place.
 type Failover struct {
@@ -64,12 +72,31 @@ func (f *Failover) URL() string {
 	return "redis-sentinel://" + strings.Join(f.addrs, ",") + "/0?master=" + masterName
 }
 
-// AwaitPromotion waits until all Sentinels name a server as the master.
+// KillMaster ends the server that is the master with SIGKILL, and lets the Sentinels find that.
+func (f *Failover) KillMaster(tb testing.TB, master *Server) {
+	tb.Helper()
+	master.Kill(tb)
+	f.goneAfter(tb, soonGone)
+}
+
+// goneAfter tells all Sentinels after how many milliseconds of silence a master is gone.
+func (f *Failover) goneAfter(tb testing.TB, milliseconds int) {
+	tb.Helper()
+	for _, addr := range f.addrs {
+		err := newClient(tb, clientOptions(addr)).Do(tb.Context(), "SENTINEL", "SET", masterName, "down-after-milliseconds", milliseconds).Err()
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// AwaitPromotion waits until all Sentinels name a server as the master. They are then in no hurry again.
 func (f *Failover) AwaitPromotion(tb testing.TB, server *Server) {
 	tb.Helper()
 	for _, addr := range f.addrs {
 		awaitInfo(tb, newClient(tb, clientOptions(addr)), "sentinel", "address="+server.Addr())
 	}
+	f.goneAfter(tb, neverGone)
 }
 
 // AwaitReplica waits until a server follows the present master.
@@ -83,7 +110,7 @@ func startSentinel(tb testing.TB, host, port string) *Server {
 	tb.Helper()
 	dir := tb.TempDir()
 	file := filepath.Join(dir, "sentinel.conf")
-	if err := os.WriteFile(file, fmt.Appendf(nil, sentinelConfig, host, port, quorum), 0o600); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, sentinelConfig, host, port, quorum, neverGone), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	binary, err := child.Find()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,11 +17,12 @@ func TestFailover(t *testing.T) {
 	f := redistest.StartFailover(t, redistest.Options{})
 	options, sentinel, err := redisclient.Parse(f.URL())
 	must(t, err)
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = time.Minute, time.Minute, time.Minute, time.Minute
 	client := redisclient.New(options, sentinel)
 	defer client.Close()
 	must(t, client.Set(t.Context(), "key", "kept", 0).Err())
-	if n := client.Wait(t.Context(), 1, 0).Val(); n != 1 {
-		t.Fatalf("%d replicas have the key", n)
+	if n, err := client.Wait(t.Context(), 1, 0).Result(); n != 1 || err != nil {
+		t.Fatalf("%d replicas have the key: %v", n, err)
 	}
 	sentinel.Master = "other"
 	stranger := redisclient.New(options, sentinel)
@@ -32,9 +34,9 @@ func TestFailover(t *testing.T) {
 	if err := stranger.Get(t.Context(), "key").Err(); errors.Is(err, redis.Nil) {
 		t.Errorf("%v reads as no such key", err)
 	}
-	f.Master.Kill(t)
+	f.KillMaster(t, f.Master)
 	f.AwaitPromotion(t, f.Replica)
-	if got := client.Get(t.Context(), "key").Val(); got != "kept" {
-		t.Errorf("the new master has %q", got)
+	if got, err := client.Get(t.Context(), "key").Result(); got != "kept" || err != nil {
+		t.Errorf("the new master has %q: %v", got, err)
 	}
 }

@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 // restartTimeout bounds a Restart, the loading of its data included.
-const restartTimeout = 20 * time.Second
+const restartTimeout = time.Minute
 
 // Options configures a server. The zero value keeps nothing on disk and evicts nothing.
 type Options struct {
@@ -144,13 +145,21 @@ func (s *Server) ClusterClient(tb testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// clientReadTimeout is what a client of a test waits for an answer.
-const clientReadTimeout = 3 * time.Second
+// URL returns the address as a URL for lua.Connect and for commands, with the time-outs of Options.
+func (s *Server) URL() string { return patientURL(s.Addr()) }
+
+// patience is what a client of a test waits for a connection and for an answer: longer than a machine halts, or a slow disk
+// keeps Redis from answering. A test of what takes time gives its ctx a deadline.
+const patience = 20 * time.Second
 
 func clientOptions(addr string) *redis.Options {
-	options := &redis.Options{Addr: addr, ReadTimeout: clientReadTimeout, WriteTimeout: clientReadTimeout, PoolTimeout: clientReadTimeout}
+	options := &redis.Options{Addr: addr, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience}
 	redisclient.Settings(options)
 	return options
+}
+
+func patientURL(addr string) string {
+	return fmt.Sprintf("redis://%s?dial_timeout=%[2]s&read_timeout=%[2]s&write_timeout=%[2]s&pool_timeout=%[2]s", addr, patience)
 }
 
 func newClient(tb testing.TB, options *redis.Options) *redis.Client {
