@@ -89,7 +89,7 @@ func checkKeys(t *testing.T, what string, object any, want []string) {
 func TestReplayEndsWithOneObject(t *testing.T) {
 	t.Parallel()
 	out := runHeadgate(t.Context(), "replay", writeTrace(t, 300), "--column-tenant", "customer", "--speed", "1e6", "--concurrency", "3",
-		"--seed", "5", "--json", "--redis", redistest.Shared(t).Addr())
+		"--seed", "5", "--json", "--redis", redistest.Shared(t).URL())
 	if out.code != exitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
@@ -112,7 +112,7 @@ func TestReplayEndsWithOneObject(t *testing.T) {
 
 func TestReplayPrintsTables(t *testing.T) {
 	t.Parallel()
-	out := runHeadgate(t.Context(), "replay", writeTrace(t, 50), "--column-tenant=customer", "--speed=1e6", "--redis", redistest.Shared(t).Addr(),
+	out := runHeadgate(t.Context(), "replay", writeTrace(t, 50), "--column-tenant=customer", "--speed=1e6", "--redis", redistest.Shared(t).URL(),
 		"--limit-rows", "40", "--exclude-downstream", "M2")
 	if out.code != exitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
@@ -126,7 +126,7 @@ func TestReplayPrintsTables(t *testing.T) {
 
 func TestDemoEndsWithTheSameObject(t *testing.T) {
 	t.Parallel()
-	out := runHeadgate(t.Context(), "demo", "--duration", "3s", "--json", "--redis", redistest.Shared(t).Addr())
+	out := runHeadgate(t.Context(), "demo", "--duration", "3s", "--json", "--redis", redistest.Shared(t).URL())
 	if out.code != exitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
@@ -159,7 +159,7 @@ func TestAnInterruptIsAFailureWithAReport(t *testing.T) {
 		}
 	})
 	code := Run(ctx, []string{
-		"replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=2", "--json", "--redis", redistest.Shared(t).Addr(),
+		"replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=2", "--json", "--redis", redistest.Shared(t).URL(),
 	}, &stdout, progress)
 	if s := decode(t, stdout.String()); code != exitFailure || s["interrupted"] != true || s["conserved"] != true {
 		t.Errorf("exit code %d: %s", code, stdout.String())
@@ -171,7 +171,7 @@ func TestAnInterruptIsAFailureWithAReport(t *testing.T) {
 
 func TestPoliciesGoInAndOut(t *testing.T) {
 	t.Parallel()
-	where := []string{"--redis", redistest.Shared(t).Addr(), "--prefix", redistest.Prefix(t)}
+	where := []string{"--redis", redistest.Shared(t).URL(), "--prefix", redistest.Prefix(t)}
 	run := func(args ...string) output {
 		return runHeadgate(t.Context(), append(append([]string{"policy"}, args...), where...)...)
 	}

@@ -115,7 +115,7 @@ func TestConfigCheckAndPrint(t *testing.T) {
 
 func TestAFileSaysWhereTheRedisIs(t *testing.T) {
 	t.Parallel()
-	name := writeConfig(t, fmt.Sprintf("redis: {url: %q, prefix: %s}\nlog: {levels: {producer: debug}}\n", redistest.Shared(t).Addr(), redistest.Prefix(t)))
+	name := writeConfig(t, fmt.Sprintf("redis: {url: %q, prefix: %s}\nlog: {levels: {producer: debug}}\n", redistest.Shared(t).URL(), redistest.Prefix(t)))
 	out := runHeadgate(t.Context(), "enqueue", "--config", name, "--tenant", "acme", "--queue", "q", "--type", "send", "--id", "one")
 	if out.code != exitOK || !strings.Contains(out.stderr, `"component":"producer"`) {
 		t.Errorf("enqueue: %+v", out)

@@ -30,7 +30,7 @@ func newDeployment(t *testing.T) *deployment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &deployment{t: t, where: []string{"--redis", server.Addr(), "--prefix", prefix}, store: store}
+	return &deployment{t: t, where: []string{"--redis", server.URL(), "--prefix", prefix}, store: store}
 }
 
 // run runs a command on the deployment with the given standard input.

@@ -28,9 +28,9 @@ func newPlant(t *testing.T) *plant {
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix})
 	must(t, err)
-	p, err := producer.New(store, producer.Config{Policy: new(policy.Unlimited())})
+	p, err := producer.New(store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	must(t, err)
-	return &plant{t: t, store: store, producer: p, where: []string{"--redis", server.Addr(), "--prefix", prefix}}
+	return &plant{t: t, store: store, producer: p, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 }
 
 func must(t *testing.T, err error) {
@@ -213,18 +213,23 @@ func TestDeadCommands(t *testing.T) {
 func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	p.enqueue("a", "b", "c", "d", "e")
 	late := headgate.NewJob("acme", "mail", "welcome", nil)
-	late.ID, late.Deadline = "late", time.Now().Add(400*time.Millisecond)
+	late.ID, late.Deadline = "late", time.Now().Add(time.Second)
 	_, err := p.producer.Enqueue(t.Context(), late)
 	must(t, err)
-	p.kill(6)
-	<-time.NewTimer(time.Until(late.Deadline) + time.Millisecond).C
+	eventually(t, func() bool {
+		_, err := p.store.Promote(t.Context(), "s", time.Second)
+		must(t, err)
+		sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "late"})
+		return err == nil && sight.Place == lua.PlaceDead
+	})
+	p.enqueue("a", "b", "c", "d", "e")
+	p.kill(5)
 	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(20, 2)}}}
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
-	first := p.object(exitNothing, "redrive --queue mail --limit 1") // The first to be dispatched, and so to die.
+	first := p.object(exitNothing, "redrive --queue mail --limit 1") // The first to die.
 	rest := p.object(exitNothing, "redrive --queue mail")
 	if fmt.Sprint(first["refused"]) != "map[deadline:1]" || rest["redriven"] != 5.0 || fmt.Sprint(rest["refused"]) != "map[deadline:1]" {
 		t.Errorf("%v, %v", first, rest)
@@ -259,7 +264,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.enqueue("a", "b")
-	out := p.run(exitFailure, "drain mail --timeout 50ms --json")
+	out := p.run(exitFailure, "drain mail --timeout 1s --json")
 	if view := decode(t, out.stdout); view["drained"] != false || view["waiting"] != 2.0 || view["suspended"] != false {
 		t.Errorf("%s", out.stdout)
 	}
@@ -268,7 +273,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	}
 	p.enqueue("c") // Enqueueing goes on after a drain that was given up.
 	must(t, p.store.Suspend(t.Context(), lua.QueueGate("mail"), time.Hour, "mine"))
-	if view := p.object(exitFailure, "drain mail --timeout 50ms"); view["suspended"] != true {
+	if view := p.object(exitFailure, "drain mail --timeout 1s"); view["suspended"] != true {
 		t.Errorf("%v", view)
 	}
 	q, err := p.store.Queue(t.Context(), "mail")

@@ -56,7 +56,7 @@ func TestMistakesAreNamed(t *testing.T) {
 			if out.code != row.code || !strings.Contains(out.stderr, "headgate: ") || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
 				t.Errorf("exit code %d, want %d with %q: %s%s", out.code, row.code, row.want, out.stderr, out.stdout)
 			}
-			if took := time.Since(began); took > 2*time.Second {
+			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("it took %s to say so", took)
 			}
 		})

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func TestTheStoryIsTold(t *testing.T) {
 	t.Parallel()
 	var notes, out bytes.Buffer
-	outcome, err := Run(t.Context(), Config{Duration: 3 * time.Second, Redis: redistest.Shared(t).Addr(), Progress: &notes})
+	outcome, err := Run(t.Context(), Config{Duration: 3 * time.Second, Redis: redistest.Shared(t).URL(), Progress: &notes})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAnInterruptedStoryIsReported(t *testing.T) {
 			cancel()
 		}
 	})
-	outcome, err := Run(ctx, Config{Duration: time.Minute, Redis: redistest.Shared(t).Addr(), Progress: progress})
+	outcome, err := Run(ctx, Config{Duration: time.Minute, Redis: redistest.Shared(t).URL(), Progress: progress})
 	if err != nil {
 		t.Fatal(err)
 	}

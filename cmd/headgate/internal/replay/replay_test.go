@@ -49,7 +49,7 @@ func generate(t *testing.T, rows int) *trace.Trace {
 // play replays and checks what must hold of every replay.
 func play(t *testing.T, config Config) report.Summary {
 	t.Helper()
-	config.Redis = redistest.Shared(t).Addr()
+	config.Redis = redistest.Shared(t).URL()
 	run, _, err := Run(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +163,7 @@ func TestAnInterruptedReplayReportsWhatItHasAndCleansUp(t *testing.T) {
 			cancel()
 		}
 	})
-	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 100, Policy: policy.Unlimited(), Redis: server.Addr(), Progress: progress})
+	run, _, err := Run(ctx, Config{Trace: generate(t, 200), Speed: 100, Policy: policy.Unlimited(), Redis: server.URL(), Progress: progress})
 	if err != nil {
 		t.Fatal(err)
 	}

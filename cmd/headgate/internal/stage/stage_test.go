@@ -82,7 +82,7 @@ func TestLostAnswersLeaveNoJobInDoubt(t *testing.T) {
 
 func TestABreakersPeriodIsWrittenDown(t *testing.T) {
 	t.Parallel()
-	s := open(t, redistest.Shared(t).Addr(), io.Discard, false)
+	s := open(t, redistest.Shared(t).URL(), io.Discard, false)
 	if err := s.Enqueue(t.Context(), jobs(40, "ill")); err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +108,14 @@ func TestKeysStayIfTheyAreWanted(t *testing.T) {
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
 	var notes strings.Builder
-	if err := open(t, server.Addr(), &notes, true).Close(t.Context()); err != nil {
+	if err := open(t, server.URL(), &notes, true).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	keys, err := client.Keys(t.Context(), "hg-test-*").Result()
 	if err != nil || len(keys) == 0 || !strings.Contains(notes.String(), "the keys of this run stay under hg-test-") {
 		t.Errorf("keys %v, %v, notes %q", keys, err, notes.String())
 	}
-	if err := open(t, server.Addr(), &notes, false).Close(t.Context()); err != nil {
+	if err := open(t, server.URL(), &notes, false).Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left, err := client.Keys(t.Context(), "hg-test-*").Result(); err != nil || len(left) != len(keys) {
