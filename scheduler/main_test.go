@@ -134,7 +134,7 @@ func (l *logs) logger() zerolog.Logger { return zerolog.New(l) }
 
 func await(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
-	ctx, cancel := context.WithTimeout(tb.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

@@ -13,22 +13,30 @@ import (
 	"github.com/headgate/headgate/scheduler"
 )
 
-// punctual is how late a timer may run. Those tests measure time, so they are not parallel; on a machine that does
-// something else beside, they take the best of a few.
+// punctual is how late a timer may run. What is late by design is late every time, so tests of it go on until one is
+// punctual, for a minute: the machine may be late too.
 const punctual = 100 * time.Millisecond
+
+// best calls once, which returns how late a timer ran, until that is punctual, and returns the least.
+func best(once func() time.Duration) time.Duration {
+	least := once()
+	for end := time.Now().Add(time.Minute); least > punctual && time.Now().Before(end); {
+		least = min(least, once())
+	}
+	return least
+}
 
 func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 	store := open(t, redistest.Shared(t).Client(t))
 	run(t, store, scheduler.Config{})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Second)
+	lease, _ := b.read(time.Minute)
 	for _, delay := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 333 * time.Millisecond, 1200 * time.Millisecond} {
-		best := time.Hour
-		for try := 0; try < 3 && best > punctual; try++ {
+		late := best(func() time.Duration {
 			began := time.Now()
 			b.finish(lease, lua.Release, delay)
-			next, ok := b.read(5 * time.Second)
+			next, ok := b.read(time.Minute)
 			if !ok {
 				t.Fatalf("a job delayed by %s did not come back", delay)
 			}
@@ -36,12 +44,12 @@ func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 			if late < 0 {
 				t.Errorf("a job delayed by %s came %s early", delay, -late)
 			}
-			best = min(best, late)
 			lease = next
-		}
-		t.Logf("a job delayed by %s came %s late", delay, best)
-		if best > punctual {
-			t.Errorf("a job delayed by %s came %s late at best", delay, best)
+			return late
+		})
+		t.Logf("a job delayed by %s came %s late", delay, late)
+		if late > punctual {
+			t.Errorf("a job delayed by %s came %s late at best", delay, late)
 		}
 	}
 }
@@ -52,22 +60,21 @@ func TestAnEarlierTimerIsHeardWhileALaterOneIsAwaited(t *testing.T) {
 	b := newBench(t, store)
 	b.admit("a")
 	b.admit("b")
-	first, _ := b.read(time.Second)
-	second, _ := b.read(time.Second)
+	first, _ := b.read(time.Minute)
+	second, _ := b.read(time.Minute)
 	b.finish(first, lua.Release, time.Hour)
-	best := time.Hour
-	for try := 0; try < 3 && best > punctual; try++ {
+	late := best(func() time.Duration {
 		began := time.Now()
-		b.finish(second, lua.Retry, 200*time.Millisecond)
-		back, ok := b.read(5 * time.Second)
-		if !ok || back.Job.ID != "b" || back.Attempts != try+1 {
+		b.finish(second, lua.Release, 200*time.Millisecond)
+		back, ok := b.read(time.Minute)
+		if !ok || back.Job.ID != "b" {
 			t.Fatalf("got %+v, %v", back, ok)
 		}
-		best = min(best, time.Since(began)-200*time.Millisecond)
 		second = back
-	}
-	if best > punctual {
-		t.Errorf("the earlier timer ran %s late at best", best)
+		return time.Since(began) - 200*time.Millisecond
+	})
+	if late > punctual {
+		t.Errorf("the earlier timer ran %s late at best", late)
 	}
 }
 
@@ -81,16 +88,16 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.admit("a")
-	lease, ok := dead.read(time.Second)
+	lease, ok := dead.read(time.Minute)
 	if !ok {
 		t.Fatal("nothing to read")
 	}
 	began := time.Now()
-	back, ok := b.read(5 * time.Second)
+	back, ok := b.read(time.Minute)
 	if !ok || back.Job.ID != "a" || back.Token == lease.Token || !back.Suspect || back.Lost != 0 || back.Attempts != 0 {
 		t.Fatalf("got %+v, %v", back, ok)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 10*time.Second { // The audit of consumers would find it after 15.
 		t.Errorf("a lease of 300 ms was taken back after %s", took)
 	}
 }
@@ -104,15 +111,14 @@ func TestAnIdleSchedulerSendsLessThanFiveCommandsASecond(t *testing.T) {
 	settled := time.NewTimer(time.Second)
 	defer settled.Stop()
 	<-settled.C
-	before := proxy.Commands()
-	const seconds = 4
-	idle := time.NewTimer(seconds * time.Second)
+	before, began := proxy.Commands(), time.Now()
+	idle := time.NewTimer(4 * time.Second)
 	defer idle.Stop()
 	<-idle.C
-	sent := proxy.Commands() - before
-	t.Logf("%d commands in %d s", sent, seconds)
-	if sent >= 5*seconds {
-		t.Errorf("an idle scheduler sent %d commands in %d s", sent, seconds)
+	sent, seconds := proxy.Commands()-before, time.Since(began).Seconds()
+	t.Logf("%d commands in %.1f s", sent, seconds)
+	if float64(sent) >= 5*seconds {
+		t.Errorf("an idle scheduler sent %d commands in %.1f s", sent, seconds)
 	}
 }
 
@@ -122,17 +128,17 @@ func TestAnotherTakesOverWithinTheTimerLease(t *testing.T) {
 	stop := run(t, store, scheduler.Config{})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Second)
+	lease, _ := b.read(time.Minute)
 	for range 3 {
 		run(t, store, scheduler.Config{})
 	}
 	began := time.Now()
 	b.finish(lease, lua.Release, 100*time.Millisecond)
 	stop()
-	if _, ok := b.read(5 * time.Second); !ok {
+	if _, ok := b.read(time.Minute); !ok {
 		t.Fatal("nobody took over")
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 10*time.Second { // The lease of one second, and what a busy machine takes.
 		t.Errorf("a timer of 100 ms ran after %s", took)
 	}
 }
@@ -148,7 +154,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	held := make([]lua.Lease, 0, jobs)
 	for i := range jobs {
 		b.admit(fmt.Sprint("job-", i))
-		lease, ok := b.read(time.Second)
+		lease, ok := b.read(time.Minute)
 		if !ok {
 			t.Fatal("nothing to read")
 		}
@@ -162,7 +168,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for len(seen) < jobs {
-		lease, ok := b.read(5 * time.Second)
+		lease, ok := b.read(time.Minute)
 		if !ok {
 			t.Fatalf("only %d of %d jobs came back", len(seen), jobs)
 		}
@@ -193,13 +199,13 @@ func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 	run(t, store, scheduler.Config{Logger: said.logger(), TimerLease: 200 * time.Millisecond})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Second)
+	lease, _ := b.read(time.Minute)
 	b.finish(lease, lua.Release, 500*time.Millisecond)
 	server.Kill(t)
 	await(t, "the outage is logged", func() bool { return strings.Count(said.String(), "redis does not answer") == 2 })
 	server.Restart(t)
 	await(t, "the recovery is logged", func() bool { return strings.Count(said.String(), "redis answers again") == 2 })
-	if back, ok := b.read(5 * time.Second); !ok || back.Job.ID != "a" {
+	if back, ok := b.read(time.Minute); !ok || back.Job.ID != "a" {
 		t.Errorf("got %+v, %v", back, ok)
 	}
 	if n := strings.Count(said.String(), "redis does not answer"); n != 2 { // one of each goroutine

@@ -294,12 +294,12 @@ func TestAJobPastItsDeadlineIsNotStarted(t *testing.T) {
 	r.enqueue(job("send", "long"))
 	r.await("the long job to start", func() bool { return len(a.starts()) == 1 })
 	late := job("send", "late")
-	late.Deadline = time.Now().Add(200 * time.Millisecond)
+	late.Deadline = time.Now().Add(time.Second)
 	r.enqueue(late)
 	if c := r.census(); c.Ready != 2 {
 		t.Fatalf("the job is not in the ready stream: %+v", c)
 	}
-	passed := time.NewTimer(300 * time.Millisecond)
+	passed := time.NewTimer(time.Until(late.Deadline) + 100*time.Millisecond)
 	defer passed.Stop()
 	<-passed.C
 	close(release)

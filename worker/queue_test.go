@@ -100,14 +100,15 @@ func TestWithoutAnySchedulerHeartbeatsRunTimers(t *testing.T) {
 	r.await("the events", func() bool { return a.said("a") == "retried,completed" })
 }
 
-// TestARetryRunsWithinATenthOfASecondOfBeingDue measures time, so it is not parallel, and takes the best of a few:
-// what is late by design is late every time.
+// TestARetryRunsWithinATenthOfASecondOfBeingDue tries until one does, for a minute: what is late by design is late every
+// time, and the machine may be late too.
 func TestARetryRunsWithinATenthOfASecondOfBeingDue(t *testing.T) {
 	r := newRig(t)
-	const backoff, rounds = 200 * time.Millisecond, 5
-	best := time.Hour
+	const backoff, punctual = 200 * time.Millisecond, 100 * time.Millisecond
+	best, rounds := time.Hour, 0
 	done := make(chan struct{})
 	var failed time.Time
+	end := time.Now().Add(patience)
 	config := worker.Config{Concurrency: 1, Backoff: func(int) time.Duration { return backoff }}
 	r.runWithTimers(r.store, config, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
 		if job.Attempt > 1 {
@@ -117,19 +118,19 @@ func TestARetryRunsWithinATenthOfASecondOfBeingDue(t *testing.T) {
 			}
 			best = min(best, late)
 		}
-		failed = time.Now()
-		if job.Attempt > rounds {
+		failed, rounds = time.Now(), job.Attempt
+		if best <= punctual || failed.After(end) {
 			close(done)
 			return nil
 		}
 		return errDown
 	}))
 	j := job("send", "a")
-	j.MaxAttempts = rounds + 1
+	j.MaxAttempts = headgate.MaxAttemptsLimit
 	r.enqueue(j)
 	<-done
 	t.Logf("late by %s at best", best)
-	if best > 100*time.Millisecond {
+	if best > punctual {
 		t.Errorf("of %d retries the best ran %s after it was due", rounds, best)
 	}
 }
@@ -142,15 +143,14 @@ func TestAnIdleWorkerSendsLessThanFiveCommandsASecond(t *testing.T) {
 	settled := time.NewTimer(time.Second)
 	defer settled.Stop()
 	<-settled.C
-	before := proxy.Commands()
-	const seconds = 6
-	idle := time.NewTimer(seconds * time.Second)
+	before, began := proxy.Commands(), time.Now()
+	idle := time.NewTimer(6 * time.Second)
 	defer idle.Stop()
 	<-idle.C
-	sent := proxy.Commands() - before
-	t.Logf("%d commands in %d s", sent, seconds)
-	if sent >= 5*seconds {
-		t.Errorf("an idle worker sent %d commands in %d s", sent, seconds)
+	sent, seconds := proxy.Commands()-before, time.Since(began).Seconds()
+	t.Logf("%d commands in %.1f s", sent, seconds)
+	if float64(sent) >= 5*seconds {
+		t.Errorf("an idle worker sent %d commands in %.1f s", sent, seconds)
 	}
 }
 

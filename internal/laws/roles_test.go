@@ -53,7 +53,7 @@ func playRole(role string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin) // It ends when the parent closes it, or ends itself.
 		cancel()
 	}()
-	options := &redis.Options{Addr: os.Getenv(addrVariable), ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second}
+	options := &redis.Options{Addr: os.Getenv(addrVariable), ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second}
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()

@@ -33,7 +33,7 @@ func start(t *testing.T, args ...string) *child.Server {
 // answers says whether somebody accepts connections at the address.
 func answers(t *testing.T, addr string) bool {
 	t.Helper()
-	dialer := net.Dialer{Timeout: time.Second}
+	dialer := net.Dialer{Timeout: time.Minute} // Where nobody listens it fails at once.
 	conn, err := dialer.DialContext(t.Context(), "tcp", addr)
 	if err != nil {
 		return false
