@@ -114,7 +114,7 @@ func runOthers(t *testing.T, client *redis.Client, store *lua.Store) {
 // runOne takes a job through a worker with its scheduler.
 func runOne(t *testing.T, p *plant) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	w, err := worker.New(p.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "run", Weight: 1}}, Scheduler: scheduler.Config{}})
 	must(t, err)

@@ -266,14 +266,14 @@ func TestGuessesOfAnAddressAreLimited(t *testing.T) {
 		p.server.Handler().ServeHTTP(w, r)
 		return w.Code
 	}
-	wrong := 0
+	wrong, began := 0, time.Now()
 	for range 100 {
 		if try("[2001:db8::1]:1", "Bearer hgk_wrong") == http.StatusUnauthorized {
 			wrong++
 		}
 	}
-	if wrong < 20 || wrong > 30 { // The burst, and what refills while the loop runs.
-		t.Errorf("%d guesses were answered 401", wrong)
+	if passed := time.Since(began); wrong < 20 || wrong > 21+int(passed.Seconds()) { // The burst, and one a second.
+		t.Errorf("%d guesses were answered 401 in %s", wrong, passed)
 	}
 	for remote, want := range map[string]int{
 		"[2001:db8::2]:1": http.StatusTooManyRequests, "[2001:db8:1::1]:1": http.StatusUnauthorized, "192.0.2.1:1": http.StatusUnauthorized,
@@ -305,7 +305,7 @@ func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	} {
 		began := time.Now()
 		got := p.want(http.StatusServiceUnavailable, "admin", a)
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 20*time.Second {
 			t.Errorf("%s took %s", a.op, took)
 		}
 		if a.op != "GET /api/v1/health/ready" && got.header.Get("Retry-After") == "" {

@@ -101,11 +101,12 @@ func TestAnOpenBreakerPausesItsQueueAndTheQueueResumesByItself(t *testing.T) {
 	w.ill.Store(true)
 	w.send(20)
 	soon(t, "the pause", func() bool { return w.paused() != "" })
+	asked := time.Now()
 	ttl := w.redis.PTTL(t.Context(), pausedKey).Val()
 	if !strings.HasPrefix(w.paused(), "headgate:") || ttl <= 0 || ttl > cooldown {
 		t.Errorf("paused by %q for %s", w.paused(), ttl)
 	}
-	over := time.Now().Add(ttl)
+	over := asked.Add(ttl)
 	overslept := oversleeps(t)
 	if ran := w.runs.Load(); ran != 3 {
 		t.Errorf("%d tasks ran, want the 3 that tripped", ran)
@@ -157,13 +158,9 @@ func TestAProbesEndResumesTheQueue(t *testing.T) {
 	send()
 	soon(t, "the probe", func() bool { return runs.Load() == 4 })
 	send() // finds the probe out
-	soon(t, "the pause", func() bool { return s.redis.Exists(t.Context(), pausedKey).Val() == 1 })
+	soon(t, "the pause", func() bool { return s.redis.Persist(t.Context(), pausedKey).Val() }) // It no longer ends by time.
 	close(release)
-	began := time.Now()
 	soon(t, "the end of the pause", func() bool { return s.redis.Exists(t.Context(), pausedKey).Val() == 0 })
-	if took := time.Since(began); took > 500*time.Millisecond {
-		t.Errorf("the queue was paused for another %s", took)
-	}
 }
 
 // TestAnOperatorsPauseSurvives whatever the breaker does: opens, lets probes through, or closes. Another queue of the same

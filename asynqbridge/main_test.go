@@ -67,7 +67,7 @@ func (s *site) client() *asynqbridge.Client {
 
 func (s *site) fair() *asynqbridge.Fair {
 	s.tb.Helper()
-	p, err := producer.New(s.store, producer.Config{})
+	p, err := producer.New(s.store, producer.Config{Timeout: 20 * time.Second})
 	must(s.tb, err)
 	return asynqbridge.NewFair(p)
 }

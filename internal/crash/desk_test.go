@@ -141,7 +141,7 @@ func (d *desk) census() lua.Census {
 // drain runs everything until only dead letters are left.
 func (d *desk) drain(worker string, end func(lua.Lease) lua.Finish) {
 	d.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		next := d.promote()
 		leases := d.read(worker, lua.MaxBatchJobs)
 		d.finish(leases, end)

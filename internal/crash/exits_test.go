@@ -52,7 +52,7 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	}
 	x.pool = pool
 	putPolicy(t, x.store, stormPolicy(), exitQueues()...)
-	x.register("main", 4, time.Minute)
+	x.register("main", 4, time.Hour)
 	steps := []func(){x.enter, x.enter, x.enter, x.work, x.work, x.work, x.hold, x.cancel, x.cancel, x.lose, x.purge, x.wait, x.wait}
 	for range exitSteps {
 		steps[x.dice.IntN(len(steps))]()
@@ -61,7 +61,7 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	x.endHeld()
 	x.convict()
 	x.drain("main", complete2(x))
-	for deadline := time.Now().Add(10 * time.Second); ; x.pause(x.promote()) {
+	for deadline := time.Now().Add(time.Minute); ; x.pause(x.promote()) {
 		if n, err := x.client.ZCard(t.Context(), x.store.Keys().Dead()+":age").Result(); err == nil && n == 0 {
 			break
 		}
@@ -229,7 +229,7 @@ func (x *exits) convict() {
 	j := headgate.NewJob("convict", "poison", "work", nil)
 	j.ID = "killer"
 	x.ask("poison", []lua.Candidate{candidate(j)})
-	for deadline := time.Now().Add(10 * time.Second); x.convicted == 0; x.lose() {
+	for deadline := time.Now().Add(time.Minute); x.convicted == 0; x.lose() {
 		if time.Now().After(deadline) {
 			x.Fatal("no suspect comes back")
 		}

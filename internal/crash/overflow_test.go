@@ -66,7 +66,7 @@ func newOverflow(t *testing.T, policy lua.OverflowPolicy) *overflow {
 
 // run lets all produce while one works and one watches.
 func (o *overflow) run() {
-	o.register("w", 8, time.Minute)
+	o.register("w", 8, time.Hour)
 	over := make(chan struct{})
 	var producing, around sync.WaitGroup
 	around.Go(func() { o.work(over) })

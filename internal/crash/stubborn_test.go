@@ -71,12 +71,12 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 	}
 	d.admit(0, jobs...)
 	stubborn := c.enter(stubbornRole, 0)
-	c.await(stubborn, "held", 20*time.Second)
+	c.await(stubborn, "held", time.Minute)
 	c.signal(stubborn, syscall.SIGSTOP)
 	for d.census().Ready > 0 {
 		d.pause(d.promote())
 	}
-	d.register("other", stubbornJobs, time.Minute)
+	d.register("other", stubbornJobs, time.Hour)
 	var held []lua.Lease
 	for len(held) < stubbornJobs {
 		d.pause(d.promote())
@@ -86,7 +86,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 	c.signal(stubborn, syscall.SIGCONT)
 	_, err := stubborn.input.Write([]byte{'\n'})
 	c.check(err)
-	c.await(stubborn, "over", 20*time.Second)
+	c.await(stubborn, "over", time.Minute)
 	answers := 0
 	c.read(stubbornRole, func(_ int, words []string) {
 		if words[0] == "beat" && words[1] != "true" || words[0] == "end" && words[2] != string(lua.EndedLost) {
