@@ -157,7 +157,7 @@ func TestAProbesEndResumesTheQueue(t *testing.T) {
 	soon(t, "the failures", func() bool { return s.fleet("mail") == breaker.Open })
 	send()
 	soon(t, "the probe", func() bool { return runs.Load() == 4 })
-	send() // finds the probe out
+	send()                                                                                     // finds the probe out
 	soon(t, "the pause", func() bool { return s.redis.Persist(t.Context(), pausedKey).Val() }) // It no longer ends by time.
 	close(release)
 	soon(t, "the end of the pause", func() bool { return s.redis.Exists(t.Context(), pausedKey).Val() == 0 })

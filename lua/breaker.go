@@ -96,6 +96,9 @@ func parseWord(reply []string) (BreakerWord, error) {
 		return BreakerWord{}, err
 	}
 	numbers, err := parseNumbers(reply[1] + " " + reply[2])
+	if err == nil && len(numbers) != 2 {
+		err = errUnknownReply
+	}
 	if err != nil {
 		return BreakerWord{}, err
 	}

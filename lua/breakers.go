@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,7 +205,7 @@ func parseMeta(text string, ahead int64) (b BreakerState, m []int64, err error) 
 	if err != nil {
 		return BreakerState{}, nil, err
 	}
-	if len(m) != metaSize {
+	if len(m) != metaSize || m[metaRamp] < 0 || m[metaRamp] > breaker.RampSteps {
 		return BreakerState{}, nil, errBreakerText
 	}
 	b = BreakerState{
@@ -229,7 +230,7 @@ func parseRules(text string) (c breaker.Config, ok bool) {
 	} {
 		*to = time.Duration(value) * time.Microsecond
 	}
-	return c, err == nil && n == 12 && c.Buckets > 0 && window > 0
+	return c, err == nil && n == 12 && c.Buckets > 0 && window >= int64(c.Buckets) && c.MaxProbes >= 0 && c.MaxProbes <= math.MaxInt32
 }
 
 // ring is what slices of a window counted, by their numbers.
