@@ -114,8 +114,16 @@ func (s *Store) Close() error { return connection(s).Close() }
 //nolint:forcetypeassert // newStore takes nothing else
 func connection(s *Store) redis.UniversalClient { return s.client.(redis.UniversalClient) }
 
-// Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new
-// enough, and does not evict live keys.
+// ReadTimeout returns how long the client of the store waits for an answer, 0 where that is not known.
+func (s *Store) ReadTimeout() time.Duration {
+	if c, ok := s.client.(*redis.Client); ok {
+		return c.Options().ReadTimeout
+	}
+	return 0
+}
+
+// Open returns the store behind client after the start-up checks: Redis answers within two seconds, or within the
+// client's ReadTimeout where that is longer, is new enough, and does not evict live keys.
 func Open(ctx context.Context, client redis.UniversalClient, config Config) (*Store, error) {
 	if c, ok := client.(*redis.Client); ok && c.Options().MaxRetries > 0 {
 		return nil, &headgate.FieldError{
@@ -127,7 +135,7 @@ func Open(ctx context.Context, client redis.UniversalClient, config Config) (*St
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(checkTimeout, s.ReadTimeout()))
 	defer cancel()
 	if err := s.check(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)

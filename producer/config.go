@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -26,7 +27,8 @@ type Config struct {
 	// MaxPayload is the largest payload of a job in bytes, 1 B to 64 MiB; zero means headgate.DefaultMaxPayload.
 	MaxPayload int
 	// Timeout bounds a call as a whole, waiting in line and resending included: Enqueue, each 64 jobs of
-	// EnqueueBatch, each try of EnqueueWait. 1 ms to 1 min; zero means 2 s.
+	// EnqueueBatch, each try of EnqueueWait. 1 ms to 1 min; zero means 2 s,
+	// or the ReadTimeout of the store's client if that is longer.
 	Timeout time.Duration
 	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
 	// means the policy's, which is right unless somebody else set the store's to less.
@@ -47,9 +49,11 @@ const (
 	maxInFlight     = 16
 )
 
-func (c Config) withDefaults() Config {
+func (c Config) withDefaults(store *lua.Store) Config {
 	c.MaxPayload = cmp.Or(c.MaxPayload, headgate.DefaultMaxPayload)
-	c.Timeout = cmp.Or(c.Timeout, defaultTimeout)
+	if c.Timeout == 0 {
+		c.Timeout = min(max(defaultTimeout, store.ReadTimeout()), maxTimeout)
+	}
 	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
 	return c
 }

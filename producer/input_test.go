@@ -103,7 +103,10 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 	t.Run("unreachable", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t, redistest.Options{})
-		client := server.Client(t)
+		options := server.Options()
+		options.ReadTimeout = time.Second // A longer one than openTimeout would count.
+		client := redis.NewClient(options)
+		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Kill(t)
 		_, err := lua.Open(t.Context(), client, lua.Config{})

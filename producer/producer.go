@@ -31,7 +31,7 @@ var errTimeout = errors.New("no answer in time")
 
 // New returns a Producer on a store. It sends nothing: the policy is read by the first call.
 func New(store *lua.Store, config Config) (*Producer, error) {
-	config = config.withDefaults()
+	config = config.withDefaults(store)
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure producer: %w", err)
 	}

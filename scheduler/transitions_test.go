@@ -173,7 +173,7 @@ func TestATransitionThatNobodyTakesIsGivenUp(t *testing.T) {
 		}
 		return nil
 	}}
-	s, err := scheduler.New(store, scheduler.Config{OnBreaker: l.hook, OnBreakerRetry: 4 * time.Second, Logger: said.logger()})
+	s, err := scheduler.New(store, scheduler.Config{OnBreaker: l.hook, OnBreakerRetry: 4 * time.Second, Logger: said.logger(), TimerLease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +188,12 @@ func TestATransitionThatNobodyTakesIsGivenUp(t *testing.T) {
 	}
 	await(t, "two given up", func() bool { return s.Stats().TransitionsGivenUp == 2 })
 	await(t, "the place behind all", func() bool { return heard(t, store) == last(t, store) })
-	if got := s.Stats(); got.TransitionsTold != 1 || got.TransitionsRefused != 5 || l.downstreams() != "a" {
-		t.Errorf("got %+v, told %s", got, l.downstreams())
+	bad, later := l.tries("bad"), l.tries("later") // Three and two, fewer if the machine is late.
+	if got := s.Stats(); got.TransitionsTold != 1 || int(got.TransitionsRefused) != len(bad)+len(later) || l.downstreams() != "a" {
+		t.Errorf("got %+v, told %s, refused at %v and %v", got, l.downstreams(), bad, later)
 	}
-	if tries := l.tries("later"); len(tries) != 2 || tries[1].Sub(tries[0]) < 3*time.Second {
-		t.Errorf("told at %v", tries)
+	if len(bad) > 3 || len(later) > 2 || len(later) == 2 && later[1].Sub(later[0]) < 3*time.Second {
+		t.Errorf("refused at %v and %v", bad, later)
 	}
 	if n := strings.Count(said.String(), "given up"); n != 2 {
 		t.Errorf("the log says it %d times\n%s", n, said.String())

@@ -33,7 +33,7 @@ const (
 // errChild is what an open without an address says when a server was found and did not start.
 var errChild = errors.New("the private redis did not start; give the address of a running one instead")
 
-// openTimeout bounds the first answer of a Redis.
+// openTimeout bounds the first answer of a Redis; a longer ReadTimeout does instead.
 const openTimeout = 2 * time.Second
 
 // Store is an open store. Its methods may be called from several goroutines at once.
@@ -48,7 +48,7 @@ type Store struct {
 	closed   error // what Close returned, guarded by closing
 }
 
-// Open opens the store that the package comment promises and checks that it answers, within 2 s. The ctx bounds
+// Open opens the store that the package comment promises and checks that it answers, within 2 s or the read_timeout of its address if that is longer. The ctx bounds
 // the opening alone.
 func Open(ctx context.Context, config Config) (*Store, error) {
 	if err := config.validate(); err != nil {
@@ -107,7 +107,7 @@ func privateOptions(config Config, addr string) *redis.Options {
 // connect makes the Store and asks for a first answer. Without one, all that was started is ended.
 func connect(ctx context.Context, kind Kind, options *redis.Options, by *redisclient.Sentinel, closeServer func() error) (*Store, error) {
 	store := &Store{kind: kind, options: options, sentinel: by, client: redisclient.New(options, by), close: closeServer}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	ctx, cancel := context.WithTimeout(ctx, max(openTimeout, options.ReadTimeout))
 	defer cancel()
 	if err := store.client.Ping(ctx).Err(); err != nil {
 		return nil, errors.Join(unreachable(options, err), store.Close())

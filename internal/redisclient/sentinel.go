@@ -107,7 +107,7 @@ func hostPort(host string) (string, error) {
 	if err != nil {
 		name, port = strings.Trim(host, "[]"), ""
 	}
-	if name == "" || strings.ContainsAny(name, "@ ") {
+	if name == "" || strings.ContainsAny(name, "@ []") {
 		return "", errors.New("has a Sentinel that is no host:port")
 	}
 	return net.JoinHostPort(name, cmp.Or(port, defaultSentinelPort)), nil

@@ -137,7 +137,7 @@ func TestThePasswordIsNowhere(t *testing.T) { // Not parallel: it sets variables
 	if err := os.WriteFile(secret, []byte(password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	bare, full := "redis://"+server.Addr(), "redis://:"+password+"@"+server.Addr()
+	bare, full := server.URL(), strings.Replace(server.URL(), "://", "://:"+password+"@", 1)
 	for name, way := range map[string]struct {
 		url, environment string
 		file             string

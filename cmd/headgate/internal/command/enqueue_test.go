@@ -180,7 +180,7 @@ func TestInputAndRedisMayFail(t *testing.T) {
 		t.Errorf("got %+v", out)
 	}
 	server := redistest.Start(t, redistest.Options{})
-	d.where = []string{"--redis", server.URL()}
+	d.where = []string{"--redis", server.Addr()} // It is to notice soon.
 	reader, writer := io.Pipe()
 	done := make(chan output, 1)
 	go func() { done <- d.run(t.Context(), reader, "enqueue", "--jsonl", "--json") }()

@@ -176,10 +176,11 @@ func (d *demo) settle(ctx context.Context) error {
 	most := d.script.at(parts*1.4) - time.Since(d.start)
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errOver)
 	defer cancel()
-	if err := d.stage.Settle(ctx, stage.NothingWaits); err != nil && !errors.Is(err, errOver) {
-		return err
+	err := d.stage.Settle(ctx, stage.NothingWaits)
+	if errors.Is(context.Cause(ctx), errOver) {
+		return nil // Whatever call it ended.
 	}
-	return nil
+	return err
 }
 
 // send enqueues an actor's jobs as they become due.
