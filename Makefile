@@ -119,9 +119,9 @@ outage: deps ## Let downstreams die, fail, hang, slow down and flap in five roun
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.
 	@found=0; for package in $$($(GO) list $(PACKAGES)); do \
-		for target in $$($(GO) test -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
+		for target in $$($(GO) test $(TESTCOMPILE) -list '^Fuzz' "$$package" | grep '^Fuzz' || true); do \
 			found=1; echo "$$package $$target"; \
-			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
+			$(GO) test $(TESTCOMPILE) -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package"; \
 		done; \
 	done; [ $$found = 1 ] || echo "There is no fuzz target."
 
