@@ -74,9 +74,9 @@ func TestEveryDeadLetterIsToldByOneOfMany(t *testing.T) {
 	var m mourner
 	b.kill("before", "it was there already")
 	began := time.Now()
-	stop := run(t, store, scheduler.Config{OnDead: m.hook})
+	stop := run(t, store, scheduler.Config{OnDead: m.hook, TimerLease: handOver})
 	await(t, "what was there", func() bool { return m.ids() == "before*1" })
-	run(t, store, scheduler.Config{OnDead: m.hook}) // The first holds the timer lease.
+	run(t, store, scheduler.Config{OnDead: m.hook, TimerLease: handOver}) // The first holds the timer lease.
 	b.kill("between", "one|two")
 	await(t, "what came", func() bool { return m.ids() == "before*1,between*1" })
 	await(t, "its note", func() bool {
@@ -115,7 +115,7 @@ func TestADeadLetterThatIsNotTakenIsToldAgainAndHoldsUpNobody(t *testing.T) {
 		b.kill(id, "")
 	}
 	place := func() string { return client.HGet(t.Context(), store.Keys().Followers(), "on_dead").Val() }
-	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger()})
+	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger(), TimerLease: time.Minute})
 	await(t, "the others", func() bool { return m.ids() == "a*1,c*1" })
 	await(t, "a place before what is to be told", func() bool { return place() != "" })
 	if strings.Contains(place(), "acme:") {
@@ -149,7 +149,7 @@ func TestManyDeadLettersOfOneMomentAreAllTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	var m mourner
-	run(t, store, scheduler.Config{OnDead: m.hook})
+	run(t, store, scheduler.Config{OnDead: m.hook, TimerLease: time.Minute})
 	await(t, "all of them", func() bool { return strings.Count(m.ids(), "*1") == letters+1 })
 }
 
@@ -160,7 +160,7 @@ func TestAnIdleFollowerSendsOneCommandASecond(t *testing.T) {
 	b := newBench(t, store)
 	b.kill("a", "")
 	var m mourner
-	run(t, store, scheduler.Config{OnDead: m.hook})
+	run(t, store, scheduler.Config{OnDead: m.hook, TimerLease: time.Minute})
 	await(t, "the letter", func() bool { return m.ids() == "a*1" })
 	var mu sync.Mutex
 	looks := map[string]int{}
@@ -198,7 +198,7 @@ func TestAClockThatIsSetBackHidesNoDeadLetter(t *testing.T) {
 	if err := client.HSet(t.Context(), store.Keys().Followers(), "on_dead", place).Err(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger()})
+	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger(), TimerLease: time.Minute})
 	if err := client.HSet(t.Context(), store.Keys().State(), "t", time.Now().Add(time.Hour).UnixMicro()).Err(); err != nil {
 		t.Fatal(err)
 	}

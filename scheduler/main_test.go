@@ -30,6 +30,10 @@ func (s suite) Run() int {
 	return s.m.Run()
 }
 
+// handOver is the timer lease where another is to take over. Who loses it meanwhile, because the machine halts for longer, tells
+// again what was told; where nobody takes over it is a minute.
+const handOver = 5 * time.Second
+
 func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
 	tb.Helper()
 	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: redistest.Prefix(tb)})

@@ -92,9 +92,9 @@ func TestEveryTransitionIsToldByOneOfMany(t *testing.T) {
 	store := open(t, redistest.Shared(t).Client(t))
 	trip(t, store, "before")
 	var l listener
-	stop := run(t, store, scheduler.Config{OnBreaker: l.hook})
+	stop := run(t, store, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver})
 	await(t, "the place where it begins", func() bool { return heard(t, store) == last(t, store) })
-	run(t, store, scheduler.Config{OnBreaker: l.hook}) // The first holds the timer lease.
+	run(t, store, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver}) // The first holds the timer lease.
 	began := time.Now()
 	trip(t, store, "a")
 	trip(t, store, "b")
@@ -130,7 +130,7 @@ func TestATransitionThatIsRefusedIsToldAgainAlsoByTheNextAndHoldsUpNobody(t *tes
 		}
 		return nil
 	}}
-	stop := run(t, store, scheduler.Config{OnBreaker: l.hook, Logger: said.logger()})
+	stop := run(t, store, scheduler.Config{OnBreaker: l.hook, Logger: said.logger(), TimerLease: handOver})
 	await(t, "the place where it begins", func() bool { return heard(t, store) != "" })
 	trip(t, store, "a")
 	before := last(t, store)
@@ -155,7 +155,7 @@ func TestATransitionThatIsRefusedIsToldAgainAlsoByTheNextAndHoldsUpNobody(t *tes
 	l.mu.Lock()
 	refuse = false
 	l.mu.Unlock()
-	run(t, store, scheduler.Config{OnBreaker: l.hook})
+	run(t, store, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver})
 	await(t, "the next follower", func() bool { return l.downstreams() == "a b c bad b c" })
 	await(t, "the place behind all", func() bool { return heard(t, store) == last(t, store) })
 }
@@ -205,7 +205,7 @@ func TestADeadHookIsBounded(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	l := listener{refuse: func(scheduler.Transition) error { return errors.New("nobody answers") }}
-	s, err := scheduler.New(store, scheduler.Config{OnBreaker: l.hook})
+	s, err := scheduler.New(store, scheduler.Config{OnBreaker: l.hook, TimerLease: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
