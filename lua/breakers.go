@@ -113,6 +113,9 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 // parseClocks reads the fields t and bt of the state: the breakers' clock, and by how much it is ahead of that of Redis.
 func parseClocks(fields []any) (clock, ahead int64, err error) {
 	n, err := parseNumbers(cmp.Or(textAt(fields, 0), "0") + " " + cmp.Or(textAt(fields, 1), "0"))
+	if err == nil && len(n) != 2 {
+		err = errBreakerText
+	}
 	if err != nil {
 		return 0, 0, err
 	}

@@ -212,7 +212,15 @@ func TestAKilledProbeDoesNotWedgeItsBreaker(t *testing.T) {
 			if signal := r.process(roleProbe + "=" + timeout).end(t); signal != syscall.SIGKILL {
 				t.Fatalf("the worker ended by %v", signal)
 			}
+			dead := r.registrations()
+			if lost == "" {
+				r.expire(dead)
+			}
 			r.process(roleProbe + "=" + timeout)
+			if lost != "" {
+				r.await("the probe's time to be over", func() bool { return strings.Contains(r.causes(), strings.TrimSuffix(lost, ", ")) })
+				r.expire(dead)
+			}
 			if c := r.idle(); c.Left["completed"] != 1 {
 				t.Errorf("got %+v", c) // A probe that is lost burns no attempt, and the second was the last.
 			}

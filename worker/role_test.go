@@ -47,7 +47,7 @@ func playWorker() int {
 		return 1
 	}
 	config := worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: 1500 * time.Millisecond, DrainTimeout: 50 * time.Millisecond,
+		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: patience, DrainTimeout: 50 * time.Millisecond,
 		Backoff: quick,
 	}
 	if timeout, err := time.ParseDuration(os.Getenv(roleProbe)); err == nil {
@@ -124,6 +124,16 @@ func (r *rig) process(more ...string) *process {
 		<-p.ended
 	})
 	return p
+}
+
+// expire ends the leases of workers that are dead. They are long, so that none ends because the machine halts.
+func (r *rig) expire(workers []string) {
+	r.tb.Helper()
+	for _, name := range workers {
+		if _, err := r.store.Heartbeat(r.tb.Context(), name, 50*time.Millisecond); err != nil {
+			r.tb.Fatal(err)
+		}
+	}
 }
 
 // end waits for the process to have ended, up to patience, and returns the signal that did it, 0 for none.

@@ -55,6 +55,7 @@ func testPoison(t *testing.T, limit int) {
 		if signal := r.process().end(t); signal != syscall.SIGKILL {
 			t.Fatalf("a worker ended by %v", signal)
 		}
+		r.expire(r.registrations())
 	}
 	last := r.process()
 	c := r.idle()
