@@ -56,7 +56,7 @@ func (m *mourner) ids() string {
 func (b *bench) kill(id, text string) {
 	b.tb.Helper()
 	b.admit(id)
-	lease, ok := b.read(time.Minute)
+	lease, ok := b.read()
 	if !ok {
 		b.tb.Fatal("nothing to read")
 	}

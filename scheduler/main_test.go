@@ -94,10 +94,10 @@ func (b *bench) admit(id string) {
 	}
 }
 
-// read returns the next job, waiting for it up to wait.
-func (b *bench) read(wait time.Duration) (lua.Lease, bool) {
+// read returns the next job, waiting for it up to a minute.
+func (b *bench) read() (lua.Lease, bool) {
 	b.tb.Helper()
-	leases, err := b.store.Read(b.tb.Context(), b.worker, b.pool.ID(), 1, wait, false)
+	leases, err := b.store.Read(b.tb.Context(), b.worker, b.pool.ID(), 1, time.Minute, false)
 	if err != nil {
 		b.tb.Fatal(err)
 	}

@@ -31,12 +31,12 @@ func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 	run(t, store, scheduler.Config{})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Minute)
+	lease, _ := b.read()
 	for _, delay := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 333 * time.Millisecond, 1200 * time.Millisecond} {
 		late := best(func() time.Duration {
 			began := time.Now()
 			b.finish(lease, lua.Release, delay)
-			next, ok := b.read(time.Minute)
+			next, ok := b.read()
 			if !ok {
 				t.Fatalf("a job delayed by %s did not come back", delay)
 			}
@@ -60,13 +60,13 @@ func TestAnEarlierTimerIsHeardWhileALaterOneIsAwaited(t *testing.T) {
 	b := newBench(t, store)
 	b.admit("a")
 	b.admit("b")
-	first, _ := b.read(time.Minute)
-	second, _ := b.read(time.Minute)
+	first, _ := b.read()
+	second, _ := b.read()
 	b.finish(first, lua.Release, time.Hour)
 	late := best(func() time.Duration {
 		began := time.Now()
 		b.finish(second, lua.Release, 200*time.Millisecond)
-		back, ok := b.read(time.Minute)
+		back, ok := b.read()
 		if !ok || back.Job.ID != "b" {
 			t.Fatalf("got %+v, %v", back, ok)
 		}
@@ -88,7 +88,7 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.admit("a")
-	lease, ok := dead.read(time.Minute)
+	lease, ok := dead.read()
 	if !ok {
 		t.Fatal("nothing to read")
 	}
@@ -96,7 +96,7 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 	if _, err := store.Heartbeat(t.Context(), dead.worker, 300*time.Millisecond); err != nil { // Its last.
 		t.Fatal(err)
 	}
-	back, ok := b.read(time.Minute)
+	back, ok := b.read()
 	if !ok || back.Job.ID != "a" || back.Token == lease.Token || !back.Suspect || back.Lost != 0 || back.Attempts != 0 {
 		t.Fatalf("got %+v, %v", back, ok)
 	}
@@ -131,14 +131,14 @@ func TestAnotherTakesOverWithinTheTimerLease(t *testing.T) {
 	stop := run(t, store, scheduler.Config{})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Minute)
+	lease, _ := b.read()
 	for range 3 {
 		run(t, store, scheduler.Config{})
 	}
 	began := time.Now()
 	b.finish(lease, lua.Release, 100*time.Millisecond)
 	stop()
-	if _, ok := b.read(time.Minute); !ok {
+	if _, ok := b.read(); !ok {
 		t.Fatal("nobody took over")
 	}
 	if took := time.Since(began); took > 10*time.Second { // The lease of one second, and what a busy machine takes.
@@ -157,7 +157,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	held := make([]lua.Lease, 0, jobs)
 	for i := range jobs {
 		b.admit(fmt.Sprint("job-", i))
-		lease, ok := b.read(time.Minute)
+		lease, ok := b.read()
 		if !ok {
 			t.Fatal("nothing to read")
 		}
@@ -171,7 +171,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for len(seen) < jobs {
-		lease, ok := b.read(time.Minute)
+		lease, ok := b.read()
 		if !ok {
 			t.Fatalf("only %d of %d jobs came back", len(seen), jobs)
 		}
@@ -202,13 +202,13 @@ func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 	run(t, store, scheduler.Config{Logger: said.logger(), TimerLease: 200 * time.Millisecond})
 	b := newBench(t, store)
 	b.admit("a")
-	lease, _ := b.read(time.Minute)
+	lease, _ := b.read()
 	b.finish(lease, lua.Release, 500*time.Millisecond)
 	server.Kill(t)
 	await(t, "the outage is logged", func() bool { return strings.Count(said.String(), "redis does not answer") == 2 })
 	server.Restart(t)
 	await(t, "the recovery is logged", func() bool { return strings.Count(said.String(), "redis answers again") == 2 })
-	if back, ok := b.read(time.Minute); !ok || back.Job.ID != "a" {
+	if back, ok := b.read(); !ok || back.Job.ID != "a" {
 		t.Errorf("got %+v, %v", back, ok)
 	}
 	if n := strings.Count(said.String(), "redis does not answer"); n != 2 { // one of each goroutine

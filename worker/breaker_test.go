@@ -144,6 +144,7 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	release := make(chan struct{})
+	var opened atomic.Bool
 	var calls atomic.Int32
 	config := worker.Config{
 		Concurrency: 2, Backoff: quick,
@@ -153,10 +154,12 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 	}
 	var ended atomic.Value
 	a := r.runWithTimers(r.store, config, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
-		switch calls.Add(1) {
-		case 1:
+		switch first := calls.CompareAndSwap(0, 1); {
+		case first:
 			return errDown
-		case 2: // The first probe hangs, whatever its ctx says.
+		case !opened.Load(): // Redis has not heard of the failure yet.
+			return worker.Snooze(50 * time.Millisecond)
+		case calls.Add(1) == 2: // The first probe hangs, whatever its ctx says.
 			<-ctx.Done()
 			ended.Store(context.Cause(ctx))
 			<-release
@@ -166,6 +169,7 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 	}))
 	r.enqueue(to("pay", "pay-0"))
 	r.await("the breaker to open", func() bool { return r.causes() != "" })
+	opened.Store(true)
 	for i := range 4 {
 		r.enqueue(to("pay", fmt.Sprint("pay-", i+1)))
 	}
