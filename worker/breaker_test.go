@@ -178,8 +178,8 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 		causes = r.causes()
 		return strings.HasSuffix(causes, "probes passed")
 	})
-	if want := "failure streak, cooldown over, probe timeout, cooldown over, probes passed"; causes != want {
-		t.Errorf("got %s, want %s", causes, want)
+	if want := "failure streak, cooldown over, probe timeout, cooldown over, "; !strings.HasPrefix(causes, want) { // A later probe may be late, too.
+		t.Errorf("got %s, want %s...", causes, want)
 	}
 	if cause, _ := ended.Load().(error); !errors.Is(cause, context.DeadlineExceeded) {
 		t.Errorf("the probe's ctx ended with %v", cause)
@@ -203,7 +203,7 @@ func TestAHangingProbeEndsHalfOpenInItsTime(t *testing.T) {
 // runs again elsewhere; if its own time does, half-open is over, and another probe closes the breaker.
 func TestAKilledProbeDoesNotWedgeItsBreaker(t *testing.T) {
 	t.Parallel()
-	for timeout, lost := range map[string]string{"1m": "", "300ms": "probe timeout, cooldown over, "} {
+	for timeout, lost := range map[string]string{"1m": "", "2s": "probe timeout, cooldown over, "} {
 		t.Run(timeout, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)

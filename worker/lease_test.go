@@ -22,8 +22,22 @@ func isHeartbeat(c redistest.Command) bool {
 	return strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 && strings.Contains(c.Args[4], fmt.Sprintf("-%d-", os.Getpid()))
 }
 
+// TestALostLeaseEndsHandlersBeforeAnybodyElseStarts tries until the handler's ctx ended before the lease did, for a minute: what
+// ends late by design does so every time, and the machine may halt for the half second between.
 func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 	t.Parallel()
+	inTime := false
+	for end := time.Now().Add(patience); !inTime && time.Now().Before(end); {
+		inTime = loseLease(t)
+	}
+	if !inTime {
+		t.Error("redis had taken the job back already each time")
+	}
+}
+
+// loseLease keeps a worker from its heartbeats, and says whether Redis had left it the job when its handler's ctx had ended.
+func loseLease(t *testing.T) (inTime bool) {
+	t.Helper()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var deaf atomic.Bool
@@ -56,9 +70,7 @@ func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 	if cause := <-causes; !errors.Is(cause, headgate.ErrLeaseLost) {
 		t.Errorf("the ctx ended with %v", cause)
 	}
-	if c := r.census(); c.Ready != 1 {
-		t.Errorf("redis had taken the job back already: %+v", c)
-	}
+	inTime = r.census().Ready == 1
 	deaf.Store(false)
 	c := r.idle()
 	if c.Left["completed"] != 1 || runs.Load() != 2 {
@@ -71,6 +83,7 @@ func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 	if names := r.registrations(); len(names) != 1 || names[0] == first {
 		t.Errorf("registered as %v, at first as %s", names, first)
 	}
+	return inTime
 }
 
 func TestACompletionByAWorkerThatLostItsLeaseIsRefused(t *testing.T) {
