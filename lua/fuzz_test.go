@@ -138,7 +138,8 @@ func FuzzStored(f *testing.F) {
 		{"failed|17|5|w1|bad | address", "high=3,medium=2|x"},
 		{"open", "3 5"},
 		{"full", ""},
-		{"forced", "1"}, {"open", ""},
+		{"forced", "1"},
+		{"open", ""},
 	} {
 		f.Add(seed[0], seed[1])
 	}
