@@ -29,7 +29,7 @@ func startServe(t *testing.T, log *lockedBuffer, args ...string) (address string
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan int, 1)
-	line := []string{"serve", "--address", "127.0.0.1:0", "--redis", redistest.Shared(t).Addr(), "--prefix", redistest.Prefix(t)}
+	line := []string{"serve", "--address", "127.0.0.1:0", "--redis", redistest.Shared(t).URL(), "--prefix", redistest.Prefix(t)}
 	go func() { ended <- Run(ctx, append(line, args...), io.Discard, log) }()
 	awaitLog(t, log.String, "admin API listens", 1)
 	for line := range strings.Lines(log.String()) {
