@@ -256,14 +256,7 @@ func (s *Store) recount(ctx context.Context) error {
 // store of a version on none is written under an older one; each outlasts its full time by a slack (admit's
 // TTL_SLACK), so one that ends before this comes to it was full when the policy changed.
 func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
-	node := redis.Cmdable(connection(s))
-	if cluster, ok := connection(s).(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, s.partition.State())
-		if err != nil {
-			return fmt.Errorf("keep buckets: %w", unread(err))
-		}
-		node = master
-	}
+	node := connection(s)
 	const page = 1000
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, s.partition.Buckets("*"), page).Result()

@@ -34,6 +34,10 @@ type Config struct {
 	ReplicaTimeout time.Duration
 	// ReplicaQueues are the queues whose jobs are waited for; empty means all.
 	ReplicaQueues []string
+	// Partitions is into how many parts a new deployment is divided, 1 to MaxPartitions, each of which one master of a
+	// cluster can serve; zero takes what the deployment has, one for a new one. It is chosen at the first start: another
+	// number is ErrPartitions then.
+	Partitions int
 }
 
 func (c Config) withDefaults() Config {
@@ -61,14 +65,22 @@ func (c Config) validate() error {
 	if c.BucketCap < 4 {
 		bad = append(bad, &headgate.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
 	}
+	if c.Partitions < 0 || c.Partitions > MaxPartitions {
+		bad = append(bad, &headgate.FieldError{Field: "partitions", Value: strconv.Itoa(c.Partitions), Allowed: "1 to 256, or 0 for what the deployment has"})
+	}
 	return errors.Join(append(bad, c.validateReplicas()...)...)
 }
 
-// Store runs the scripts of one partition. It may be used by several goroutines. It never resends a command by
-// itself.
+// Store runs the scripts of a deployment. Where that has several partitions, what is about one tenant goes to the tenant's,
+// what is about all goes to all, the policy is kept in the first; the methods of workers and schedulers are for the stores
+// that Partitions returns. It may be used by several goroutines. It never resends a command by itself.
 type Store struct {
 	client    any // a redis.UniversalClient; see connection
 	partition keyspace.Partition
+	// all are the stores of the partitions, nil where there is but one, and in these stores themselves. index is the
+	// partition's place among them, parts how many there are, 0 for one.
+	all          []*Store
+	index, parts int
 	config    Config
 	preamble  string // "#!lua ..." in tests on a cluster
 	scripts   map[string]func() script
@@ -87,17 +99,17 @@ var names = []string{
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count",
 }
 
-// Connect returns the store at a URL, redis://, rediss://, unix:// or redis-sentinel://, with the client settings of the
-// house, after the checks of Open. Close ends its connections.
+// Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
+// settings of the house, after the checks of Open. Close ends its connections.
 func Connect(ctx context.Context, url string, config Config) (*Store, error) {
-	options, sentinel, err := redisclient.Parse(url)
+	client, err := redisclient.Dial(url)
 	if err != nil {
 		return nil, &headgate.FieldError{
 			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
-			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, or redis-sentinel://host:port,host:port/db?master=NAME",
+			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
+				"or redis-cluster://host:port,host:port",
 		}
 	}
-	client := redisclient.New(options, sentinel)
 	s, err := Open(ctx, client, config)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -108,11 +120,23 @@ func Connect(ctx context.Context, url string, config Config) (*Store, error) {
 // Close ends the connections of the store's client.
 func (s *Store) Close() error { return connection(s).Close() }
 
-// connection returns the store's client. Neither the struct nor a method names its type: every package that knows Store
-// would compile the two thousand methods behind it once more, which takes 1.3 s each.
-//
-//nolint:forcetypeassert // newStore takes nothing else
-func connection(s *Store) redis.UniversalClient { return s.client.(redis.UniversalClient) }
+// connection returns the store's client; in a cluster, that of the partition's master as far as it is known, so that whatever
+// is read or written, by a key or not, is about the partition, and nothing is redirected to a node that has but a part of it.
+// Neither the struct nor a method names its type: every package that knows Store would compile the two thousand methods
+// behind it once more, which takes 1.3 s each.
+func connection(s *Store) redis.UniversalClient {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		client, _ := s.client.(redis.UniversalClient) // newStore takes nothing else
+		return client
+	}
+	// Open has read the slots; they are read again in the background, so ctx is for nobody.
+	master, err := cluster.MasterForKey(context.Background(), s.partition.State()) //nolint:forbidigo // see above
+	if err != nil {
+		return cluster
+	}
+	return master
+}
 
 // Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new
 // enough, and does not evict live keys.
@@ -129,6 +153,11 @@ func Open(ctx context.Context, client redis.UniversalClient, config Config) (*St
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		if _, err := cluster.MasterForKey(ctx, s.partition.State()); err != nil {
+			return nil, fmt.Errorf("open store: read the slots of the cluster: %w", unread(err))
+		}
+	}
 	if err := s.check(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -141,6 +170,9 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 		return nil, err
 	}
 	s := &Store{client: client, config: config, preamble: preamble, scripts: library}
+	if _, ok := client.(*redis.ClusterClient); ok {
+		s.scripts = clusterLibrary
+	}
 	if preamble != "" {
 		s.scripts = newLibrary(preamble)
 	}
@@ -150,6 +182,11 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 
 // library is every script, the same for each store of the process.
 var library = newLibrary("")
+
+// clusterLibrary is the same for a cluster. While a slot moves, each node has some of a partition's keys, and a script that
+// does not find one on the old node is refused in the middle: so each begins by looking for a key that nobody has, and is
+// refused before it has written anything.
+var clusterLibrary = newLibrary("redis.call('EXISTS', KEYS[1] .. ':moving')\n")
 
 // newLibrary returns the scripts behind a preamble. Each is put together when it is first called, which takes a millisecond.
 func newLibrary(preamble string) map[string]func() script {
@@ -221,13 +258,16 @@ func classify(err error) error {
 // isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
 // too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
 func isNotReady(err error) bool {
-	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN "} {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", movingError} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
 	}
 	return false
 }
+
+// movingError is how the refusal of a script begins whose slot moves; see clusterLibrary.
+const movingError = "Script attempted to access a non local key"
 
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
 // Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.
