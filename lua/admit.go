@@ -73,7 +73,7 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 	args := make([]any, 0, 8+14*len(jobs))
 	global := &jobs[0].Limits[headgate.LevelGlobal]
 	args = append(args, s.now, version, s.config.EndedCap, s.config.BucketCap)
-	args = appendLimit(args, global)
+	args = s.appendGlobal(args, global)
 	paths := make([]pathKey, 0, 8)
 	index := func(c *Candidate) int {
 		key := pathKey{c.Job.Tenant, c.Job.Queue, c.Class}

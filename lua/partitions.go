@@ -51,7 +51,7 @@ func (s *Store) split(partitions int) {
 	all := make([]*Store, partitions)
 	for i := range all {
 		one := *s
-		one.partition, one.index, one.parts = keyspace.New(s.config.Prefix, i), i, partitions
+		one.partition, one.index, one.parts, one.whole = keyspace.New(s.config.Prefix, i), i, partitions, s
 		all[i] = &one
 	}
 	s.all, s.parts = all, partitions

@@ -24,8 +24,11 @@ type ShadowCounts struct {
 // charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Store) Shadow(ctx context.Context, version int64, id string, questions []Question) error {
+	if s.all != nil {
+		return s.shadowAll(ctx, version, id, questions)
+	}
 	args := append(make([]any, 0, 7+12*len(questions)), s.now, version, id, s.config.BucketCap)
-	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
 	for i := range questions {
 		args = questions[i].appendPath(args)
@@ -45,6 +48,9 @@ func (s *Store) Shadow(ctx context.Context, version int64, id string, questions 
 
 // ShadowCounts returns what was counted for the last candidate in shadow.
 func (s *Store) ShadowCounts(ctx context.Context) (ShadowCounts, error) {
+	if s.all != nil {
+		return s.shadowCountsOfAll(ctx)
+	}
 	fields, err := connection(s).HGetAll(ctx, s.partition.Shadow()).Result()
 	if err != nil {
 		return ShadowCounts{}, fmt.Errorf("read shadow: %w", unread(err))

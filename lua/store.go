@@ -81,9 +81,11 @@ type Store struct {
 	// partition's place among them, parts how many there are, 0 for one.
 	all          []*Store
 	index, parts int
-	config    Config
-	preamble  string // "#!lua ..." in tests on a cluster
-	scripts   map[string]func() script
+	// whole is the store that has this one among all, nil where there is but one.
+	whole    *Store
+	config   Config
+	preamble string // "#!lua ..." in tests on a cluster
+	scripts  map[string]func() script
 	// now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	now string
 }

@@ -49,7 +49,9 @@ func StartNodes(tb testing.TB, masters int, replicas bool) *Cluster {
 		low, high := i*(lastSlot+1)/masters, (i+1)*(lastSlot+1)/masters-1
 		must(tb, node.Client(tb).ClusterAddSlotsRange(tb.Context(), low, high).Err())
 	}
-	c.await(tb, func(info string) bool { return strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes()))) })
+	c.await(tb, func(info string) bool {
+		return strings.Contains(info, fmt.Sprintf("cluster_known_nodes:%d", len(c.nodes())))
+	})
 	for i, node := range c.Replicas {
 		id := c.Masters[i].Client(tb).ClusterMyID(tb.Context()).Val()
 		c.try(tb, func() error { return node.Client(tb).ClusterReplicate(tb.Context(), id).Err() })
