@@ -54,16 +54,13 @@ func (s *Store) suspensionsOfAll(ctx context.Context) ([]Suspension, error) {
 	return merge(all, func(p *Suspension) string { return string(p.Name) }, func(*Suspension, *Suspension) {}), err
 }
 
-// workersOfAll adds up a worker's slots: it registers in each partition under one name. The first lease to end counts.
+// workersOfAll lists what is registered anywhere: a worker has a registration of its own in each partition.
 func (s *Store) workersOfAll(ctx context.Context) ([]WorkerState, error) {
 	all, err := gather(s, func(part *Store) ([]WorkerState, error) { return part.Workers(ctx) })
-	workers := merge(all, func(w *WorkerState) string { return w.Name }, func(to, more *WorkerState) {
-		to.Slots, to.Held = to.Slots+more.Slots, to.Held+more.Held
-		if more.LeaseEnd.Before(to.LeaseEnd) {
-			to.LeaseEnd = more.LeaseEnd
-		}
+	workers := slices.Concat(all...)
+	slices.SortStableFunc(workers, func(a, b WorkerState) int {
+		return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Name, b.Name))
 	})
-	slices.SortStableFunc(workers, func(a, b WorkerState) int { return cmp.Compare(a.Pool, b.Pool) })
 	return workers, err
 }
 

@@ -32,6 +32,9 @@ func (s *Store) Partitions() []*Store {
 	return slices.Clone(s.all)
 }
 
+// First reports whether this is the store of the first of several partitions, which has the policy that all follow.
+func (s *Store) First() bool { return s.whole != nil && s.index == 0 }
+
 // PartitionOf returns the index of a tenant's partition in Partitions.
 func (s *Store) PartitionOf(tenant string) int { return keyspace.Of(tenant, max(1, len(s.all))) }
 

@@ -98,7 +98,7 @@ type script struct {
 // names lists the scripts.
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look",
-	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count",
+	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "demand", "probe",
 }
 
 // Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
