@@ -103,11 +103,38 @@ func (c *Cluster) Client(tb testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// AwaitPromotion waits until a node is a master and the cluster is well by its own account.
-func (c *Cluster) AwaitPromotion(tb testing.TB, node *Server) {
+// MasterOf returns the node that serves a slot, by the word of one that is well.
+func (c *Cluster) MasterOf(tb testing.TB, slot int) *Server {
 	tb.Helper()
-	awaitInfo(tb, node.Client(tb), "replication", "role:master")
-	c.awaitNode(tb, node, func(info string) bool { return strings.Contains(info, "cluster_state:ok") })
+	var master *Server
+	c.try(tb, func() error {
+		for _, node := range c.nodes() {
+			ranges, err := node.Client(tb).ClusterSlots(tb.Context()).Result()
+			if err != nil {
+				continue
+			}
+			for _, r := range ranges {
+				if r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
+					master = c.at(r.Nodes[0].Addr)
+				}
+			}
+			if master != nil {
+				return nil
+			}
+		}
+		return errors.New("no node knows who serves the slot")
+	})
+	return master
+}
+
+// at returns the node with an address.
+func (c *Cluster) at(addr string) *Server {
+	for _, node := range c.nodes() {
+		if node.Addr() == addr {
+			return node
+		}
+	}
+	return nil
 }
 
 // BeginMove lets a slot begin to move from one master to another: CLUSTER SETSLOT on both.
