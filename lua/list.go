@@ -97,6 +97,7 @@ func (s *Store) list(ctx context.Context, q ListQuery, at cursor) (ListPage, err
 	}
 	page := ListPage{Jobs: l.found}
 	if !l.end {
+		l.at.Part = at.Part
 		page.Cursor = l.at.encode()
 	}
 	return page, nil
