@@ -27,18 +27,6 @@ type ClassDemand struct {
 	Runnable float64
 }
 
-// Waits reports whether there is more to do than stands in the ready stream.
-func (d *Demand) Waits() bool {
-	for _, queue := range d.Queues {
-		for _, class := range queue {
-			if class.Runnable > 0 {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // Demand reads what is runnable for a pool.
 func (s *Store) Demand(ctx context.Context, pool Pool) (Demand, error) {
 	reply, err := s.run(ctx, "demand", pool.ID(), pool.text())
