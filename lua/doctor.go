@@ -69,6 +69,12 @@ func Examine(ctx context.Context, client redis.UniversalClient, config Config) (
 		return Report{}, err
 	}
 	first := &Store{client: client, partition: keyspace.New(config.Prefix, 0)}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		var err error
+		if first.master, err = mastersOf(ctx, cluster, first.partition.State()); err != nil {
+			return Report{}, err
+		}
+	}
 	client = connection(first)
 	d := &doctor{client: client, config: config, partition: first.partition}
 	before := time.Now()

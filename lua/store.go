@@ -76,6 +76,9 @@ func (c Config) validate() error {
 // that Partitions returns. It may be used by several goroutines. It never resends a command by itself.
 type Store struct {
 	client    any // a redis.UniversalClient; see connection
+	// master returns that of a key's master in a cluster; nil elsewhere.
+	master func(key string) any
+
 	partition keyspace.Partition
 	// all are the stores of the partitions, nil where there is but one, and in these stores themselves. index is the
 	// partition's place among them, parts how many there are, 0 for one.
@@ -127,17 +130,28 @@ func (s *Store) Close() error { return connection(s).Close() }
 // Neither the struct nor a method names its type: every package that knows Store would compile the two thousand methods
 // behind it once more, which takes 1.3 s each.
 func connection(s *Store) redis.UniversalClient {
-	cluster, ok := s.client.(*redis.ClusterClient)
-	if !ok {
-		client, _ := s.client.(redis.UniversalClient) // newStore takes nothing else
-		return client
+	client := s.client
+	if s.master != nil {
+		client = s.master(s.partition.State())
 	}
-	// Open has read the slots; they are read again in the background, so ctx is for nobody.
-	master, err := cluster.MasterForKey(context.Background(), s.partition.State()) //nolint:forbidigo // see above
-	if err != nil {
-		return cluster
+	universal, _ := client.(redis.UniversalClient) // newStore takes nothing else
+	return universal
+}
+
+// mastersOf returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
+// background.
+func mastersOf(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
+	if _, err := cluster.MasterForKey(ctx, first); err != nil {
+		return nil, fmt.Errorf("read the slots of the cluster: %w", unread(err))
 	}
-	return master
+	detached := context.WithoutCancel(ctx)
+	return func(key string) any {
+		node, err := cluster.MasterForKey(detached, key)
+		if err != nil {
+			return cluster
+		}
+		return node
+	}, nil
 }
 
 // Open returns the store behind client after the start-up checks: Redis answers within two seconds, is new
@@ -156,8 +170,8 @@ func Open(ctx context.Context, client redis.UniversalClient, config Config) (*St
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		if _, err := cluster.MasterForKey(ctx, s.partition.State()); err != nil {
-			return nil, fmt.Errorf("open store: read the slots of the cluster: %w", unread(err))
+		if s.master, err = mastersOf(ctx, cluster, s.partition.State()); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
 		}
 	}
 	if err := s.check(ctx); err != nil {
