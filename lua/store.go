@@ -75,7 +75,7 @@ func (c Config) validate() error {
 // what is about all goes to all, the policy is kept in the first; the methods of workers and schedulers are for the stores
 // that Partitions returns. It may be used by several goroutines. It never resends a command by itself.
 type Store struct {
-	client    any // a redis.UniversalClient; see connection
+	client any // a redis.UniversalClient; see connection
 	// master returns that of a key's master in a cluster; nil elsewhere.
 	master func(key string) any
 
