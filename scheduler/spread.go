@@ -2,7 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/headgate/headgate"
 )
 
 // spreadEvery is how often it is looked whether all partitions have the policy in force, by one Scheduler of the deployment.
@@ -24,7 +27,7 @@ func (s *Scheduler) spreadPolicy(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, callTimeout)
 		err := s.store.SpreadPolicy(bounded)
 		cancel()
-		if err != nil && ctx.Err() == nil {
+		if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
 			s.config.Logger.Warn().Err(err).Msg("a partition does not have the policy in force")
 		}
 	}
