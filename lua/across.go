@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,19 +20,10 @@ func tenantOf(key headgate.Key) string { return key.Tenant }
 func (s *Store) under(name GateName, do func(part *Store) error) error {
 	switch kind, guarded := name.split(); kind {
 	case gateTenant, gateTenantQueue, gateTenantRate:
-		tenant, _ := cutFirst(guarded)
+		tenant, _, _ := strings.Cut(guarded, ":")
 		return do(s.of(tenant))
 	}
 	return s.each(func(_ int, part *Store) error { return do(part) })
-}
-
-func cutFirst(text string) (first, rest string) {
-	for i := range len(text) {
-		if text[i] == ':' {
-			return text[:i], text[i+1:]
-		}
-	}
-	return text, ""
 }
 
 // spread gives each partition those of its tenants, side by side, and returns what it makes of them in the order of all.
@@ -100,7 +92,7 @@ func (s *Store) ofScope(scope headgate.Scope) *Store {
 	if s.all == nil || scope == headgate.Global {
 		return s
 	}
-	tenant, _ := cutFirst(string(scope))
+	tenant, _, _ := strings.Cut(string(scope), ":")
 	return s.of(tenant)
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate/breaker"
 )
@@ -87,7 +88,7 @@ func addQueue(to, more *QueueState) {
 	case to.Pace == 0 || more.Pace == 0:
 		to.Pace = max(to.Pace, more.Pace)
 	default: // They go on side by side, so their rates add up.
-		to.Pace = to.Pace * more.Pace / (to.Pace + more.Pace)
+		to.Pace = time.Duration(1 / (1/float64(to.Pace) + 1/float64(more.Pace)))
 	}
 	to.Busy = to.Busy || more.Busy
 	if more.Last.After(to.Last) {
@@ -197,7 +198,7 @@ func (s *Store) peekAll(ctx context.Context, queue string, n int) (QueueState, [
 	for c := range classes {
 		class := &classes[c]
 		class.ClassState = state.Classes[c]
-		for place := 0; place < n; place++ {
+		for place := range n {
 			for i := range all {
 				if c < len(all[i].classes) && place < len(all[i].classes[c].Next) {
 					class.Next = append(class.Next, all[i].classes[c].Next[place])

@@ -23,7 +23,7 @@ func openParts(t *testing.T, partitions, tenants int) *Store {
 	s, err := Open(t.Context(), redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 	check(t, err)
 	for i := range tenants {
-		admitOne(t, s, keyOfTenant(i), 0, headgate.Limit{})
+		admitOne(t, s, keyOfTenant(i), headgate.Limit{})
 	}
 	return s
 }
@@ -33,11 +33,11 @@ func keyOfTenant(i int) headgate.Key {
 }
 
 // admitOne sends a job to its partition.
-func admitOne(t *testing.T, s *Store, key headgate.Key, version int64, global headgate.Limit) headgate.Verdict {
+func admitOne(t *testing.T, s *Store, key headgate.Key, global headgate.Limit) headgate.Verdict {
 	t.Helper()
 	job := headgate.NewJob(key.Tenant, "mail", "t", []byte("x"))
 	job.ID, job.Priority = key.ID, headgate.Medium
-	verdicts, err := s.of(key.Tenant).Admit(t.Context(), version, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{global}}})
+	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{global}}})
 	check(t, err)
 	return verdicts[0]
 }
@@ -129,7 +129,7 @@ func TestAPauseIsInAllPartitionsAndATenantsInItsOwn(t *testing.T) {
 		t.Errorf("the queue's gate is in %d partitions, the tenant's in %d", queue, tenant)
 	}
 	for i := range 9 {
-		if v := admitOne(t, s, headgate.Key{Tenant: keyOfTenant(i).Tenant, ID: "late"}, 0, headgate.Limit{}); v.Reason != headgate.ReasonPaused {
+		if v := admitOne(t, s, headgate.Key{Tenant: keyOfTenant(i).Tenant, ID: "late"}, headgate.Limit{}); v.Reason != headgate.ReasonPaused {
 			t.Errorf("tenant %d: %+v", i, v)
 		}
 	}
@@ -271,7 +271,7 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 			key := headgate.Key{Tenant: fmt.Sprintf("tenant-%d", rapid.IntRange(0, 15).Draw(rt, "tenant")), ID: strconv.Itoa(i)}
 			part := s.of(key.Tenant)
 			part.now = strconv.FormatInt(at, 10)
-			if v := admitOne(t, s, key, 0, limit); v.Decision != headgate.Admitted {
+			if v := admitOne(t, s, key, limit); v.Decision != headgate.Admitted {
 				refused++
 				continue
 			}
@@ -287,7 +287,7 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 	s := openParts(t, partitions, 0)
 	for i, admitted := 0, [partitions]int{}; i < 200; i++ {
 		part := s.PartitionOf(keyOfTenant(i).Tenant)
-		v := admitOne(t, s, keyOfTenant(i), 0, headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 3 * partitions})
+		v := admitOne(t, s, keyOfTenant(i), headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 3 * partitions})
 		if v.Decision == headgate.Admitted {
 			admitted[part]++
 		}

@@ -119,7 +119,8 @@ func share(n, index, parts int) int {
 }
 
 // part returns what a partition is to store: of bounds that span partitions, its part.
-func (u PolicyUpdate) part(index, parts int) PolicyUpdate {
+func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
+	of := *u
 	caps := make([]Cap, len(u.Caps))
 	for i, c := range u.Caps {
 		if spansPartitions(c.Gate) {
@@ -129,11 +130,11 @@ func (u PolicyUpdate) part(index, parts int) PolicyUpdate {
 		}
 		caps[i] = c
 	}
-	u.Caps, u.MaxParked = caps, maps.Clone(u.MaxParked)
+	of.Caps, of.MaxParked = caps, maps.Clone(u.MaxParked)
 	for downstream, most := range u.MaxParked {
-		u.MaxParked[downstream] = share(most, index, parts)
+		of.MaxParked[downstream] = share(most, index, parts)
 	}
-	return u
+	return of
 }
 
 // checkParts refuses bounds that leave a partition nothing: its jobs would wait for ever.

@@ -61,7 +61,6 @@ type clusterTest struct {
 	cluster *redistest.Cluster
 	store   *lua.Store
 	jobs    *producer.Producer
-	workers []*worker.Worker
 
 	producing, working context.CancelFunc
 	producers, others  sync.WaitGroup

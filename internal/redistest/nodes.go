@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -109,13 +111,13 @@ func (c *Cluster) MasterOf(tb testing.TB, slot int) *Server {
 	var master *Server
 	c.try(tb, func() error {
 		for _, node := range c.nodes() {
-			ranges, err := node.Client(tb).ClusterSlots(tb.Context()).Result()
+			shards, err := node.Client(tb).ClusterShards(tb.Context()).Result()
 			if err != nil {
 				continue
 			}
-			for _, r := range ranges {
-				if r.Start <= slot && slot <= r.End && len(r.Nodes) > 0 {
-					master = c.at(r.Nodes[0].Addr)
+			for _, shard := range shards {
+				if has(shard, int64(slot)) {
+					master = c.master(shard)
 				}
 			}
 			if master != nil {
@@ -127,11 +129,18 @@ func (c *Cluster) MasterOf(tb testing.TB, slot int) *Server {
 	return master
 }
 
-// at returns the node with an address.
-func (c *Cluster) at(addr string) *Server {
-	for _, node := range c.nodes() {
-		if node.Addr() == addr {
-			return node
+func has(shard redis.ClusterShard, slot int64) bool {
+	return slices.ContainsFunc(shard.Slots, func(r redis.SlotRange) bool { return r.Start <= slot && slot <= r.End })
+}
+
+// master returns the node of a shard that is its master and well; nil if there is none at the moment.
+func (c *Cluster) master(shard redis.ClusterShard) *Server {
+	for _, known := range shard.Nodes {
+		addr := net.JoinHostPort(known.IP, strconv.FormatInt(known.Port, 10))
+		for _, node := range c.nodes() {
+			if known.Role == "master" && known.Health == "online" && node.Addr() == addr {
+				return node
+			}
 		}
 	}
 	return nil
