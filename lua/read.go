@@ -64,13 +64,13 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 }
 
 // moving reports whether a pool that seems gone has only left this node of a cluster: its worker is still registered, or nobody
-// can tell.
+// can tell, while ctx lasts.
 func (s *Store) moving(ctx context.Context, worker string, err error) bool {
 	if s.master == nil || !IsPoolGone(err) {
 		return false
 	}
 	registered, err := connection(s).HExists(ctx, s.partition.Workers(), worker).Result()
-	return err != nil || registered
+	return ctx.Err() == nil && (err != nil || registered)
 }
 
 // lease decodes an entry. What cannot be read is in the lease's Err; the error is that of Redis.
