@@ -55,7 +55,6 @@ func (c *Call) Place(j *Job) int {
 	l := t.lanes[j.LaneName()]
 	if l == nil {
 		l = &lane{name: j.LaneName()}
-		t.several = t.several || len(t.lanes) > 0
 		t.lanes[l.name] = l
 	}
 	if first := l.add(j); first && l.dated() {

@@ -78,19 +78,20 @@ type tenant struct {
 	tag   VirtualTime // S, while runnable
 	entry uint64      // order of entering, while runnable
 	lanes map[string]*lane
-	// several says that it has had more than one lane, or one behind a gate, since it came or since its only one woke.
-	several bool
 }
 
-// alone returns the downstream that a tenant of one lane calls, empty for none, for several, or if that is not known.
-func (t *tenant) alone() string {
-	if t.several {
+// alone returns the downstream that a tenant of one open lane calls, empty for none and for any other tenant.
+func (t *tenant) alone() (downstream string) {
+	open := 0
+	for _, l := range t.lanes {
+		if !l.blocked {
+			open, downstream = open+1, l.name[1:]
+		}
+	}
+	if open != 1 {
 		return ""
 	}
-	for name := range t.lanes {
-		return name[1:]
-	}
-	return ""
+	return downstream
 }
 
 // head returns the open lane with the earliest job, nil when all are blocked.

@@ -92,7 +92,7 @@ func (c *Call) serve(p *Pool, cl *class) *Entry {
 		parked = true
 	}
 	if parked {
-		l.blocked, t.several = true, true
+		l.blocked = true
 		c.vanished(l)
 		if t.head() == nil {
 			cl.exit(t, laneParked)
@@ -208,7 +208,6 @@ func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
 		return false
 	}
 	t := cl.tenants[name]
-	t.several = len(t.lanes) > 1
 	t.lanes[laneName].blocked = false
 	if t.mode == laneParked {
 		c.enter(cl, t)

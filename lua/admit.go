@@ -64,44 +64,15 @@ func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]h
 	return verdicts, nil
 }
 
-type pathKey struct {
-	tenant, queue string
-	class         int
-}
-
 func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
-	args := make([]any, 0, 8+14*len(jobs))
-	global := &jobs[0].Limits[headgate.LevelGlobal]
-	args = append(args, s.now, version, s.config.EndedCap, s.config.BucketCap)
-	args = s.appendGlobal(args, global)
-	paths := make([]pathKey, 0, 8)
-	index := func(c *Candidate) int {
-		key := pathKey{c.Job.Tenant, c.Job.Queue, c.Class}
-		for i := range paths {
-			if paths[i] == key {
-				return i + 1
-			}
-		}
-		return 0
-	}
-	args = append(args, 0)
-	countAt := len(args) - 1
-	for i := range jobs {
-		c := &jobs[i]
-		if index(c) > 0 {
-			continue
-		}
-		paths = append(paths, pathKey{c.Job.Tenant, c.Job.Queue, c.Class})
-		args = append(args, c.Job.Tenant, c.Job.Queue, c.Class, string(c.Job.Priority))
-		for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
-			args = appendLimit(args, &c.Limits[level])
-		}
-	}
-	args[countAt] = len(paths)
+	args := append(make([]any, 0, 10+limitsSize+(pathSize+4)*len(jobs)), s.now, version, s.config.EndedCap, s.config.BucketCap)
+	args = appendLimit(args, &jobs[0].Limits[headgate.LevelGlobal])
+	paths, of := jobPaths(jobs)
+	args = appendPaths(append(args, len(paths)), paths)
 	for i := range jobs {
 		c := &jobs[i]
 		record, large := encodeRecord(c.Job, c.Class)
-		path := index(c)
+		path := of[i]
 		if c.Redrive > 0 {
 			path = -path
 			binary.BigEndian.PutUint64(record[atSeq:], c.Redrive)
@@ -118,6 +89,26 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 		}
 	}
 	return args
+}
+
+// jobPaths returns the distinct paths of jobs, and the number of each job's, from 1.
+func jobPaths(jobs []Candidate) (paths []path, of []int) {
+	type key struct {
+		tenant, queue string
+		class         int
+	}
+	known := make(map[key]int, len(jobs))
+	of = make([]int, len(jobs))
+	for i := range jobs {
+		c := &jobs[i]
+		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
+		if known[k] == 0 {
+			paths = append(paths, path{c.Job.Tenant, c.Job.Queue, c.Class, c.Job.Priority, c.Limits})
+			known[k] = len(paths)
+		}
+		of[i] = known[k]
+	}
+	return paths, of
 }
 
 // startArg is when a job starts: microseconds since 1970, or from now if negative.

@@ -7,11 +7,9 @@
 -- ARGV[5] global_rate  tokens a second, "" for no bucket
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
--- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, negative to redrive a dead letter, id, record (with the letter's seq), and where the
---   record's flags say so its
---   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
---   key with microseconds
+-- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
+--   (with the letter's seq), and where the record's flags say so its payload (a redriven one has it already), the time it
+--   starts (microseconds from now if negative), and its unique key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
@@ -260,8 +258,7 @@ local function rare()
   return rare_made
 end
 
-local function jobs_read()
-  local at = PATHS_AT + PATHS * PATH_SIZE
+local function jobs_read(at)
   while at <= #ARGV do
     local rec = ARGV[at + 2]
     local flags = byte(rec, 2)
@@ -304,8 +301,9 @@ local function bounded(job)
 end
 
 local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+local jobs_at = paths_read()
 for i = 1, PATHS do
-  local queue = path_read(i).queue
+  local queue = paths[i].queue
   state_fields[#state_fields + 1] = 'q:' .. queue
   state_fields[#state_fields + 1] = 'cfg:' .. queue
   state_fields[#state_fields + 1] = 'pools:' .. queue
@@ -313,7 +311,7 @@ end
 call_begin(time_us, state_fields)
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
-jobs_read()
+jobs_read(jobs_at)
 known()
 
 local ended_count = state_num('en') + state_num('eo')
@@ -426,7 +424,7 @@ local function place_alone()
   else
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-    if not x or sub(x, 10) ~= lane then return nil end
+    if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'

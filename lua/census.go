@@ -174,17 +174,12 @@ func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, erro
 	}
 	var lanes []string
 	for tenant, value := range tenants {
-		lane := value[9:]
-		if lane != "*" {
-			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)
-			continue
-		}
-		all, err := connection(s).ZRange(ctx, base+"lanes:"+cq+":"+tenant, 0, -1).Result()
+		all, err := s.lanesIn(ctx, cq, tenant, value)
 		if err != nil {
-			return nil, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
+			return nil, err
 		}
 		for _, lane := range all {
-			lanes = append(lanes, base+"lane:"+cq+":"+tenant+":"+lane)
+			lanes = append(lanes, s.laneKey(cq, tenant, lane))
 		}
 	}
 	return lanes, nil

@@ -75,23 +75,12 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 	if peek {
 		flag = "1"
 	}
-	args := append(make([]any, 0, 7+12*len(questions)), s.now, version, flag, s.config.BucketCap)
-	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
+	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, flag, s.config.BucketCap)
+	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
-	for i := range questions {
-		args = questions[i].appendPath(args)
-	}
+	args = appendQuestions(args, questions)
 	for i := range questions {
 		args = append(args, i+1, int64(questions[i].Cost))
-	}
-	return args
-}
-
-// appendPath appends what the fragment path says.
-func (q *Question) appendPath(args []any) []any {
-	args = append(args, q.Tenant, q.Queue, 0, string(q.Class))
-	for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
-		args = appendLimit(args, &q.Limits[level])
 	}
 	return args
 }

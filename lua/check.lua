@@ -7,7 +7,7 @@
 -- ARGV[5] global_rate  tokens a second, "" for no bucket
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
--- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
+-- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
 -- Reply {"stale", version} or {"granted" | "refused", the buckets' time and the tokens refunded so far, a line a
 --   question}: micro-tokens left of global, tenant, queue and
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
@@ -18,12 +18,12 @@ local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 local time_us = now_us(NOW)
 
-for i = 1, PATHS do path_read(i) end
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+local questions_at = paths_read()
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 
@@ -34,7 +34,6 @@ for i = 1, PATHS do
   end
 end
 local refusals, refused = {}, false
-local questions_at = PATHS_AT + PATHS * PATH_SIZE
 for at = questions_at, #ARGV, 2 do
   local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
   local refusal = decide(path, cost)

@@ -119,7 +119,8 @@ type walk struct {
 	now    int64
 	scopes map[headgate.Scope]bool
 	pools  []Pool
-	// gates are "all" kinds, "breakers" alone, the same beside jobs that come alone and own nothing ("lone"), or "none".
+	// gates are "all" kinds, those of a tenant and its lanes where few slots are ("lanes"), "breakers" alone, the same beside jobs that
+	// come alone and own nothing ("lone"), or "none".
 	gates string
 	// held are the leases that workers have read, by worker.
 	held    map[string][]Finish
@@ -155,7 +156,7 @@ func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
 	}
 	w.service = newServiceLog(w.model.room)
 	// Scripts have shorter ways for one pool of one queue, and without gates.
-	w.pools, w.gates = pick(w, "pools", [][]Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "breakers", "lone", "none"})
+	w.pools, w.gates = pick(w, "pools", [][]Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
 	for _, tenant := range walkTenants {
 		for level := headgate.LevelTenant; level < headgate.Levels; level++ {
 			for _, queue := range walkQueues {
@@ -200,8 +201,11 @@ func (w *walk) step() {
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
 		"cancel", "purge", "suspend", "start", "check", "report", "report", "report", "force",
 	}
+	if w.gates == "lanes" {
+		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
+	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
-		return op == "gate" && w.gates != "all" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force") && w.gates == "none"
+		return op == "gate" && w.gates != "all" && w.gates != "lanes" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force") && w.gates == "none"
 	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)

@@ -176,16 +176,26 @@ func (d *redisDump) class(cq string, v float64) {
 		if value[0] != 'a' {
 			d.add("class %s tenant %s mode %c", cq, tenant, value[0])
 		}
-		lanes := map[string]bool{value[9:]: false}
-		if value[9:] == "*" {
-			lanes = map[string]bool{}
-			for _, z := range d.zset("lanes:" + cq + ":" + tenant) {
-				lanes[z.Member.(string)] = z.Score >= 4e15
-				head := d.zset("lane:" + cq + ":" + tenant + ":" + z.Member.(string))
-				if len(head) == 0 || head[0].Score != z.Score && head[0].Score+4e15 != z.Score {
-					d.add("BROKEN lanes:%s:%s %s score %f head %v", cq, tenant, z.Member, z.Score, head)
-				}
+		lanes, open := map[string]bool{}, 0
+		for _, z := range d.zset("lanes:" + cq + ":" + tenant) {
+			lanes[z.Member.(string)] = z.Score >= 4e15
+			if z.Score < 4e15 {
+				open++
 			}
+			head := d.zset("lane:" + cq + ":" + tenant + ":" + z.Member.(string))
+			if len(head) == 0 || head[0].Score != z.Score && head[0].Score+4e15 != z.Score {
+				d.add("BROKEN lanes:%s:%s %s score %f head %v", cq, tenant, z.Member, z.Score, head)
+			}
+		}
+		if only, parked := strings.CutPrefix(value[9:], "+"); only != "*" {
+			if _, twice := lanes[only]; twice || parked != (len(lanes) > 0) {
+				d.add("BROKEN ten:%s %s %s beside %v", cq, tenant, value[9:], lanes)
+			}
+			lanes[only] = false
+			open++
+		}
+		if value[0] != 't' && (value[9:] == "*") != (open != 1) {
+			d.add("BROKEN ten:%s %s %s of %v", cq, tenant, value[9:], lanes)
 		}
 		for lane, blocked := range lanes {
 			d.lane(cq, tenant, lane, blocked)

@@ -76,8 +76,8 @@ func (s *Store) Grant(ctx context.Context, g *Grant) (Granted, error) {
 }
 
 func (s *Store) grantArgs(g *Grant) []any {
-	args := append(make([]any, 0, 10+12*len(g.Questions)+8*len(g.Accounts)), s.now, g.Version, s.config.BucketCap)
-	args = s.appendGlobal(args, &g.Questions[0].Limits[headgate.LevelGlobal])
+	args := append(make([]any, 0, 11+limitsSize+(pathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.now, g.Version, s.config.BucketCap)
+	args = appendLimit(args, &g.Questions[0].Limits[headgate.LevelGlobal])
 	beat := ""
 	if g.Beat != 0 {
 		beat = micros(max(0, g.Beat))
@@ -89,9 +89,7 @@ func (s *Store) grantArgs(g *Grant) []any {
 		}
 	}
 	args = append(args, g.Member, micros(g.Lease), beat, asked, len(g.Questions))
-	for i := range g.Questions {
-		args = g.Questions[i].appendPath(args)
-	}
+	args = appendQuestions(args, g.Questions)
 	for i := range g.Questions {
 		if cost := g.Questions[i].Cost; cost > 0 {
 			args = append(args, i+1, int64(cost))

@@ -10,7 +10,7 @@
 -- ARGV[8] beat  microseconds for which the limiter counts as live from now on, 0 to forget it, "" to leave it as it is
 -- ARGV[9] questions  number of Q
 -- ARGV[10] paths  number of P
--- ARGV[11] ...  P times what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
+-- ARGV[11] ...  what the fragment path says; then Q times: path from 1, tokens; then of each account: path from 1,
 --   level, scope, tokens wanted, tokens still held, tokens that all may hold, tokens given back, tokens owed
 -- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
@@ -21,20 +21,19 @@ local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
 local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 -- @include lease
 local time_us = now_us(NOW)
 
-for i = 1, PATHS do path_read(i) end
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+local questions_at = paths_read()
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 
 local reply, changed = { 'done', '-1' }, false
 if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
 
-local questions_at = PATHS_AT + PATHS * PATH_SIZE
 local accounts_at = questions_at + 2 * QUESTIONS
 local ACCOUNT_SIZE = 8
 local paid = {}

@@ -195,12 +195,22 @@ func (s *Store) lanesOf(ctx context.Context, cq, tenant string) ([]string, error
 	if err != nil {
 		return nil, fmt.Errorf("read tenant %s: %w", tenant, unread(err))
 	}
-	if lane := value[tenantHeader:]; lane != "*" {
-		return []string{lane}, nil
+	return s.lanesIn(ctx, cq, tenant, value)
+}
+
+// lanesIn names the lanes of a tenant in a class, sorted, by what ten:CQ says of it: the only one, "+" and the only open one,
+// or "*".
+func (s *Store) lanesIn(ctx context.Context, cq, tenant, value string) ([]string, error) {
+	only, beside := strings.CutPrefix(value[tenantHeader:], "+")
+	if only != "*" && !beside {
+		return []string{only}, nil
 	}
 	lanes, err := connection(s).ZRange(ctx, s.partition.Base()+"lanes:"+cq+":"+tenant, 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
+	}
+	if beside {
+		lanes = append(lanes, only)
 	}
 	slices.Sort(lanes)
 	return lanes, nil

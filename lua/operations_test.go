@@ -19,7 +19,7 @@ func (w *walk) admit() {
 	}
 	jobs := make([]Candidate, n)
 	for i := range jobs {
-		if w.gates == "lone" {
+		if w.gates == "lone" || w.gates == "lanes" {
 			jobs[i] = w.plainJob()
 			continue
 		}
@@ -43,7 +43,7 @@ func (w *walk) admit() {
 		}
 		jobs[i] = Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
 	}
-	if len(w.model.dead) > 0 && w.gates != "lone" && w.number("redrive", 0, 2) == 0 {
+	if len(w.model.dead) > 0 && w.gates != "lone" && w.gates != "lanes" && w.number("redrive", 0, 2) == 0 {
 		jobs[0] = w.redrive(pick(w, "letter", slices.Sorted(maps.Keys(w.model.dead))))
 	}
 	words, dispatched := w.model.admit(w.now, jobs)
@@ -69,15 +69,21 @@ func (w *walk) admit() {
 	w.service.dispatched(dispatched)
 }
 
-// drawStart lets some jobs start later.
-// plainJob draws a job that owns nothing but its record, of few tenants.
+// plainJob draws a job that owns nothing but its record, of few tenants, of one where its lanes matter.
 func (w *walk) plainJob() Candidate {
-	tenant, class := w.number("tenant", 0, 1), w.number("class", 0, 1)
+	tenant, class := 0, 0
+	if w.gates == "lone" {
+		tenant, class = w.number("tenant", 0, 1), w.number("class", 0, 1)
+	}
 	j := headgate.NewJob(walkTenants[tenant], "mail", "t", nil)
 	j.ID, j.Priority, j.Downstream = fmt.Sprintf("j%d", w.number("id", 0, 400)), headgate.DefaultClasses()[class].Name, pick(w, "downstream", walkDownstreams)
+	if w.gates == "lanes" && w.number("dated", 0, 2) == 0 {
+		j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", 0, 3_000_000)))
+	}
 	return Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
 }
 
+// drawStart lets some jobs start later.
 func (w *walk) drawStart(j *headgate.Job) {
 	switch w.number("start", 0, 11) {
 	case 0:
@@ -239,7 +245,7 @@ func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
 func (w *walk) register() {
 	i := w.number("worker", 0, 4)
 	worker, pool := fmt.Sprintf("w%d", i), w.pools[i%len(w.pools)]
-	slots, lease := pick(w, "slots", []int{0, 1, 4, 8}), time.Duration(w.number("lease", 1, 60))*time.Second
+	slots, lease := pick(w, "slots", w.slots()), time.Duration(w.number("lease", 1, 60))*time.Second
 	w.resend = func() {
 		dispatched := w.model.register(w.now, worker, pool, slots, lease.Microseconds())
 		more, err := w.store.Register(w.ctx, worker, pool, slots, lease)
@@ -247,6 +253,14 @@ func (w *walk) register() {
 		w.ended(more, dispatched)
 	}
 	w.resend()
+}
+
+// slots are few where several lanes of a tenant are to wait at once.
+func (w *walk) slots() []int {
+	if w.gates == "lanes" {
+		return []int{0, 0, 1}
+	}
+	return []int{0, 1, 4, 8}
 }
 
 func (w *walk) heartbeat() {
@@ -302,8 +316,12 @@ func (w *walk) promote() {
 
 func (w *walk) gate() {
 	tenant, queue := pick(w, "tenant", walkTenants[:2]), pick(w, "queue", walkQueues)
+	names := []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue), DownstreamGate("api"), DownstreamGate("db")}
+	if w.gates == "lanes" {
+		names = []GateName{DownstreamGate("api"), DownstreamGate("api"), DownstreamGate("db"), TenantGate(walkTenants[0])}
+	}
 	g := Gate{
-		Name:  pick(w, "gate", []GateName{QueueGate(queue), TenantGate(tenant), TenantQueueGate(tenant, queue), DownstreamGate("api"), DownstreamGate("db")}),
+		Name:  pick(w, "gate", names),
 		Limit: pick(w, "limit", []int{0, 0, 1, 2, Unlimited, Unlimited}), Then: pick(w, "then", []int{Unlimited, 1}),
 		For: time.Duration(w.number("for", 0, 3)) * time.Second, Reason: "test",
 	}

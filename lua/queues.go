@@ -357,12 +357,9 @@ func (s *Store) addWaiting(ctx context.Context, cq string, tenants []field, wait
 	pipe := connection(s).Pipeline()
 	var counts []counted
 	for _, t := range tenants {
-		lanes := []string{t.value[min(tenantHeader, len(t.value)):]}
-		if lanes[0] == "*" {
-			var err error
-			if lanes, err = s.lanesOf(ctx, cq, t.name); err != nil {
-				return err
-			}
+		lanes, err := s.lanesIn(ctx, cq, t.name, t.value)
+		if err != nil {
+			return err
 		}
 		for _, lane := range lanes {
 			counts = append(counts, counted{t.name, pipe.ZCard(ctx, s.laneKey(cq, t.name, lane))})

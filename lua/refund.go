@@ -71,7 +71,7 @@ func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund,
 	for _, left := range receipt.left {
 		args = append(args, left)
 	}
-	reply, err := s.run(ctx, "refund", q.appendPath(args)...)
+	reply, err := s.run(ctx, "refund", appendPaths(args, []path{q.path()})...)
 	if err != nil {
 		return "", err
 	}

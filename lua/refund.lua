@@ -14,7 +14,7 @@
 -- ARGV[12] left_tenant  the same of the tenant's
 -- ARGV[13] left_queue  of the queue's
 -- ARGV[14] left_priority  of the priority's
--- ARGV[15] ...  what the fragment path says, once
+-- ARGV[15] ...  what the fragment path says of one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
 -- Never leaves more in a bucket than it would hold had the tokens not been taken.
 -- luacheck: ignore 211
@@ -24,12 +24,13 @@ local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber
 local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
 local PATHS, PATHS_AT = 1, 15
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
--- @include call
+-- @include begin
 -- @include path
 local time_us = now_us(NOW)
 
-local path = path_read(1)
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+paths_read()
+local path = paths[1]
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT

@@ -7,7 +7,7 @@
 -- ARGV[5] global_rate  tokens a second, "" for no bucket
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
--- ARGV[8] ...  P times what the fragment path says, then of each question: path from 1, tokens
+-- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
 -- Reply {"stale", version} or {"counted"}
 -- Never touches the buckets in force.
 -- luacheck: ignore 211
@@ -15,19 +15,19 @@ local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
 local BUCKETS, GLOBAL_BUCKET = 'x:' .. ID .. ':', 'xgb'
--- @include call
+-- @include begin
 -- @include path
 local time_us = now_us(NOW)
 
-for i = 1, PATHS do path_read(i) end
-call_begin(time_us, { 'pv', 'pat', 'xgb' })
+local questions_at = paths_read()
+clock_begin(time_us, { 'pv', 'pat', 'xgb' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 local COUNTS = P .. 'shadow'
 local begins = redis.call('HGET', COUNTS, 'id') ~= ID
 if begins then st.xgb = false end
 buckets_read()
 local counts = {}
-for at = PATHS_AT + PATHS * PATH_SIZE, #ARGV, 2 do
+for at = questions_at, #ARGV, 2 do
   local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
   local refusal = decide(path, cost)
   local field = refusal and 'refused:' .. match(refusal, ' (%d)') or 'allowed'

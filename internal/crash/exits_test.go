@@ -83,7 +83,7 @@ type exits struct {
 	// dropped counts the jobs that had to go for others, purged the dead letters purged by hand.
 	dropped, purged int64
 	losers          int
-	// convicted were begun by workers that were lost, from the queue whose poison limit is one.
+	// convicted were begun by lost workers as often as their queue's poison limit says.
 	convicted int64
 }
 
@@ -244,7 +244,11 @@ func (x *exits) lose() {
 	for _, l := range x.read(name, 3) {
 		if l.Suspect && x.dice.IntN(2) == 0 {
 			x.check(x.store.Started(x.Context(), x.pool.ID(), name, l.Token, endAs(l, "").Key))
+			limit := lua.DefaultPoisonLimit
 			if l.Job.Queue == "poison" {
+				limit = 1
+			}
+			if l.Lost+1 >= limit {
 				x.convicted++
 			}
 		}

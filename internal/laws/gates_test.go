@@ -42,10 +42,7 @@ func newCrowded(t *testing.T, lanes int) *crowded {
 		j.Job.Downstream = "api"
 		jobs = append(jobs, j)
 	}
-	for i := range openTenants * openJobs {
-		jobs = append(jobs, c.job("x"+tenantName(i%openTenants), "mail", i%len(classes), classes))
-	}
-	c.admit(jobs...)
+	c.admit(append(jobs, c.openJobs(openTenants*openJobs)...)...)
 	return c
 }
 

@@ -101,33 +101,47 @@ func startSentinel(tb testing.TB, host, port string) *Server {
 // awaitInfo waits until a section of INFO holds all of the words.
 func awaitInfo(tb testing.TB, client *redis.Client, section string, words ...string) {
 	tb.Helper()
+	await(tb, func(ctx context.Context) error {
+		info, err := client.Info(ctx, section).Result()
+		for _, word := range words {
+			if err == nil && !strings.Contains(info, word) {
+				return fmt.Errorf("%q is not in INFO %s:\n%s", word, section, info)
+			}
+		}
+		return err
+	})
+}
+
+// await tries until there is no error.
+func await(tb testing.TB, try func(context.Context) error) {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), failoverTimeout)
 	defer cancel()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for {
-		info, err := client.Info(ctx, section).Result()
-		missing := ""
-		for _, word := range words {
-			if !strings.Contains(info, word) {
-				missing = word
-			}
-		}
-		if err == nil && missing == "" {
+		err := try(ctx)
+		if err == nil {
 			return
 		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited in vain for %q in INFO %s: %v\n%s", missing, section, err, info)
+			tb.Fatalf("waited in vain: %v", err)
 		case <-poll.C:
 		}
 	}
 }
 
-// Switch asks a Sentinel for a failover while the master is well.
+// Switch asks a Sentinel for a failover while the master is well, as soon as it knows that a replica could take over: it
+// asks that one every ten seconds whether it follows.
 func (f *Failover) Switch(tb testing.TB) {
 	tb.Helper()
-	if err := newClient(tb, clientOptions(f.addrs[0])).Do(tb.Context(), "SENTINEL", "FAILOVER", masterName).Err(); err != nil {
-		tb.Fatal(err)
-	}
+	sentinel := newClient(tb, clientOptions(f.addrs[0]))
+	await(tb, func(ctx context.Context) error {
+		err := sentinel.Do(ctx, "SENTINEL", "FAILOVER", masterName).Err()
+		if err != nil && !strings.HasPrefix(err.Error(), "NOGOODSLAVE") {
+			tb.Fatal(err)
+		}
+		return err
+	})
 }

@@ -1,24 +1,39 @@
 -- @include bytes
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+local rate_texts = {} -- texts of rates that are known, by rate
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+local function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
   if level > burst then level = burst end
   local gained
   if rate == old then
-    gained = (now - stamp) * rate
+    gained = passed * rate
     if gained >= burst then return b end
     gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
     if gained >= burst then return b end
     gained = floor(gained)
     stamp = now
@@ -41,6 +56,7 @@ local function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-local function bucket_text(b)
-  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+-- bucket_text needs what bucket_fill says.
+local function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
 end

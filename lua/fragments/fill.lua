@@ -82,6 +82,7 @@ local function plan_leave(cl, x, mode)
   local p = cl.plan
   plan_take(p, x)
   runs_add(cl, x.lane, -1)
+  if mode == 'b' then x.beside, x.lane = '', '*' end
   p.served[x] = nil
   x.mode = mode
   p.gone[#p.gone + 1] = x
@@ -104,7 +105,7 @@ local function plan_write(cl)
     end
     if x.mode then
       modes[#modes + 1] = x.name
-      modes[#modes + 1] = x.mode .. x.entry .. x.lane
+      modes[#modes + 1] = tenant_text(x)
     else
       drained[#drained + 1] = x.name
       cl.tenants[x.name] = false
@@ -168,38 +169,32 @@ local function park_lane(pool, cl, x, lane, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if x.lane == '*' then
-    pool.others = nil
+  if x.lane ~= '*' then
+    plan_leave(cl, x, 'b')
   else
-    runs_add(cl, x.lane, -1)
-    x.lane = '*'
-    tenant_write(cl, x.name, x)
+    pool.others = nil
+    tenant_settle(cl, x.name, x)
   end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl, x, 'b') end
   return true
 end
 
 -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
 local function lane_popped(cl, x, lane)
-  local key = lane_key(cl, x.name, lane)
-  local mode = 'a'
-  if x.lane ~= '*' then
-    if redis.call('EXISTS', key) == 0 then mode = false end
-  else
-    local lanes = lanes_key(cl, x.name)
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local key, mode = lane_key(cl, x.name, lane), 'a'
+  if x.lane == '*' then
+    local lanes, head = lanes_key(cl, x.name), redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[1] then
       redis.call('ZADD', lanes, head[2], lane)
-    else
-      redis.call('ZREM', lanes, lane)
-      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+      return 'a'
     end
-    if head[1] then key = nil end
+    redis.call('ZREM', lanes, lane)
+    tenant_settle(cl, x.name, x)
+  elseif redis.call('EXISTS', key) == 1 then
+    return 'a'
+  else
+    mode = x.beside ~= '' and 'b'
   end
-  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-  end
+  if byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane)) end
   return mode
 end
 

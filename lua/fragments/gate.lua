@@ -47,7 +47,7 @@ local function gate_parse(name, v)
     return g and { limit = g.limit, held = tonumber(held), default = true }
   end
   if gate_is_rate(name) then
-    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
   end
   return { limit = tonumber(limit), held = tonumber(held), rest = rest }
 end
@@ -140,7 +140,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
-  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 

@@ -8,11 +8,12 @@
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
 --                         go by the order of entering, not by names
 --   idle:CQ               ZSET of kept tags above V of tenants that are not runnable
---   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
---                         gates, t behind a gate of the tenant
---   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
+--   ten:CQ                HASH tenant → mode, entry (8 bytes), its only open lane, with a "+" before it if others stand
+--                         behind gates, or * for none or several (behind a gate of the tenant, any number); modes:
+--                         a runnable, b all lanes behind gates, t behind a gate of the tenant
+--   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
---   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one lane, which is of that downstream
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
 local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
 local pass_on, refill, waits, runs = {}, {}, {}, {}
 
@@ -36,7 +37,7 @@ local function waiting_add(cl, lane, n)
   end
 end
 
--- runs_add counts runnable tenants of one lane.
+-- runs_add counts runnable tenants of one open lane.
 local function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
@@ -63,7 +64,12 @@ end
 
 local function tenant_parse(v)
   if not v then return false end
-  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), lane = sub(v, 10) }
+  local beside = byte(v, 10) == 43 and '+' or ''
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
+end
+
+local function tenant_text(x)
+  return x.mode .. x.entry .. x.beside .. x.lane
 end
 
 local function tenant_open(cl, tenant)
@@ -77,7 +83,7 @@ end
 
 local function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
-  redis.call('HSET', cl.ten, tenant, x.mode .. x.entry .. x.lane)
+  redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
@@ -96,6 +102,15 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
+-- tenant_several gives a tenant of one open lane another.
+local function tenant_several(cl, tenant, x, lane, score)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
+  if x.mode == 'a' then runs_add(cl, x.lane, -1) end
+  x.lane, x.beside = '*', ''
+  tenant_write(cl, tenant, x)
+end
+
 -- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
   if not gates_any() then return end
@@ -104,10 +119,20 @@ local function lane_vanished(lane)
   end
 end
 
--- lane_blocked_all reports whether every lane of a tenant with * stands behind a gate.
-local function lane_blocked_all(cl, tenant)
-  local head = redis.call('ZRANGE', lanes_key(cl, tenant), 0, 0, 'WITHSCORES')
-  return head[1] and score_of(head[2]) >= BLOCKED
+-- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
+-- none is, and false if there is no lane.
+local function tenant_settle(cl, tenant, x)
+  local lanes = lanes_key(cl, tenant)
+  local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
+  if not first[1] then return false end
+  if score_of(first[2]) >= BLOCKED then return 'b' end
+  if not first[3] or score_of(first[4]) >= BLOCKED then
+    redis.call('ZREM', lanes, first[1])
+    x.beside, x.lane = first[3] and '+' or '', first[1]
+    if x.mode == 'a' then runs_add(cl, x.lane, 1) end
+    tenant_write(cl, tenant, x)
+  end
+  return 'a'
 end
 
 local function deadline_timer(cl, tenant, lane)

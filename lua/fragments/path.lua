@@ -1,33 +1,49 @@
 -- @include bucket
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST, what the keys of tenants' buckets begin with
--- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). A path is PATH_SIZE arguments: tenant, queue,
--- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
-local PATH_SIZE = 10
+-- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). At PATHS_AT stand the number of distinct
+-- limits, of each rate and burst of tenant, queue and priority, where a rate of "" is no bucket; then of each path tenant,
+-- queue, class from 0, its name, and its limits from 1.
+local PATH_SIZE, LIMITS_SIZE = 5, 6
 local filled_to -- the buckets' own time, which never goes back
-local paths, buckets, tenants = {}, {}, {}
+local paths, tenants = {}, {}
 
--- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
-local function path_read(i)
-  local at = PATHS_AT + (i - 1) * PATH_SIZE
-  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
-  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
-  for level = 1, 3 do
-    local rate = tonumber(ARGV[at + 2 + 2 * level])
-    if rate then
-      local scope = path.tenant .. ':' .. suffixes[level]
-      if not buckets[scope] then
-        local t = tenants[path.tenant] or { key = P .. BUCKETS .. path.tenant, fields = { '!' }, scopes = {} }
-        tenants[path.tenant] = t
-        t.fields[#t.fields + 1] = suffixes[level]
-        t.scopes[#t.fields] = scope
-        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
-      end
-      path[level] = buckets[scope]
-    end
+-- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
+local function path_bucket(t, field, rate, burst)
+  if not rate then return false end
+  local list = t.list
+  for i = 1, #list do
+    if list[i].field == field then return list[i] end
   end
-  paths[i] = path
-  return path
+  local b = { field = field, owner = t, rate = rate, burst = burst, level = 0, stamp = 0, absent = false, dirty = false }
+  list[#list + 1], t.fields[#list + 2] = b, field
+  return b
+end
+
+-- paths_read notes the paths and returns where what follows them begins.
+local function paths_read()
+  local limits, at = {}, PATHS_AT + 1
+  for i = 1, tonumber(ARGV[PATHS_AT]) do
+    local l = {}
+    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(ARGV[at + k]) or false end
+    for k = 1, LIMITS_SIZE, 2 do
+      if l[k] then rate_texts[l[k]] = ARGV[at + k - 1] end
+    end
+    limits[i], at = l, at + LIMITS_SIZE
+  end
+  for i = 1, PATHS do
+    local tenant, queue, l = ARGV[at], ARGV[at + 1], limits[tonumber(ARGV[at + 4])]
+    local t = tenants[tenant]
+    if not t then
+      t = { key = P .. BUCKETS .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
+      tenants[tenant] = t
+    end
+    paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
+      l[5] and path_bucket(t, queue .. ':' .. ARGV[at + 3], l[5], l[6]),
+      [0] = false, tenant = tenant, queue = queue, class = ARGV[at + 2] + 1 }
+    at = at + PATH_SIZE
+  end
+  return at
 end
 
 -- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
@@ -35,18 +51,18 @@ local function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
   for _, t in pairs(tenants) do
-    local values = redis.call('HMGET', t.key, unpack(t.fields))
-    t.expires = tonumber(values[1] or 0)
-    for i, scope in pairs(t.scopes) do
-      local b = buckets[scope]
-      b.absent = not values[i]
-      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
-      b.level, b.stamp = s.level, s.stamp
+    if t.list[1] then
+      local values = redis.call('HMGET', t.key, unpack(t.fields, 1, #t.list + 1))
+      t.expires = tonumber(values[1] or 0)
+      for i, b in ipairs(t.list) do
+        local stored = values[i + 1]
+        b.absent = not stored
+        bucket_settle(b, stored, changed_at, filled_to)
+      end
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle(state_get(GLOBAL_BUCKET), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
-    b.all = true
+    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -59,8 +75,8 @@ local function room_for(b)
   return t.count < BUCKET_CAP
 end
 
--- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
-local function decide(path, cost)
+-- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
+local function refusal_of(path, cost)
   local worst, wait_most, burst
   for level = 0, 3 do
     local b = path[level]
@@ -76,6 +92,14 @@ local function decide(path, cost)
     end
   end
   if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+local function decide(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b and (b.level < cost or b.absent and not b.dirty) then return refusal_of(path, cost) end
+  end
 end
 
 local function charge(path, cost)
@@ -107,21 +131,18 @@ end
 local TTL_SLACK = 2000000
 local function buckets_write(now)
   for _, t in pairs(tenants) do
-    local args, full_at = {}, 0
-    for _, scope in pairs(t.scopes) do
-      local b = buckets[scope]
+    local args, n, full_at = {}, 0, 0
+    for _, b in ipairs(t.list) do
       if b.dirty then
-        args[#args + 1] = b.field
-        args[#args + 1] = bucket_text(b)
-        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+        local fill = bucket_fill(b)
+        args[n + 1], args[n + 2] = b.field, bucket_text(b, fill)
+        n = n + 2
+        if b.stamp + fill > full_at then full_at = b.stamp + fill end
       end
     end
-    if #args > 0 then
+    if n > 0 then
       local renew = full_at > t.expires
-      if renew then
-        args[#args + 1] = '!'
-        args[#args + 1] = format('%d', full_at + TTL_SLACK)
-      end
+      if renew then args[n + 1], args[n + 2] = '!', format('%d', full_at + TTL_SLACK) end
       redis.call('HSET', t.key, unpack(args))
       if renew then
         local at = format('%d', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000))
@@ -135,5 +156,5 @@ local function buckets_write(now)
     end
   end
   local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b)) end
+  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b, bucket_fill(b))) end
 end

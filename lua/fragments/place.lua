@@ -8,22 +8,23 @@ local function lane_place(cl, tenant, lane, score, member)
   waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
-  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
   if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
-    if x.mode == 'a' then runs_add(cl, x.lane, -1) end
-    x.lane = '*'
-    tenant_write(cl, tenant, x)
+    tenant_enter(cl, tenant, { beside = '', lane = lane })
+  elseif first and x.lane ~= lane then
+    local lanes = lanes_key(cl, tenant)
+    if size > 1 then
+      local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+      redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
+    elseif x.lane ~= '*' then
+      tenant_several(cl, tenant, x, lane, format('%d', score))
+    elseif x.mode == 'b' then
+      x.beside, x.lane = '+', lane
+      tenant_enter(cl, tenant, x)
+    else
+      redis.call('ZADD', lanes, format('%d', score), lane)
+    end
   end
   return size
 end

@@ -29,16 +29,29 @@ local function tenant_drained(cl, tenant, x)
   cl.tenants[tenant] = false
 end
 
+-- lanes_parked notes that a tenant has no open lane left.
+local function lanes_parked(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
+  end
+  x.beside, x.lane = '', '*'
+  tenant_write(cl, tenant, x)
+end
+
 -- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
 local function lane_shrunk(cl, tenant, lane)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   local x = tenant_open(cl, tenant)
   cl.q.touched = true
   if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
-  if x.lane ~= '*' then
-    if not head[1] then
-      if x.mode == 'a' then lane_vanished(lane) end
+  if x.lane == lane then
+    if head[1] then return end
+    if x.mode == 'a' then lane_vanished(lane) end
+    if x.beside == '' then
       tenant_drained(cl, tenant, x)
+    else
+      lanes_parked(cl, tenant, x)
     end
     return
   end
@@ -55,11 +68,10 @@ local function lane_shrunk(cl, tenant, lane)
   elseif x.mode == 'a' then
     lane_vanished(lane)
   end
-  if redis.call('EXISTS', lanes) == 0 then
-    tenant_drained(cl, tenant, x)
-  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
-    tenant_exit(cl, tenant, x)
-    x.mode = 'b'
+  if x.lane == '*' then
+    if not tenant_settle(cl, tenant, x) then tenant_drained(cl, tenant, x) end
+  elseif redis.call('EXISTS', lanes) == 0 then
+    x.beside = ''
     tenant_write(cl, tenant, x)
   end
 end

@@ -32,7 +32,7 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
-  if x.lane == '*' and lane_blocked_all(cl, tenant) then
+  if x.lane == '*' and tenant_settle(cl, tenant, x) == 'b' then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
   else
@@ -46,15 +46,16 @@ local function waiter_wake_lane(cl, member, tag, now)
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
   local x = tenant_open(cl, tenant)
   local lanes = lanes_key(cl, tenant)
-  if redis.call('ZCARD', lanes) == 1 then
-    redis.call('UNLINK', lanes)
-    x.lane = lane
-    tenant_write(cl, tenant, x)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  if x.lane ~= '*' then
+    tenant_several(cl, tenant, x, lane, head[2])
+  elseif x.mode == 'b' then
+    redis.call('ZREM', lanes, lane)
+    x.beside, x.lane = redis.call('EXISTS', lanes) == 1 and '+' or '', lane
+    tenant_enter(cl, tenant, x)
   else
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
     redis.call('ZADD', lanes, head[2], lane)
   end
-  if x.mode == 'b' then tenant_enter(cl, tenant, x) end
   return x.mode == 'a'
 end
 

@@ -7,11 +7,9 @@
 -- ARGV[5] global_rate  tokens a second, "" for no bucket
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
--- ARGV[8] ...  P times tenant, queue, class from 0, its name, then rate and burst of tenant, queue, priority;
---   then of each job: path from 1, negative to redrive a dead letter, id, record (with the letter's seq), and where the
---   record's flags say so its
---   payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
---   key with microseconds
+-- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
+--   (with the letter's seq), and where the record's flags say so its payload (a redriven one has it already), the time it
+--   starts (microseconds from now if negative), and its unique key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
@@ -109,13 +107,18 @@ function clock_advance(now)
   state_set('t', now)
 end
 end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
-    fields[#fields + 1] = field
-  end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
+end
+-- call: what every script begins with that moves jobs.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+    fields[#fields + 1] = field
+  end
+  clock_begin(now, fields)
 end
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
@@ -136,26 +139,43 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+local rate_texts = {} -- texts of rates that are known, by rate
+local bucket_settle, bucket_wait, bucket_fill, bucket_text
+do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
   if level > burst then level = burst end
   local gained
   if rate == old then
-    gained = (now - stamp) * rate
+    gained = passed * rate
     if gained >= burst then return b end
     gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
     if gained >= burst then return b end
     gained = floor(gained)
     stamp = now
@@ -166,7 +186,7 @@ local function bucket_settle(stored, rate, burst, changed_at, now)
 end
 
 -- bucket_wait returns the microseconds until b holds cost.
-local function bucket_wait(b, cost, now)
+function bucket_wait(b, cost, now)
   local need = cost - b.level
   local wait = b.stamp + math.ceil(need / b.rate) - now
   if wait < 1 then wait = 1 end
@@ -174,44 +194,62 @@ local function bucket_wait(b, cost, now)
   return wait
 end
 
-local function bucket_fill(b)
+function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-local function bucket_text(b)
-  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+-- bucket_text needs what bucket_fill says.
+function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
 end
-local PATH_SIZE = 10
-local paths, buckets, tenants = {}, {}, {}
-local path_read, buckets_read, decide, charge, buckets_write
+end
+local paths, tenants = {}, {}
+local paths_read, buckets_read, decide, charge, buckets_write
 do
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST, what the keys of tenants' buckets begin with
--- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). A path is PATH_SIZE arguments: tenant, queue,
--- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
+-- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). At PATHS_AT stand the number of distinct
+-- limits, of each rate and burst of tenant, queue and priority, where a rate of "" is no bucket; then of each path tenant,
+-- queue, class from 0, its name, and its limits from 1.
+local PATH_SIZE, LIMITS_SIZE = 5, 6
 local filled_to -- the buckets' own time, which never goes back
 
--- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
-function path_read(i)
-  local at = PATHS_AT + (i - 1) * PATH_SIZE
-  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
-  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
-  for level = 1, 3 do
-    local rate = tonumber(ARGV[at + 2 + 2 * level])
-    if rate then
-      local scope = path.tenant .. ':' .. suffixes[level]
-      if not buckets[scope] then
-        local t = tenants[path.tenant] or { key = P .. BUCKETS .. path.tenant, fields = { '!' }, scopes = {} }
-        tenants[path.tenant] = t
-        t.fields[#t.fields + 1] = suffixes[level]
-        t.scopes[#t.fields] = scope
-        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
-      end
-      path[level] = buckets[scope]
-    end
+-- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
+local function path_bucket(t, field, rate, burst)
+  if not rate then return false end
+  local list = t.list
+  for i = 1, #list do
+    if list[i].field == field then return list[i] end
   end
-  paths[i] = path
-  return path
+  local b = { field = field, owner = t, rate = rate, burst = burst, level = 0, stamp = 0, absent = false, dirty = false }
+  list[#list + 1], t.fields[#list + 2] = b, field
+  return b
+end
+
+-- paths_read notes the paths and returns where what follows them begins.
+function paths_read()
+  local limits, at = {}, PATHS_AT + 1
+  for i = 1, tonumber(ARGV[PATHS_AT]) do
+    local l = {}
+    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(ARGV[at + k]) or false end
+    for k = 1, LIMITS_SIZE, 2 do
+      if l[k] then rate_texts[l[k]] = ARGV[at + k - 1] end
+    end
+    limits[i], at = l, at + LIMITS_SIZE
+  end
+  for i = 1, PATHS do
+    local tenant, queue, l = ARGV[at], ARGV[at + 1], limits[tonumber(ARGV[at + 4])]
+    local t = tenants[tenant]
+    if not t then
+      t = { key = P .. BUCKETS .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
+      tenants[tenant] = t
+    end
+    paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
+      l[5] and path_bucket(t, queue .. ':' .. ARGV[at + 3], l[5], l[6]),
+      [0] = false, tenant = tenant, queue = queue, class = ARGV[at + 2] + 1 }
+    at = at + PATH_SIZE
+  end
+  return at
 end
 
 -- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
@@ -219,18 +257,18 @@ function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
   for _, t in pairs(tenants) do
-    local values = redis.call('HMGET', t.key, unpack(t.fields))
-    t.expires = tonumber(values[1] or 0)
-    for i, scope in pairs(t.scopes) do
-      local b = buckets[scope]
-      b.absent = not values[i]
-      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
-      b.level, b.stamp = s.level, s.stamp
+    if t.list[1] then
+      local values = redis.call('HMGET', t.key, unpack(t.fields, 1, #t.list + 1))
+      t.expires = tonumber(values[1] or 0)
+      for i, b in ipairs(t.list) do
+        local stored = values[i + 1]
+        b.absent = not stored
+        bucket_settle(b, stored, changed_at, filled_to)
+      end
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle(state_get(GLOBAL_BUCKET), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
-    b.all = true
+    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -243,8 +281,8 @@ local function room_for(b)
   return t.count < BUCKET_CAP
 end
 
--- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
-function decide(path, cost)
+-- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
+local function refusal_of(path, cost)
   local worst, wait_most, burst
   for level = 0, 3 do
     local b = path[level]
@@ -260,6 +298,14 @@ function decide(path, cost)
     end
   end
   if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+function decide(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b and (b.level < cost or b.absent and not b.dirty) then return refusal_of(path, cost) end
+  end
 end
 
 function charge(path, cost)
@@ -291,21 +337,18 @@ end
 local TTL_SLACK = 2000000
 function buckets_write(now)
   for _, t in pairs(tenants) do
-    local args, full_at = {}, 0
-    for _, scope in pairs(t.scopes) do
-      local b = buckets[scope]
+    local args, n, full_at = {}, 0, 0
+    for _, b in ipairs(t.list) do
       if b.dirty then
-        args[#args + 1] = b.field
-        args[#args + 1] = bucket_text(b)
-        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+        local fill = bucket_fill(b)
+        args[n + 1], args[n + 2] = b.field, bucket_text(b, fill)
+        n = n + 2
+        if b.stamp + fill > full_at then full_at = b.stamp + fill end
       end
     end
-    if #args > 0 then
+    if n > 0 then
       local renew = full_at > t.expires
-      if renew then
-        args[#args + 1] = '!'
-        args[#args + 1] = format('%d', full_at + TTL_SLACK)
-      end
+      if renew then args[n + 1], args[n + 2] = '!', format('%d', full_at + TTL_SLACK) end
       redis.call('HSET', t.key, unpack(args))
       if renew then
         local at = format('%d', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000))
@@ -319,7 +362,7 @@ function buckets_write(now)
     end
   end
   local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b)) end
+  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b, bucket_fill(b))) end
 end
 end
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
@@ -620,7 +663,7 @@ local function gate_parse(name, v)
     return g and { limit = g.limit, held = tonumber(held), default = true }
   end
   if gate_is_rate(name) then
-    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
   end
   return { limit = tonumber(limit), held = tonumber(held), rest = rest }
 end
@@ -713,7 +756,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
-  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
@@ -955,11 +998,12 @@ end
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
 --                         go by the order of entering, not by names
 --   idle:CQ               ZSET of kept tags above V of tenants that are not runnable
---   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
---                         gates, t behind a gate of the tenant
---   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
+--   ten:CQ                HASH tenant → mode, entry (8 bytes), its only open lane, with a "+" before it if others stand
+--                         behind gates, or * for none or several (behind a gate of the tenant, any number); modes:
+--                         a runnable, b all lanes behind gates, t behind a gate of the tenant
+--   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
---   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one lane, which is of that downstream
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
 local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
 local pass_on, refill, waits, runs = {}, {}, {}, {}
 
@@ -983,7 +1027,7 @@ local function waiting_add(cl, lane, n)
   end
 end
 
--- runs_add counts runnable tenants of one lane.
+-- runs_add counts runnable tenants of one open lane.
 local function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
@@ -1010,7 +1054,12 @@ end
 
 local function tenant_parse(v)
   if not v then return false end
-  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), lane = sub(v, 10) }
+  local beside = byte(v, 10) == 43 and '+' or ''
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
+end
+
+local function tenant_text(x)
+  return x.mode .. x.entry .. x.beside .. x.lane
 end
 
 local function tenant_open(cl, tenant)
@@ -1024,7 +1073,7 @@ end
 
 local function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
-  redis.call('HSET', cl.ten, tenant, x.mode .. x.entry .. x.lane)
+  redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
@@ -1043,6 +1092,15 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
+-- tenant_several gives a tenant of one open lane another.
+local function tenant_several(cl, tenant, x, lane, score)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
+  if x.mode == 'a' then runs_add(cl, x.lane, -1) end
+  x.lane, x.beside = '*', ''
+  tenant_write(cl, tenant, x)
+end
+
 -- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
   if not gates_any() then return end
@@ -1051,10 +1109,20 @@ local function lane_vanished(lane)
   end
 end
 
--- lane_blocked_all reports whether every lane of a tenant with * stands behind a gate.
-local function lane_blocked_all(cl, tenant)
-  local head = redis.call('ZRANGE', lanes_key(cl, tenant), 0, 0, 'WITHSCORES')
-  return head[1] and score_of(head[2]) >= BLOCKED
+-- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
+-- none is, and false if there is no lane.
+local function tenant_settle(cl, tenant, x)
+  local lanes = lanes_key(cl, tenant)
+  local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
+  if not first[1] then return false end
+  if score_of(first[2]) >= BLOCKED then return 'b' end
+  if not first[3] or score_of(first[4]) >= BLOCKED then
+    redis.call('ZREM', lanes, first[1])
+    x.beside, x.lane = first[3] and '+' or '', first[1]
+    if x.mode == 'a' then runs_add(cl, x.lane, 1) end
+    tenant_write(cl, tenant, x)
+  end
+  return 'a'
 end
 
 local function deadline_timer(cl, tenant, lane)
@@ -1105,7 +1173,7 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
-  if x.lane == '*' and lane_blocked_all(cl, tenant) then
+  if x.lane == '*' and tenant_settle(cl, tenant, x) == 'b' then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
   else
@@ -1119,15 +1187,16 @@ local function waiter_wake_lane(cl, member, tag, now)
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
   local x = tenant_open(cl, tenant)
   local lanes = lanes_key(cl, tenant)
-  if redis.call('ZCARD', lanes) == 1 then
-    redis.call('UNLINK', lanes)
-    x.lane = lane
-    tenant_write(cl, tenant, x)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  if x.lane ~= '*' then
+    tenant_several(cl, tenant, x, lane, head[2])
+  elseif x.mode == 'b' then
+    redis.call('ZREM', lanes, lane)
+    x.beside, x.lane = redis.call('EXISTS', lanes) == 1 and '+' or '', lane
+    tenant_enter(cl, tenant, x)
   else
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
     redis.call('ZADD', lanes, head[2], lane)
   end
-  if x.mode == 'b' then tenant_enter(cl, tenant, x) end
   return x.mode == 'a'
 end
 
@@ -1308,22 +1377,23 @@ local function lane_place(cl, tenant, lane, score, member)
   waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
-  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
   if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
-    if x.mode == 'a' then runs_add(cl, x.lane, -1) end
-    x.lane = '*'
-    tenant_write(cl, tenant, x)
+    tenant_enter(cl, tenant, { beside = '', lane = lane })
+  elseif first and x.lane ~= lane then
+    local lanes = lanes_key(cl, tenant)
+    if size > 1 then
+      local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+      redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
+    elseif x.lane ~= '*' then
+      tenant_several(cl, tenant, x, lane, format('%d', score))
+    elseif x.mode == 'b' then
+      x.beside, x.lane = '+', lane
+      tenant_enter(cl, tenant, x)
+    else
+      redis.call('ZADD', lanes, format('%d', score), lane)
+    end
   end
   return size
 end
@@ -1476,6 +1546,7 @@ local function plan_leave(cl, x, mode)
   local p = cl.plan
   plan_take(p, x)
   runs_add(cl, x.lane, -1)
+  if mode == 'b' then x.beside, x.lane = '', '*' end
   p.served[x] = nil
   x.mode = mode
   p.gone[#p.gone + 1] = x
@@ -1498,7 +1569,7 @@ local function plan_write(cl)
     end
     if x.mode then
       modes[#modes + 1] = x.name
-      modes[#modes + 1] = x.mode .. x.entry .. x.lane
+      modes[#modes + 1] = tenant_text(x)
     else
       drained[#drained + 1] = x.name
       cl.tenants[x.name] = false
@@ -1562,38 +1633,32 @@ local function park_lane(pool, cl, x, lane, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if x.lane == '*' then
-    pool.others = nil
+  if x.lane ~= '*' then
+    plan_leave(cl, x, 'b')
   else
-    runs_add(cl, x.lane, -1)
-    x.lane = '*'
-    tenant_write(cl, x.name, x)
+    pool.others = nil
+    tenant_settle(cl, x.name, x)
   end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl, x, 'b') end
   return true
 end
 
 -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
 local function lane_popped(cl, x, lane)
-  local key = lane_key(cl, x.name, lane)
-  local mode = 'a'
-  if x.lane ~= '*' then
-    if redis.call('EXISTS', key) == 0 then mode = false end
-  else
-    local lanes = lanes_key(cl, x.name)
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local key, mode = lane_key(cl, x.name, lane), 'a'
+  if x.lane == '*' then
+    local lanes, head = lanes_key(cl, x.name), redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[1] then
       redis.call('ZADD', lanes, head[2], lane)
-    else
-      redis.call('ZREM', lanes, lane)
-      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+      return 'a'
     end
-    if head[1] then key = nil end
+    redis.call('ZREM', lanes, lane)
+    tenant_settle(cl, x.name, x)
+  elseif redis.call('EXISTS', key) == 1 then
+    return 'a'
+  else
+    mode = x.beside ~= '' and 'b'
   end
-  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-  end
+  if byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane)) end
   return mode
 end
 
@@ -1799,16 +1864,29 @@ local function tenant_drained(cl, tenant, x)
   cl.tenants[tenant] = false
 end
 
+-- lanes_parked notes that a tenant has no open lane left.
+local function lanes_parked(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
+  end
+  x.beside, x.lane = '', '*'
+  tenant_write(cl, tenant, x)
+end
+
 -- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
 function lane_shrunk(cl, tenant, lane)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   local x = tenant_open(cl, tenant)
   cl.q.touched = true
   if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
-  if x.lane ~= '*' then
-    if not head[1] then
-      if x.mode == 'a' then lane_vanished(lane) end
+  if x.lane == lane then
+    if head[1] then return end
+    if x.mode == 'a' then lane_vanished(lane) end
+    if x.beside == '' then
       tenant_drained(cl, tenant, x)
+    else
+      lanes_parked(cl, tenant, x)
     end
     return
   end
@@ -1825,11 +1903,10 @@ function lane_shrunk(cl, tenant, lane)
   elseif x.mode == 'a' then
     lane_vanished(lane)
   end
-  if redis.call('EXISTS', lanes) == 0 then
-    tenant_drained(cl, tenant, x)
-  elseif x.mode == 'a' and lane_blocked_all(cl, tenant) then
-    tenant_exit(cl, tenant, x)
-    x.mode = 'b'
+  if x.lane == '*' then
+    if not tenant_settle(cl, tenant, x) then tenant_drained(cl, tenant, x) end
+  elseif redis.call('EXISTS', lanes) == 0 then
+    x.beside = ''
     tenant_write(cl, tenant, x)
   end
 end
@@ -2037,8 +2114,7 @@ local function rare()
   return rare_made
 end
 
-local function jobs_read()
-  local at = PATHS_AT + PATHS * PATH_SIZE
+local function jobs_read(at)
   while at <= #ARGV do
     local rec = ARGV[at + 2]
     local flags = byte(rec, 2)
@@ -2081,8 +2157,9 @@ local function bounded(job)
 end
 
 local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+local jobs_at = paths_read()
 for i = 1, PATHS do
-  local queue = path_read(i).queue
+  local queue = paths[i].queue
   state_fields[#state_fields + 1] = 'q:' .. queue
   state_fields[#state_fields + 1] = 'cfg:' .. queue
   state_fields[#state_fields + 1] = 'pools:' .. queue
@@ -2090,7 +2167,7 @@ end
 call_begin(time_us, state_fields)
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
-jobs_read()
+jobs_read(jobs_at)
 known()
 
 local ended_count = state_num('en') + state_num('eo')
@@ -2203,7 +2280,7 @@ local function place_alone()
   else
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
-    if not x or sub(x, 10) ~= lane then return nil end
+    if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
     local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'

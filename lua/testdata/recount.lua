@@ -92,13 +92,18 @@ function clock_advance(now)
   state_set('t', now)
 end
 end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
-    fields[#fields + 1] = field
-  end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
+end
+-- call: what every script begins with that moves jobs.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+    fields[#fields + 1] = field
+  end
+  clock_begin(now, fields)
 end
 local JOBS = P .. 'jobs'
 do

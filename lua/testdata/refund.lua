@@ -14,7 +14,7 @@
 -- ARGV[12] left_tenant  the same of the tenant's
 -- ARGV[13] left_queue  of the queue's
 -- ARGV[14] left_priority  of the priority's
--- ARGV[15] ...  what the fragment path says, once
+-- ARGV[15] ...  what the fragment path says of one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
 -- Never leaves more in a bucket than it would hold had the tokens not been taken.
 -- luacheck: ignore 211
@@ -109,11 +109,9 @@ function clock_advance(now)
   state_set('t', now)
 end
 end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
-    fields[#fields + 1] = field
-  end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
 end
@@ -138,26 +136,43 @@ local function cost_at(s, at)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 end
+local rate_texts = {} -- texts of rates that are known, by rate
+local bucket_settle, bucket_wait, bucket_fill, bucket_text
+do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-local function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
   if level > burst then level = burst end
   local gained
   if rate == old then
-    gained = (now - stamp) * rate
+    gained = passed * rate
     if gained >= burst then return b end
     gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
     if gained >= burst then return b end
     gained = floor(gained)
     stamp = now
@@ -168,7 +183,7 @@ local function bucket_settle(stored, rate, burst, changed_at, now)
 end
 
 -- bucket_wait returns the microseconds until b holds cost.
-local function bucket_wait(b, cost, now)
+function bucket_wait(b, cost, now)
   local need = cost - b.level
   local wait = b.stamp + math.ceil(need / b.rate) - now
   if wait < 1 then wait = 1 end
@@ -176,44 +191,62 @@ local function bucket_wait(b, cost, now)
   return wait
 end
 
-local function bucket_fill(b)
+function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-local function bucket_text(b)
-  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+-- bucket_text needs what bucket_fill says.
+function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
+end
 end
 local filled_to -- the buckets' own time, which never goes back
-local path_read, buckets_read, buckets_write
+local paths, tenants = {}, {}
+local paths_read, buckets_read, buckets_write
 do
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST, what the keys of tenants' buckets begin with
--- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). A path is PATH_SIZE arguments: tenant, queue,
--- class from 0, its name, then rate and burst of tenant, queue and priority; a rate of "" is no bucket.
-local PATH_SIZE = 10
-local paths, buckets, tenants = {}, {}, {}
+-- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). At PATHS_AT stand the number of distinct
+-- limits, of each rate and burst of tenant, queue and priority, where a rate of "" is no bucket; then of each path tenant,
+-- queue, class from 0, its name, and its limits from 1.
+local PATH_SIZE, LIMITS_SIZE = 5, 6
 
--- path_read notes a path's buckets; the fields of one tenant's buckets are read together.
-function path_read(i)
-  local at = PATHS_AT + (i - 1) * PATH_SIZE
-  local path = { tenant = ARGV[at], queue = ARGV[at + 1], class = ARGV[at + 2] + 1 }
-  local suffixes = { '', path.queue, path.queue .. ':' .. ARGV[at + 3] }
-  for level = 1, 3 do
-    local rate = tonumber(ARGV[at + 2 + 2 * level])
-    if rate then
-      local scope = path.tenant .. ':' .. suffixes[level]
-      if not buckets[scope] then
-        local t = tenants[path.tenant] or { key = P .. BUCKETS .. path.tenant, fields = { '!' }, scopes = {} }
-        tenants[path.tenant] = t
-        t.fields[#t.fields + 1] = suffixes[level]
-        t.scopes[#t.fields] = scope
-        buckets[scope] = { field = suffixes[level], owner = t, rate = rate, burst = tonumber(ARGV[at + 3 + 2 * level]) }
-      end
-      path[level] = buckets[scope]
-    end
+-- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
+local function path_bucket(t, field, rate, burst)
+  if not rate then return false end
+  local list = t.list
+  for i = 1, #list do
+    if list[i].field == field then return list[i] end
   end
-  paths[i] = path
-  return path
+  local b = { field = field, owner = t, rate = rate, burst = burst, level = 0, stamp = 0, absent = false, dirty = false }
+  list[#list + 1], t.fields[#list + 2] = b, field
+  return b
+end
+
+-- paths_read notes the paths and returns where what follows them begins.
+function paths_read()
+  local limits, at = {}, PATHS_AT + 1
+  for i = 1, tonumber(ARGV[PATHS_AT]) do
+    local l = {}
+    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(ARGV[at + k]) or false end
+    for k = 1, LIMITS_SIZE, 2 do
+      if l[k] then rate_texts[l[k]] = ARGV[at + k - 1] end
+    end
+    limits[i], at = l, at + LIMITS_SIZE
+  end
+  for i = 1, PATHS do
+    local tenant, queue, l = ARGV[at], ARGV[at + 1], limits[tonumber(ARGV[at + 4])]
+    local t = tenants[tenant]
+    if not t then
+      t = { key = P .. BUCKETS .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
+      tenants[tenant] = t
+    end
+    paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
+      l[5] and path_bucket(t, queue .. ':' .. ARGV[at + 3], l[5], l[6]),
+      [0] = false, tenant = tenant, queue = queue, class = ARGV[at + 2] + 1 }
+    at = at + PATH_SIZE
+  end
+  return at
 end
 
 -- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
@@ -221,18 +254,18 @@ function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
   for _, t in pairs(tenants) do
-    local values = redis.call('HMGET', t.key, unpack(t.fields))
-    t.expires = tonumber(values[1] or 0)
-    for i, scope in pairs(t.scopes) do
-      local b = buckets[scope]
-      b.absent = not values[i]
-      local s = bucket_settle(values[i], b.rate, b.burst, changed_at, filled_to)
-      b.level, b.stamp = s.level, s.stamp
+    if t.list[1] then
+      local values = redis.call('HMGET', t.key, unpack(t.fields, 1, #t.list + 1))
+      t.expires = tonumber(values[1] or 0)
+      for i, b in ipairs(t.list) do
+        local stored = values[i + 1]
+        b.absent = not stored
+        bucket_settle(b, stored, changed_at, filled_to)
+      end
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle(state_get(GLOBAL_BUCKET), GLOBAL_RATE, GLOBAL_BURST, changed_at, filled_to)
-    b.all = true
+    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -245,8 +278,8 @@ local function room_for(b)
   return t.count < BUCKET_CAP
 end
 
--- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
-local function decide(path, cost)
+-- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
+local function refusal_of(path, cost)
   local worst, wait_most, burst
   for level = 0, 3 do
     local b = path[level]
@@ -262,6 +295,14 @@ local function decide(path, cost)
     end
   end
   if worst then return format('limited %d %d %d %d', worst, path[worst].level, wait_most, burst) end
+end
+
+-- decide returns nil when every bucket on the path holds the cost, else the refusal. Costs are micro-tokens.
+local function decide(path, cost)
+  for level = 0, 3 do
+    local b = path[level]
+    if b and (b.level < cost or b.absent and not b.dirty) then return refusal_of(path, cost) end
+  end
 end
 
 local function charge(path, cost)
@@ -293,21 +334,18 @@ end
 local TTL_SLACK = 2000000
 function buckets_write(now)
   for _, t in pairs(tenants) do
-    local args, full_at = {}, 0
-    for _, scope in pairs(t.scopes) do
-      local b = buckets[scope]
+    local args, n, full_at = {}, 0, 0
+    for _, b in ipairs(t.list) do
       if b.dirty then
-        args[#args + 1] = b.field
-        args[#args + 1] = bucket_text(b)
-        full_at = math.max(full_at, b.stamp + bucket_fill(b))
+        local fill = bucket_fill(b)
+        args[n + 1], args[n + 2] = b.field, bucket_text(b, fill)
+        n = n + 2
+        if b.stamp + fill > full_at then full_at = b.stamp + fill end
       end
     end
-    if #args > 0 then
+    if n > 0 then
       local renew = full_at > t.expires
-      if renew then
-        args[#args + 1] = '!'
-        args[#args + 1] = format('%d', full_at + TTL_SLACK)
-      end
+      if renew then args[n + 1], args[n + 2] = '!', format('%d', full_at + TTL_SLACK) end
       redis.call('HSET', t.key, unpack(args))
       if renew then
         local at = format('%d', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000))
@@ -321,13 +359,14 @@ function buckets_write(now)
     end
   end
   local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b)) end
+  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b, bucket_fill(b))) end
 end
 end
 local time_us = now_us(NOW)
 
-local path = path_read(1)
-call_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+paths_read()
+local path = paths[1]
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT

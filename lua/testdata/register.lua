@@ -97,13 +97,18 @@ function clock_advance(now)
   state_set('t', now)
 end
 end
--- call: what every script begins with.
-local function call_begin(now, fields)
-  for _, field in ipairs({ 't', 'bt', 'dc', 'step', 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
-    fields[#fields + 1] = field
-  end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
   state_load(fields)
   clock_advance(now)
+end
+-- call: what every script begins with that moves jobs.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+    fields[#fields + 1] = field
+  end
+  clock_begin(now, fields)
 end
 -- group: the consumer group of every ready stream.
 local GROUP = 'g'
@@ -130,28 +135,43 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
-local bucket_settle, bucket_wait, bucket_text
+local bucket_settle, bucket_wait, bucket_fill, bucket_text
 do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+local rate_texts = {} -- texts of rates that are known, by rate
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
   if level > burst then level = burst end
   local gained
   if rate == old then
-    gained = (now - stamp) * rate
+    gained = passed * rate
     if gained >= burst then return b end
     gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
     if gained >= burst then return b end
     gained = floor(gained)
     stamp = now
@@ -170,12 +190,13 @@ function bucket_wait(b, cost, now)
   return wait
 end
 
-local function bucket_fill(b)
+function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-function bucket_text(b)
-  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+-- bucket_text needs what bucket_fill says.
+function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
 end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
@@ -228,7 +249,7 @@ local function gate_parse(name, v)
     return g and { limit = g.limit, held = tonumber(held), default = true }
   end
   if gate_is_rate(name) then
-    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
   end
   return { limit = tonumber(limit), held = tonumber(held), rest = rest }
 end
@@ -321,7 +342,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
-  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
@@ -667,11 +688,12 @@ end
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
 --                         go by the order of entering, not by names
 --   idle:CQ               ZSET of kept tags above V of tenants that are not runnable
---   ten:CQ                HASH tenant → mode, entry (8 bytes), LANE or *; modes: a runnable, b all lanes behind
---                         gates, t behind a gate of the tenant
---   lanes:CQ:TENANT       ZSET of the lanes of a tenant with * by head score; one behind a gate at + BLOCKED
+--   ten:CQ                HASH tenant → mode, entry (8 bytes), its only open lane, with a "+" before it if others stand
+--                         behind gates, or * for none or several (behind a gate of the tenant, any number); modes:
+--                         a runnable, b all lanes behind gates, t behind a gate of the tenant
+--   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
---   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one lane, which is of that downstream
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
 local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
 local pass_on, refill, waits, runs = {}, {}, {}, {}
 
@@ -695,7 +717,7 @@ local function waiting_add(cl, lane, n)
   end
 end
 
--- runs_add counts runnable tenants of one lane.
+-- runs_add counts runnable tenants of one open lane.
 local function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
@@ -722,7 +744,12 @@ end
 
 local function tenant_parse(v)
   if not v then return false end
-  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), lane = sub(v, 10) }
+  local beside = byte(v, 10) == 43 and '+' or ''
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
+end
+
+local function tenant_text(x)
+  return x.mode .. x.entry .. x.beside .. x.lane
 end
 
 local function tenant_open(cl, tenant)
@@ -736,7 +763,7 @@ end
 
 local function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
-  redis.call('HSET', cl.ten, tenant, x.mode .. x.entry .. x.lane)
+  redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
@@ -755,6 +782,15 @@ local function tenant_enter(cl, tenant, x)
   refill[cl.q.name] = true
 end
 
+-- tenant_several gives a tenant of one open lane another.
+local function tenant_several(cl, tenant, x, lane, score)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
+  if x.mode == 'a' then runs_add(cl, x.lane, -1) end
+  x.lane, x.beside = '*', ''
+  tenant_write(cl, tenant, x)
+end
+
 -- lane_vanished lets the units that a lane might have used go to other waiters.
 local function lane_vanished(lane)
   if not gates_any() then return end
@@ -763,10 +799,20 @@ local function lane_vanished(lane)
   end
 end
 
--- lane_blocked_all reports whether every lane of a tenant with * stands behind a gate.
-local function lane_blocked_all(cl, tenant)
-  local head = redis.call('ZRANGE', lanes_key(cl, tenant), 0, 0, 'WITHSCORES')
-  return head[1] and score_of(head[2]) >= BLOCKED
+-- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
+-- none is, and false if there is no lane.
+local function tenant_settle(cl, tenant, x)
+  local lanes = lanes_key(cl, tenant)
+  local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
+  if not first[1] then return false end
+  if score_of(first[2]) >= BLOCKED then return 'b' end
+  if not first[3] or score_of(first[4]) >= BLOCKED then
+    redis.call('ZREM', lanes, first[1])
+    x.beside, x.lane = first[3] and '+' or '', first[1]
+    if x.mode == 'a' then runs_add(cl, x.lane, 1) end
+    tenant_write(cl, tenant, x)
+  end
+  return 'a'
 end
 
 local function deadline_timer(cl, tenant, lane)
@@ -817,7 +863,7 @@ end
 local function waiter_wake_tenant(cl, tenant, tag, now)
   local x = tenant_open(cl, tenant)
   if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
-  if x.lane == '*' and lane_blocked_all(cl, tenant) then
+  if x.lane == '*' and tenant_settle(cl, tenant, x) == 'b' then
     x.mode = 'b'
     tenant_write(cl, tenant, x)
   else
@@ -831,15 +877,16 @@ local function waiter_wake_lane(cl, member, tag, now)
   if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
   local x = tenant_open(cl, tenant)
   local lanes = lanes_key(cl, tenant)
-  if redis.call('ZCARD', lanes) == 1 then
-    redis.call('UNLINK', lanes)
-    x.lane = lane
-    tenant_write(cl, tenant, x)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  if x.lane ~= '*' then
+    tenant_several(cl, tenant, x, lane, head[2])
+  elseif x.mode == 'b' then
+    redis.call('ZREM', lanes, lane)
+    x.beside, x.lane = redis.call('EXISTS', lanes) == 1 and '+' or '', lane
+    tenant_enter(cl, tenant, x)
   else
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
     redis.call('ZADD', lanes, head[2], lane)
   end
-  if x.mode == 'b' then tenant_enter(cl, tenant, x) end
   return x.mode == 'a'
 end
 
@@ -1080,22 +1127,23 @@ local function lane_place(cl, tenant, lane, score, member)
   waiting_add(cl, lane, 1)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
-  local first = size == 1 or (dated or x.lane == '*') and redis.call('ZRANK', key, member) == 0
+  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
   if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
-    tenant_enter(cl, tenant, { lane = lane })
-  elseif x.lane == '*' then
-    if not first then return size end
-    local at = redis.call('ZSCORE', lanes_key(cl, tenant), lane)
-    local blocked = at and score_of(at) >= BLOCKED
-    redis.call('ZADD', lanes_key(cl, tenant), format('%d', blocked and score + BLOCKED or score), lane)
-    if x.mode == 'b' and not blocked then tenant_enter(cl, tenant, x) end
-  elseif x.lane ~= lane then
-    local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
-    redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, format('%d', score), lane)
-    if x.mode == 'a' then runs_add(cl, x.lane, -1) end
-    x.lane = '*'
-    tenant_write(cl, tenant, x)
+    tenant_enter(cl, tenant, { beside = '', lane = lane })
+  elseif first and x.lane ~= lane then
+    local lanes = lanes_key(cl, tenant)
+    if size > 1 then
+      local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+      redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
+    elseif x.lane ~= '*' then
+      tenant_several(cl, tenant, x, lane, format('%d', score))
+    elseif x.mode == 'b' then
+      x.beside, x.lane = '+', lane
+      tenant_enter(cl, tenant, x)
+    else
+      redis.call('ZADD', lanes, format('%d', score), lane)
+    end
   end
   return size
 end
@@ -1248,6 +1296,7 @@ local function plan_leave(cl, x, mode)
   local p = cl.plan
   plan_take(p, x)
   runs_add(cl, x.lane, -1)
+  if mode == 'b' then x.beside, x.lane = '', '*' end
   p.served[x] = nil
   x.mode = mode
   p.gone[#p.gone + 1] = x
@@ -1270,7 +1319,7 @@ local function plan_write(cl)
     end
     if x.mode then
       modes[#modes + 1] = x.name
-      modes[#modes + 1] = x.mode .. x.entry .. x.lane
+      modes[#modes + 1] = tenant_text(x)
     else
       drained[#drained + 1] = x.name
       cl.tenants[x.name] = false
@@ -1334,38 +1383,32 @@ local function park_lane(pool, cl, x, lane, now)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
-  if x.lane == '*' then
-    pool.others = nil
+  if x.lane ~= '*' then
+    plan_leave(cl, x, 'b')
   else
-    runs_add(cl, x.lane, -1)
-    x.lane = '*'
-    tenant_write(cl, x.name, x)
+    pool.others = nil
+    tenant_settle(cl, x.name, x)
   end
-  if lane_blocked_all(cl, x.name) then plan_leave(cl, x, 'b') end
   return true
 end
 
 -- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
 local function lane_popped(cl, x, lane)
-  local key = lane_key(cl, x.name, lane)
-  local mode = 'a'
-  if x.lane ~= '*' then
-    if redis.call('EXISTS', key) == 0 then mode = false end
-  else
-    local lanes = lanes_key(cl, x.name)
-    local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local key, mode = lane_key(cl, x.name, lane), 'a'
+  if x.lane == '*' then
+    local lanes, head = lanes_key(cl, x.name), redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     if head[1] then
       redis.call('ZADD', lanes, head[2], lane)
-    else
-      redis.call('ZREM', lanes, lane)
-      local first = redis.call('ZRANGE', lanes, 0, 0, 'WITHSCORES')
-      if not first[1] then mode = false elseif score_of(first[2]) >= BLOCKED then mode = 'b' end
+      return 'a'
     end
-    if head[1] then key = nil end
+    redis.call('ZREM', lanes, lane)
+    tenant_settle(cl, x.name, x)
+  elseif redis.call('EXISTS', key) == 1 then
+    return 'a'
+  else
+    mode = x.beside ~= '' and 'b'
   end
-  if byte(lane) == 100 and key and (mode ~= 'a' or x.lane == '*') then
-    redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane))
-  end
+  if byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane)) end
   return mode
 end
 
