@@ -76,7 +76,7 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 		flag = "1"
 	}
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, flag, s.config.BucketCap)
-	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
 	args = appendQuestions(args, questions)
 	for i := range questions {

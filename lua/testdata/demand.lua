@@ -91,28 +91,43 @@ local function cost_at(s, at)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
 end
-local bucket_settle, bucket_text
+local bucket_settle, bucket_fill, bucket_text
 do
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
--- bucket_settle returns a bucket {level, stamp, rate, burst} as it stands at `now`.
-function bucket_settle(stored, rate, burst, changed_at, now)
-  local b = { level = burst, stamp = now, rate = rate, burst = burst }
+local rate_texts = {} -- texts of rates that are known, by rate
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
-  level, stamp, span, old = tonumber(level), tonumber(stamp), tonumber(span), tonumber(old)
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
-  if now - stamp >= span and rate >= old then return b end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
   if level > burst then level = burst end
   local gained
   if rate == old then
-    gained = (now - stamp) * rate
+    gained = passed * rate
     if gained >= burst then return b end
     gained = floor(gained)
-    stamp = stamp + math.min(now - stamp, math.ceil(gained / rate))
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
   else
-    local before = math.max(0, math.min(changed_at - stamp, now - stamp))
-    gained = before * math.min(rate, old) + (now - stamp - before) * rate
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
     if gained >= burst then return b end
     gained = floor(gained)
     stamp = now
@@ -131,12 +146,13 @@ local function bucket_wait(b, cost, now)
   return wait
 end
 
-local function bucket_fill(b)
+function bucket_fill(b)
   return math.ceil((b.burst - b.level) / b.rate)
 end
 
-function bucket_text(b)
-  return format('%d:%d:%d:%.17g', b.level, b.stamp, bucket_fill(b), b.rate)
+-- bucket_text needs what bucket_fill says.
+function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
 end
 end
 local gate_kinds, gate_closed
@@ -188,7 +204,7 @@ local function gate_parse(name, v)
     return g and { limit = g.limit, held = tonumber(held), default = true }
   end
   if gate_is_rate(name) then
-    return bucket_settle(rest ~= '' and rest, tonumber(limit), tonumber(held), 0, state_num('bt'))
+    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
   end
   return { limit = tonumber(limit), held = tonumber(held), rest = rest }
 end
@@ -281,7 +297,7 @@ end
 
 local function gate_text(g)
   if g.default then return format('*|%d', g.held) end
-  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g)) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
   return format('%d|%d|%s', g.limit, g.held, g.rest)
 end
 
