@@ -48,7 +48,7 @@ func TestAFailoverCostsWhatWasNotReplicated(t *testing.T) {
 	before := f.debited()
 	f.rush(t)
 	lost := f.debited() - before
-	pair.Replica.Kill(t)
+	pair.KillMaster(t, pair.Replica)
 	pair.AwaitPromotion(t, pair.Master)
 	f.note(moment{lost: lost})
 	at := len(f.moments) - 1

@@ -56,6 +56,12 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 	if err := config.withDefaults().validate(); err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)
 	}
+	if n := len(store.Partitions()); n > 1 {
+		// What is leased for several tenants at once is one script, which is of one partition.
+		return nil, fmt.Errorf("configure limiter: %w", &headgate.FieldError{
+			Field: "store", Value: fmt.Sprintf("of %d partitions", n), Allowed: "one of a single partition",
+		})
+	}
 	config = config.withDefaults()
 	l := &Limiter{store: store, config: config, member: rand.Text(), clock: clock{start: time.Now()}, counts: newCounts()}
 	l.members.Store(1)

@@ -11,20 +11,25 @@ import (
 // Suspend refuses admission under a name, that of the gate of a queue, a tenant or a tenant in a queue, for a duration;
 // zero means until Resume. Jobs that have entered are not touched.
 func (s *Store) Suspend(ctx context.Context, name GateName, duration time.Duration, reason string) error {
-	_, err := s.run(ctx, "suspend", s.now, string(name), micros(duration), reason)
-	return err
+	return s.under(name, func(part *Store) error {
+		_, err := part.run(ctx, "suspend", part.now, string(name), micros(duration), reason)
+		return err
+	})
 }
 
 // Resume ends what Suspend began.
 func (s *Store) Resume(ctx context.Context, name GateName) error {
-	_, err := s.run(ctx, "suspend", s.now, string(name), "", "")
-	return err
+	return s.under(name, func(part *Store) error {
+		_, err := part.run(ctx, "suspend", part.now, string(name), "", "")
+		return err
+	})
 }
 
 // Cancel ends a job wherever it waits. One that runs is marked: running is true, its worker ends its handler's ctx at
 // the next heartbeat, and the job leaves as cancelled unless it completes first. A dead letter is headgate.ErrEnded too:
 // Purge ends it. more means that work is left for Promote.
 func (s *Store) Cancel(ctx context.Context, key headgate.Key, reason string) (running, more bool, err error) {
+	s = s.of(key.Tenant)
 	reply, err := s.run(ctx, "cancel", s.now, encodeKey(key), reason[:min(len(reason), maxErrorText)])
 	if err != nil {
 		return false, false, err
@@ -46,6 +51,9 @@ func (s *Store) Cancel(ctx context.Context, key headgate.Key, reason string) (ru
 
 // Purge ends up to MaxBatchJobs dead letters for good, and tells of each whether it was one.
 func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, err error) {
+	if s.all != nil {
+		return spread(s, keys, tenantOf, func(part *Store, some []headgate.Key) ([]bool, error) { return part.Purge(ctx, some) })
+	}
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, s.now)
 	for _, k := range keys {

@@ -66,7 +66,7 @@ func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]h
 
 func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 	args := append(make([]any, 0, 10+limitsSize+(pathSize+4)*len(jobs)), s.now, version, s.config.EndedCap, s.config.BucketCap)
-	args = appendLimit(args, &jobs[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &jobs[0].Limits[headgate.LevelGlobal])
 	paths, of := jobPaths(jobs)
 	args = appendPaths(append(args, len(paths)), paths)
 	for i := range jobs {

@@ -50,6 +50,9 @@ type BreakerState struct {
 
 // Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
 func (s *Store) Breaker(ctx context.Context, downstream string) (BreakerState, error) {
+	if s.all != nil {
+		return s.breakerOfAll(ctx, downstream)
+	}
 	all, err := s.readBreakers(ctx, []string{downstream})
 	if err == nil && len(all) == 0 {
 		err = fmt.Errorf("breaker of %s: %w", downstream, ErrNoBreaker)
@@ -62,6 +65,9 @@ func (s *Store) Breaker(ctx context.Context, downstream string) (BreakerState, e
 
 // Breakers returns every breaker that is known, by downstream. What it returns is not of one instant.
 func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
+	if s.all != nil {
+		return s.breakersOfAll(ctx)
+	}
 	names, err := connection(s).SMembers(ctx, s.partition.Breakers()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("list breakers: %w", unread(err))

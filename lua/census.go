@@ -44,6 +44,9 @@ const censusTries = 5
 // it counts again, a few times, while the sum is not right. A full Redis takes no transactions, not even of reads:
 // there it counts without one.
 func (s *Store) Census(ctx context.Context) (c Census, err error) {
+	if s.all != nil {
+		return s.censusOfAll(ctx)
+	}
 	for range censusTries {
 		c, err = s.count(ctx, connection(s).TxPipeline())
 		if redis.HasErrorPrefix(err, "EXECABORT") {
@@ -118,6 +121,9 @@ type Counters struct {
 
 // Counters reads the counters.
 func (s *Store) Counters(ctx context.Context) (c Counters, err error) {
+	if s.all != nil {
+		return s.countersOfAll(ctx)
+	}
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
 		return Counters{}, fmt.Errorf("read counters: %w", unread(err))

@@ -44,6 +44,9 @@ func (s *Store) Check(ctx context.Context, version int64, peek bool, questions [
 
 // ask is Check, with what Refund needs of the moment.
 func (s *Store) ask(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, at moment, err error) {
+	if s, err = s.ofQuestions(questions); err != nil {
+		return false, nil, at, err
+	}
 	reply, err := s.run(ctx, "check", s.checkArgs(version, peek, questions)...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
@@ -73,7 +76,7 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 		flag = "1"
 	}
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, flag, s.config.BucketCap)
-	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
 	args = appendQuestions(args, questions)
 	for i := range questions {
@@ -109,12 +112,18 @@ func parseAnswer(line string, q *Question) (Answer, error) {
 // ResetBucket fills the bucket of a scope, as ParseScope returns its parts; was is false where it was full. What the scope
 // admits from then on is up to one burst more than its limit says.
 func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class headgate.Priority) (was bool, err error) {
+	if tenant != "" {
+		s = s.of(tenant)
+	}
 	key, field := s.partition.Buckets(tenant), queue
 	switch {
 	case tenant == "":
 		key, field = s.partition.State(), "gb"
 	case class != "":
 		field = queue + ":" + string(class)
+	}
+	if tenant == "" && s.all != nil {
+		return anyOf(s, func(part *Store) (bool, error) { return part.ResetBucket(ctx, tenant, queue, class) })
 	}
 	removed, err := connection(s).HDel(ctx, key, field).Result()
 	if err != nil {

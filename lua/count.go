@@ -46,6 +46,9 @@ type Minute struct {
 // Count adds to the counts of this minute, by the time of Redis. After an error InDoubt the counts may have been added: the
 // same again would count twice. done is how many scopes were added before an error.
 func (s *Store) Count(ctx context.Context, counts []ScopeCount) (done int, err error) {
+	if s.all != nil {
+		return s.countAll(ctx, counts)
+	}
 	keep := strconv.FormatInt(int64((CountedFor + 2*time.Minute).Seconds()), 10)
 	for portion := range slices.Chunk(counts, countPortion) {
 		args := append(make([]any, 0, 3+5*len(portion)), s.now, TopScopes, keep)
@@ -67,6 +70,7 @@ func (s *Store) Count(ctx context.Context, counts []ScopeCount) (done int, err e
 // Minutes returns what was counted of a scope in the last hour, the earliest minute first; those without a decision, or in
 // which the scope was not among those that are counted, are left out. The last is under way.
 func (s *Store) Minutes(ctx context.Context, scope headgate.Scope) ([]Minute, error) {
+	s = s.ofScope(scope)
 	now, err := s.Time(ctx)
 	if err != nil {
 		return nil, err

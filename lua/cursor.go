@@ -15,6 +15,8 @@ import (
 type cursor struct {
 	// Of is the hash of the query: a cursor of another listing is refused.
 	Of uint32 `json:"q"`
+	// Part is the partition that is being walked.
+	Part int `json:"p,omitempty"`
 	// Span is the structure that is being walked, where a listing walks several by name: pools, or queues.
 	Span string `json:"s,omitempty"`
 	// Entry is the last entry of a stream that was listed.

@@ -62,13 +62,21 @@ func (s *Store) Doctor(ctx context.Context) (Report, error) {
 }
 
 // Examine is Doctor for a Redis that Open would refuse. The error is that of a Redis that does not answer; whatever
-// else is wrong is in the Report. It reads only.
+// else is wrong is in the Report. It reads only. Of several partitions it looks at the first, and at its master in a cluster.
 func Examine(ctx context.Context, client redis.UniversalClient, config Config) (Report, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	d := &doctor{client: client, config: config, partition: keyspace.New(config.Prefix, 0)}
+	first := &Store{client: client, partition: keyspace.New(config.Prefix, 0)}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		var err error
+		if first.master, err = mastersOf(ctx, cluster, first.partition.State()); err != nil {
+			return Report{}, err
+		}
+	}
+	client = connection(first)
+	d := &doctor{client: client, config: config, partition: first.partition}
 	before := time.Now()
 	now, err := client.Time(ctx).Result()
 	if err != nil {

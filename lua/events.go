@@ -87,8 +87,8 @@ func (s *Store) NoteEventsFollowed(ctx context.Context, follower, position strin
 	return nil
 }
 
-// EventReader is BreakerEvents for one goroutine that follows them: where it may have a connection of its own, as with
-// a single Redis, the end of ctx ends its wait.
+// EventReader is BreakerEvents for one goroutine that follows them: where it may have a connection of its own, the end
+// of ctx ends its wait.
 type EventReader struct {
 	store *Store
 	line  ownLine
@@ -96,7 +96,7 @@ type EventReader struct {
 
 // NewEventReader returns an EventReader, which is to be closed. It sends nothing yet.
 func (s *Store) NewEventReader() *EventReader {
-	return &EventReader{store: s, line: ownLine{client: s.client}}
+	return &EventReader{store: s, line: ownLine{store: s}}
 }
 
 // Close ends its connection.

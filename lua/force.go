@@ -70,6 +70,9 @@ func (i Intervention) validate(downstream string) error {
 }
 
 func (s *Store) force(ctx context.Context, downstream, to string, duration time.Duration, by Intervention) (more bool, err error) {
+	if s.all != nil {
+		return s.forceAll(ctx, downstream, to, duration, by)
+	}
 	config, err := breaker.Config{}.Complete()
 	if err != nil {
 		return false, err

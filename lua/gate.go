@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -47,6 +48,17 @@ type Gate struct {
 
 // SetGate sets, changes or removes a gate and wakes who may pass. more means that work is left for Promote.
 func (s *Store) SetGate(ctx context.Context, g Gate) (held int, more bool, err error) {
+	if s.all != nil {
+		var mu sync.Mutex
+		err = s.under(g.Name, func(part *Store) error {
+			n, left, err := part.SetGate(ctx, g)
+			mu.Lock()
+			defer mu.Unlock()
+			held, more = held+n, more || left
+			return err
+		})
+		return held, more, err
+	}
 	reply, err := s.run(ctx, "gate", s.now, string(g.Name), limitText(g.Limit), micros(g.For), limitText(g.Then), g.Reason)
 	if err != nil {
 		return 0, false, err

@@ -77,7 +77,7 @@ func (s *Store) Grant(ctx context.Context, g *Grant) (Granted, error) {
 
 func (s *Store) grantArgs(g *Grant) []any {
 	args := append(make([]any, 0, 11+limitsSize+(pathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.now, g.Version, s.config.BucketCap)
-	args = appendLimit(args, &g.Questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &g.Questions[0].Limits[headgate.LevelGlobal])
 	beat := ""
 	if g.Beat != 0 {
 		beat = micros(max(0, g.Beat))

@@ -19,6 +19,7 @@ func (s *Store) Held(ctx context.Context, pool, worker, token string, key headga
 	if !isToken(token) {
 		return Lease{}, lost
 	}
+	s = s.of(key.Tenant)
 	ready := s.partition.Ready(pool)
 	pipe := connection(s).Pipeline()
 	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: ready, Group: group, Start: token, End: token, Count: 1, Consumer: worker})

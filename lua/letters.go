@@ -22,6 +22,9 @@ type Letter struct {
 
 // Letters reads up to MaxBatchJobs dead letters, in the order of their keys.
 func (s *Store) Letters(ctx context.Context, keys []headgate.Key) ([]Letter, error) {
+	if s.all != nil {
+		return spread(s, keys, tenantOf, func(part *Store, some []headgate.Key) ([]Letter, error) { return part.Letters(ctx, some) })
+	}
 	letters := make([]Letter, len(keys))
 	if len(keys) == 0 {
 		return letters, nil

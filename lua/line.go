@@ -7,12 +7,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ownLine is a connection on which one goroutine blocks. Where it may have one of its own, as with a single Redis, the end
-// of ctx ends its wait; else the wait lasts.
+// ownLine is a connection on which one goroutine blocks. Where it may have one of its own, the end of ctx ends its
+// wait; else the wait lasts.
 type ownLine struct {
-	client any // that of the store; see connection
-	conn   any // a *redis.Conn; see connection. Nil until it is needed
-	id     int64
+	store *Store
+	conn  any // a *redis.Conn; see connection. Nil until it is needed
+	id    int64
 }
 
 func (l *ownLine) close() error {
@@ -26,10 +26,9 @@ func (l *ownLine) close() error {
 
 // block calls read, which blocks for up to wait. After an error the next call takes another connection.
 func (l *ownLine) block(ctx context.Context, wait time.Duration, read func(context.Context, redis.Cmdable) error) error {
-	client, ok := l.client.(*redis.Client)
+	client, ok := connection(l.store).(*redis.Client)
 	if !ok {
-		shared, _ := l.client.(redis.Cmdable)
-		return read(ctx, shared)
+		return read(ctx, connection(l.store))
 	}
 	if l.conn == nil {
 		l.conn = client.Conn()

@@ -73,6 +73,14 @@ func (s *Store) List(ctx context.Context, q ListQuery) (ListPage, error) {
 	if err != nil {
 		return ListPage{}, err
 	}
+	if s.all != nil {
+		return s.listAll(ctx, q, at)
+	}
+	return s.list(ctx, q, at)
+}
+
+// list returns a page of one partition.
+func (s *Store) list(ctx context.Context, q ListQuery, at cursor) (ListPage, error) {
 	l := &lister{store: s, query: q, at: at, configs: map[string]queueConfig{}}
 	for !l.end && len(l.found) < q.Limit && l.looked < listWork {
 		if err := l.step(ctx, min(listPortion, q.Limit-len(l.found))); err != nil {
@@ -89,6 +97,7 @@ func (s *Store) List(ctx context.Context, q ListQuery) (ListPage, error) {
 	}
 	page := ListPage{Jobs: l.found}
 	if !l.end {
+		l.at.Part = at.Part
 		page.Cursor = l.at.encode()
 	}
 	return page, nil

@@ -70,6 +70,7 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	if err := validateKey(key); err != nil {
 		return Sighting{}, err
 	}
+	s = s.of(key.Tenant)
 	reply, err := s.run(ctx, "look", s.now, encodeKey(key))
 	if err != nil {
 		return Sighting{}, err
@@ -240,6 +241,7 @@ func (s *Store) Payload(ctx context.Context, key headgate.Key) ([]byte, error) {
 	if err := validateKey(key); err != nil {
 		return nil, err
 	}
+	s = s.of(key.Tenant)
 	raw := encodeKey(key)
 	rec, err := connection(s).HGet(ctx, s.partition.Jobs(), raw).Result()
 	if isNil(err) {

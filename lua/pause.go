@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,6 +15,15 @@ import (
 // is how many do. A cap that the gate had is kept and comes back with the end of the pause. It reads the gate before it
 // sets it, so whoever changes the same gate in between is overruled.
 func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration, reason string) (held int, err error) {
+	if s.all != nil {
+		var sum atomic.Int64
+		err = s.under(name, func(part *Store) error {
+			held, err := part.Pause(ctx, name, duration, reason)
+			sum.Add(int64(held))
+			return err
+		})
+		return int(sum.Load()), err
+	}
 	g, found, err := s.gateState(ctx, name)
 	if err != nil {
 		return 0, err
@@ -31,6 +41,17 @@ func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration
 
 // Unpause ends what Pause began; was is false where nothing was paused.
 func (s *Store) Unpause(ctx context.Context, name GateName) (was bool, err error) {
+	if s.all != nil {
+		var paused atomic.Bool
+		err = s.under(name, func(part *Store) error {
+			was, err := part.Unpause(ctx, name)
+			if was {
+				paused.Store(true)
+			}
+			return err
+		})
+		return paused.Load(), err
+	}
 	g, found, err := s.gateState(ctx, name)
 	if err != nil || !found || g.Limit > 0 {
 		return false, err
@@ -63,6 +84,9 @@ func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.La
 // wrong; a Total of 0 is counted again at one instant, so that it is true. That costs a read of all jobs that wait for a
 // time, of whichever queue; above 5,000 of these, Later is a lower bound as long as the Total is above 0.
 func (s *Store) Remaining(ctx context.Context, queue string) (Remaining, error) {
+	if s.all != nil {
+		return s.remainingOfAll(ctx, queue)
+	}
 	q := QueueState{Name: queue}
 	at := map[string]*QueueState{queue: &q}
 	for _, part := range []func(context.Context, map[string]*QueueState) error{s.readDynamics, s.countReady, s.countLater, s.countSpilled} {

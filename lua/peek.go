@@ -38,6 +38,9 @@ const MaxPeek = 100
 // MaxPeek. Which class is next is in the queue's Turn and TurnLeft. A tenant that is served comes again by its new
 // tag, so the order of jobs beyond each tenant's next is not told.
 func (s *Store) Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error) {
+	if s.all != nil {
+		return s.peekAll(ctx, queue, n)
+	}
 	state, err := s.Queue(ctx, queue)
 	if err != nil {
 		return QueueState{}, nil, err

@@ -181,7 +181,15 @@ func (s *Store) PutPolicy(ctx context.Context, u PolicyUpdate) error {
 	if err := u.validate(); err != nil {
 		return err
 	}
-	if err := s.runPolicy(ctx, u); err != nil {
+	if s.all != nil {
+		return s.putPolicies(ctx, u)
+	}
+	return s.putPolicy(ctx, u, nil)
+}
+
+// putPolicy stores the policy of one partition, and with the first one's what the others are to store.
+func (s *Store) putPolicy(ctx context.Context, u PolicyUpdate, copied []byte) error {
+	if err := s.runPolicy(ctx, u, copied); err != nil {
 		return err
 	}
 	if u.bounded() {
@@ -198,17 +206,20 @@ func (s *Store) CheckPolicy(ctx context.Context, u PolicyUpdate) error {
 		return err
 	}
 	u.Edit = onlyAsk
-	return s.runPolicy(ctx, u)
+	if s.all != nil {
+		return s.checkPolicies(ctx, u)
+	}
+	return s.runPolicy(ctx, u, nil)
 }
 
-func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate) error {
-	args := make([]any, 0, 14+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
+func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate, copied []byte) error {
+	args := make([]any, 0, 15+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
 	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows), len(u.Caps), len(u.MaxParked))
 	restored := ""
 	if u.Restored != 0 {
 		restored = strconv.FormatInt(u.Restored, 10)
 	}
-	args = append(args, u.Edit, u.Author, u.Reason, restored, u.Changes)
+	args = append(args, u.Edit, u.Author, u.Reason, restored, u.Changes, copied)
 	for _, q := range u.Queues {
 		args = append(args, q.Queue, settingsText(q))
 	}
@@ -256,14 +267,7 @@ func (s *Store) recount(ctx context.Context) error {
 // store of a version on none is written under an older one; each outlasts its full time by a slack (admit's
 // TTL_SLACK), so one that ends before this comes to it was full when the policy changed.
 func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
-	node := redis.Cmdable(connection(s))
-	if cluster, ok := connection(s).(*redis.ClusterClient); ok {
-		master, err := cluster.MasterForKey(ctx, s.partition.State())
-		if err != nil {
-			return fmt.Errorf("keep buckets: %w", unread(err))
-		}
-		node = master
-	}
+	node := connection(s)
 	const page = 1000
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, s.partition.Buckets("*"), page).Result()

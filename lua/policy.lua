@@ -15,7 +15,8 @@
 -- ARGV[12] reason  why
 -- ARGV[13] restored  version whose document it has, "" for a new one
 -- ARGV[14] changes  JSON, for the audit
--- ARGV[15] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
+-- ARGV[15] copy  what other partitions are to store, "" where there are none or they are the ones
+-- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
 --   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
 --   weight (an empty tenant is everybody else)
 -- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
@@ -24,8 +25,8 @@
 -- luacheck: ignore 211
 local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local EDIT, AUTHOR, REASON, RESTORED, CHANGES = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14]
-local QUEUES_AT = 15
+local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local QUEUES_AT = 16
 -- @include audit
 -- @include call
 -- @include freed
@@ -137,6 +138,7 @@ audit_add({
   'changes', CHANGES,
 })
 redis.call('SET', P .. 'policy', TEXT)
+if COPY ~= '' then redis.call('SET', P .. 'copy', COPY) end
 if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
 queues = {}
 for _, field in ipairs(configured) do st[field] = false end

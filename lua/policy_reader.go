@@ -23,7 +23,7 @@ const PolicyPoll = time.Second
 
 // NewPolicyReader returns a PolicyReader, which is to be closed. It sends nothing yet.
 func (s *Store) NewPolicyReader() *PolicyReader {
-	return &PolicyReader{store: s, line: ownLine{client: s.client}, poll: PolicyPoll}
+	return &PolicyReader{store: s, line: ownLine{store: s}, poll: PolicyPoll}
 }
 
 // Close ends its connection.

@@ -74,6 +74,9 @@ const laterLook = 5000
 // for a time; it is for operators. The parts are read one after the other, so that a job that moves meanwhile may be
 // counted twice or not at all.
 func (s *Store) Queues(ctx context.Context) ([]QueueState, error) {
+	if s.all != nil {
+		return s.queuesOfAll(ctx)
+	}
 	names, err := s.queueNames(ctx)
 	if err != nil {
 		return nil, err
@@ -85,6 +88,9 @@ func (s *Store) Queues(ctx context.Context) ([]QueueState, error) {
 func (s *Store) Queue(ctx context.Context, name string) (QueueState, error) {
 	if err := headgate.ValidateName("queue", name, true); err != nil {
 		return QueueState{}, err
+	}
+	if s.all != nil {
+		return s.queueOfAll(ctx, name)
 	}
 	known, err := connection(s).HMGet(ctx, s.partition.State(), "q:"+name, "cfg:"+name, "pools:"+name).Result()
 	if err != nil {
@@ -303,6 +309,9 @@ const tenantLook = 10_000
 // WaitingTenants returns the n tenants that have the most jobs waiting in a queue, the most first. It looks at some
 // 10,000 tenants a class at most; partial says that there are more.
 func (s *Store) WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error) {
+	if s.all != nil {
+		return s.waitingOfAll(ctx, queue, n)
+	}
 	state, err := s.Queue(ctx, queue)
 	if err != nil {
 		return nil, false, err
@@ -328,10 +337,15 @@ func (s *Store) WaitingTenants(ctx context.Context, queue string, n int) (top []
 	for tenant, jobs := range waiting {
 		top = append(top, TenantWaiting{tenant, jobs})
 	}
+	return mostWaiting(top, n), partial, nil
+}
+
+// mostWaiting returns the first n in order.
+func mostWaiting(top []TenantWaiting, n int) []TenantWaiting {
 	slices.SortFunc(top, func(a, b TenantWaiting) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Tenant, b.Tenant))
 	})
-	return top[:min(n, len(top))], partial, nil
+	return top[:min(n, len(top))]
 }
 
 // addWaiting adds up the lanes of tenants of a class.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
 )
 
 // Lease is a job that a worker holds until its own lease ends.
@@ -39,6 +41,9 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
+	if err != nil && s.moving(ctx, worker, err) {
+		return nil, fmt.Errorf("read ready stream: %w: its slot moves", headgate.ErrUnavailable)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read ready stream: %w", unread(err))
 	}
@@ -56,6 +61,16 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 		}
 	}
 	return leases, nil
+}
+
+// moving reports whether a pool that seems gone has only left this node of a cluster: its worker is still registered, or nobody
+// can tell, while ctx lasts.
+func (s *Store) moving(ctx context.Context, worker string, err error) bool {
+	if s.master == nil || !IsPoolGone(err) {
+		return false
+	}
+	registered, err := connection(s).HExists(ctx, s.partition.Workers(), worker).Result()
+	return ctx.Err() == nil && (err != nil || registered)
 }
 
 // lease decodes an entry. What cannot be read is in the lease's Err; the error is that of Redis.

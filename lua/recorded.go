@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,6 +21,24 @@ type Recorded struct {
 // LastHour returns the minutes of the last hour in which something was counted, the earliest first, with all scopes of each,
 // at most TopScopes and those that the policy observes. It begins with the latest, and after budget reads no more.
 func (s *Store) LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error) {
+	parts, err := gather(s, func(part *Store) ([]Recorded, error) { return part.lastHour(ctx, budget) })
+	if err != nil {
+		return nil, err
+	}
+	hour := parts[0]
+	for _, minute := range slices.Concat(parts[1:]...) {
+		at, found := slices.BinarySearchFunc(hour, minute, func(a, b Recorded) int { return a.At.Compare(b.At) })
+		if !found {
+			hour = slices.Insert(hour, at, minute)
+			continue
+		}
+		maps.Copy(hour[at].Scopes, minute.Scopes)
+	}
+	return hour, nil
+}
+
+// lastHour is LastHour of one partition: no scope is counted in two.
+func (s *Store) lastHour(ctx context.Context, budget time.Duration) ([]Recorded, error) {
 	began := time.Now()
 	now, err := s.Time(ctx)
 	if err != nil {

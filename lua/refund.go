@@ -64,8 +64,9 @@ func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund,
 		return "", err
 	}
 	q := &receipt.question
+	s = s.of(q.Tenant)
 	args := append(make([]any, 0, 24), s.now, receipt.version, s.config.BucketCap)
-	args = appendLimit(args, &q.Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &q.Limits[headgate.LevelGlobal])
 	args = append(args, id, micros(RefundWindow), receipt.at.time, receipt.at.refunds, int64(q.Cost))
 	for _, left := range receipt.left {
 		args = append(args, left)

@@ -13,6 +13,7 @@ import (
 // Result returns what a completed job has left (Finish.Result), for as long as it is kept. The error matches
 // headgate.ErrUnknownJob when there is none: the job has not completed, gave no result, or its time is over.
 func (s *Store) Result(ctx context.Context, key headgate.Key) ([]byte, error) {
+	s = s.of(key.Tenant)
 	result, err := connection(s).Get(ctx, s.partition.Result(encodeKey(key))).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return nil, fmt.Errorf("read result of %s: %w", key, headgate.ErrUnknownJob)

@@ -25,7 +25,7 @@ type ShadowCounts struct {
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Store) Shadow(ctx context.Context, version int64, id string, questions []Question) error {
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, id, s.config.BucketCap)
-	args = appendLimit(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
 	args = appendQuestions(args, questions)
 	for i := range questions {
@@ -43,6 +43,9 @@ func (s *Store) Shadow(ctx context.Context, version int64, id string, questions 
 
 // ShadowCounts returns what was counted for the last candidate in shadow.
 func (s *Store) ShadowCounts(ctx context.Context) (ShadowCounts, error) {
+	if s.all != nil {
+		return s.shadowCountsOfAll(ctx)
+	}
 	fields, err := connection(s).HGetAll(ctx, s.partition.Shadow()).Result()
 	if err != nil {
 		return ShadowCounts{}, fmt.Errorf("read shadow: %w", unread(err))

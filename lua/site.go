@@ -139,6 +139,9 @@ func parseRate(g GateState, parts []string) (GateState, error) {
 
 // Gates returns every gate, by name. Rates are listed without what is left of them.
 func (s *Store) Gates(ctx context.Context) ([]GateState, error) {
+	if s.all != nil {
+		return s.gatesOfAll(ctx)
+	}
 	stored, err := connection(s).HGetAll(ctx, s.partition.Gates()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read gates: %w", unread(err))
@@ -178,6 +181,9 @@ type Suspension struct {
 
 // Suspensions returns every Suspension, by name.
 func (s *Store) Suspensions(ctx context.Context) ([]Suspension, error) {
+	if s.all != nil {
+		return s.suspensionsOfAll(ctx)
+	}
 	stored, err := connection(s).HGetAll(ctx, s.partition.Base()+"suspended").Result()
 	if err != nil {
 		return nil, fmt.Errorf("read suspensions: %w", unread(err))
@@ -208,6 +214,9 @@ type WorkerState struct {
 
 // Workers returns every registered worker, by pool and name.
 func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
+	if s.all != nil {
+		return s.workersOfAll(ctx)
+	}
 	stored, err := connection(s).HGetAll(ctx, s.partition.Workers()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read workers: %w", unread(err))

@@ -30,7 +30,7 @@ func (s *Store) check(ctx context.Context) error {
 	fields := parseInfo(info)
 	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
 	if embedded {
-		return s.checkData(ctx) // the in-process store answers INFO without a server section
+		return s.checkKept(ctx) // the in-process store answers INFO without a server section
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
@@ -41,6 +41,14 @@ func (s *Store) check(ctx context.Context) error {
 	}
 	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
 		return &headgate.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
+	}
+	return s.checkKept(ctx)
+}
+
+// checkKept looks at what the deployment says of itself.
+func (s *Store) checkKept(ctx context.Context) error {
+	if err := s.checkPartitions(ctx); err != nil {
+		return err
 	}
 	return s.checkData(ctx)
 }

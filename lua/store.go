@@ -34,6 +34,10 @@ type Config struct {
 	ReplicaTimeout time.Duration
 	// ReplicaQueues are the queues whose jobs are waited for; empty means all.
 	ReplicaQueues []string
+	// Partitions is into how many parts a new deployment is divided, 1 to MaxPartitions, each of which one master of a
+	// cluster can serve; zero takes what the deployment has, one for a new one. It is chosen at the first start: another
+	// number is ErrPartitions then.
+	Partitions int
 }
 
 func (c Config) withDefaults() Config {
@@ -61,17 +65,30 @@ func (c Config) validate() error {
 	if c.BucketCap < 4 {
 		bad = append(bad, &headgate.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
 	}
+	if c.Partitions < 0 || c.Partitions > MaxPartitions {
+		bad = append(bad, &headgate.FieldError{Field: "partitions", Value: strconv.Itoa(c.Partitions), Allowed: "1 to 256, or 0 for what the deployment has"})
+	}
 	return errors.Join(append(bad, c.validateReplicas()...)...)
 }
 
-// Store runs the scripts of one partition. It may be used by several goroutines. It never resends a command by
-// itself.
+// Store runs the scripts of a deployment. Where that has several partitions, what is about one tenant goes to the tenant's,
+// what is about all goes to all, the policy is kept in the first; the methods of workers and schedulers are for the stores
+// that Partitions returns. It may be used by several goroutines. It never resends a command by itself.
 type Store struct {
-	client    any // a redis.UniversalClient; see connection
+	client any // a redis.UniversalClient; see connection
+	// master returns that of a key's master in a cluster; nil elsewhere.
+	master func(key string) any
+
 	partition keyspace.Partition
-	config    Config
-	preamble  string // "#!lua ..." in tests on a cluster
-	scripts   map[string]func() script
+	// all are the stores of the partitions, nil where there is but one, and in these stores themselves. index is the
+	// partition's place among them, parts how many there are, 0 for one.
+	all          []*Store
+	index, parts int
+	// whole is the store that has this one among all, nil where there is but one.
+	whole    *Store
+	config   Config
+	preamble string // "#!lua ..." in tests on a cluster
+	scripts  map[string]func() script
 	// now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	now string
 }
@@ -84,20 +101,20 @@ type script struct {
 // names lists the scripts.
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
-	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive",
+	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive", "demand", "probing",
 }
 
-// Connect returns the store at a URL, redis://, rediss://, unix:// or redis-sentinel://, with the client settings of the
-// house, after the checks of Open. Close ends its connections.
+// Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
+// settings of the house, after the checks of Open. Close ends its connections.
 func Connect(ctx context.Context, url string, config Config) (*Store, error) {
-	options, sentinel, err := redisclient.Parse(url)
+	client, err := redisclient.Dial(url)
 	if err != nil {
 		return nil, &headgate.FieldError{
 			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
-			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, or redis-sentinel://host:port,host:port/db?master=NAME",
+			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
+				"or redis-cluster://host:port,host:port",
 		}
 	}
-	client := redisclient.New(options, sentinel)
 	s, err := Open(ctx, client, config)
 	if err != nil {
 		return nil, errors.Join(err, client.Close())
@@ -108,11 +125,34 @@ func Connect(ctx context.Context, url string, config Config) (*Store, error) {
 // Close ends the connections of the store's client.
 func (s *Store) Close() error { return connection(s).Close() }
 
-// connection returns the store's client. Neither the struct nor a method names its type: every package that knows Store
-// would compile the two thousand methods behind it once more, which takes 1.3 s each.
-//
-//nolint:forcetypeassert // newStore takes nothing else
-func connection(s *Store) redis.UniversalClient { return s.client.(redis.UniversalClient) }
+// connection returns the store's client; in a cluster, that of the partition's master as far as it is known, so that whatever
+// is read or written, by a key or not, is about the partition, and nothing is redirected to a node that has but a part of it.
+// Neither the struct nor a method names its type: every package that knows Store would compile the two thousand methods
+// behind it once more, which takes 1.3 s each.
+func connection(s *Store) redis.UniversalClient {
+	client := s.client
+	if s.master != nil {
+		client = s.master(s.partition.State())
+	}
+	universal, _ := client.(redis.UniversalClient) // newStore takes nothing else
+	return universal
+}
+
+// mastersOf returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
+// background.
+func mastersOf(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
+	if _, err := cluster.MasterForKey(ctx, first); err != nil {
+		return nil, fmt.Errorf("read the slots of the cluster: %w", unread(err))
+	}
+	detached := context.WithoutCancel(ctx)
+	return func(key string) any {
+		node, err := cluster.MasterForKey(detached, key)
+		if err != nil {
+			return cluster
+		}
+		return node
+	}, nil
+}
 
 // ReadTimeout returns how long the client of the store waits for an answer, 0 where that is not known.
 func (s *Store) ReadTimeout() time.Duration {
@@ -137,6 +177,11 @@ func Open(ctx context.Context, client redis.UniversalClient, config Config) (*St
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(checkTimeout, s.ReadTimeout()))
 	defer cancel()
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		if s.master, err = mastersOf(ctx, cluster, s.partition.State()); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+	}
 	if err := s.check(ctx); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
@@ -149,6 +194,9 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 		return nil, err
 	}
 	s := &Store{client: client, config: config, preamble: preamble, scripts: library}
+	if _, ok := client.(*redis.ClusterClient); ok {
+		s.scripts = clusterLibrary
+	}
 	if preamble != "" {
 		s.scripts = newLibrary(preamble)
 	}
@@ -158,6 +206,11 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 
 // library is every script, the same for each store of the process.
 var library = newLibrary("")
+
+// clusterLibrary is the same for a cluster. While a slot moves, each node has some of a partition's keys, and a script that
+// does not find one on the old node is refused in the middle: so each begins by looking for a key that nobody has, and is
+// refused before it has written anything.
+var clusterLibrary = newLibrary("redis.call('EXISTS', KEYS[1] .. ':moving')\n")
 
 // newLibrary returns the scripts behind a preamble. Each is put together when it is first called, which takes a millisecond.
 func newLibrary(preamble string) map[string]func() script {
@@ -229,13 +282,16 @@ func classify(err error) error {
 // isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
 // too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
 func isNotReady(err error) bool {
-	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN "} {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", movingError} {
 		if redis.HasErrorPrefix(err, prefix) {
 			return true
 		}
 	}
 	return false
 }
+
+// movingError is how the refusal of a script begins whose slot moves; see clusterLibrary.
+const movingError = "Script attempted to access a non local key"
 
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
 // Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.

@@ -19,6 +19,9 @@ type Vitals struct {
 
 // Vitals reads them in one round trip.
 func (s *Store) Vitals(ctx context.Context) (Vitals, error) {
+	if s.all != nil {
+		return s.vitalsOfAll(ctx)
+	}
 	pipe := connection(s).Pipeline()
 	now := pipe.Time(ctx)
 	first := pipe.ZRangeWithScores(ctx, s.partition.Due(), 0, 0)

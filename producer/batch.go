@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
@@ -18,10 +19,36 @@ type Result struct {
 // EnqueueBatch asks for many jobs to enter and returns one Result for each, in their order. The error is nil if and
 // only if every job was admitted or is a duplicate. Jobs are decided on one by one: a refused one does not
 // keep the others out. They travel in the order given, up to lua.MaxBatchJobs and lua.MaxBatchBytes a call; once
-// a call gets no answer, nothing further is sent.
+// a call gets no answer, nothing further is sent. Where the deployment has several partitions, this is so for the jobs of
+// each, and those of all travel side by side.
 func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Result, error) {
 	results := make([]Result, len(jobs))
-	part := make([]entry, 0, min(len(jobs), lua.MaxBatchJobs))
+	if p.parts == nil {
+		p.enqueueInOrder(ctx, jobs, nil, results)
+		return results, summary(results)
+	}
+	places := make([][]int, len(p.parts))
+	for i := range jobs {
+		at := p.store.PartitionOf(jobs[i].Tenant)
+		places[at] = append(places[at], i)
+	}
+	var running sync.WaitGroup
+	for at, some := range places {
+		if len(some) > 0 {
+			running.Go(func() { p.parts[at].enqueueInOrder(ctx, jobs, some, results) })
+		}
+	}
+	running.Wait()
+	return results, summary(results)
+}
+
+// enqueueInOrder sends the jobs at some places, all of one partition; nil is all.
+func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some []int, results []Result) {
+	n := len(jobs)
+	if some != nil {
+		n = len(some)
+	}
+	part := make([]entry, 0, min(n, lua.MaxBatchJobs))
 	at := make([]int, 0, cap(part)) // the place of each entry of part among the jobs
 	bytes := 0
 	var ended error
@@ -29,7 +56,12 @@ func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Res
 		ended = p.sendPart(ctx, part, at, results, ended)
 		part, at, bytes = part[:0], at[:0], 0
 	}
-	for i, job := range jobs {
+	for k := range n {
+		i := k
+		if some != nil {
+			i = some[k]
+		}
+		job := jobs[i]
 		if err := p.prepare(&job); err != nil {
 			results[i] = Result{headgate.Verdict{ID: job.ID}, err}
 			continue
@@ -43,7 +75,6 @@ func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Res
 	if len(part) > 0 {
 		send()
 	}
-	return results, summary(results)
 }
 
 // sendPart sends the entries of one call, unless an earlier one got no answer, and returns the reason to end.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // flight is the tickets of one admit call, resent as often as need be. Only its leader touches it.
@@ -112,9 +113,9 @@ func pause(ctx context.Context, failures int) bool {
 }
 
 // attempt makes one admit call for the jobs of the flight. Where the policy has changed since it was read, nothing
-// was done: it is read anew and the call repeated, once.
+// was done: it is read anew and the call repeated, up to maxStale times.
 func (p *Producer) attempt(ctx context.Context, f *flight) error {
-	for again := false; ; again = true {
+	for stale := 0; ; stale++ {
 		snapshot, err := p.limits.current(ctx)
 		if err != nil {
 			return err
@@ -130,8 +131,8 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 			return err
 		}
 		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
-		if errors.Is(err, lua.ErrStale) && !again {
-			if err := p.limits.reload(ctx, snapshot); err != nil {
+		if errors.Is(err, lua.ErrStale) && stale < maxStale {
+			if err := p.refresh(ctx, snapshot); err != nil {
 				return err
 			}
 			continue
@@ -142,8 +143,23 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		for i, e := range entries {
 			e.verdict = verdicts[i]
 		}
-		note(&p.tally, entries)
+		note(p.tally, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil
 	}
+}
+
+// maxStale is how often an admit call is repeated because the policy has changed.
+const maxStale = 2
+
+// refresh reads the policy anew for whoever was told that another than snapshot is in force. If snapshot is the latest all the
+// same, the partition is behind, and is brought up.
+func (p *Producer) refresh(ctx context.Context, snapshot *policy.Compiled) error {
+	if err := p.limits.reload(ctx, snapshot); err != nil {
+		return err
+	}
+	if p.limits.snapshot.Load().Version() != snapshot.Version() {
+		return nil
+	}
+	return p.store.SpreadPolicy(ctx)
 }

@@ -19,9 +19,11 @@ type Producer struct {
 	config Config
 	limits *limits
 	line   line
+	// parts are producers of single partitions, with lines of their own, that share all else; nil where there is but one.
+	parts []*Producer
 	// refusals are those that wait to be logged.
 	refusals refusals
-	tally    tally.Tally
+	tally    *tally.Tally
 	// overtime is the cause of a ctx that Config.Timeout ended.
 	overtime error
 }
@@ -39,10 +41,26 @@ func New(store *lua.Store, config Config) (*Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure producer: %w", err)
 	}
-	return &Producer{
-		store: store, config: config, limits: limits, line: line{places: config.InFlight},
+	p := &Producer{
+		store: store, config: config, limits: limits, line: line{places: config.InFlight}, tally: &tally.Tally{},
 		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),
-	}, nil
+	}
+	if parts := store.Partitions(); len(parts) > 1 {
+		for _, part := range parts {
+			p.parts = append(p.parts, &Producer{
+				store: part, config: config, limits: limits, line: line{places: config.InFlight}, tally: p.tally, overtime: p.overtime,
+			})
+		}
+	}
+	return p, nil
+}
+
+// of returns the producer of a tenant's partition.
+func (p *Producer) of(tenant string) *Producer {
+	if p.parts == nil {
+		return p
+	}
+	return p.parts[p.store.PartitionOf(tenant)]
 }
 
 // Enqueue asks for one job to enter and returns the verdict. The error is nil if it was admitted or is a duplicate,
@@ -80,7 +98,7 @@ func (p *Producer) send(ctx context.Context, job headgate.Job) (headgate.Verdict
 	if e.err != nil {
 		return headgate.Verdict{ID: job.ID}, e.err
 	}
-	if err := p.travel(ctx, t); err != nil {
+	if err := p.of(job.Tenant).travel(ctx, t); err != nil {
 		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
 	}
 	return e.result()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -46,8 +47,35 @@ func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys
 	for i, key := range keys {
 		results[i] = RedriveResult{Key: key, Verdict: headgate.Verdict{ID: key.ID}}
 	}
-	p.redrive(ctx, options, letters, results)
+	p.redriveAll(ctx, options, letters, results)
 	return results, redriveSummary(results)
+}
+
+// redriveAll calls redrive for each partition's letters, side by side.
+func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) {
+	if p.parts == nil {
+		p.redrive(ctx, options, letters, results)
+		return
+	}
+	places := make(map[*Producer][]int)
+	for i := range results {
+		part := p.of(results[i].Key.Tenant)
+		places[part] = append(places[part], i)
+	}
+	var running sync.WaitGroup
+	for part, at := range places {
+		running.Go(func() {
+			own, answers := make([]lua.Letter, len(at)), make([]RedriveResult, len(at))
+			for k, i := range at {
+				own[k], answers[k] = letters[i], results[i]
+			}
+			part.redrive(ctx, options, own, answers)
+			for k, i := range at {
+				results[i] = answers[k]
+			}
+		})
+	}
+	running.Wait()
 }
 
 // checkKeys reports every bad key at once.
@@ -107,7 +135,7 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 // tryRedrive returns the places of what it has asked for and the verdicts, all places if it could not ask. Where the
 // policy has changed since it was read, nothing was done: it is read anew and the call made once more.
 func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (places []int, verdicts []headgate.Verdict, err error) {
-	for again := false; ; again = true {
+	for stale := 0; ; stale++ {
 		snapshot, err := p.limits.current(ctx)
 		if err != nil {
 			return all(results), nil, err
@@ -117,10 +145,10 @@ func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, lette
 			return nil, nil, nil
 		}
 		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
-		if !errors.Is(err, lua.ErrStale) || again {
+		if !errors.Is(err, lua.ErrStale) || stale == maxStale {
 			return places, verdicts, err
 		}
-		if err := p.limits.reload(ctx, snapshot); err != nil {
+		if err := p.refresh(ctx, snapshot); err != nil {
 			return places, nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -26,6 +27,8 @@ type Scheduler struct {
 	stepped atomic.Bool
 	// woken holds a token when the earliest timer has been lowered since the last look.
 	woken chan struct{}
+	// others are the schedulers of the partitions beside the first; nil where there is but one.
+	others []*Scheduler
 	// told, refused and givenUp count as Stats has it.
 	told, refused, givenUp atomic.Uint64
 }
@@ -36,20 +39,37 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure scheduler: %w", err)
 	}
+	parts := store.Partitions()
+	s := newScheduler(parts[0], config)
+	for _, part := range parts[1:] {
+		other := config
+		other.OnBreaker = nil // Each partition hears of each outcome, and one tells what became of it.
+		s.others = append(s.others, newScheduler(part, other))
+	}
+	return s, nil
+}
+
+func newScheduler(part *lua.Store, config Config) *Scheduler {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	return &Scheduler{
-		store: store, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
+		store: part, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
 		woken: make(chan struct{}, 1),
-	}, nil
+	}
 }
 
 // Run runs timers until ctx ends, and returns nil when all its goroutines have: within a second, because a blocked
 // read of Redis cannot be interrupted. While Redis is away it tries again, more and more seldom.
 func (s *Scheduler) Run(ctx context.Context) error {
 	var running sync.WaitGroup
+	for _, other := range s.others {
+		running.Go(func() { _ = other.Run(ctx) })
+	}
+	if s.store.First() {
+		running.Go(func() { s.spreadPolicy(ctx) })
+	}
 	running.Go(func() { s.watch(ctx) })
 	running.Go(func() { s.live(ctx) })
 	if s.config.OnDead != nil {
@@ -66,6 +86,21 @@ func (s *Scheduler) Run(ctx context.Context) error {
 // Promote runs what is due now, as far as this Scheduler may: unless another holds the timer lease. It is for
 // whoever was told that work is left, and serves whether Run runs or not.
 func (s *Scheduler) Promote(ctx context.Context) error {
+	if s.others == nil {
+		return s.promoteAll(ctx)
+	}
+	errs := make([]error, len(s.others)+1)
+	var running sync.WaitGroup
+	for i, other := range s.others {
+		running.Go(func() { errs[i] = other.promoteAll(ctx) })
+	}
+	errs[len(s.others)] = s.promoteAll(ctx)
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// promoteAll is Promote for one partition.
+func (s *Scheduler) promoteAll(ctx context.Context) error {
 	for range roundsInARow {
 		p, err := s.promote(ctx)
 		if err != nil {

@@ -51,6 +51,8 @@ type breakers struct {
 	config    breaker.Config
 	own       map[string]breaker.Config // by downstream
 	promoting nudge
+	// others are those of the other partitions: each of them hears of every outcome, so that all open together.
+	others []*breakers
 	// name is this worker's in its reports, the same for all its registrations; guest says that it has none.
 	name  string
 	guest bool
@@ -63,6 +65,8 @@ type breakers struct {
 	born time.Time
 	// sequence numbers reports.
 	sequence atomic.Uint64
+	// probes numbers the probes that are leased over all partitions.
+	probes atomic.Uint64
 	// work says that there is something to report, urgent that it is not to wait.
 	work, urgent nudge
 
@@ -169,10 +173,11 @@ func (b *breakers) tryAcquire(ctx context.Context, downstream string, period uin
 		b.ask(ctx, g) // The gate that let the job through knew more than this worker.
 	}
 	c := &guardedCall{breakers: b, guard: g, began: now, own: new(breaker.Call)}
-	if !c.begin(period) {
+	if !c.begin(period) || !c.leaseProbe(ctx) {
 		g.heldBack.Add(1)
 		return nil, false
 	}
+	c.lookElsewhere()
 	c.timer = time.AfterFunc(g.local.Config().SlowCallDuration, c.markSlow)
 	return c, true
 }

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -18,6 +20,10 @@ type guardedCall struct {
 	// the zero Call where that one was not asked.
 	leased bool
 	own    *breaker.Call
+	// elsewhere are the same downstream's breakers in other partitions, with the periods in which the call began there.
+	elsewhere []sighting
+	// probeToken is that of the right to be one of the fleet's probes, empty where one partition has them all.
+	probeToken string
 	// progress is callRunning, callSlow or callEnded; timer makes it slow while it runs.
 	progress atomic.Uint32
 	timer    *time.Timer
@@ -28,6 +34,63 @@ const (
 	callSlow
 	callEnded
 )
+
+// sighting is a downstream's breaker of another partition as it was when a call began.
+type sighting struct {
+	breakers *breakers
+	guard    *guard
+	period   uint64
+}
+
+// lookElsewhere notes the periods of the other partitions' breakers.
+func (c *guardedCall) lookElsewhere() {
+	for _, other := range c.breakers.others {
+		if g := other.guardOf(c.guard.name); g != nil {
+			c.elsewhere = append(c.elsewhere, sighting{other, g, g.fleet().period})
+		}
+	}
+}
+
+// tell counts an outcome in all partitions; told is of the call's own.
+func (c *guardedCall) tell(counts breaker.Counts, told chan struct{}) {
+	for _, s := range c.elsewhere {
+		s.breakers.count(s.guard, s.period, counts, nil)
+	}
+	c.breakers.count(c.guard, c.period, counts, told)
+}
+
+// leaseProbe reports whether a call that its partition lets through as a probe is one of those that the fleet may have at a
+// time: each partition has a half-open breaker, and all of them together as many probes as one.
+func (c *guardedCall) leaseProbe(ctx context.Context) bool {
+	b := c.breakers
+	if !c.leased || !b.store.ManyPartitions() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	config := c.guard.local.Config()
+	token := fmt.Sprintf("%s-%d", b.name, b.probes.Add(1))
+	ok, err := b.store.LeaseProbe(ctx, c.guard.name, token, config.MaxProbes, config.ProbeTimeout+callTimeout)
+	if err != nil && ctx.Err() == nil {
+		b.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not leased: its job is handed back")
+	}
+	if ok {
+		c.probeToken = token
+	}
+	return ok
+}
+
+// returnProbe gives back what leaseProbe has taken. A lease that is not given back ends by itself.
+func (c *guardedCall) returnProbe(ctx context.Context) {
+	if c == nil || c.probeToken == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // the last act of a job whose ctx may have ended
+	defer cancel()
+	if err := c.breakers.store.ReturnProbe(ctx, c.guard.name, c.probeToken); err != nil {
+		c.breakers.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not given back: its lease ends by itself")
+	}
+}
 
 // begin asks both breakers, and reports whether the call may begin. The job's lease is of a period.
 func (c *guardedCall) begin(lease uint64) bool {
@@ -66,7 +129,7 @@ func (c *guardedCall) markSlow() {
 	}
 	b := c.breakers
 	b.noted(c.guard, c.own.MarkSlowAt(b.instant()))
-	b.count(c.guard, c.period, breaker.Counts{Slow: 1}, nil)
+	c.tell(breaker.Counts{Slow: 1}, nil)
 }
 
 func (c *guardedCall) succeeded() { c.end((*breaker.Call).SuccessAt, breaker.Counts{Successes: 1}) }
@@ -117,7 +180,7 @@ func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 	if c.leased {
 		told = make(chan struct{})
 	}
-	b.count(g, c.period, counts, told)
+	c.tell(counts, told)
 	b.noted(g, change)
 	if told != nil {
 		b.await(told)

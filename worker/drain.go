@@ -25,6 +25,7 @@ const (
 // The lease is extended all the while.
 func (s *session) drain(after context.Context, cancelJobs context.CancelCauseFunc) {
 	n := s.held.close()
+	s.registering <- struct{}{}
 	s.logger.Info().Int("running", n).Msg("worker drains")
 	s.shrink(after, n)
 	if !s.w.await(s.held.none(), s.w.config.DrainTimeout) {

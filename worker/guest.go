@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -39,6 +40,11 @@ type Guest struct {
 
 // NewGuest returns a Guest on a store. It sends nothing before Run.
 func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
+	if n := len(store.Partitions()); n > 1 {
+		return nil, fmt.Errorf("configure guest: %w", &headgate.FieldError{
+			Field: "store", Value: fmt.Sprintf("of %d partitions", n), Allowed: "one of a single partition",
+		})
+	}
 	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
 	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)

@@ -69,6 +69,7 @@ func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease) (late []
 		switch s.held.add(lease) {
 		case added:
 			s.w.slots.take()
+			s.w.shared.took(s.w)
 			go s.handle(jobs, lease) // Run waits for it by its slot.
 		case tooLate:
 			late = append(late, lease)

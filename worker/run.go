@@ -38,6 +38,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 	own, cancel := context.WithCancelCause(jobs)
 	defer cancel(nil)
 	s.held.watch(lease.Token, cancel)
+	defer s.w.shared.begin(own)()
 	event := s.event(lease)
 	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
@@ -93,6 +94,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 	if !ok {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
+	defer call.returnProbe(ctx)
 	defer call.ignored() // Does nothing after a verdict.
 	defer context.AfterFunc(ctx, func() {
 		if _, ok := cancelledBy(ctx); ok {

@@ -28,6 +28,8 @@ type session struct {
 	lost chan struct{}
 	// guard calls lose shortly before the lease ends, whatever else hangs.
 	guard *time.Timer
+	// registering is held by whoever tells Redis how many slots there are; a drain does not give it back.
+	registering chan struct{}
 	// leaseEnd is when the lease ends by this machine's monotonic clock. Only the goroutine that keeps it uses it.
 	leaseEnd time.Time
 }
@@ -52,6 +54,9 @@ func (w *Worker) serve(ctx, after context.Context) {
 	}
 	var keeper, reader sync.WaitGroup
 	keeper.Go(func() { s.keep(keeping) })
+	if w.shared != nil {
+		reader.Go(func() { s.followShare(reading) })
+	}
 	reader.Go(func() { s.read(reading, jobs) })
 	select {
 	case <-s.lost:
@@ -84,7 +89,7 @@ func (w *Worker) newSession() *session {
 	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
 	w.finisher.worker.Store(&name)
 	return &session{
-		w: w, name: name, held: newHeld(), lost: make(chan struct{}),
+		w: w, name: name, held: newHeld(), lost: make(chan struct{}), registering: make(chan struct{}, 1),
 		logger: w.config.Logger.With().Str("worker", name).Logger(),
 	}
 }
@@ -115,10 +120,12 @@ func (s *session) tryRegister(ctx context.Context) error {
 		s.logger.Warn().Err(err).Msg("classes of queues not read")
 	}
 	sent := time.Now()
-	more, err := w.store.Register(ctx, s.name, w.pool, w.config.Concurrency, w.config.Lease)
+	slots, _, _ := w.slots.count()
+	more, err := w.store.Register(ctx, s.name, w.pool, slots, w.config.Lease)
 	if err != nil {
 		return err
 	}
+	w.shared.registered(w, slots)
 	if more {
 		w.promoting.give()
 	}

@@ -12,7 +12,8 @@ type slots struct {
 
 	mu struct {
 		sync.Mutex
-		free  int
+		size  int
+		free  int // below 0 while more are taken than there are
 		taken int
 		empty chan struct{} // closed when nothing is taken any more; nil if nobody waits for it
 	}
@@ -20,8 +21,27 @@ type slots struct {
 
 func newSlots(n int) *slots {
 	s := &slots{freed: make(chan struct{}, 1)}
-	s.mu.free = n
+	s.mu.size, s.mu.free = n, n
 	return s
+}
+
+// resize changes how many there are. Those that are taken stay so.
+func (s *slots) resize(n int) {
+	s.mu.Lock()
+	s.mu.free += n - s.mu.size
+	s.mu.size = n
+	s.mu.Unlock()
+	select {
+	case s.freed <- struct{}{}:
+	default:
+	}
+}
+
+// count returns how many there are, how many of them are free, and how many are taken.
+func (s *slots) count() (size, free, taken int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.size, s.mu.free, s.mu.taken
 }
 
 // wait returns the number of free slots as soon as there is one; false when ctx ended first.

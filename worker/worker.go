@@ -37,7 +37,14 @@ type Worker struct {
 	classes   *classes
 	// suspect is held while a job runs that was lost with a worker before: one at a time, so that the next crash tells
 	// which of them it was.
-	suspect sync.Mutex
+	suspect *sync.Mutex
+	// parts are workers of single partitions, which run the jobs with slots that this one shares out; nil where there is but
+	// one.
+	parts []*Worker
+	// resized says that the slots of such a worker have changed.
+	resized nudge
+	// shared is what such a worker has in common with the others; nil for one that is alone.
+	shared *shared
 	// unknown is for warnings about types without a handler.
 	unknown sampled
 }
@@ -52,6 +59,14 @@ func New(store *lua.Store, config Config) (*Worker, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
+	if parts := store.Partitions(); len(parts) > 1 {
+		return newOfParts(parts, config)
+	}
+	return newWorker(store, config)
+}
+
+// newWorker returns a Worker of one partition.
+func newWorker(store *lua.Store, config Config) (*Worker, error) {
 	timers, err := scheduler.New(store, config.Scheduler)
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
@@ -63,7 +78,7 @@ func New(store *lua.Store, config Config) (*Worker, error) {
 	w := &Worker{
 		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
-		promoting: newNudge(), slots: newSlots(config.Concurrency),
+		promoting: newNudge(), slots: newSlots(config.Concurrency), suspect: &sync.Mutex{}, resized: newNudge(),
 	}
 	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
 	w.breakers = newBreakers(store, config, w.promoting)
@@ -82,6 +97,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %w", err)
 	}
 	w.wrap()
+	if w.parts != nil {
+		return w.runParts(ctx)
+	}
+	return w.run(ctx)
+}
+
+// run is Run for one partition.
+func (w *Worker) run(ctx context.Context) error {
 	// What ends jobs outlives ctx, because a drain needs it.
 	after, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -120,10 +143,20 @@ func (w *Worker) await(done <-chan struct{}, most time.Duration) bool {
 }
 
 // Breakers returns the state of every circuit breaker, by the name of its downstream.
-func (w *Worker) Breakers() []BreakerStatus { return w.breakers.status() }
+func (w *Worker) Breakers() []BreakerStatus {
+	if w.parts != nil {
+		return w.breakersOfParts()
+	}
+	return w.breakers.status()
+}
 
 // SchedulerStats returns the counters of the scheduler beside the worker.
-func (w *Worker) SchedulerStats() scheduler.Stats { return w.scheduler.Stats() }
+func (w *Worker) SchedulerStats() scheduler.Stats {
+	if w.parts != nil {
+		return w.parts[0].SchedulerStats() // Only the first partition's scheduler tells of transitions.
+	}
+	return w.scheduler.Stats()
+}
 
 // promote runs what is due as often as somebody says that work is left.
 func promote(ctx context.Context, timers *scheduler.Scheduler, asked nudge, logger zerolog.Logger) {

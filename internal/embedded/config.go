@@ -18,14 +18,14 @@ import (
 
 // Config says which store to open. Its zero value opens a private one.
 type Config struct {
-	// Addr is redis://user:password@host:port/db, rediss:// for TLS, host:port, or redis-sentinel:// (see redisclient.Parse).
-	// Empty means a private store.
+	// Addr is redis://user:password@host:port/db, rediss:// for TLS, host:port, redis-sentinel:// or redis-cluster:// (see
+	// redisclient.Parse and ParseCluster). Empty means a private store.
 	Addr string
 	// Username and Password win over those of Addr. They mean nothing to a private store.
 	Username string
 	Password string
 	// TLS wins over what an address at rediss:// means by default; its ServerName is the host's unless set. It is for such an
-	// address alone, or one at rediss-sentinel://.
+	// address alone, or one at rediss-sentinel:// or rediss-cluster://.
 	TLS *tls.Config
 	// PoolSize is the largest number of connections of a client; 0 means redisclient.DefaultPoolSize.
 	PoolSize int
@@ -43,8 +43,8 @@ type AddressError struct {
 // Error says what is wrong and how an address is written.
 func (e *AddressError) Error() string {
 	return "redis address " + e.Problem + "; write redis://user:password@host:port/db (rediss:// for TLS; " +
-		"percent-encode special characters of the password), host:port, or " +
-		"redis-sentinel://user:password@host:port,host:port/db?master=NAME"
+		"percent-encode special characters of the password), host:port, " +
+		"redis-sentinel://user:password@host:port,host:port/db?master=NAME, or redis-cluster://user:password@host:port,host:port"
 }
 
 func (c Config) withDefaults() Config {
@@ -66,17 +66,32 @@ func (c Config) Validate() error {
 	if c.Addr == "" {
 		return c.validate()
 	}
-	_, _, err := c.options()
+	_, err := c.address()
 	return errors.Join(c.validate(), err)
 }
 
-// options returns the client options for the address, and the Sentinels that are to be asked for it, if any. Errors quote
-// nothing of it.
-func (c Config) options() (*redis.Options, *redisclient.Sentinel, error) {
-	options, sentinel, err := parseAddress(c.Addr)
-	if err != nil {
-		return nil, nil, err
+// address is where a store is: the options of a client, and the Sentinels that are to be asked or the nodes of the cluster, if
+// it is not one Redis.
+type address struct {
+	options  *redis.Options
+	sentinel *redisclient.Sentinel
+	nodes    []string
+}
+
+func (a address) client() redis.UniversalClient {
+	if a.nodes != nil {
+		return redisclient.NewCluster(a.options, a.nodes)
 	}
+	return redisclient.New(a.options, a.sentinel)
+}
+
+// address returns where the store is. Errors quote nothing of Addr.
+func (c Config) address() (address, error) {
+	at, err := parseAddress(c.Addr)
+	if err != nil {
+		return address{}, err
+	}
+	options := at.options
 	if c.Username != "" {
 		options.Username = c.Username
 	}
@@ -88,30 +103,34 @@ func (c Config) options() (*redis.Options, *redisclient.Sentinel, error) {
 	}
 	if c.TLS != nil {
 		if options.TLSConfig == nil {
-			return nil, nil, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
+			return address{}, &AddressError{Problem: "is not for TLS, and a TLS is configured"}
 		}
 		name := options.TLSConfig.ServerName
 		options.TLSConfig = c.TLS.Clone()
 		options.TLSConfig.ServerName = cmp.Or(c.TLS.ServerName, name)
 	}
-	return options, sentinel, nil
+	return at, nil
 }
 
-func parseAddress(addr string) (*redis.Options, *redisclient.Sentinel, error) {
-	if !strings.Contains(addr, "://") {
-		options, err := parseHostPort(addr)
-		return options, nil, err
-	}
-	if !redisclient.IsSentinel(addr) {
+func parseAddress(addr string) (at address, err error) {
+	switch {
+	case !strings.Contains(addr, "://"):
+		at.options, err = parseHostPort(addr)
+		return at, err
+	case redisclient.IsCluster(addr):
+		at.options, at.nodes, err = redisclient.ParseCluster(addr)
+	case redisclient.IsSentinel(addr):
+		at.options, at.sentinel, err = redisclient.Parse(addr)
+	default:
 		if err := checkURL(addr); err != nil {
-			return nil, nil, err
+			return at, err
 		}
+		at.options, _, err = redisclient.Parse(addr)
 	}
-	options, sentinel, err := redisclient.Parse(addr)
 	if err != nil {
-		return nil, nil, &AddressError{Problem: err.Error()}
+		return at, &AddressError{Problem: err.Error()}
 	}
-	return options, sentinel, nil
+	return at, nil
 }
 
 // checkURL says more about the address of a single Redis than the client does.

@@ -33,7 +33,7 @@ func openMiniredis(ctx context.Context, config Config) (*Store, error) {
 		server.Close()
 		return nil
 	}
-	return connect(ctx, KindMiniredis, privateOptions(config, server.Addr()), nil, closeServer)
+	return connect(ctx, KindMiniredis, address{options: privateOptions(config, server.Addr())}, closeServer)
 }
 
 // expire moves the TTLs on by the time that has passed, until stop is closed. It measures, because a ticker on a

@@ -42,7 +42,7 @@ type Store struct {
 	options *redis.Options // never changed after Open
 	// sentinel is nil for one Redis.
 	sentinel *redisclient.Sentinel
-	client   *redis.Client
+	client   redis.UniversalClient
 	close    func() error // ends what Open started besides the client
 	closing  sync.Once
 	closed   error // what Close returned, guarded by closing
@@ -69,11 +69,11 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 }
 
 func openAddress(ctx context.Context, config Config) (*Store, error) {
-	options, sentinel, err := config.options()
+	at, err := config.address()
 	if err != nil {
 		return nil, err
 	}
-	return connect(ctx, KindAddress, options, sentinel, func() error { return nil })
+	return connect(ctx, KindAddress, at, func() error { return nil })
 }
 
 func openChild(ctx context.Context, config Config, binary string) (*Store, error) {
@@ -94,7 +94,7 @@ func openChild(ctx context.Context, config Config, binary string) (*Store, error
 		return os.RemoveAll(dir)
 	}
 	fmt.Fprintf(config.Log, "headgate: private %s at %s; nothing in it survives this process\n", kind, server.Addr())
-	return connect(ctx, kind, privateOptions(config, server.Addr()), nil, closeServer)
+	return connect(ctx, kind, address{options: privateOptions(config, server.Addr())}, closeServer)
 }
 
 // privateOptions returns the client options for a store this process runs itself.
@@ -105,12 +105,12 @@ func privateOptions(config Config, addr string) *redis.Options {
 }
 
 // connect makes the Store and asks for a first answer. Without one, all that was started is ended.
-func connect(ctx context.Context, kind Kind, options *redis.Options, by *redisclient.Sentinel, closeServer func() error) (*Store, error) {
-	store := &Store{kind: kind, options: options, sentinel: by, client: redisclient.New(options, by), close: closeServer}
-	ctx, cancel := context.WithTimeout(ctx, max(openTimeout, options.ReadTimeout))
+func connect(ctx context.Context, kind Kind, at address, closeServer func() error) (*Store, error) {
+	store := &Store{kind: kind, options: at.options, sentinel: at.sentinel, client: at.client(), close: closeServer}
+	ctx, cancel := context.WithTimeout(ctx, max(openTimeout, at.options.ReadTimeout))
 	defer cancel()
 	if err := store.client.Ping(ctx).Err(); err != nil {
-		return nil, errors.Join(unreachable(options, err), store.Close())
+		return nil, errors.Join(unreachable(at.options, err), store.Close())
 	}
 	return store, nil
 }
@@ -119,14 +119,14 @@ func connect(ctx context.Context, kind Kind, options *redis.Options, by *rediscl
 func (s *Store) Kind() Kind { return s.kind }
 
 // Client returns the client that the Store owns. Close closes it.
-func (s *Store) Client() *redis.Client { return s.client }
+func (s *Store) Client() redis.UniversalClient { return s.client }
 
 // Options returns a copy of the client's options, for those who need a client of their own. It holds the password. Where
 // Sentinels are asked it has a Dialer that asks them, by the Store's client.
 func (s *Store) Options() *redis.Options {
 	options := *s.options
-	if s.sentinel != nil {
-		options.Dialer = s.client.Options().Dialer
+	if client, ok := s.client.(*redis.Client); ok && s.sentinel != nil {
+		options.Dialer = client.Options().Dialer
 	}
 	return &options
 }
@@ -137,10 +137,24 @@ const removeBatch = 1000
 // Remove unlinks every key that matches a pattern of SCAN, a step at a time, so that it holds nobody up. The error says
 // how the rest may be removed.
 func (s *Store) Remove(ctx context.Context, pattern string) error {
+	cluster, ok := s.client.(*redis.ClusterClient)
+	if !ok {
+		return remove(ctx, s.client, pattern)
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error { return remove(ctx, node, pattern) })
+}
+
+// remove is Remove for one node, which unlinks keys of several slots one at a time only.
+func remove(ctx context.Context, client redis.Cmdable, pattern string) error {
 	for cursor := uint64(0); ; {
-		keys, next, err := s.client.Scan(ctx, cursor, pattern, removeBatch).Result()
+		keys, next, err := client.Scan(ctx, cursor, pattern, removeBatch).Result()
 		if err == nil && len(keys) > 0 {
-			err = s.client.Unlink(ctx, keys...).Err()
+			_, err = client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+				for _, key := range keys {
+					pipe.Unlink(ctx, key)
+				}
+				return nil
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("the keys of this run are left in Redis, remove them with "+

@@ -10,9 +10,9 @@ type Partition struct {
 	base string
 }
 
-// New returns the keys of a partition under a prefix.
+// New returns the keys of a partition, 0 or more, under a prefix.
 func New(prefix string, partition int) Partition {
-	return Partition{base: prefix + "{" + strconv.Itoa(partition) + "}:"}
+	return Partition{base: prefix + "{" + tag(partition) + "}:"}
 }
 
 // State is a HASH: counters, settings and dynamics of queues and pools, the global bucket.

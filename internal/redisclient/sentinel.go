@@ -113,6 +113,22 @@ func hostPort(host string) (string, error) {
 	return net.JoinHostPort(name, cmp.Or(port, defaultSentinelPort)), nil
 }
 
+// Dial returns a client of the Redis, or of the cluster, at an address, which Parse or ParseCluster take. It sends nothing.
+func Dial(address string) (redis.UniversalClient, error) {
+	if IsCluster(address) {
+		options, addrs, err := ParseCluster(address)
+		if err != nil {
+			return nil, err
+		}
+		return NewCluster(options, addrs), nil
+	}
+	options, by, err := Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	return New(options, by), nil
+}
+
 // New returns a client with options, which Parse or Settings have made. By Sentinels it finds the master anew for each
 // connection that it makes, and ends those to another when Sentinels say that the master has changed.
 func New(options *redis.Options, by *Sentinel) *redis.Client {

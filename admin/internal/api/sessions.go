@@ -108,6 +108,9 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 		seen[q.Queue] = true
 		pool.Queues = append(pool.Queues, lua.QueueWeight{Queue: q.Queue, Weight: max(q.Weight, 1)})
 	}
+	if n := len(a.config.Store.Partitions()); n > 1 {
+		return nil, problem.New(problem.Conflict, "sessions work on deployments of one partition, this one has %d: workers in Go work on all", n)
+	}
 	worker, slots := newSessionName(pool, lease), max(ask.Slots, 1)
 	more, err := a.config.Store.Register(r.Context(), worker, pool, slots, lease)
 	if err != nil {

@@ -49,7 +49,7 @@ func redisOptions() []Option {
 		{
 			Path: pathURL, Flag: "redis", Variable: variablePrefix + "REDIS", Unset: "a command that needs one says so", mask: maskURL,
 			Doc:   "Address of the Redis. A password is better kept in `redis.password_file`; special characters of one in the URL are percent-encoded.",
-			value: text("redis://user:password@host:port/db, rediss:// for TLS, host:port, or redis-sentinel://host:port,host:port/db?master=NAME (rediss-sentinel:// for TLS)", nil, func(c *Config) *string { return &c.Redis.URL }),
+			value: text("redis://user:password@host:port/db, rediss:// for TLS, host:port, redis-sentinel://host:port,host:port/db?master=NAME, or redis-cluster://host:port,host:port (rediss-sentinel:// and rediss-cluster:// for TLS)", nil, func(c *Config) *string { return &c.Redis.URL }),
 		},
 		{
 			Path: "redis.prefix", Flag: "prefix", Default: "hg", Doc: "First part of every key: one deployment, one prefix.",
@@ -74,6 +74,10 @@ func redisOptions() []Option {
 			value: count(1, 10_000, func(c *Config) *int { return &c.Redis.PoolSize }),
 		},
 		{
+			Path: "redis.partitions", Default: "0", Doc: "Into how many parts a new deployment is divided, each of which one master of a cluster can serve; 0 takes what it has, 1 if it is new. It cannot be changed afterwards.",
+			value: count(0, lua.MaxPartitions, func(c *Config) *int { return &c.Redis.Store.Partitions }),
+		},
+		{
 			Path: "redis.replicas", Default: "0", Doc: "Replicas that are to have a job before a producer hears that it is in. With fewer its verdict says so.",
 			value: count(0, 16, func(c *Config) *int { return &c.Redis.Store.Replicas }),
 		},
@@ -90,7 +94,7 @@ func redisOptions() []Option {
 			},
 		},
 		{
-			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss:// and rediss-sentinel://.",
+			Path: "redis.tls.ca_file", Unset: "the authorities that the machine trusts", Doc: "PEM file of the authorities that may have signed Redis's certificate. This and what follows is for rediss://, rediss-sentinel:// and rediss-cluster://.",
 			value: text("the name of a file", nil, func(c *Config) *string { return &tls(c).CAFile }),
 		},
 		{

@@ -55,7 +55,7 @@ func (l *Loaded) together() error {
 
 // isTLS reports whether an address is one for TLS.
 func isTLS(url string) bool {
-	return strings.HasPrefix(url, "rediss://") || strings.HasPrefix(url, "rediss-sentinel://")
+	return strings.HasPrefix(url, "rediss://") || strings.HasPrefix(url, "rediss-sentinel://") || strings.HasPrefix(url, "rediss-cluster://")
 }
 
 // checkBreaker reports the one thing about a breaker that the bounds of its options leave open.

@@ -1,0 +1,24 @@
+-- probing leases the right to run one probe of a half-open breaker. A fleet has so many over all partitions, each of which has a
+-- breaker of the downstream: they lease it in the one that the downstream's name picks.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] downstream  name
+-- ARGV[3] token  of the probe
+-- ARGV[4] limit  probes at a time; 0 gives the lease back
+-- ARGV[5] lease  microseconds
+-- Reply {"leased"}, {"taken"} or {"back"}
+-- Never waits for a probe that is lost: its lease ends.
+-- luacheck: ignore 211
+local STATE, NOW, DOWNSTREAM, TOKEN, LIMIT, LEASE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+-- @include relief
+-- @include time
+local now = now_us(NOW)
+
+local key = P .. 'probing:' .. DOWNSTREAM
+redis.call('ZREM', key, TOKEN)
+if LIMIT == 0 then return { 'back' } end
+redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+if redis.call('ZCARD', key) >= LIMIT then return { 'taken' } end
+redis.call('ZADD', key, format('%d', now + LEASE), TOKEN)
+redis.call('PEXPIRE', key, format('%d', math.ceil(LEASE / 1000) + 1000))
+return { 'leased' }

@@ -1,0 +1,281 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+// Partitions are served side by side: a Worker of several has one of each, with a registration, a reader, a finisher, breakers
+// and timers of its own, and shares its slots out among them. One partition that is away keeps nobody else's jobs.
+
+// splitEvery is how often slots are shared out while any partition has none free.
+const splitEvery = 100 * time.Millisecond
+
+// shared is what the workers of the partitions have in common. Its methods do nothing for a nil one.
+type shared struct {
+	// full says that a partition has no slot free, confirmed that Redis has taken note of fewer slots.
+	full, confirmed nudge
+	// handlers holds a token for each job in hand. A read that began when a partition had more slots may bring more jobs than it
+	// has now: they wait for a token before they start.
+	handlers chan struct{}
+
+	mu struct {
+		sync.Mutex
+		// slots is how many each has in Redis, or may have.
+		slots map[*Worker]int
+	}
+}
+
+// registered notes how many slots a worker has in Redis.
+func (s *shared) registered(w *Worker, slots int) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	s.mu.slots[w] = slots
+	s.mu.Unlock()
+	s.confirmed.give()
+}
+
+// registering notes that a worker may have so many slots in Redis, and returns how many it had.
+func (s *shared) registering(w *Worker, slots int) (had int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had = s.mu.slots[w]
+	s.mu.slots[w] = max(had, slots)
+	return had
+}
+
+// begin waits until one more job may start, or ctx ends. The job calls end when it has ended, if it was let begin.
+func (s *shared) begin(ctx context.Context) (end func()) {
+	if s == nil {
+		return func() {}
+	}
+	select {
+	case s.handlers <- struct{}{}:
+		return func() { <-s.handlers }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
+func (s *shared) of(w *Worker) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.slots[w]
+}
+
+// took notes that a worker has taken a slot.
+func (s *shared) took(w *Worker) {
+	if s == nil {
+		return
+	}
+	if _, free, _ := w.slots.count(); free <= 0 {
+		s.full.give()
+	}
+}
+
+// newOfParts returns a Worker of several partitions.
+func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
+	w := &Worker{config: config, handlers: make(map[string]Handler), pool: lua.Pool{Queues: config.Queues, Strict: config.Strict}}
+	w.shared = &shared{full: newNudge(), confirmed: newNudge(), handlers: make(chan struct{}, config.Concurrency)}
+	w.shared.mu.slots = make(map[*Worker]int)
+	suspect := &sync.Mutex{}
+	for i, store := range stores {
+		own := config
+		own.Logger = config.Logger.With().Int("partition", i).Logger()
+		if i > 0 {
+			own.Scheduler.OnBreaker = nil // The first partition's tells.
+		}
+		part, err := newWorker(store, own)
+		if err != nil {
+			return nil, err
+		}
+		part.shared, part.suspect = w.shared, suspect
+		part.slots.resize((config.Concurrency + i) / len(stores)) // The parts of a number that is not divisible add up to it.
+		w.parts = append(w.parts, part)
+	}
+	for _, part := range w.parts {
+		for _, other := range w.parts {
+			if other != part {
+				part.breakers.others = append(part.breakers.others, other.breakers)
+			}
+		}
+	}
+	return w, nil
+}
+
+// runParts is Run for several partitions.
+func (w *Worker) runParts(ctx context.Context) error {
+	errs := make([]error, len(w.parts))
+	var running sync.WaitGroup
+	for i, part := range w.parts {
+		part.handlers, part.anyType = w.handlers, w.anyType
+		running.Go(func() { errs[i] = part.run(ctx) })
+	}
+	w.shareSlots(ctx)
+	running.Wait()
+	return errors.Join(errs...)
+}
+
+// shareSlots shares the slots out again and again until ctx ends: every 100 ms while a partition has none free. While each has
+// one, whatever comes finds it, and nobody is asked anything.
+func (w *Worker) shareSlots(ctx context.Context) {
+	var s sharing
+	for ctx.Err() == nil {
+		if !w.crowded() {
+			select {
+			case <-w.shared.full:
+			case <-w.shared.confirmed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		targets := s.next(w.config.Concurrency, w.look(ctx))
+		w.resize(targets)
+		timer := time.NewTimer(splitEvery)
+		for waiting := true; waiting; {
+			select {
+			case <-w.shared.confirmed: // Of what others have given up, more can be had.
+				w.resize(targets)
+			case <-timer.C:
+				waiting = false
+			case <-ctx.Done():
+				waiting = false
+			}
+		}
+		timer.Stop()
+	}
+}
+
+// crowded reports whether a partition has no free slot.
+func (w *Worker) crowded() bool {
+	for _, part := range w.parts {
+		if _, free, _ := part.slots.count(); free <= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// look asks every partition what is runnable there.
+func (w *Worker) look(ctx context.Context) []place {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	demands := make([]*lua.Demand, len(w.parts))
+	var asking sync.WaitGroup
+	for i, part := range w.parts {
+		asking.Go(func() {
+			if d, err := part.store.Demand(ctx, w.pool); err == nil {
+				demands[i] = &d
+			}
+		})
+	}
+	asking.Wait()
+	places := make([]place, len(w.parts))
+	for i, part := range parts(w.pool, demands) {
+		_, _, taken := w.parts[i].slots.count()
+		places[i] = place{part: part, used: w.used(w.parts[i]), taken: taken, lost: demands[i] == nil}
+	}
+	return places
+}
+
+// used returns how many of the slots a partition keeps from the others.
+func (w *Worker) used(part *Worker) int {
+	size, _, taken := part.slots.count()
+	return max(size, taken, w.shared.of(part))
+}
+
+// resize takes slots from those that have more than their target, and gives the others what nobody uses any more: first
+// Redis hears of fewer in one partition, and the jobs that are too many there end, then of more in another.
+func (w *Worker) resize(targets []int) {
+	free := w.config.Concurrency
+	for i, part := range w.parts {
+		if size, _, _ := part.slots.count(); targets[i] < size {
+			part.slots.resize(targets[i])
+			part.resized.give()
+		}
+		free -= w.used(part)
+	}
+	for i, part := range w.parts {
+		size, _, _ := part.slots.count()
+		if more := min(targets[i], size+max(free, 0)); more > size {
+			before := w.used(part)
+			part.slots.resize(more)
+			part.resized.give()
+			free -= w.used(part) - before
+		}
+	}
+}
+
+// followShare tells Redis whenever the partition's slots have changed, until ctx ends.
+func (s *session) followShare(ctx context.Context) {
+	trouble := outage{logger: s.logger, what: "register slots"}
+	for {
+		select {
+		case <-s.w.resized:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case s.registering <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		for err := s.registerSlots(ctx); err != nil && ctx.Err() == nil; err = s.registerSlots(ctx) {
+			trouble.failed(ctx, err)
+		}
+		trouble.over()
+		<-s.registering
+	}
+}
+
+// registerSlots makes one call, unless Redis knows.
+func (s *session) registerSlots(ctx context.Context) error {
+	size, _, _ := s.w.slots.count()
+	if s.w.shared.registering(s.w, size) == size || ctx.Err() != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	more, err := s.w.store.Register(ctx, s.name, s.w.pool, size, s.w.config.Lease)
+	if err != nil {
+		return err
+	}
+	s.w.shared.registered(s.w, size)
+	if more {
+		s.w.promoting.give()
+	}
+	return nil
+}
+
+// breakersOfParts returns each downstream once: the state of the partition that lets the fewest through.
+func (w *Worker) breakersOfParts() []BreakerStatus {
+	var all []BreakerStatus
+	at := map[string]int{}
+	for _, part := range w.parts {
+		for _, status := range part.breakers.status() {
+			i, known := at[status.Downstream]
+			if !known {
+				at[status.Downstream] = len(all)
+				all = append(all, status)
+				continue
+			}
+			if all[i].State == breaker.Closed || status.State == breaker.Open {
+				all[i].State = status.State
+			}
+			all[i].Lonely = all[i].Lonely || status.Lonely
+			all[i].Opened = max(all[i].Opened, status.Opened)
+			all[i].HeldBack += status.HeldBack
+		}
+	}
+	slices.SortFunc(all, func(a, b BreakerStatus) int { return strings.Compare(a.Downstream, b.Downstream) })
+	return all
+}

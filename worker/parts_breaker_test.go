@@ -1,0 +1,96 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
+)
+
+// TestABreakerIsOneForAllPartitions lets a downstream fail for a tenant of one partition. The breakers of all partitions open
+// (law L10), together let one probe through at a time (law L11), and close when it is well again.
+func TestABreakerIsOneForAllPartitions(t *testing.T) {
+	t.Parallel()
+	const partitions = 3
+	r := newRigOfParts(t, partitions)
+	tenants := make([]string, partitions) // one of each
+	for i := 0; tenants[0] == "" || tenants[1] == "" || tenants[2] == ""; i++ {
+		name := fmt.Sprintf("tenant-%d", i)
+		tenants[r.store.PartitionOf(name)] = name
+	}
+	enqueue := func(tenant string, n int) {
+		jobs := make([]headgate.Job, n)
+		for i := range jobs {
+			jobs[i] = to("pay", fmt.Sprintf("%s-%d-%d", tenant, n, i))
+			jobs[i].Tenant, jobs[i].MaxAttempts = tenant, 20
+		}
+		r.enqueue(jobs...)
+	}
+	var healed, watched atomic.Bool
+	var probes, at, most atomic.Int64
+	config := worker.Config{
+		Concurrency: 3 * partitions, Backoff: func(int) time.Duration { return 20 * time.Millisecond },
+		Breaker: breaker.Config{
+			FailureThreshold: 3, OpenBase: 300 * time.Millisecond, OpenMax: 300 * time.Millisecond, SuccessThreshold: 3, MaxProbes: 1,
+		},
+	}
+	a := r.runWithTimers(r.store, config, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		if healed.Load() {
+			return nil
+		}
+		if !watched.Load() {
+			return errDown
+		}
+		probes.Add(1)
+		n := at.Add(1)
+		defer at.Add(-1)
+		for was := most.Load(); n > was && !most.CompareAndSwap(was, n); was = most.Load() {
+		}
+		timer := time.NewTimer(100 * time.Millisecond) // Time for the other partitions to let one through, too.
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		return errDown
+	}))
+	states := func(state breaker.State) bool {
+		for _, part := range r.store.Partitions() {
+			b, err := part.Breaker(t.Context(), "pay")
+			if errors.Is(err, lua.ErrNoBreaker) && state == breaker.Closed {
+				continue
+			}
+			if err != nil || b.State != state {
+				return false
+			}
+		}
+		return true
+	}
+	enqueue(tenants[0], 12)
+	r.await("the breakers of all partitions to open", func() bool { return states(breaker.Open) })
+	r.await("calls under way to end", func() bool { return r.census().Ready == 0 })
+	watched.Store(true)
+	for _, tenant := range tenants {
+		enqueue(tenant, 20)
+	}
+	r.await("probes", func() bool { return probes.Load() >= 6 })
+	if most.Load() != 1 {
+		t.Errorf("%d probes at a time, the fleet may have one", most.Load())
+	}
+	healed.Store(true)
+	c := r.idle()
+	if c.Left["completed"] != 12+20*partitions || c.Dead != 0 {
+		t.Errorf("got %+v", c)
+	}
+	r.await("the breakers to close", func() bool { return states(breaker.Closed) })
+	if status := a.Breakers(); len(status) != 1 || status[0].Downstream != "pay" || status[0].Opened < 2 {
+		t.Errorf("got %+v", status)
+	}
+}
