@@ -108,7 +108,7 @@ func TestAnAnswerThatOvertakesTheWordOfCancellingEndsTheJobToo(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var deaf atomic.Bool
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if deaf.Load() && isHeartbeat(c) {
+		if deaf.Load() && r.isHeartbeat(c) {
 			return redistest.Action{Cut: redistest.CutBefore}
 		}
 		return redistest.Action{}
@@ -142,7 +142,7 @@ func TestAWorkerThatHoldsNothingBeatsAsSeldomAsItsLeaseAllows(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var beats atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if isHeartbeat(c) {
+		if r.isHeartbeat(c) {
 			beats.Add(1)
 		}
 		return redistest.Action{}
