@@ -115,20 +115,23 @@ func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
 // runParts is Run for several partitions.
 func (w *Worker) runParts(ctx context.Context) error {
 	errs := make([]error, len(w.parts))
+	var shares sharing
+	for i, slots := range shares.next(w.config.Concurrency, w.look(ctx)) {
+		w.parts[i].slots.resize(slots) // Redis has not heard of any yet: a backlog is not met with even parts.
+	}
 	var running sync.WaitGroup
 	for i, part := range w.parts {
 		part.handlers, part.anyType = w.handlers, w.anyType
 		running.Go(func() { errs[i] = part.run(ctx) })
 	}
-	w.shareSlots(ctx)
+	w.shareSlots(ctx, &shares)
 	running.Wait()
 	return errors.Join(errs...)
 }
 
 // shareSlots shares the slots out again and again until ctx ends: every 100 ms while a partition has none free. While each has
 // one, whatever comes finds it, and nobody is asked anything.
-func (w *Worker) shareSlots(ctx context.Context) {
-	var s sharing
+func (w *Worker) shareSlots(ctx context.Context, shares *sharing) {
 	for ctx.Err() == nil {
 		if !w.crowded() {
 			select {
@@ -138,7 +141,7 @@ func (w *Worker) shareSlots(ctx context.Context) {
 			}
 			continue
 		}
-		targets := s.next(w.config.Concurrency, w.look(ctx))
+		targets := shares.next(w.config.Concurrency, w.look(ctx))
 		w.resize(targets)
 		timer := time.NewTimer(splitEvery)
 		for waiting := true; waiting; {
