@@ -201,13 +201,13 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 		}
 		owing = append(owing, s)
 	}
-	_, at, ok := leased.take(cost)
+	_, at, ok := leased.take(anyLease, cost)
 	if !ok { // Somebody else was quicker.
 		return Verdict{Reason: headgate.ReasonUnavailable}, ""
 	}
 	micros := buckets.Instant(time.Duration(now).Microseconds())
 	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != headgate.Admitted {
-		leased.putBack(cost, len(leased.scopes), &at)
+		leased.putBack(cost, 0, &at)
 		if verdict.Reason == headgate.ReasonTooCostly { // Of the share, not of the limit.
 			return Verdict{Reason: headgate.ReasonUnavailable, Scope: verdict.Scope}, OutageShare
 		}

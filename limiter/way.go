@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -45,24 +46,20 @@ type answer struct {
 
 // try takes cost out of every scope's lease, or out of none.
 func (w *way) try(now breaker.Instant, cost headgate.Tokens) (a answer) {
+	if low, _, ok := w.take(now, cost); ok {
+		if len(w.scopes) == 0 { // Nobody else would ever hear of a new policy.
+			low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
+		}
+		return answer{outcome: taken, low: low}
+	}
+	a.outcome = asking
 	for _, s := range w.scopes {
 		if s.has(now, cost) {
 			continue
 		}
-		a.outcome = max(a.outcome, asking)
 		d := s.denial.Load()
 		if wait, ok := d.refuses(now, w.policy, cost); ok && (a.outcome != denied || wait > a.wait) {
 			a = answer{outcome: denied, scope: s, denial: d, wait: wait}
-		}
-	}
-	switch {
-	case a.outcome != taken:
-	case len(w.scopes) == 0: // Nobody else would ever hear of a new policy.
-		a.low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
-	default:
-		var ok bool
-		if a.low, _, ok = w.take(cost); !ok {
-			a.outcome = asking
 		}
 	}
 	return a
@@ -71,12 +68,20 @@ func (w *way) try(now breaker.Instant, cost headgate.Tokens) (a answer) {
 // epochs are those in which tokens were taken, by the scopes of a way.
 type epochs [headgate.Levels]uint64
 
-// take spends cost of every scope's lease or of none; low says that one of them is to be filled.
-func (w *way) take(cost headgate.Tokens) (low bool, at epochs, ok bool) {
-	for i, s := range w.scopes {
-		left, epoch, ok := s.held.take(cost)
+// anyLease as the time of a take spends leases that have ended, too.
+const anyLease breaker.Instant = math.MinInt64
+
+// take spends cost of every scope's lease that has not ended, or of none; low says that one of them is to be filled. The
+// innermost scope comes first: it is the shortest of tokens.
+func (w *way) take(now breaker.Instant, cost headgate.Tokens) (low bool, at epochs, ok bool) {
+	for i := len(w.scopes) - 1; i >= 0; i-- {
+		s := w.scopes[i]
+		left, epoch, ok := headgate.Tokens(0), uint64(0), false
+		if !s.ended(now) {
+			left, epoch, ok = s.held.take(cost)
+		}
 		if !ok {
-			w.putBack(cost, i, &at)
+			w.putBack(cost, i+1, &at)
 			return false, at, false
 		}
 		at[i] = epoch
@@ -85,10 +90,10 @@ func (w *way) take(cost headgate.Tokens) (low bool, at epochs, ok bool) {
 	return low, at, true
 }
 
-// putBack undoes a take at the first scopes.
-func (w *way) putBack(cost headgate.Tokens, scopes int, at *epochs) {
-	for i, s := range w.scopes[:scopes] {
-		s.held.putBack(cost, at[i])
+// putBack undoes a take from a scope inwards.
+func (w *way) putBack(cost headgate.Tokens, from int, at *epochs) {
+	for i := from; i < len(w.scopes); i++ {
+		w.scopes[i].held.putBack(cost, at[i])
 	}
 }
 

@@ -389,8 +389,10 @@ state_add('accepted', #admitted - redriven)
 -- gates_apart reports whether the only gates there are, if any, are breakers of other downstreams.
 local function gates_apart(downstream)
   if not gates_any() then return true end
-  return state_num('nh') == 0 and match(state_get('ng'), '^b%d+$')
-    and (downstream == '' or redis.call('HEXISTS', P .. 'gates', 'b:' .. downstream) == 0)
+  local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
+  return state_num('nh') == 0 and match(counts, '^b%d+$') and (downstream == ''
+    or names ~= '' and not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
+    or names == '' and redis.call('HEXISTS', P .. 'gates', 'b:' .. downstream) == 0)
 end
 
 -- nobody_runs reports whether nobody in the queue is runnable.

@@ -49,7 +49,7 @@ take_held(READY, jobs)
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
-  local capped = match(state_get('ng') or '', '[qtud]')
+  local capped = match(state_get('ng') or '', '^[^|]*[qtud]')
   if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end

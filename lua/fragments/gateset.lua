@@ -1,13 +1,21 @@
 -- @include gate
 -- gateset: gates come and go.
--- gate_count needs `ng` loaded.
+-- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
+local NAMED = 8
 local function gate_count(name, n)
-  local kind, parts = sub(name, 1, 1), {}
+  local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
   kinds[kind], lane_names = left > 0 and left or nil, {}
   for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
   table.sort(parts)
-  state_set('ng', #parts > 0 and table.concat(parts) or false)
+  if kind == 'b' then
+    if left == 0 then ill = {} end
+    if left > NAMED then ill = false end
+    if ill then ill[sub(name, 3)] = n > 0 or nil end
+  end
+  for downstream in pairs(kinds.b and ill or {}) do names[#names + 1] = '|' .. downstream end
+  table.sort(names)
+  state_set('ng', #parts > 0 and table.concat(parts) .. table.concat(names) or false)
 end
 
 -- gate_remove takes a gate away. Where there is one for all that have none of their own, that one counts on.

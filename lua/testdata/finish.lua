@@ -276,7 +276,7 @@ take_held(READY, jobs)
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
-  local capped = match(state_get('ng') or '', '[qtud]')
+  local capped = match(state_get('ng') or '', '^[^|]*[qtud]')
   if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
@@ -398,17 +398,21 @@ do
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
--- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local kinds
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
   if not kinds then
     kinds = {}
-    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
+    for kind, n in string.gmatch(counts, '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    ill = (named ~= '' or not kinds.b) and {}
+    for name in string.gmatch(names, '[^|]+') do ill[name] = true end
   end
   return kinds
 end
@@ -496,7 +500,7 @@ function lane_gates(downstream, of)
   local k = of or gate_kinds()
   names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
-  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
   return names

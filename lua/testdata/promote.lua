@@ -197,7 +197,7 @@ end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local gates, gates_dirty = {}, {}
-local kinds
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 local gate
 local NO_GATES, lane_names = {}, {}
 local gate_kinds, gate_default, gate_is_rate, gates_load, gate_units, gate_closed
@@ -212,7 +212,8 @@ do
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
--- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
@@ -221,7 +222,10 @@ local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 function gate_kinds()
   if not kinds then
     kinds = {}
-    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
+    for kind, n in string.gmatch(counts, '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    ill = (named ~= '' or not kinds.b) and {}
+    for name in string.gmatch(names, '[^|]+') do ill[name] = true end
   end
   return kinds
 end
@@ -308,7 +312,7 @@ function lane_gates(downstream, of)
   local k = of or gate_kinds()
   names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
-  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
   return names
@@ -1880,25 +1884,36 @@ function worker_reclaim(worker, lost, now)
   return true
 end
 end
+local gate_count, gate_remove
+do
 -- gateset: gates come and go.
--- gate_count needs `ng` loaded.
-local function gate_count(name, n)
-  local kind, parts = sub(name, 1, 1), {}
+-- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
+local NAMED = 8
+function gate_count(name, n)
+  local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
   kinds[kind], lane_names = left > 0 and left or nil, {}
   for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
   table.sort(parts)
-  state_set('ng', #parts > 0 and table.concat(parts) or false)
+  if kind == 'b' then
+    if left == 0 then ill = {} end
+    if left > NAMED then ill = false end
+    if ill then ill[sub(name, 3)] = n > 0 or nil end
+  end
+  for downstream in pairs(kinds.b and ill or {}) do names[#names + 1] = '|' .. downstream end
+  table.sort(names)
+  state_set('ng', #parts > 0 and table.concat(parts) .. table.concat(names) or false)
 end
 
 -- gate_remove takes a gate away. Where there is one for all that have none of their own, that one counts on.
-local function gate_remove(name)
+function gate_remove(name)
   local g, default = gate(name), gate_default(name)
   if not g or g.default then return end
   gate_count(name, -1)
   local all = default and default ~= name and gate(default)
   gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
   gates_dirty[name] = true
+end
 end
 -- ring: a sparse window of slices, the oldest first: "index,successes,failures,slow,slow ends;…". Slices are numbered
 -- from the origin of the clock.

@@ -212,18 +212,22 @@ do
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
--- `ng` says how many there are of each kind, such as b1t20, so that kinds of which there are none cost nothing. Waiters
+-- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local gates, gates_dirty = {}, {}
-local kinds
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
   if not kinds then
     kinds = {}
-    for kind, n in string.gmatch(state_get('ng') or '', '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
+    for kind, n in string.gmatch(counts, '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    ill = (named ~= '' or not kinds.b) and {}
+    for name in string.gmatch(names, '[^|]+') do ill[name] = true end
   end
   return kinds
 end
@@ -311,7 +315,7 @@ function lane_gates(downstream, of)
   local k = of or gate_kinds()
   names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
-  if k.b then names[#names + 1] = 'b:' .. downstream end
+  if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
   return names
