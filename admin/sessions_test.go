@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -247,4 +248,12 @@ func TestALateJobIsNotHandedOut(t *testing.T) {
 	if sight["place"] != string(lua.PlaceDead) {
 		t.Errorf("%v", sight)
 	}
+}
+
+func TestSessionsAreRefusedOnSeveralPartitions(t *testing.T) {
+	t.Parallel()
+	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	must(t, err)
+	p := newPlantOn(t, store, nil)
+	p.want(http.StatusConflict, "operator", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}],"slots":1}`})
 }

@@ -114,6 +114,13 @@ func (s *Store) countAll(ctx context.Context, counts []ScopeCount) (done int, er
 	return done, nil
 }
 
+func (s *Store) shadowAll(ctx context.Context, version int64, id string, questions []Question) error {
+	_, err := spread(s, questions, func(q Question) string { return q.Tenant }, func(part *Store, some []Question) ([]struct{}, error) {
+		return make([]struct{}, len(some)), part.Shadow(ctx, version, id, some)
+	})
+	return err
+}
+
 // shadowCountsOfAll adds up what was counted of the candidate that the first partition with any counts names.
 func (s *Store) shadowCountsOfAll(ctx context.Context) (sum ShadowCounts, err error) {
 	all, err := gather(s, func(part *Store) (ShadowCounts, error) { return part.ShadowCounts(ctx) })

@@ -24,6 +24,9 @@ type ShadowCounts struct {
 // charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Store) Shadow(ctx context.Context, version int64, id string, questions []Question) error {
+	if s.all != nil {
+		return s.shadowAll(ctx, version, id, questions)
+	}
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, id, s.config.BucketCap)
 	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
 	args = append(args, len(questions))
