@@ -20,7 +20,7 @@ const (
 	roundsVariable = "HEADGATE_OUTAGE_ROUNDS"
 	reportVariable = "HEADGATE_OUTAGE_REPORT"
 	// besideJobs is how many jobs of others are measured in each round, without and with the outage.
-	besideJobs = 3000
+	besideJobs = 9000
 )
 
 // BenchmarkOutage measures each outage by itself: what reaches the downstream, what is burnt, how soon workers know, and

@@ -281,6 +281,7 @@ local function complete_all()
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
+  if q.stamp > 0 then return nil end -- jobs have waited for room
   for c = 1, q.n do
     if q.waiting[c] > 0 and (not gates_any() or redis.call('EXISTS', P .. 'act:' .. (c - 1) .. ':' .. name) == 1) then return nil end
   end
