@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -21,6 +22,9 @@ import (
 const (
 	// httpRate is the default of -rate with -http.
 	httpRate = 5000
+	// clientPercent is how much garbage the client lets gather, in percent of what lives, where GOGC does not say: the
+	// pauses of its own collector are no answer of the server's.
+	clientPercent = 400
 	// keyVariable holds the API key for a server of somebody's.
 	keyVariable = "HEADGATE_KEY"
 )
@@ -56,6 +60,9 @@ func (f *flags) overHTTP(ctx context.Context, stdout, stderr io.Writer) error {
 	server, end, err := f.server(ctx, stderr)
 	if err != nil {
 		return err
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(clientPercent)
 	}
 	result, err := calls.Run(ctx, server, plan)
 	if err := errors.Join(err, end()); err != nil {
