@@ -113,7 +113,7 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 	t.Parallel()
 	l := lender{newYard(t).store, t}
 	var set buckets.Set
-	now := time.Now().UnixMicro()
+	now := ahead()
 	for i := range 40 {
 		now += int64(i) * 70_000
 		l.now = strconv.FormatInt(now, 10)

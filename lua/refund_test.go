@@ -32,7 +32,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 			receipt  Receipt
 			refunded bool
 		}
-		now := time.Now().UnixMicro()
+		now := ahead()
 		var grants []*grant
 		for range 60 {
 			now += int64(rapid.IntRange(0, 600_000).Draw(rt, "us"))

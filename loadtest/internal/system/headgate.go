@@ -172,14 +172,17 @@ func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
 	if err != nil {
 		return Account{}, fmt.Errorf("read the gates: %w", err)
 	}
-	a := Account{Held: int(census.Live - census.Dead), Census: &census}
-	ill := map[lua.GateName]bool{}
-	for _, downstream := range s.config.Plan.Downstreams {
-		ill[lua.DownstreamGate(downstream)] = true
+	breakers, err := s.patient.Breakers(ctx)
+	if err != nil {
+		return Account{}, fmt.Errorf("read the breakers: %w", err)
 	}
-	for _, gate := range gates {
-		// The cooldown of a breaker may have ended since the worker did: its gate is no longer shut then, but there.
-		a.Gated = a.Gated || gate.Shut() || ill[gate.Name]
+	a := Account{Held: int(census.Live - census.Dead), Census: &census}
+	for i := range gates {
+		a.Gated = a.Gated || gates[i].Shut()
+	}
+	for i := range breakers {
+		// The cooldown of one may have ended since the worker did: it then lets a probe through, and nobody is there to take it.
+		a.Gated = a.Gated || breakers[i].Limit != lua.Unlimited
 	}
 	return a, nil
 }

@@ -91,6 +91,19 @@ func (d *deployment) follows() {
 	})
 }
 
+// heard waits until a follower has noted that all transitions were told: one that ends before, between the receiver's answer and
+// its note, leaves the last one to be told again.
+func (d *deployment) heard() {
+	d.t.Helper()
+	_, last, err := d.store.BreakerEvents(d.t.Context(), "", 0)
+	must(d.t, err)
+	eventually(d.t, func() bool {
+		place, err := d.store.EventsFollowed(d.t.Context(), "on_breaker")
+		must(d.t, err)
+		return place == last
+	})
+}
+
 func (d *deployment) must(line string) {
 	d.t.Helper()
 	words := strings.Fields(line)
@@ -124,6 +137,7 @@ func TestWorkersTellOfTransitions(t *testing.T) {
 		d.enqueue(fmt.Sprint("job-", i), "--downstream", "db", "--max-attempts", "1")
 	}
 	eventually(t, func() bool { return strings.Contains(o.notes(), ", db closed>open failure streak") })
+	d.heard()
 	told := 0
 	for _, out := range []output{first(), second()} {
 		checkLog(t, out.stderr)
