@@ -4,7 +4,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -60,6 +63,10 @@ type Config struct {
 	// AdminLimit is what one credential may call, of routes that are not data; the zero Limit means DefaultAdminRate a
 	// second with bursts of DefaultAdminBurst.
 	AdminLimit headgate.Limit
+	// Breaker has the rules for calls of downstreams by workers in other languages, Breakers those of single downstreams: what
+	// a slow call is, and all rules of a breaker that no worker in Go has reported to.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
 	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
 	OldHeaders bool
 	// Registry gets the server's metrics and is what /metrics shows; nil means one of its own.
@@ -103,10 +110,23 @@ func (c Config) validate() error {
 		bad = append(bad, &headgate.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
 	}
 	bad = append(bad, validateAllow(c.Allow))
+	bad = append(bad, c.validateBreakers()...)
 	if c.TLS != nil && c.TLS.MinVersion != 0 && c.TLS.MinVersion < minimumTLS {
 		bad = append(bad, &headgate.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
 	}
 	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"))...)
+}
+
+func (c Config) validateBreakers() (bad []error) {
+	if err := c.Breaker.Validate(); err != nil {
+		bad = append(bad, fmt.Errorf("breaker: %w", err))
+	}
+	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
+		if err := c.Breakers[downstream].Validate(); err != nil {
+			bad = append(bad, fmt.Errorf("breaker of downstream %s: %w", downstream, err))
+		}
+	}
+	return bad
 }
 
 func validateAllow(networks []netip.Prefix) error {

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -108,6 +109,42 @@ func TestSessionsOpenABreaker(t *testing.T) {
 	sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: "smtp", ID: "j39"})
 	if err != nil || sight.Record.Attempts != 0 || sight.Place == lua.PlaceRunning {
 		t.Errorf("%+v, %v", sight, err)
+	}
+}
+
+// TestCallsAreJudgedByTheRulesOfTheirDownstream: what a slow call is the server's configuration says, as a worker's own does, and
+// its rules are those of a breaker that no worker in Go has reported to.
+func TestCallsAreJudgedByTheRulesOfTheirDownstream(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) {
+		c.Breaker, c.Breakers = neverTrips(), map[string]breaker.Config{"reports": neverTrips(), "fragile": {FailureThreshold: 1}}
+		c.Breaker.SlowCallDuration = 2 * time.Second
+		reports := c.Breakers["reports"]
+		reports.SlowCallDuration = time.Minute
+		c.Breakers["reports"] = reports
+	})
+	c := p.serving("mail", 8)
+	for downstream, slow := range map[string]map[string]uint64{
+		"smtp": {`,"ran":"1.9s"`: 0, `,"ran":"2s"`: 1}, "reports": {`,"ran":"59s"`: 0, `,"ran":"60s"`: 1, "": 0},
+	} {
+		p.enqueueTo("mail", downstream, len(slow))
+		var want breaker.Counts
+		for more, n := range slow {
+			for _, job := range c.lease(`{"wait":"5s"}`) {
+				c.end(http.StatusOK, "complete", job, more)
+				want.Successes, want.Slow, want.SlowEnds = want.Successes+1, want.Slow+n, want.SlowEnds+n
+			}
+		}
+		if got := p.breaker(downstream).Window; got != want || int(got.Successes) != len(slow) {
+			t.Errorf("%s: %+v, want %+v of %d calls", downstream, got, want, len(slow))
+		}
+	}
+	p.enqueueTo("mail", "fragile", 1)
+	for _, job := range c.lease(`{"wait":"5s"}`) {
+		c.end(http.StatusOK, "fail", job, "")
+	}
+	if got := p.breaker("fragile"); got.State != breaker.Open {
+		t.Errorf("one failure leaves the breaker %s, its threshold is one", got.State)
 	}
 }
 

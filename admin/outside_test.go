@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -330,8 +331,13 @@ func TestCredentialsAreReplacedWhileItRuns(t *testing.T) {
 
 func TestConfigsAreRefusedWithAllTheirFaults(t *testing.T) {
 	t.Parallel()
-	_, err := admin.New(admin.Config{MaxBody: 1, Timeout: -1, AdminLimit: headgate.Limit{Tokens: -1}})
-	for _, want := range []string{"store", "enqueuer", "headgate key new", "max body", "timeout", "limit tokens of admin calls"} {
+	_, err := admin.New(admin.Config{
+		MaxBody: 1, Timeout: -1, AdminLimit: headgate.Limit{Tokens: -1},
+		Breaker: breaker.Config{MaxProbes: -1}, Breakers: map[string]breaker.Config{"smtp": {Window: 1}},
+	})
+	for _, want := range []string{
+		"store", "enqueuer", "headgate key new", "max body", "timeout", "limit tokens of admin calls", "breaker: invalid MaxProbes", "breaker of downstream smtp: invalid Window",
+	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s is not told: %v", want, err)
 		}

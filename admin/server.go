@@ -56,6 +56,7 @@ func New(config Config) (*Server, error) {
 	s.allow.Store(&config.Allow)
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
+		Breaker: config.Breaker, Breakers: config.Breakers,
 		Decided: requests.Decided,
 		Missed:  func(what string, err error) { config.Logger.Warn().Err(err).Msg(what) },
 		Metrics: promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{Timeout: config.Timeout, MaxRequestsInFlight: 2}),

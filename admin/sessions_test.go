@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -256,4 +257,42 @@ func TestSessionsAreRefusedOnSeveralPartitions(t *testing.T) {
 	must(t, err)
 	p := newPlantOn(t, store, nil)
 	p.want(http.StatusConflict, "operator", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}],"slots":1}`})
+}
+
+// TestAnEmptyPageTellsWhenToAskAgain: by what holds jobs back, from a second to a minute, and so that the session lives.
+func TestAnEmptyPageTellsWhenToAskAgain(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	long := p.client("5m")
+	told := func(c *client) int {
+		t.Helper()
+		answer := p.want(http.StatusOK, "operator", c.ask("leases", "{}"))
+		if jobs := answer.jobs(t); len(jobs) != 0 {
+			t.Fatalf("%v", jobs)
+		}
+		seconds, err := strconv.Atoi(answer.header.Get("Retry-After"))
+		must(t, err)
+		return seconds
+	}
+	if got := told(long); got != 1 {
+		t.Errorf("an empty queue: %d s", got)
+	}
+	pause := func(length time.Duration) (began time.Time) {
+		t.Helper()
+		began = time.Now()
+		_, err := p.store.Pause(t.Context(), lua.QueueGate("mail"), length, "maintenance")
+		must(t, err)
+		return began
+	}
+	began := pause(50 * time.Second)
+	if got := told(long); got > 50 || got < 50-int(time.Since(began).Seconds())-1 {
+		t.Errorf("a pause of 50 s: %d s", got)
+	}
+	pause(time.Hour)
+	if got := told(long); got != 60 {
+		t.Errorf("a pause of an hour: %d s", got)
+	}
+	if got := told(p.client("15s")); got != 8 {
+		t.Errorf("a pause of an hour, to a session with a lease of 15 s: %d s", got)
+	}
 }

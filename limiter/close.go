@@ -14,6 +14,7 @@ import (
 // gone. After an error it may be called again: Redis takes a lease back once. What is not given back is lost to the scope.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.line.close()
+	l.reports.close()
 	if l.policy.Load() == nil {
 		return nil // It never asked.
 	}
@@ -31,6 +32,7 @@ func (l *Limiter) Close(ctx context.Context) error {
 			l.ways.keep(some)
 		}
 	}
+	l.report(ctx)
 	return errors.Join(bad...)
 }
 

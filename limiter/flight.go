@@ -89,20 +89,21 @@ func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
 		f.grant.Beat = beatLife
 	}
 	for _, t := range tickets {
-		if t.way == nil || t.way.policy != inForce {
-			w, err := l.ways.open(f.sent, t.route, inForce)
-			if err != nil {
+		w := t.way
+		if w == nil || w.policy != inForce {
+			var err error
+			if w, err = l.ways.open(f.sent, t.route, inForce); err != nil {
 				t.err = err
 				continue
 			}
-			t.way = w
 		}
-		t.way.seen.Store(int64(f.sent))
+		t.boarded = w
+		w.seen.Store(int64(f.sent))
 		if t.cost > 0 {
 			f.asked = append(f.asked, t)
 		}
-		f.want(t.way)
-		f.grant.Questions = append(f.grant.Questions, t.way.question(t.cost))
+		f.want(w)
+		f.grant.Questions = append(f.grant.Questions, w.question(t.cost))
 	}
 	l.blind.collect(f, inForce)
 	return f
@@ -154,9 +155,9 @@ func (l *Limiter) land(f *flight, granted lua.Granted, err error) {
 		if t.verdict.Admitted {
 			took = t.cost
 		} else if verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly {
-			t.way.deny(landed, t.cost, verdict)
+			t.boarded.deny(landed, t.cost, verdict)
 		}
-		for _, s := range t.way.scopes {
+		for _, s := range t.boarded.scopes {
 			s.used(landed, took)
 		}
 	}

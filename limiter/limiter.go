@@ -33,6 +33,7 @@ type Limiter struct {
 	beatAt  atomic.Int64
 	blind   blind
 	counts  counts
+	reports reports
 }
 
 // clock is the monotonic clock of the process. Tests set it.
@@ -105,6 +106,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 		if l.counts.byDenial != nil {
 			l.counts.byDenial.Inc()
 		}
+		l.note(ctx, w, oneRefused, r.Cost)
 		return a.denial.verdict(a.scope.name, a.wait), nil
 	case a.low && w.refill(now):
 		l.fetch(ctx, w)
@@ -112,6 +114,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 	if l.counts.byLease != nil {
 		l.counts.byLease.Inc()
 	}
+	l.note(ctx, w, oneAdmitted, r.Cost)
 	return Verdict{Admitted: true, Source: Leased}, nil
 }
 

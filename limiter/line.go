@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -13,10 +14,12 @@ import (
 // ticket is one check on its way to Redis. Its pilot writes the answer before it closes done.
 type ticket struct {
 	route route
-	// way is what was known of the route; nil or of an old policy means that the pilot looks it up.
+	// way is what the caller knew of the route; where it is nil or of an old policy the pilot looks it up.
 	way *way
 	// cost is zero where more tokens are fetched and nobody waits.
 	cost headgate.Tokens
+	// boarded is the way on which it was asked. Only the pilot uses it before done.
+	boarded *way
 	// left says that the caller has gone.
 	left atomic.Bool
 	done chan struct{}
@@ -102,7 +105,7 @@ func (l *line) isClosed() bool {
 func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 	now := l.clock.now()
 	if int64(now) < l.shut.Load() {
-		return l.answerBlind(t, now), nil
+		return l.answerBlind(ctx, t, t.way, now), nil
 	}
 	if err := l.send(ctx, t); err != nil {
 		return Verdict{}, err
@@ -112,15 +115,16 @@ func (l *Limiter) ask(ctx context.Context, t *ticket) (Verdict, error) {
 	select {
 	case <-t.done:
 		if t.away {
-			return l.answerBlind(t, l.clock.now()), nil
+			return l.answerBlind(ctx, t, cmp.Or(t.boarded, t.way), l.clock.now()), nil
 		}
 		if t.err == nil {
 			l.counts.answered(t.verdict.Admitted)
+			l.noteVerdict(ctx, t.boarded, &t.verdict, t.cost)
 		}
 		return t.verdict, t.err
 	case <-timer.C:
 		t.left.Store(true)
-		return l.answerBlind(t, l.clock.now()), nil
+		return l.answerBlind(ctx, t, t.way, l.clock.now()), nil
 	case <-ctx.Done():
 		t.left.Store(true)
 		return Verdict{}, context.Cause(ctx)

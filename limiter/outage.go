@@ -154,13 +154,14 @@ func (s *scope) owe(cost, burst headgate.Tokens) (first bool) {
 	return first
 }
 
-// answerBlind answers a ticket that Redis has not.
-func (l *Limiter) answerBlind(t *ticket, now breaker.Instant) Verdict {
+// answerBlind answers a ticket that Redis has not, by a way if one is known.
+func (l *Limiter) answerBlind(ctx context.Context, t *ticket, w *way, now breaker.Instant) Verdict {
 	var verdict Verdict
 	mode := l.config.Outage
 	switch {
-	case t.way != nil:
-		verdict, mode = l.blind.answer(t.way, t.cost, now, l.members.Load(), l.config.MaxScopes)
+	case w != nil:
+		verdict, mode = l.blind.answer(w, t.cost, now, l.members.Load(), l.config.MaxScopes)
+		l.noteVerdict(ctx, w, &verdict, t.cost)
 	case l.config.Outage == OutageOpen: // The policy was never read.
 		verdict.Admitted = true
 	default:

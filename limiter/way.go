@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// way is the limited scopes of a route under one version of the policy. It never changes, but for seen.
+// way is the limited scopes of a route under one version of the policy. It never changes, but for seen and what was decided.
 type way struct {
 	policy *policy.Compiled
 	// route has the name of the class, where asked may have a number.
@@ -23,7 +23,8 @@ type way struct {
 	scopes []*scope
 	most   [headgate.Levels]headgate.Tokens
 	// seen is when a call last asked on this way, a breaker.Instant.
-	seen atomic.Int64
+	seen    atomic.Int64
+	decided decided
 }
 
 // outcome is what the process can say of a check by itself.

@@ -104,6 +104,14 @@ func (t *Tally) addLocked(p Path, one Sum) {
 	t.mu.paths[p] = t.mu.paths[p].plus(one)
 }
 
+// Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
+func (t *Tally) Store(ctx context.Context, store *lua.Store, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
+	t.mu.Lock()
+	note(t.addLocked)
+	t.mu.Unlock()
+	return t.flush(ctx, store, snapshot)
+}
+
 // take returns what was counted, and begins anew.
 func (t *Tally) take() map[Path]Sum {
 	t.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
@@ -34,6 +35,9 @@ type Config struct {
 	Missed func(what string, err error)
 	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
 	OldHeaders bool
+	// Breaker and Breakers are those of admin.Config.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
 }
 
 // API are the handlers.

@@ -40,6 +40,7 @@ func returnDelay() time.Duration { return 200*time.Millisecond + rand.N(800*time
 //	closed            is handed out                      is reported once it has ended, which it does once
 type call struct {
 	store *lua.Store
+	rules breaker.Config
 	state lua.BreakerState // the zero state where there is none yet
 	lease *lua.Lease
 	// reporter is the session: a quorum takes it for a worker.
@@ -57,7 +58,11 @@ func (a *API) callOf(ctx context.Context, s session, lease *lua.Lease, o outcome
 	if err != nil && !errors.Is(err, lua.ErrNoBreaker) {
 		return nil, err
 	}
-	return &call{a.config.Store, state, lease, s.worker, o, ran}, nil
+	rules, ok := a.config.Breakers[lease.Job.Downstream]
+	if !ok {
+		rules = a.config.Breaker
+	}
+	return &call{a.config.Store, rules, state, lease, s.worker, o, ran}, nil
 }
 
 // probe reports whether the call was let through by a breaker that was half-open, or whose state has changed since.
@@ -99,7 +104,7 @@ func (c *call) stale() bool {
 }
 
 func (c *call) report(ctx context.Context, reporter string, number, period uint64) (lua.BreakerWord, bool, error) {
-	config, err := breaker.Config{}.Complete()
+	config, err := c.rules.Complete()
 	if err != nil {
 		return lua.BreakerWord{}, false, err
 	}

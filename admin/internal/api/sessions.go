@@ -252,7 +252,7 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 	}
 	answer := route.OK(leasesView{jobs, cancelled})
 	if len(jobs) == 0 && (wait < 0 || len(leases) > 0) { // Who has waited may ask again at once.
-		answer.Header = http.Header{"Retry-After": {problem.Seconds(retrySoon)}}
+		answer.Header = http.Header{"Retry-After": {problem.Seconds(a.retryAfter(r.Context(), s))}}
 	}
 	return answer, nil
 }

@@ -104,9 +104,9 @@ func (l *Loaded) Logs() logs.Config {
 // Worker returns the configuration of a worker, without an observer and hooks.
 func (l *Loaded) Worker(to *logs.Logs) worker.Config {
 	c := &l.Config.Worker
-	breakers, timeouts := make(map[string]breaker.Config, len(c.Breakers)), map[string]time.Duration{}
+	rules, breakers := l.breakers()
+	timeouts := map[string]time.Duration{}
 	for name, own := range c.Breakers {
-		breakers[name] = own.Config
 		if own.CallTimeout > 0 {
 			timeouts[name] = own.CallTimeout
 		}
@@ -117,9 +117,18 @@ func (l *Loaded) Worker(to *logs.Logs) worker.Config {
 		// The handlers keep the time-out; this one would cut a longer one off.
 		DefaultTimeout: cmp.Or(c.Timeout, deliver.DefaultCommandTimeout),
 		CallTimeout:    c.Breaker.CallTimeout, CallTimeouts: timeouts,
-		Breaker: c.Breaker.Config, Breakers: breakers, ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter,
+		Breaker: rules, Breakers: breakers, ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter,
 		NoScheduler: !l.Config.Scheduler.Enabled, Scheduler: scheduler.Config{TimerLease: l.Config.Scheduler.TimerLease, OnBreakerRetry: l.Config.Scheduler.Notify.RetryFor},
 	}
+}
+
+// breakers returns the rules of circuit breakers, and those of single downstreams.
+func (l *Loaded) breakers() (rules breaker.Config, own map[string]breaker.Config) {
+	own = make(map[string]breaker.Config, len(l.Config.Worker.Breakers))
+	for name, b := range l.Config.Worker.Breakers {
+		own[name] = b.Config
+	}
+	return l.Config.Worker.Breaker.Config, own
 }
 
 // Webhook returns what delivers jobs by HTTP; it reads the file of the secrets.

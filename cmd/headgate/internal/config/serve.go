@@ -20,6 +20,7 @@ func (l *Loaded) Serve() (serve.Config, error) {
 		AdminLimit: headgate.PerSecond(headgate.Tokens(c.Rate), headgate.Tokens(c.Burst)),
 	}
 	config.Allow = c.Allow
+	config.Breaker, config.Breakers = l.breakers()
 	var err, noPair, noAuthorities error
 	config.Credentials, err = l.Credentials()
 	if c.TLS.CertFile != "" && c.TLS.KeyFile != "" {

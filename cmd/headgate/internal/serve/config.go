@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/breaker"
 )
 
 // DefaultAddress is where a server listens that nobody told where.
@@ -33,6 +34,9 @@ type Config struct {
 	Timeout    time.Duration
 	OldHeaders bool
 	AdminLimit headgate.Limit
+	// Breaker and Breakers are those of admin.Config.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
 	// Tracer makes the spans of jobs that are enqueued; nil makes none.
 	Tracer trace.TracerProvider
 }

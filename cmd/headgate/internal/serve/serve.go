@@ -42,6 +42,7 @@ func New(store *lua.Store, logger, producers zerolog.Logger, config Config) (*Se
 	s.admin, err = admin.New(admin.Config{
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
 		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders, AdminLimit: config.AdminLimit,
+		Breaker: config.Breaker, Breakers: config.Breakers,
 	})
 	return s, err
 }

@@ -1,0 +1,86 @@
+package limiter
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// minutesOf sums up what was counted of a scope.
+func minutesOf(tb testing.TB, store *lua.Store, scope headgate.Scope) (sum lua.Minute) {
+	tb.Helper()
+	minutes, err := store.Minutes(tb.Context(), scope)
+	check(tb, err)
+	for _, m := range minutes {
+		sum.Allowed, sum.Refused, sum.Tokens = sum.Allowed+m.Allowed, sum.Refused+m.Refused, sum.Tokens+m.Tokens
+	}
+	return sum
+}
+
+// TestEachCheckIsCountedOnce, whoever answers it, at every level of its way, while the limiter is asked and by Close at the latest.
+func TestEachCheckIsCountedOnce(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
+	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient})
+	requests := []Request{
+		{Tenant: "acme", Queue: "mail", Class: headgate.High}, {Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 3},
+		{Tenant: "bolt", Queue: "mail"}, {Tenant: "bolt", Cost: 7}, {},
+	}
+	var mu sync.Mutex
+	want, sources := map[headgate.Scope]lua.Minute{}, map[Source]bool{}
+	note := func(r *Request, v Verdict) {
+		mu.Lock()
+		defer mu.Unlock()
+		sources[v.Source] = true
+		at := r.route()
+		for level := range 1 + headgate.Level(at.depth()) {
+			scope := headgate.ScopeAt(level, r.Tenant, r.Queue, r.Class)
+			m := want[scope]
+			m.Tokens += max(1, r.Cost)
+			if v.Admitted {
+				m.Allowed++
+			} else {
+				m.Refused++
+			}
+			want[scope] = m
+		}
+	}
+	ask := func() {
+		var asking sync.WaitGroup
+		for range 4 {
+			asking.Go(func() {
+				for i := range 500 {
+					r := requests[i%len(requests)]
+					v, err := l.Check(t.Context(), r)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					note(&r, v)
+				}
+			})
+		}
+		asking.Wait()
+	}
+	ask()
+	for end := time.Now().Add(time.Minute); minutesOf(t, store, headgate.Global) == (lua.Minute{}); {
+		if time.Now().After(end) {
+			t.Fatal("nothing is counted before Close")
+		}
+	}
+	ask()
+	check(t, l.Close(t.Context()))
+	for scope, sum := range want {
+		if got := minutesOf(t, store, scope); got != sum {
+			t.Errorf("%s has %+v, want %+v", scope, got, sum)
+		}
+	}
+	if len(want) != 6 || !sources[Leased] || !sources[Exact] || !sources[Cached] {
+		t.Errorf("checks of %d scopes, answered by %v", len(want), sources)
+	}
+}

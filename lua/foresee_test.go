@@ -1,0 +1,84 @@
+package lua
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+)
+
+// foresee checks what Foresee says of the yard's pool: negative, or at most most and not much less.
+func (y *yard) foresee(what string, most time.Duration) {
+	y.tb.Helper()
+	began := time.Now()
+	got, err := y.store.Foresee(y.tb.Context(), yardPool.ID())
+	check(y.tb, err)
+	if most < 0 && got < 0 {
+		return
+	}
+	// What has passed since the gate was shut is part of the test's own minute.
+	if got > most || got < most-time.Minute-time.Since(began) {
+		y.tb.Errorf("%s: %s, want up to %s", what, got, most)
+	}
+}
+
+// TestForeseeTellsWhatTimeOpens: of each gate that time opens, the first one behind which jobs of the pool wait counts; where
+// nothing waits, or what waits needs but room, nobody can tell.
+func TestForeseeTellsWhatTimeOpens(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ctx := t.Context()
+	y.foresee("a pool that is not there", -1)
+	y.register(2)
+	y.foresee("an empty queue", -1)
+	_, err := y.store.Pause(ctx, QueueGate("mail"), 5*time.Hour, "maintenance")
+	check(t, err)
+	y.foresee("a pause of an empty queue", 5*time.Hour)
+	y.admit(mail("acme", "a"))
+	y.foresee("a pause", 5*time.Hour)
+	_, err = y.store.Pause(ctx, QueueGate("report"), 2*time.Hour, "another queue")
+	check(t, err)
+	y.foresee("a pause of another queue", 5*time.Hour)
+	_, err = y.store.Pause(ctx, QueueGate("mail"), 0, "for good")
+	check(t, err)
+	y.foresee("a pause without an end", -1)
+	_, err = y.store.Unpause(ctx, QueueGate("mail"))
+	check(t, err)
+	y.admit(mail("acme", "b"), mail("acme", "c"))
+	y.foresee("a job that waits for room", -1)
+	y.register(4)
+	y.foresee("room and nothing that waits", -1)
+
+	_, err = y.store.ForceBreaker(ctx, "smtp", breaker.Open, 4*time.Hour, Intervention{Reason: "to try"})
+	check(t, err)
+	ill := mail("clinic", "d")
+	ill.Downstream = "smtp"
+	y.admit(ill)
+	y.foresee("an open breaker", 4*time.Hour)
+	_, err = y.store.Pause(ctx, TenantGate("bakery"), 3*time.Hour, "nothing of it waits")
+	check(t, err)
+	y.foresee("a tenant's pause behind which nothing waits", 4*time.Hour)
+	y.admit(mail("bakery", "e"))
+	y.foresee("a tenant's pause", 3*time.Hour)
+	soon := mail("acme", "f")
+	soon.Delay = 2 * time.Hour
+	y.admit(soon)
+	y.foresee("a job with a time of its own", 2*time.Hour)
+	_, _, err = y.store.SetGate(ctx, Gate{Name: TenantGate("acme"), Limit: 3, For: time.Hour, Then: Unlimited})
+	check(t, err)
+	y.admit(mail("acme", "g"))
+	y.foresee("a cap, which opens when a job ends", 2*time.Hour)
+}
+
+func TestForeseeTellsTheNextTokenOfARate(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.register(4)
+	once := headgate.Limit{Tokens: 1, Per: 2 * time.Hour, Burst: 1}
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
+		Version: 1, Text: []byte("{}"), Window: time.Minute, Caps: []Cap{{Gate: TenantRateGate("acme"), Rate: once}},
+	}))
+	y.admitAt(1, mail("acme", "a"), mail("acme", "b"))
+	y.foresee("a rate", 2*time.Hour)
+}
