@@ -134,6 +134,20 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	}
 }
 
+// TestADeathCountsWhoeverHearsOfIt: a worker that loses the answer takes its last attempt for one of several.
+func TestADeathCountsWhoeverHearsOfIt(t *testing.T) {
+	t.Parallel()
+	r := small(t)
+	r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
+	if f := Of(r); f.Completed != 1 || f.Dead != 1 || f.Held != 0 || f.Lost != 0 {
+		t.Errorf("%d completed, %d dead, %d held, %d lost of 2 admitted", f.Completed, f.Dead, f.Held, f.Lost)
+	}
+	r.Book.Bury(3)
+	if f := Of(r); f.Completed != 1 || f.Dead != 1 {
+		t.Errorf("%d completed and %d dead, and the worker knows", f.Completed, f.Dead)
+	}
+}
+
 func TestCountsAddUp(t *testing.T) {
 	t.Parallel()
 	f := Of(small(t))
