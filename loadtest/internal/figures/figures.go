@@ -138,7 +138,7 @@ func (f *Figures) count(r *drive.Result) {
 	}
 	untold := 0
 	if c := r.Account.Census; c != nil {
-		untold = max(0, int(c.Dead)-f.Dead) // A worker that loses Redis's answer does not know that the attempt was the last.
+		untold = max(0, min(pending-f.Held, int(c.Dead)-f.Dead)) // A worker that loses Redis's answer does not know that the attempt was the last.
 	}
 	f.Dead += untold
 	f.Lost = max(0, pending-f.Held-untold)
