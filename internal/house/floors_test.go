@@ -55,6 +55,7 @@ var mayAlso = []edge{
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
 	{"producer", "internal/tally"},              // It counts as the admin API does.
+	{"limiter", "internal/tally"},               // So does this.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
 	{"internal/embedded", "internal/redisclient"},
