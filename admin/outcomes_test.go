@@ -37,10 +37,10 @@ func (p *plant) breaker(downstream string) lua.BreakerState {
 	return state
 }
 
-// enqueueTo enqueues n jobs that call a downstream, of a tenant of its name.
-func (p *plant) enqueueTo(queue, downstream string, n int) {
+// enqueueTo enqueues n jobs that call a downstream, of a tenant of its name, into the queue "mail".
+func (p *plant) enqueueTo(downstream string, n int) {
 	p.tb.Helper()
-	p.enqueueFrom(queue, downstream, 0, n)
+	p.enqueueFrom("mail", downstream, 0, n)
 }
 
 // enqueueFrom enqueues those with the numbers from one to before another.
@@ -67,7 +67,7 @@ func TestSessionsOpenABreaker(t *testing.T) {
 	p := newPlant(t, nil)
 	p.called("smtp", breaker.Config{Window: time.Hour})
 	a, b := p.serving("mail", 24), p.serving("mail", 24)
-	p.enqueueTo("mail", "smtp", 40)
+	p.enqueueTo("smtp", 40)
 	next := func(c *client) map[string]any {
 		t.Helper()
 		jobs := c.lease(`{"wait":"5s"}`)
@@ -96,7 +96,7 @@ func TestSessionsOpenABreaker(t *testing.T) {
 	if jobs := answer.jobs(t); len(jobs) != 0 || answer.header.Get("Retry-After") != "1" {
 		t.Errorf("an open downstream's: %v, ask again after %q", jobs, answer.header.Get("Retry-After"))
 	}
-	p.enqueueTo("mail", "ftp", 1)
+	p.enqueueTo("ftp", 1)
 	for end := time.Now().Add(time.Minute); ; { // Those in the stream before it go back, a page a call.
 		jobs := a.lease(`{"max":16,"wait":"200ms"}`)
 		if len(jobs) == 1 && jobs[0]["downstream"] == "ftp" {
@@ -127,7 +127,7 @@ func TestCallsAreJudgedByTheRulesOfTheirDownstream(t *testing.T) {
 	for downstream, slow := range map[string]map[string]uint64{
 		"smtp": {`,"ran":"1.9s"`: 0, `,"ran":"2s"`: 1}, "reports": {`,"ran":"59s"`: 0, `,"ran":"60s"`: 1, "": 0},
 	} {
-		p.enqueueTo("mail", downstream, len(slow))
+		p.enqueueTo(downstream, len(slow))
 		var want breaker.Counts
 		for more, n := range slow {
 			for _, job := range c.lease(`{"wait":"5s"}`) {
@@ -139,7 +139,7 @@ func TestCallsAreJudgedByTheRulesOfTheirDownstream(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v of %d calls", downstream, got, want, len(slow))
 		}
 	}
-	p.enqueueTo("mail", "fragile", 1)
+	p.enqueueTo("fragile", 1)
 	for _, job := range c.lease(`{"wait":"5s"}`) {
 		c.end(http.StatusOK, "fail", job, "")
 	}
@@ -155,7 +155,7 @@ func TestACallCountsOnce(t *testing.T) {
 	p := newPlant(t, nil)
 	p.called("smtp", neverTrips())
 	const jobs, sessions, senders = 48, 3, 3
-	p.enqueueTo("mail", "smtp", jobs)
+	p.enqueueTo("smtp", jobs)
 	var mu sync.Mutex
 	var want breaker.Counts
 	var all sync.WaitGroup

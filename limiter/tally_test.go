@@ -28,8 +28,11 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
 	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient})
 	requests := []Request{
-		{Tenant: "acme", Queue: "mail", Class: headgate.High}, {Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 3},
-		{Tenant: "bolt", Queue: "mail"}, {Tenant: "bolt", Cost: 7}, {},
+		{Tenant: "acme", Queue: "mail", Class: headgate.High},
+		{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 3},
+		{Tenant: "bolt", Queue: "mail"},
+		{Tenant: "bolt", Cost: 7},
+		{},
 	}
 	var mu sync.Mutex
 	want, sources := map[headgate.Scope]lua.Minute{}, map[Source]bool{}
