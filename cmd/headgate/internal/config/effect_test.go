@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -198,6 +199,28 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 				t.Errorf("%s by %s has no effect", o.Path, way)
 			}
 		}
+	}
+}
+
+// TestServersJudgeCallsAsWorkersDo: the calls of workers in other languages have the rules of those in Go.
+func TestServersJudgeCallsAsWorkersDo(t *testing.T) {
+	t.Parallel()
+	l, err := Load(Sources{File: writeFile(t, t.TempDir(), ".yaml", map[string]any{
+		"worker.breaker.slow_call_duration": "2s", breakersPath + "." + downstream + ".slow_call_duration": "1m",
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Serve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := l.Worker(logs.New(io.Discard, l.Logs()))
+	if !reflect.DeepEqual(server.Breaker, own.Breaker) || !reflect.DeepEqual(server.Breakers, own.Breakers) {
+		t.Errorf("%+v and %+v, a worker has %+v and %+v", server.Breaker, server.Breakers, own.Breaker, own.Breakers)
+	}
+	if general, particular := server.Breaker.SlowCallDuration, server.Breakers[downstream].SlowCallDuration; general != 2*time.Second || particular != time.Minute {
+		t.Errorf("slow from %s on, calls of %s from %s", general, downstream, particular)
 	}
 }
 
