@@ -36,6 +36,8 @@ type finisher struct {
 // ending is one job's end on its way.
 type ending struct {
 	finish lua.Finish
+	// last says that a retry burns the last attempt.
+	last bool
 	// ended may be read once done is closed. It is lua.EndedLost too where the finisher had to stop first.
 	ended lua.Ended
 	done  chan struct{}
@@ -48,9 +50,9 @@ func newFinisher(store *lua.Store, pool string, logger zerolog.Logger, promoting
 	return &finisher{store: store, pool: pool, logger: logger, promoting: promoting, work: newNudge()}
 }
 
-// submit takes a job's end. The caller waits for done, which is closed whatever happens.
-func (f *finisher) submit(finish lua.Finish) *ending {
-	e := &ending{finish: finish, ended: lua.EndedLost, done: make(chan struct{})}
+// submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
+func (f *finisher) submit(lease *lua.Lease, a answer) *ending {
+	e := &ending{finish: finishOf(*lease, a), last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: lua.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -164,7 +166,7 @@ func (f *finisher) settle(batch []*ending, ends []lua.Ended, doubt bool) {
 	for i, e := range batch {
 		e.ended = ends[i]
 		if doubt && ends[i] == lua.EndedLost {
-			e.ended = intended(&e.finish)
+			e.ended = e.intended()
 		}
 		close(e.done)
 	}

@@ -108,19 +108,22 @@ func outcomeOf(ended lua.Ended) Outcome {
 	return Lost
 }
 
-// intended is the end that a Finish asks for: what became of it if the answer was lost and the job is gone.
-func intended(finish *lua.Finish) lua.Ended {
-	switch finish.Outcome {
+// intended is the end that was asked for: what became of the job if the answer was lost and the job is gone.
+func (e *ending) intended() lua.Ended {
+	switch e.finish.Outcome {
 	case lua.Complete:
 		return lua.EndedDone
 	case lua.Retry:
+		if e.last {
+			return lua.EndedDead
+		}
 		return lua.EndedRetried
 	case lua.Kill:
 		return lua.EndedDead
 	case lua.Expire:
 		return lua.EndedExpired
 	case lua.Release:
-		if finish.Reason == ReasonCancelled {
+		if e.finish.Reason == ReasonCancelled {
 			return lua.EndedCancelled
 		}
 	}

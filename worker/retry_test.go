@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -42,6 +44,31 @@ func TestRetryAfterBurnsAnAttemptAndSaysWhen(t *testing.T) {
 	defer mu.Unlock()
 	if between := runs[1].Sub(runs[0]); between < time.Second || between > 10*time.Second {
 		t.Errorf("%s between the runs", between)
+	}
+}
+
+// TestALastAttemptIsADeathAlsoWhenTheAnswerIsLost: sent again, Redis only says that the job is gone.
+func TestALastAttemptIsADeathAlsoWhenTheAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	var cut atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if strings.HasPrefix(c.Name, "EVAL") && slices.Contains(c.Args, string(lua.Retry)) && cut.Add(1)%2 == 1 {
+			return redistest.Action{Cut: redistest.CutAfter}
+		}
+		return redistest.Action{}
+	})
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Backoff: quick, Lease: patience}, on("send", func(context.Context, worker.Job[[]byte]) error { return errDown }))
+	j := job("send", "a")
+	j.MaxAttempts = 2
+	r.enqueue(j)
+	if c := r.idle(); c.Died["max_attempts"] != 1 {
+		t.Errorf("got %+v", c)
+	}
+	r.await("the events", func() bool { return len(a.ends("a")) == 2 })
+	if got := a.said("a"); got != "retried,dead" || cut.Load() < 3 {
+		t.Errorf("got %s after %d calls", got, cut.Load())
 	}
 }
 

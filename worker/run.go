@@ -49,7 +49,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 			ended.call(event)
 			return // A drain has handed it back, and says so.
 		}
-		e := s.w.finisher.submit(finishOf(lease, a))
+		e := s.w.finisher.submit(&lease, a)
 		<-e.done
 		event.Outcome = outcomeOf(e.ended)
 		if event.Outcome == Cancelled && !a.cancelled {

@@ -154,8 +154,8 @@ func (s *session) loseLease(why string) {
 // release hands jobs back unharmed and at once, and waits until Redis has taken note.
 func (s *session) release(jobs []lua.Lease, reason string) {
 	endings := make([]*ending, len(jobs))
-	for i, lease := range jobs {
-		endings[i] = s.w.finisher.submit(finishOf(lease, answer{outcome: lua.Release}))
+	for i := range jobs {
+		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: lua.Release})
 	}
 	for i, e := range endings {
 		<-e.done
