@@ -62,9 +62,9 @@ const (
 	reportTimeout = 2 * time.Second
 )
 
-// note counts a check that the limits on its way have decided.
+// note counts a check that the limits on its way have decided, if checks are counted.
 func (l *Limiter) note(ctx context.Context, w *way, one uint64, cost headgate.Tokens) {
-	if w.decided.add(one, cost) {
+	if l.config.Minutes && w.decided.add(one, cost) {
 		l.reports.add(func() { l.report(context.WithoutCancel(ctx)) }, w)
 	}
 }

@@ -26,7 +26,7 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
-	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient})
+	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
 	requests := []Request{
 		{Tenant: "acme", Queue: "mail", Class: headgate.High},
 		{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 3},
