@@ -16,10 +16,10 @@ const denialLife = time.Second
 type denial struct {
 	policy *policy.Compiled
 	reason headgate.Reason
-	// left is what the bucket held at; it fills by rate up to burst.
-	left  buckets.Micro
-	rate  headgate.TokensPerSecond
-	burst headgate.Tokens
+	// left is what the bucket held at; it gains a micro-token in perMicro nanoseconds, up to burst.
+	left     buckets.Micro
+	perMicro float64
+	burst    headgate.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
 	at, pause breaker.Instant
 }
@@ -39,15 +39,13 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost hea
 	if missing <= 0 {
 		return 0, false
 	}
-	// A micro-token a microsecond is a token a second.
-	wait := time.Duration(float64(missing) * float64(time.Microsecond) / float64(d.rate))
+	wait := time.Duration(float64(missing) * d.perMicro)
 	left := max(d.at.Add(wait), d.pause).Sub(now)
 	return left, left > 0
 }
 
-// verdict is the refusal that the denial gives.
-func (d *denial) verdict(scope headgate.Scope, retryAfter time.Duration) Verdict {
-	return Verdict{
-		Source: Cached, Reason: d.reason, Scope: scope, TokensLeft: d.left.Tokens(), Burst: d.burst, RetryAfter: retryAfter,
-	}
+// tell writes the refusal that the denial gives, into a zero Verdict: copies of one cost more than all else.
+func (d *denial) tell(v *Verdict, scope headgate.Scope, retryAfter time.Duration) {
+	v.Source, v.Reason, v.Scope = Cached, d.reason, scope
+	v.TokensLeft, v.Burst, v.RetryAfter = d.left.Tokens(), d.burst, retryAfter
 }

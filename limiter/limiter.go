@@ -84,13 +84,12 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 
 // Check asks whether a request may pass now. A refusal is a Verdict; the error is a *headgate.FieldError for bad input, ErrClosed,
 // the ctx's own, or what Redis said that is no answer. It returns within Config.Timeout, or when ctx ends.
-func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
+func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	if r.Cost == 0 {
 		r.Cost = 1
 	}
 	w := l.ways.find(&r)
 	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {
-		var err error
 		if w, err = l.first(r.route(), r.Cost); err != nil {
 			return Verdict{}, err
 		}
@@ -99,7 +98,9 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 		}
 	}
 	now := l.clock.now()
-	switch a := w.try(now, r.Cost); {
+	var a answer
+	w.try(now, r.Cost, &a)
+	switch {
 	case a.outcome == asking:
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost))
 	case a.outcome == denied:
@@ -107,7 +108,8 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 			l.counts.byDenial.Inc()
 		}
 		l.note(ctx, w, oneRefused, r.Cost)
-		return a.denial.verdict(a.scope.name, a.wait), nil
+		a.denial.tell(&v, a.scope.name, a.wait)
+		return v, nil
 	case a.low && w.refill(now):
 		l.fetch(ctx, w)
 	}
@@ -115,7 +117,8 @@ func (l *Limiter) Check(ctx context.Context, r Request) (Verdict, error) {
 		l.counts.byLease.Inc()
 	}
 	l.note(ctx, w, oneAdmitted, r.Cost)
-	return Verdict{Admitted: true, Source: Leased}, nil
+	v.Admitted, v.Source = true, Leased
+	return v, nil
 }
 
 // first returns a way that is not known, nil where the policy was never read. It finds bad input.

@@ -202,7 +202,8 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 		}
 		owing = append(owing, s)
 	}
-	_, at, ok := leased.take(anyLease, cost)
+	var at epochs
+	_, ok := leased.take(anyLease, cost, &at)
 	if !ok { // Somebody else was quicker.
 		return Verdict{Reason: headgate.ReasonUnavailable}, ""
 	}

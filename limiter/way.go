@@ -45,13 +45,15 @@ type answer struct {
 	wait    time.Duration
 }
 
-// try takes cost out of every scope's lease, or out of none.
-func (w *way) try(now breaker.Instant, cost headgate.Tokens) (a answer) {
-	if low, _, ok := w.take(now, cost); ok {
+// try takes cost out of every scope's lease, or out of none. The answer goes to a zero a: a copy of one costs as much as a lease.
+func (w *way) try(now breaker.Instant, cost headgate.Tokens, a *answer) {
+	var at epochs
+	if low, ok := w.take(now, cost, &at); ok {
 		if len(w.scopes) == 0 { // Nobody else would ever hear of a new policy.
 			low = now >= breaker.Instant(w.seen.Load()).Add(denialLife)
 		}
-		return answer{outcome: taken, low: low}
+		a.low = low
+		return
 	}
 	a.outcome = asking
 	for _, s := range w.scopes {
@@ -60,10 +62,9 @@ func (w *way) try(now breaker.Instant, cost headgate.Tokens) (a answer) {
 		}
 		d := s.denial.Load()
 		if wait, ok := d.refuses(now, w.policy, cost); ok && (a.outcome != denied || wait > a.wait) {
-			a = answer{outcome: denied, scope: s, denial: d, wait: wait}
+			a.outcome, a.scope, a.denial, a.wait = denied, s, d, wait
 		}
 	}
-	return a
 }
 
 // epochs are those in which tokens were taken, by the scopes of a way.
@@ -73,8 +74,8 @@ type epochs [headgate.Levels]uint64
 const anyLease breaker.Instant = math.MinInt64
 
 // take spends cost of every scope's lease that has not ended, or of none; low says that one of them is to be filled. The
-// innermost scope comes first: it is the shortest of tokens.
-func (w *way) take(now breaker.Instant, cost headgate.Tokens) (low bool, at epochs, ok bool) {
+// innermost scope comes first: it is the shortest of tokens. The epochs of what was taken go to at.
+func (w *way) take(now breaker.Instant, cost headgate.Tokens, at *epochs) (low, ok bool) {
 	for i := len(w.scopes) - 1; i >= 0; i-- {
 		s := w.scopes[i]
 		left, epoch, ok := headgate.Tokens(0), uint64(0), false
@@ -82,13 +83,13 @@ func (w *way) take(now breaker.Instant, cost headgate.Tokens) (low bool, at epoc
 			left, epoch, ok = s.held.take(cost)
 		}
 		if !ok {
-			w.putBack(cost, i+1, &at)
-			return false, at, false
+			w.putBack(cost, i+1, at)
+			return false, false
 		}
 		at[i] = epoch
 		low = low || int64(left) < s.low.Load()
 	}
-	return low, at, true
+	return low, true
 }
 
 // putBack undoes a take from a scope inwards.
@@ -120,9 +121,10 @@ func (w *way) deny(landed breaker.Instant, cost headgate.Tokens, verdict *headga
 			continue
 		}
 		limit := &w.limits[s.level]
-		d := &denial{policy: w.policy, reason: verdict.Reason, rate: limit.Rate(), burst: limit.Burst, at: landed}
+		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
+		d := &denial{policy: w.policy, reason: verdict.Reason, perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
 		if verdict.Reason == headgate.ReasonLimited {
-			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * float64(d.rate))
+			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * rate)
 			d.left = max(0, buckets.MicroOf(cost)-gained)
 			d.pause = landed.Add(s.pause(w.most[i], limit))
 		}
