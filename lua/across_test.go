@@ -217,7 +217,7 @@ func (d dying) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 }
 
 func (d dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	policy := library["policy"]()
+	policy := libraryOf("", "3")["policy"]()
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
 		if len(args) <= 13 || args[1] != policy.sha && args[1] != policy.text || args[13] == onlyAsk {

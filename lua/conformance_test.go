@@ -63,7 +63,7 @@ func conformHalves(t *testing.T, server *redistest.Server, preamble string, step
 func conform(t *testing.T, server *redistest.Server, preamble string, steps int, few bool) {
 	t.Helper()
 	client := server.Client(t)
-	scripts := newLibrary(preamble)
+	scripts := newLibrary(preamble, singleLayout)
 	if few {
 		for _, bound := range []struct {
 			where    string

@@ -9,9 +9,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DataVersion is that of the layout of what this release writes. It is raised when an older release could no longer work on
-// the same data. Scripts have no version of their own: Redis knows each by its text, so two releases side by side run theirs.
-const DataVersion = 1
+// DataVersion is the newest version of the layout of data that this release knows. It is raised when an older release could no
+// longer work on the same data. Scripts have no version of their own: Redis knows each by its text, so two releases side by side
+// run theirs.
+const DataVersion = 2
+
+// The versions that this release writes: firstData at the first start, migratedData when a deployment is migrated, because releases
+// that do not know it do not compare layouts.
+const (
+	firstData    = 1
+	migratedData = 2
+)
 
 // dataField is the field of the state that holds the DataVersion of the deployment, from its first start on.
 const dataField = "data"
@@ -25,7 +33,7 @@ func (s *Store) checkData(ctx context.Context) error {
 	text, err := connection(s).HGet(ctx, key, dataField).Result()
 	if errors.Is(err, redis.Nil) {
 		// A Redis that is full or a replica does not take it: the next start writes it, and until then its absence says the same.
-		_ = connection(s).HSetNX(ctx, key, dataField, DataVersion).Err()
+		_ = connection(s).HSetNX(ctx, key, dataField, firstData).Err()
 		return nil
 	}
 	if err != nil {

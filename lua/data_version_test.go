@@ -20,7 +20,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	s, err := open()
 	check(t, err)
 	state := s.partition.State()
-	if got := client.HGet(t.Context(), state, dataField).Val(); got != strconv.Itoa(DataVersion) {
+	if got := client.HGet(t.Context(), state, dataField).Val(); got != strconv.Itoa(firstData) {
 		t.Errorf("the first start wrote version %q", got)
 	}
 	_, err = open()
@@ -32,7 +32,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	check(t, client.HSet(t.Context(), state, dataField, DataVersion+1).Err())
 	before := client.HGetAll(t.Context(), state).Val()
 	_, err = open()
-	if !errors.Is(err, ErrNewerData) || !strings.Contains(err.Error(), "version 2, this one knows up to 1; run the newer release") {
+	if !errors.Is(err, ErrNewerData) || !strings.Contains(err.Error(), "version 3, this one knows up to 2; run the newer release") {
 		t.Errorf("%v", err)
 	}
 	if after := client.HGetAll(t.Context(), state).Val(); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -134,7 +134,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			t.Errorf("%s ended %d times", key, n)
 		}
 	}
-	if store, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || store.scripts["admit"]().sha == library["admit"]().sha {
+	if store, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || store.scripts["admit"]().sha == libraryOf("", singleLayout)["admit"]().sha {
 		t.Errorf("both releases run the same script: %v", err)
 	}
 }

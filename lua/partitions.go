@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -19,9 +20,6 @@ const MaxPartitions = 256
 
 // partitionsField is the field of the state that holds how many partitions a deployment has; absent means one.
 const partitionsField = "partitions"
-
-// ErrPartitions means that a deployment has another number of partitions than Config.Partitions. Nothing was touched.
-var ErrPartitions = errors.New("the deployment has another number of partitions")
 
 // Partitions returns the store of each partition, in order; a store of one partition is its own only one. Workers and
 // schedulers work on these, since registrations, ready streams and timers are a partition's.
@@ -51,6 +49,7 @@ func (s *Store) split(partitions int) {
 	if partitions == 1 {
 		return
 	}
+	s.setLayout(strconv.Itoa(partitions))
 	all := make([]*Store, partitions)
 	for i := range all {
 		one := *s
@@ -75,6 +74,9 @@ func (s *Store) checkPartitions(ctx context.Context) error {
 		text, err := connection(s).HGet(ctx, s.partition.State(), partitionsField).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return fmt.Errorf("read number of partitions: %w", unread(err))
+		}
+		if strings.Contains(text, ">") {
+			return &layoutError{stored: text}
 		}
 		stored := max(1, int(whole(text)))
 		if err := checkNumber(wanted, stored); err != nil {
@@ -115,6 +117,9 @@ func (s *Store) agreeOn(ctx context.Context, partitions int) (int, error) {
 	text, err := connection(s).Eval(ctx, s.preamble+agree, []string{s.partition.State()}, partitionsField, partitions).Text()
 	if err != nil {
 		return 0, fmt.Errorf("agree on number of partitions: %w", unread(err))
+	}
+	if strings.Contains(text, ">") {
+		return 0, &layoutError{stored: text}
 	}
 	return strconv.Atoi(text)
 }

@@ -21,8 +21,19 @@ const (
 	minMinor = 0
 )
 
-// check refuses a Redis that could not keep the laws.
+// check refuses a Redis that could not keep the laws, and a deployment that this process cannot work on.
 func (s *Store) check(ctx context.Context) error {
+	if err := s.checkRedis(ctx); err != nil {
+		return err
+	}
+	if err := s.checkPartitions(ctx); err != nil {
+		return err
+	}
+	return s.checkData(ctx)
+}
+
+// checkRedis looks at the Redis alone.
+func (s *Store) checkRedis(ctx context.Context) error {
 	info, err := connection(s).Info(ctx).Result()
 	if err != nil {
 		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
@@ -30,7 +41,7 @@ func (s *Store) check(ctx context.Context) error {
 	fields := parseInfo(info)
 	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
 	if embedded {
-		return s.checkKept(ctx) // the in-process store answers INFO without a server section
+		return nil // the in-process store answers INFO without a server section
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
@@ -42,15 +53,7 @@ func (s *Store) check(ctx context.Context) error {
 	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
 		return &headgate.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
 	}
-	return s.checkKept(ctx)
-}
-
-// checkKept looks at what the deployment says of itself.
-func (s *Store) checkKept(ctx context.Context) error {
-	if err := s.checkPartitions(ctx); err != nil {
-		return err
-	}
-	return s.checkData(ctx)
+	return nil
 }
 
 func parseInfo(info string) map[string]string {

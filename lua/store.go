@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -102,6 +101,7 @@ type script struct {
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive", "demand", "probing",
+	"arrive", "depart", "carry", "adopt",
 }
 
 // Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
@@ -193,39 +193,25 @@ func newStore(client redis.UniversalClient, config Config, preamble string) (*St
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{client: client, config: config, preamble: preamble, scripts: library}
-	if _, ok := client.(*redis.ClusterClient); ok {
-		s.scripts = clusterLibrary
-	}
-	if preamble != "" {
-		s.scripts = newLibrary(preamble)
-	}
+	s := &Store{client: client, config: config, preamble: preamble}
+	s.setLayout(singleLayout)
 	s.partition = keyspace.New(config.Prefix, 0)
 	return s, nil
 }
 
-// library is every script, the same for each store of the process.
-var library = newLibrary("")
+// setLayout gives s the scripts for deployments of a layout.
+func (s *Store) setLayout(layout string) {
+	preamble := s.preamble
+	if _, cluster := s.client.(*redis.ClusterClient); cluster && preamble == "" {
+		preamble = movingPreamble
+	}
+	s.scripts = libraryOf(preamble, layout)
+}
 
-// clusterLibrary is the same for a cluster. While a slot moves, each node has some of a partition's keys, and a script that
+// movingPreamble begins scripts in a cluster. While a slot moves, each node has some of a partition's keys, and a script that
 // does not find one on the old node is refused in the middle: so each begins by looking for a key that nobody has, and is
 // refused before it has written anything.
-var clusterLibrary = newLibrary("redis.call('EXISTS', KEYS[1] .. ':moving')\n")
-
-// newLibrary returns the scripts behind a preamble. Each is put together when it is first called, which takes a millisecond.
-func newLibrary(preamble string) map[string]func() script {
-	all := make(map[string]func() script, len(names))
-	for _, name := range names {
-		all[name] = sync.OnceValue(func() script {
-			text, err := assemble(name)
-			if err != nil {
-				panic(err) // The sources are in the binary, and a test assembles each.
-			}
-			return newScript(preamble + text)
-		})
-	}
-	return all
-}
+const movingPreamble = "redis.call('EXISTS', KEYS[1] .. ':moving')\n"
 
 func newScript(text string) script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
@@ -270,6 +256,9 @@ func (e *runError) Unwrap() error { return e.err }
 
 // classify adds ErrUnavailable where the command was certainly not carried out: nothing was sent, or Redis was not ready.
 func classify(err error) error {
+	if other := asLayoutError(err); other != nil {
+		return other
+	}
 	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
 	// time-out of the connection.
 	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
@@ -290,7 +279,7 @@ func isNotReady(err error) bool {
 	return false
 }
 
-// movingError is how the refusal of a script begins whose slot moves; see clusterLibrary.
+// movingError is how the refusal of a script begins whose slot moves; see movingPreamble.
 const movingError = "Script attempted to access a non local key"
 
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from

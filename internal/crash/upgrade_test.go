@@ -2,6 +2,7 @@ package crash_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -29,7 +30,7 @@ func otherRelease(t *testing.T) string {
 	dir := t.TempDir()
 	replaced := map[string]string{}
 	replace := func(path, old, with string) {
-		text, err := os.ReadFile(filepath.Join(root, path))
+		text, err := os.ReadFile(cmp.Or(replaced[filepath.Join(root, path)], filepath.Join(root, path)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -44,7 +45,9 @@ func otherRelease(t *testing.T) string {
 		replaced[filepath.Join(root, path)] = copied
 	}
 	replace("lua/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
-	replace("lua/data_version.go", "DataVersion = "+strconv.Itoa(lua.DataVersion), "DataVersion = "+strconv.Itoa(lua.DataVersion+1))
+	next := strconv.Itoa(lua.DataVersion + 1)
+	replace("lua/data_version.go", "DataVersion = "+strconv.Itoa(lua.DataVersion), "DataVersion = "+next)
+	replace("lua/data_version.go", "firstData    = 1", "firstData    = "+next)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)

@@ -26,13 +26,19 @@ local PATHS, PATHS_AT = 1, 15
 local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+-- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
+-- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local st, dirty = {}, {}
 
 local function state_load(fields)
+  fields[#fields + 1] = 'partitions'
   local values = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do st[fields[i]] = values[i] end
+  local PARTITIONS = '1'
+  local stored = st.partitions or '1'
+  if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
 end
 
 local function state_get(field)

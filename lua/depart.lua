@@ -1,0 +1,45 @@
+-- depart takes jobs away that another partition has by now (headgate migrate).
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] ...  keys of jobs, none of which is in a ready stream
+-- Reply {"departed"}
+-- Never ends a job: no counter of leaving changes, and its id is not remembered as one that has ended. Payloads, histories and
+--   unique keys under keys of their own stay.
+-- luacheck: ignore 211
+local STATE, NOW, KEYS_AT = KEYS[1], ARGV[1], 2
+-- @include call
+-- @include freed
+-- @include shrink
+-- @include record
+-- @include relief
+local now = now_us(NOW)
+
+local function lane_leave(key, rec)
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local cl = class_open(queue_open(r.queue), r.class + 1)
+  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 0 then return end
+  waiting_add(cl, r.lane, -1)
+  old_remove(key, rec)
+  lane_shrunk(cl, tenant, r.lane)
+end
+
+call_begin(now, {})
+for i = KEYS_AT, #ARGV do
+  local key = ARGV[i]
+  local rec = redis.call('HGET', JOBS, key)
+  if rec then
+    if redis.call('ZSCORE', DEAD, key) then
+      letter_remove(key, rec)
+    elseif redis.call('ZREM', LATER, key) == 0 and not spill_remove(depth_name(key, rec), key, rec) then
+      lane_leave(key, rec)
+    end
+    depth_leave(key, rec)
+    redis.call('HDEL', UKEYS, key)
+    redis.call('HDEL', JOBS, key)
+    state_add('accepted', -1)
+  end
+end
+depth_freed = {} -- What is spilled there departs too.
+fill(now)
+return { 'departed' }

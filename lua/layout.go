@@ -1,0 +1,106 @@
+package lua
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/headgate/headgate"
+)
+
+// The field partitionsField of each partition's state says how the deployment is laid out: "4" is of so many partitions,
+// absent is one, "1>4" is being migrated from one to four, ">redis://host:6379" has moved there. Every script that reads the
+// state compares it with the layout that its caller knows, in a read that it makes anyway, so whoever missed a migration
+// changes nothing.
+
+// The ways in which a caller and a deployment differ.
+var (
+	// ErrPartitions means that a deployment has another number of partitions than Config.Partitions, or than it had when the
+	// Store was opened. Nothing was touched: open another Store.
+	ErrPartitions = errors.New("the deployment has another number of partitions")
+	// ErrMigrating means that a deployment is being migrated, and comes with headgate.ErrUnavailable. Nothing was touched.
+	ErrMigrating = errors.New("the deployment is being migrated")
+	// ErrMoved means that a deployment has moved to another Redis. Nothing was touched.
+	ErrMoved = errors.New("the deployment has moved to another Redis")
+)
+
+// layoutMark begins what fragments/state.lua refuses another layout with; the stored one follows.
+var layoutMark = regexp.MustCompile(`LAYOUT (\S+)`)
+
+// layoutError is a deployment whose stored layout is not that of the caller.
+type layoutError struct {
+	stored string
+	cause  error // a reply of Redis, nil where the layout was read
+}
+
+func (e *layoutError) Error() string {
+	from, to, migrating := strings.Cut(e.stored, ">")
+	switch {
+	case migrating && from == "":
+		return ErrMoved.Error() + ": " + to
+	case migrating:
+		return fmt.Sprintf("%s from %s to %s partitions: try again when headgate migrate has ended", ErrMigrating, from, to)
+	}
+	return fmt.Sprintf("%s than when this process began, %s now: start it anew", ErrPartitions, e.stored)
+}
+
+func (e *layoutError) Unwrap() []error {
+	var all []error
+	switch from, _, migrating := strings.Cut(e.stored, ">"); {
+	case migrating && from == "":
+		all = append(all, ErrMoved)
+	case migrating:
+		all = append(all, ErrMigrating, headgate.ErrUnavailable)
+	default:
+		all = append(all, ErrPartitions)
+	}
+	if e.cause != nil {
+		all = append(all, e.cause)
+	}
+	return all
+}
+
+// asLayoutError returns the error of a script that found another layout, nil for any other.
+func asLayoutError(err error) error {
+	found := layoutMark.FindStringSubmatch(err.Error())
+	if found == nil {
+		return nil
+	}
+	return &layoutError{stored: found[1], cause: err}
+}
+
+// oneLayout is how fragments/state.lua names the layout; newLibrary puts another in its place.
+const (
+	oneLayout    = "local PARTITIONS = '1'\n"
+	singleLayout = "1"
+)
+
+// libraries has the scripts of the process, by preamble and layout.
+var libraries sync.Map
+
+// libraryOf returns every script for deployments of a layout behind a preamble, the same for all stores of the process.
+func libraryOf(preamble, layout string) map[string]func() script {
+	name := preamble + "\n" + layout
+	if known, ok := libraries.Load(name); ok {
+		return known.(map[string]func() script) //nolint:forcetypeassert // the next line stores no other
+	}
+	known, _ := libraries.LoadOrStore(name, newLibrary(preamble, layout))
+	return known.(map[string]func() script) //nolint:forcetypeassert // as above
+}
+
+// newLibrary returns the scripts. Each is put together when it is first called, which takes a millisecond.
+func newLibrary(preamble, layout string) map[string]func() script {
+	all := make(map[string]func() script, len(names))
+	for _, name := range names {
+		all[name] = sync.OnceValue(func() script {
+			text, err := assemble(name)
+			if err != nil {
+				panic(err) // The sources are in the binary, and a test assembles each.
+			}
+			return newScript(preamble + strings.Replace(text, oneLayout, "local PARTITIONS = '"+layout+"'\n", 1))
+		})
+	}
+	return all
+}

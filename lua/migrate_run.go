@@ -1,0 +1,234 @@
+package lua
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+)
+
+// MigrationPlan is what a Migration has to do, and in the end did.
+type MigrationPlan struct {
+	// From and To are the numbers of partitions.
+	From, To int
+	// InPlace says that it stays on its Redis.
+	InPlace bool
+	// Resumed says that an earlier run has begun it, Done that there is nothing to do but perhaps to tidy up.
+	Resumed, Done bool
+	// Jobs is how many there are, Moving how many of them move, dead letters included.
+	Jobs, Moving int64
+	// Version is that of the policy when all is done, 0 for none.
+	Version int64
+}
+
+// Plan counts what there is to do. It reads only.
+func (m *Migration) Plan(ctx context.Context) (MigrationPlan, error) {
+	p := MigrationPlan{From: m.before, To: m.config.Partitions, InPlace: m.inPlace, Resumed: m.fenced, Done: m.done}
+	if m.policy != nil {
+		p.Version = m.policy.Version
+	}
+	for i, part := range m.from {
+		err := part.eachJob(ctx, func(page []storedJob) error {
+			p.Jobs += int64(len(page))
+			for _, job := range page {
+				if m.moves(i, job.key) {
+					p.Moving++
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return p, err
+		}
+	}
+	m.jobs = p.Moving
+	return p, nil
+}
+
+// Run migrates. It ends with ErrBusy while workers, schedulers or limiters live longer than it is to wait for them; whatever
+// else ends it, the same call again goes on from there. Meanwhile every script is refused with ErrMigrating.
+func (m *Migration) Run(ctx context.Context) (MigrationPlan, error) {
+	plan, err := m.Plan(ctx)
+	if err != nil {
+		return plan, err
+	}
+	steps := []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyKeys, m.copyJobs, m.copyRest, m.verify, m.remove, m.commit, m.tidy}
+	if m.done {
+		steps = steps[len(steps)-1:]
+	}
+	for _, step := range steps {
+		if err := step(ctx); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+func (m *Migration) observe(step string, done, total int64) {
+	if m.config.Observe != nil {
+		m.config.Observe(MigrationProgress{Step: step, Done: done, Total: total})
+	}
+}
+
+// moves reports whether a job or another thing of a tenant, by a key that begins with its name, is to leave a partition of from.
+func (m *Migration) moves(from int, key string) bool {
+	return !m.inPlace || m.home(key) != m.from[from]
+}
+
+// home returns the partition of to in which a tenant is to be.
+func (m *Migration) home(key string) *Store {
+	tenant, _, _ := strings.Cut(key, ":")
+	return m.to[m.target.PartitionOf(tenant)]
+}
+
+// ErrBusy means that processes live that would have to be told of a migration: workers, schedulers or limiters.
+var ErrBusy = errors.New("processes of the deployment are running")
+
+// quietEvery is how often a migration looks whether they have gone.
+const quietEvery = 100 * time.Millisecond
+
+// fence waits until nobody holds jobs, and then lets nobody in any more, on either side.
+func (m *Migration) fence(ctx context.Context) error {
+	if !m.fenced {
+		if err := m.quiet(ctx); err != nil {
+			return err
+		}
+	}
+	if m.stale {
+		if err := m.unlinkStrays(ctx, 0); err != nil {
+			return err
+		}
+	}
+	for i, part := range m.to {
+		if !m.inPlace || i >= m.before {
+			if err := part.mark(ctx, m.layout, m.id); err != nil {
+				return err
+			}
+		}
+	}
+	for i, part := range m.from[:m.before] {
+		who, err := connection(part).Eval(ctx, fence, []string{part.partition.State()}, partitionsField, m.layout, migrationField, m.id, dataField, migratedData).Text()
+		if err != nil {
+			return fmt.Errorf("fence partition %d: %w", i, unread(err))
+		}
+		if who != "" {
+			return errors.Join(fmt.Errorf("%w: %s has registered just now", ErrBusy, who), m.unfence(ctx, i))
+		}
+	}
+	return nil
+}
+
+// fence is a script, so that no worker can register in between.
+const fence = `local workers = redis.call('HKEYS', string.sub(KEYS[1], 1, -6) .. 'workers')
+if workers[1] then return workers[1] end
+redis.call('HSET', KEYS[1], unpack(ARGV))
+return ''`
+
+// unfence opens the first partitions again.
+func (m *Migration) unfence(ctx context.Context, fenced int) error {
+	if m.fenced {
+		return nil // An earlier run may have moved something: only its end opens them.
+	}
+	for _, part := range m.from[:fenced] {
+		if err := connection(part).HSet(ctx, part.partition.State(), partitionsField, m.before).Err(); err != nil {
+			return fmt.Errorf("open partition again: %w", unread(err))
+		}
+	}
+	return nil
+}
+
+func (s *Store) mark(ctx context.Context, layout, id string) error {
+	err := connection(s).HSet(ctx, s.partition.State(), partitionsField, layout, migrationField, id, dataField, migratedData).Err()
+	if err != nil {
+		return fmt.Errorf("mark %s: %w", s.partition.State(), unread(err))
+	}
+	return nil
+}
+
+// quiet waits for whoever would not notice, and takes back what dead workers hold meanwhile.
+func (m *Migration) quiet(ctx context.Context) error {
+	began := time.Now()
+	tick := time.NewTicker(quietEvery)
+	defer tick.Stop()
+	for {
+		var alive []string
+		for i, part := range m.from[:m.before] {
+			open := *part
+			open.setLayout(strconv.Itoa(m.before))
+			some, err := open.alive(ctx)
+			if err != nil {
+				return fmt.Errorf("partition %d: %w", i, err)
+			}
+			alive = append(alive, some...)
+		}
+		if len(alive) == 0 {
+			return nil
+		}
+		m.observe("wait for "+alive[0], 0, int64(len(alive)))
+		if time.Since(began) >= m.config.Wait {
+			const told = 5
+			more := ""
+			if len(alive) > told {
+				more = fmt.Sprintf(" and %d more", len(alive)-told)
+			}
+			return fmt.Errorf("%w: %s%s; stop them first", ErrBusy, strings.Join(alive[:min(told, len(alive))], ", "), more)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// migrateOwner is the name under which a migration runs timers, migrateLease for how long at a time.
+const (
+	migrateOwner = "headgate-migrate"
+	migrateLease = 200 * time.Millisecond
+)
+
+// alive names who works on the partition. Where only dead workers are left it takes back what they hold.
+func (s *Store) alive(ctx context.Context) ([]string, error) {
+	schedulers, err := s.Schedulers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, one := range schedulers {
+		if one.Name != migrateOwner {
+			names = append(names, "scheduler "+one.Name)
+		}
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	limiters, err := connection(s).ZRangeByScore(ctx, s.partition.Base()+"limiters", &redis.ZRangeBy{
+		Min: "(" + strconv.FormatInt(now.UnixMicro(), 10), Max: "+inf",
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read limiters: %w", unread(err))
+	}
+	for _, name := range limiters {
+		names = append(names, "limiter "+name)
+	}
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 && len(workers) > 0 {
+		if _, err := s.Promote(ctx, migrateOwner, migrateLease); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+			return nil, err
+		}
+	}
+	for _, w := range workers {
+		names = append(names, "worker "+w.Name)
+	}
+	return names, nil
+}

@@ -1,0 +1,134 @@
+-- carry adds what a partition has counted and remembered to another one's (headgate migrate).
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] clock  that of the buckets there, microseconds, for a partition that has not begun; "" for none
+-- ARGV[3] from  names what the counters are carried from; "" for none
+-- ARGV[4] counters  number of C
+-- ARGV[5] ...  C times field of the state, number to add; then keys of jobs that ended there
+-- Reply {"carried"}
+-- Never adds the counters of one partition twice.
+-- luacheck: ignore 211
+local STATE, NOW, CLOCK, FROM, COUNTERS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local COUNTERS_AT = 5
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local state_load, state_get, state_num, state_set, state_add, state_write
+do
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+-- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
+-- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
+local st, dirty = {}, {}
+
+function state_load(fields)
+  fields[#fields + 1] = 'partitions'
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+  local PARTITIONS = '1'
+  local stored = st.partitions or '1'
+  if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
+end
+
+function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+end
+local ended_key
+do
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+end
+local now_us
+do
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+local function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local now = now_us(NOW)
+
+state_load({ 't', 'gen', 'en' })
+if CLOCK ~= '' and state_num('t') == 0 then
+  state_set('t', now)
+  state_set('bt', tonumber(CLOCK))
+end
+local at = COUNTERS_AT + 2 * COUNTERS
+if FROM ~= '' and not state_get('carried:' .. FROM) then
+  for i = COUNTERS_AT, at - 2, 2 do state_add(ARGV[i], tonumber(ARGV[i + 1])) end
+  state_set('carried:' .. FROM, '1')
+end
+for i = at, #ARGV do state_add('en', redis.call('SADD', ended_key(state_num('gen')), ARGV[i])) end
+state_write()
+return { 'carried' }
