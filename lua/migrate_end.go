@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -61,8 +62,8 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 
 // commit lets processes in that know the new layout. The first partition, which each reads before the others, goes last.
 func (m *Migration) commit(ctx context.Context) error {
-	for i := len(m.to) - 1; i >= 0; i-- {
-		if err := m.to[i].mark(ctx, strconv.Itoa(len(m.to)), m.id); err != nil {
+	for _, part := range slices.Backward(m.to) {
+		if err := part.mark(ctx, strconv.Itoa(len(m.to)), m.id); err != nil {
 			return err
 		}
 	}
@@ -70,7 +71,7 @@ func (m *Migration) commit(ctx context.Context) error {
 }
 
 // tidy deletes what nobody needs any more: partitions that there are no more, and on another Redis all but a state that says
-// where the deployment has moved.
+// where the deployment has moved. The first partition goes last, so whoever is killed here finds what is left to do.
 func (m *Migration) tidy(ctx context.Context) error {
 	for _, part := range m.to {
 		if err := part.forgetCarried(ctx); err != nil {
@@ -80,12 +81,8 @@ func (m *Migration) tidy(ctx context.Context) error {
 	if m.inPlace {
 		return m.unlinkStrays(ctx, len(m.to))
 	}
-	for i := len(m.from) - 1; i >= 0; i-- {
-		part := m.from[i]
+	for i, part := range slices.Backward(m.from) {
 		m.observe("delete what has moved", int64(len(m.from)-1-i), int64(len(m.from)))
-		if err := part.mark(ctx, ">"+m.config.Target, m.id); err != nil {
-			return err
-		}
 		if err := part.unlink(ctx, func(name string) bool { return name != "state" }); err != nil {
 			return err
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/headgate/headgate"
 )
 
 // MigrationPlan is what a Migration has to do, and in the end did.
@@ -25,6 +25,8 @@ type MigrationPlan struct {
 	Jobs, Moving int64
 	// Version is that of the policy when all is done, 0 for none.
 	Version int64
+	// Busy names the workers, schedulers and limiters that live.
+	Busy []string
 }
 
 // Plan counts what there is to do. It reads only.
@@ -48,7 +50,12 @@ func (m *Migration) Plan(ctx context.Context) (MigrationPlan, error) {
 		}
 	}
 	m.jobs = p.Moving
-	return p, nil
+	if m.fenced || m.done {
+		return p, nil
+	}
+	var err error
+	p.Busy, err = m.busy(ctx)
+	return p, err
 }
 
 // Run migrates. It ends with ErrBusy while workers, schedulers or limiters live longer than it is to wait for them; whatever
@@ -58,13 +65,18 @@ func (m *Migration) Run(ctx context.Context) (MigrationPlan, error) {
 	if err != nil {
 		return plan, err
 	}
-	steps := []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyKeys, m.copyJobs, m.copyRest, m.verify, m.remove, m.commit, m.tidy}
 	if m.done {
-		steps = steps[len(steps)-1:]
+		return plan, m.tidy(ctx)
 	}
+	if !m.fenced {
+		if err := m.quiet(ctx); err != nil {
+			return plan, err
+		}
+	}
+	steps := []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyKeys, m.copyJobs, m.copyRest, m.verify, m.remove, m.commit, m.tidy}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return plan, err
+			return plan, fmt.Errorf("%w; nothing is lost, and nothing is admitted until the same is run again", err)
 		}
 	}
 	return plan, nil
@@ -93,13 +105,8 @@ var ErrBusy = errors.New("processes of the deployment are running")
 // quietEvery is how often a migration looks whether they have gone.
 const quietEvery = 100 * time.Millisecond
 
-// fence waits until nobody holds jobs, and then lets nobody in any more, on either side.
+// fence lets nobody in any more, on either side.
 func (m *Migration) fence(ctx context.Context) error {
-	if !m.fenced {
-		if err := m.quiet(ctx); err != nil {
-			return err
-		}
-	}
 	if m.stale {
 		if err := m.unlinkStrays(ctx, 0); err != nil {
 			return err
@@ -157,27 +164,21 @@ func (m *Migration) quiet(ctx context.Context) error {
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
 	for {
-		var alive []string
-		for i, part := range m.from[:m.before] {
-			open := *part
-			open.setLayout(strconv.Itoa(m.before))
-			some, err := open.alive(ctx)
-			if err != nil {
-				return fmt.Errorf("partition %d: %w", i, err)
-			}
-			alive = append(alive, some...)
+		busy, err := m.busy(ctx)
+		if err != nil || len(busy) == 0 {
+			return err
 		}
-		if len(alive) == 0 {
-			return nil
-		}
-		m.observe("wait for "+alive[0], 0, int64(len(alive)))
+		m.observe("wait for "+busy[0], 0, int64(len(busy)))
 		if time.Since(began) >= m.config.Wait {
 			const told = 5
 			more := ""
-			if len(alive) > told {
-				more = fmt.Sprintf(" and %d more", len(alive)-told)
+			if len(busy) > told {
+				more = fmt.Sprintf(" and %d more", len(busy)-told)
 			}
-			return fmt.Errorf("%w: %s%s; stop them first", ErrBusy, strings.Join(alive[:min(told, len(alive))], ", "), more)
+			return fmt.Errorf("%w: %s%s; stop them first", ErrBusy, strings.Join(busy[:min(told, len(busy))], ", "), more)
+		}
+		if err := m.reclaimDead(ctx); err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -193,42 +194,59 @@ const (
 	migrateLease = 200 * time.Millisecond
 )
 
-// alive names who works on the partition. Where only dead workers are left it takes back what they hold.
-func (s *Store) alive(ctx context.Context) ([]string, error) {
+// reclaimDead runs the timers where no scheduler does, so that dead workers give back what they hold.
+func (m *Migration) reclaimDead(ctx context.Context) error {
+	for _, part := range m.from[:m.before] {
+		open := *part
+		open.setLayout(strconv.Itoa(m.before))
+		if _, err := open.Promote(ctx, migrateOwner, migrateLease); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// busy names who works on the deployment, each once.
+func (m *Migration) busy(ctx context.Context) ([]string, error) {
+	all := map[string]bool{}
+	for i, part := range m.from[:m.before] {
+		if err := part.addBusy(ctx, all); err != nil {
+			return nil, fmt.Errorf("partition %d: %w", i, err)
+		}
+	}
+	return slices.Sorted(maps.Keys(all)), nil
+}
+
+// addBusy adds those of a partition.
+func (s *Store) addBusy(ctx context.Context, to map[string]bool) error {
 	schedulers, err := s.Schedulers(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var names []string
 	for _, one := range schedulers {
 		if one.Name != migrateOwner {
-			names = append(names, "scheduler "+one.Name)
+			to["scheduler "+one.Name] = true
 		}
 	}
 	now, err := s.Time(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	limiters, err := connection(s).ZRangeByScore(ctx, s.partition.Base()+"limiters", &redis.ZRangeBy{
 		Min: "(" + strconv.FormatInt(now.UnixMicro(), 10), Max: "+inf",
 	}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read limiters: %w", unread(err))
+		return fmt.Errorf("read limiters: %w", unread(err))
 	}
 	for _, name := range limiters {
-		names = append(names, "limiter "+name)
+		to["limiter "+name] = true
 	}
-	workers, err := s.Workers(ctx)
+	workers, err := connection(s).HKeys(ctx, s.partition.Workers()).Result()
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("read workers: %w", unread(err))
 	}
-	if len(names) == 0 && len(workers) > 0 {
-		if _, err := s.Promote(ctx, migrateOwner, migrateLease); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
-			return nil, err
-		}
+	for _, name := range workers {
+		to["worker "+name] = true
 	}
-	for _, w := range workers {
-		names = append(names, "worker "+w.Name)
-	}
-	return names, nil
+	return nil
 }

@@ -92,7 +92,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	root.AddCommand(newConfig())
-	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor())
+	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor(), newMigrate())
 	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit(), newTenant())
 	return root
 }

@@ -36,7 +36,7 @@ func (l *Loaded) CheckWorker() error {
 			err = store.Validate()
 		}
 		if err != nil {
-			bad = append(bad, fmt.Errorf("%s: %w", l.field(pathURL), err))
+			bad = append(bad, fmt.Errorf("%s: %w", l.field(PathURL), err))
 		}
 	}
 	if l.Config.Worker.Deliver.URL != "" {
@@ -56,7 +56,7 @@ func (l *Loaded) Store(notes io.Writer) (embedded.Config, error) {
 	config := embedded.Config{Addr: c.URL, Username: c.Username, PoolSize: c.PoolSize, Log: notes}
 	var err, bad error
 	config.Password, _, err = l.secretOf(pathPassword, c.Password, c.PasswordFile)
-	if target, no := url.Parse(c.URL); no == nil && l.source(pathURL) > max(l.source(pathPassword), l.source(pathPassword+fileSuffix)) {
+	if target, no := url.Parse(c.URL); no == nil && l.source(PathURL) > max(l.source(pathPassword), l.source(pathPassword+fileSuffix)) {
 		if _, own := target.User.Password(); own {
 			config.Username, config.Password = "", ""
 		}

@@ -133,7 +133,7 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 	needs := func(path string) (values map[string]any) {
 		values = map[string]any{breakersPath + "." + downstream + ".window": "11s"}
 		if strings.HasPrefix(path, "redis.tls.") {
-			values[pathURL] = "rediss://localhost:6379"
+			values[PathURL] = "rediss://localhost:6379"
 		}
 		switch {
 		case strings.HasPrefix(path, "serve.tls.") && path != pathServeCert && path != pathServeKey:
@@ -189,7 +189,7 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 				t.Errorf("%s by %s: %v", o.Path, way, err)
 				continue
 			}
-			if err := l.Check(); err != nil && o.Path != pathURL {
+			if err := l.Check(); err != nil && o.Path != PathURL {
 				t.Errorf("%s by %s: %v", o.Path, way, err)
 			}
 			if got := o.show(&l.Config); got != text && !o.Secret() {

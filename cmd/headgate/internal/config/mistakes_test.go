@@ -168,7 +168,7 @@ func TestOfASecretAndItsFileTheStrongerSourceCounts(t *testing.T) {
 	} {
 		sources := Sources{File: inFile(row.file), Environ: row.environ}
 		if row.url != nil {
-			sources.Flags = map[string]any{pathURL: row.url}
+			sources.Flags = map[string]any{PathURL: row.url}
 		}
 		l, err := Load(sources)
 		if err != nil {

@@ -57,8 +57,8 @@ func draw(t *testing.T, r *rapid.T, dir string) said {
 			s.sources.Set = append(s.sources.Set, o.Path+"="+s.want[o.Path])
 		}
 	}
-	if _, given := s.want[pathURL]; !given {
-		environment[pathURL], s.want[pathURL], s.from[pathURL] = "rediss://one:6379", "rediss://one:6379", Environment
+	if _, given := s.want[PathURL]; !given {
+		environment[PathURL], s.want[PathURL], s.from[PathURL] = "rediss://one:6379", "rediss://one:6379", Environment
 	}
 	// The numbers in JSON of variables are texts, which is what a breaker of a downstream reads there.
 	s.sources.Environ = append(variables(table, environment), "HEADGATE_ID=a-job's", "HEADGATE_REDIS_PORT_6379_TCP=tcp://10.0.0.1:6379", "HOME=/")

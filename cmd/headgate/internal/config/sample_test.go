@@ -52,7 +52,7 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"10.0.0.0/8,2001:db8::1/128", "192.0.2.1/32"}
 	case o.Path == PathCommand:
 		all = []string{`["true","a,b"]`, `["false"]`}
-	case o.Path == pathURL:
+	case o.Path == PathURL:
 		all = []string{"rediss://one:6379", "rediss://ada:sesame@two:6380/1"}
 	case o.Path == pathMetrics, o.Path == pathAddress:
 		all = []string{"127.0.0.1:9091", ":9091"}

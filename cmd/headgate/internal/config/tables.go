@@ -12,7 +12,7 @@ import (
 
 // The paths that code names.
 const (
-	pathURL         = "redis.url"
+	PathURL         = "redis.url"
 	pathUsername    = "redis.username"
 	pathPassword    = "redis.password"
 	pathConcurrency = "worker.concurrency"
@@ -41,13 +41,13 @@ const (
 var KeysPaths = []string{pathKeys + fileSuffix}
 
 // SitePaths are the options that every command on a deployment has flags for.
-var SitePaths = []string{pathURL, "redis.prefix"}
+var SitePaths = []string{PathURL, "redis.prefix"}
 
 func redisOptions() []Option {
 	tls := func(c *Config) *TLS { return &c.Redis.TLS }
 	return []Option{
 		{
-			Path: pathURL, Flag: "redis", Variable: variablePrefix + "REDIS", Unset: "a command that needs one says so", mask: maskURL,
+			Path: PathURL, Flag: "redis", Variable: variablePrefix + "REDIS", Unset: "a command that needs one says so", mask: maskURL,
 			Doc:   "Address of the Redis. A password is better kept in `redis.password_file`; special characters of one in the URL are percent-encoded.",
 			value: text("redis://user:password@host:port/db, rediss:// for TLS, host:port, redis-sentinel://host:port,host:port/db?master=NAME, or redis-cluster://host:port,host:port (rediss-sentinel:// and rediss-cluster:// for TLS)", nil, func(c *Config) *string { return &c.Redis.URL }),
 		},

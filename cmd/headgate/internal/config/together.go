@@ -30,7 +30,7 @@ func (l *Loaded) together() error {
 		for i := range l.table {
 			o := &l.table[i]
 			if strings.HasPrefix(o.Path, "redis.tls.") && o.show(c) != o.Default {
-				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(o.Path), l.field(pathURL)))
+				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(o.Path), l.field(PathURL)))
 			}
 		}
 	}
