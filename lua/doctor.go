@@ -62,31 +62,47 @@ func (s *Store) Doctor(ctx context.Context) (Report, error) {
 }
 
 // Examine is Doctor for a Redis that Open would refuse. The error is that of a Redis that does not answer; whatever
-// else is wrong is in the Report. It reads only. Of several partitions it looks at the first, and at its master in a cluster.
+// else is wrong is in the Report. It reads only. Of several partitions, and of the masters that serve them, each line tells of
+// the one that is worst.
 func Examine(ctx context.Context, client redis.UniversalClient, config Config) (Report, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return Report{}, err
 	}
-	first := &Store{client: client, partition: keyspace.New(config.Prefix, 0)}
+	first := &Store{client: client, config: config, partition: keyspace.New(config.Prefix, 0)}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		var err error
 		if first.master, err = mastersOf(ctx, cluster, first.partition.State()); err != nil {
 			return Report{}, err
 		}
 	}
-	client = connection(first)
-	d := &doctor{client: client, config: config, partition: first.partition}
+	return examineAll(ctx, first)
+}
+
+// doctor gathers findings about a master, or about a partition.
+type doctor struct {
+	client    redis.UniversalClient
+	config    Config
+	partition keyspace.Partition
+	info      map[string]string
+	now       time.Time     // of Redis
+	ahead     time.Duration // how far the clock of Redis is ahead of this machine's
+	roundTrip time.Duration
+	findings  []Finding
+}
+
+// server looks at a master.
+func (d *doctor) server(ctx context.Context) error {
 	before := time.Now()
-	now, err := client.Time(ctx).Result()
+	now, err := d.client.Time(ctx).Result()
 	if err != nil {
-		return Report{}, errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer TIME: %w", err))
+		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer TIME: %w", err))
 	}
 	d.roundTrip = time.Since(before)
 	d.now, d.ahead = now, now.Sub(before.Add(d.roundTrip/2))
-	info, err := client.Info(ctx).Result()
+	info, err := d.client.Info(ctx).Result()
 	if err != nil {
-		return Report{}, errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
+		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
 	d.info = parseInfo(info)
 	if d.info["redis_mode"] == "" {
@@ -99,22 +115,7 @@ func Examine(ctx context.Context, client redis.UniversalClient, config Config) (
 		d.persistence(ctx)
 	}
 	d.clock()
-	if err := d.partitionState(ctx); err != nil {
-		return Report{}, err
-	}
-	return Report{Findings: d.findings}, nil
-}
-
-// doctor gathers findings.
-type doctor struct {
-	client    redis.UniversalClient
-	config    Config
-	partition keyspace.Partition
-	info      map[string]string
-	now       time.Time     // of Redis
-	ahead     time.Duration // how far the clock of Redis is ahead of this machine's
-	roundTrip time.Duration
-	findings  []Finding
+	return nil
 }
 
 func (d *doctor) add(name string, health Health, text, do string) {

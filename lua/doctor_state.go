@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // setting returns a setting of Redis; told is false where CONFIG is not allowed.
@@ -36,27 +34,27 @@ func (d *doctor) clock() {
 	d.add("clock", HealthOK, text, "")
 }
 
-// partitionState looks at what Headgate keeps. The memory of a job is a sample of the jobs hash.
-func (d *doctor) partitionState(ctx context.Context) error {
+// partitionState looks at what Headgate keeps in a partition, beside a policy of the version in force in the first one. The memory
+// of a job is a sample of the jobs hash.
+func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFacts, error) {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField)
+	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField, partitionsField)
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
 	later := pipe.ZRangeWithScores(ctx, p.Later(), 0, 0)
 	workers := pipe.HLen(ctx, p.Workers())
 	if _, err := pipe.Exec(ctx); err != nil && state.Err() != nil {
-		return fmt.Errorf("read state: %w", unread(err))
+		return partitionFacts{}, fmt.Errorf("read state: %w", unread(err))
 	}
-	d.add("partitions", HealthOK, "1, keys "+p.Base()+"*", "")
+	facts := partitionFacts{layout: textAt(state.Val(), 7), version: whole(textAt(state.Val(), 0)), live: live.Val(), bytes: sample.Val()}
 	d.data(textAt(state.Val(), 6))
-	d.jobs(live.Val(), sample)
 	numbers := make([]int64, 4)
 	for i := range numbers {
-		numbers[i], _ = strconv.ParseInt(textAt(state.Val(), i), 10, 64)
+		numbers[i] = whole(textAt(state.Val(), i))
 	}
-	d.policy(ctx, numbers[0])
+	d.policy(ctx, facts.version, max(inForce, facts.version))
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
 	d.workers(workers.Val(), live.Val())
 	first := math.Inf(1)
@@ -64,7 +62,7 @@ func (d *doctor) partitionState(ctx context.Context) error {
 		first = math.Min(first, z.Score)
 	}
 	d.timers(first, textAt(state.Val(), 5))
-	return nil
+	return facts, nil
 }
 
 func (d *doctor) data(text string) {
@@ -79,19 +77,13 @@ func (d *doctor) data(text string) {
 // memorySample is how many fields of the jobs hash MEMORY USAGE looks at.
 const memorySample = 50
 
-func (d *doctor) jobs(live int64, sample *redis.IntCmd) {
-	text := fmt.Sprintf("%d jobs live", live)
-	if bytes, err := sample.Result(); err == nil && live > 0 {
-		text += fmt.Sprintf(", some %d bytes each with their payloads up to 4 KiB; lanes and larger payloads come on top", bytes/live)
-	}
-	d.add("jobs", HealthOK, text, "")
-}
-
-func (d *doctor) policy(ctx context.Context, version int64) {
+func (d *doctor) policy(ctx context.Context, version, inForce int64) {
 	exists, err := d.client.Exists(ctx, d.partition.Policy()).Result()
 	switch {
 	case err == nil && version > 0 && exists == 0:
 		d.add("policy", HealthFail, fmt.Sprintf("version %d is in force and its text is gone: no producer can read it", version), "headgate policy set FILE")
+	case version < inForce:
+		d.add("policy", HealthWarn, fmt.Sprintf("version %d, the first partition has %d", version, inForce), "start a worker, a scheduler or a producer: each brings it up, unless jobs wait in a class that has gone")
 	case version == 0:
 		d.add("policy", HealthOK, "version 0, the built-in one", "")
 	default:

@@ -103,3 +103,38 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestDoctorLooksAtEveryPartition spoils one thing of the last partition at a time.
+func TestDoctorLooksAtEveryPartition(t *testing.T) {
+	t.Parallel()
+	s := openParts(t, 3, 30)
+	ctx, last := t.Context(), s.Partitions()[2].partition
+	client := connection(s)
+	examine := func(name string) Finding {
+		r, err := s.Doctor(ctx)
+		check(t, err)
+		return finding(t, r, name)
+	}
+	for name, text := range map[string]string{"partitions": "3, keys " + s.config.Prefix + "{*", "jobs": "30 jobs live", "data": "version 1"} {
+		if f := examine(name); f.Health != HealthOK || !strings.HasPrefix(f.Text, text) {
+			t.Errorf("%+v", f)
+		}
+	}
+	for _, spoiled := range []struct {
+		name, text string
+		do         func() error
+	}{
+		{"dedup", "partition 2: ended ids", func() error { return client.HSet(ctx, last.State(), "en", 3_990_000).Err() }},
+		{"timers", "partition 2: the first is ", func() error { return client.ZAdd(ctx, last.Due(), redis.Z{Score: 1, Member: "sx"}).Err() }},
+		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
+		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), partitionsField, 5).Err() }},
+		{"partitions", "the deployment is being migrated from 3 to 5 partitions", func() error {
+			return client.HSet(ctx, s.partition.State(), partitionsField, "3>5").Err()
+		}},
+	} {
+		check(t, spoiled.do())
+		if f := examine(spoiled.name); f.Health != HealthFail || !strings.HasPrefix(f.Text, spoiled.text) || f.Do == "" {
+			t.Errorf("%s: %+v", spoiled.name, f)
+		}
+	}
+}
