@@ -20,6 +20,10 @@
 //	start      notes that the handler of a suspect begins                workers
 //	breaker    counts what calls of downstreams came to                  workers, guests
 //	probe      lets a guest's call be a probe                            guests
+//	arrive     takes jobs from another partition                         headgate migrate
+//	depart     lets go of jobs that another partition has                headgate migrate
+//	carry      takes counters and ended ids from another partition       headgate migrate
+//	adopt      takes a breaker from another partition                    headgate migrate
 //
 // A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
 // variables at most.

@@ -29,8 +29,11 @@ func movingPolicy(version int64) PolicyUpdate {
 		},
 		Weights: []TenantWeight{{Class: headgate.Medium, Weight: 2}, {Class: headgate.High, Tenant: "t1", Weight: 7}},
 		Caps: []Cap{
-			{Gate: QueueGate("mail"), Limit: 1000}, {Gate: DownstreamGate("api"), Limit: 999}, {Gate: TenantGate("t2"), Limit: 50},
-			{Gate: TenantRateGate("t3"), Rate: headgate.PerSecond(100, 1000)}, {Gate: DownstreamRateGate("api"), Rate: headgate.PerSecond(1000, 1000)},
+			{Gate: QueueGate("mail"), Limit: 1000},
+			{Gate: DownstreamGate("api"), Limit: 999},
+			{Gate: TenantGate("t2"), Limit: 50},
+			{Gate: TenantRateGate("t3"), Rate: headgate.PerSecond(100, 1000)},
+			{Gate: DownstreamRateGate("api"), Rate: headgate.PerSecond(1000, 1000)},
 		},
 		MaxParked: map[string]int{"": 1000},
 	}

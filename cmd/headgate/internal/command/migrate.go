@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,7 +78,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 		return fieldError("wait", f.wait.String(), "0 or more")
 	}
 	if f.partitions < 1 || f.partitions > lua.MaxPartitions {
-		return fieldError("partitions", fmt.Sprint(f.partitions), fmt.Sprintf("1 to %d", lua.MaxPartitions))
+		return fieldError("partitions", strconv.Itoa(f.partitions), fmt.Sprintf("1 to %d", lua.MaxPartitions))
 	}
 	if f.from != "" {
 		f.extra = map[string]any{config.PathURL: f.from}
@@ -94,7 +95,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	}
 	to, err := target.open(c.Context(), c.ErrOrStderr())
 	if err != nil {
-		return err
+		return fmt.Errorf("--to: %w", err)
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -71,17 +72,17 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 	here.enqueue("one")
 	here.setPolicy(`{"queues": {"mail": {"max_running": 2}}}`)
 	for line, want := range map[string]string{
-		"migrate":                                  "--partitions is 0, want 1 to 256",
-		"migrate --partitions 257":                 "--partitions is 257, want 1 to 256",
-		"migrate --partitions 4 --wait -1s":        "--wait is -1s, want 0 or more",
-		"migrate --partitions 4 --to ftp://x":      "redis",
-		"migrate --partitions 4 --from redis://:0": "redis",
-		"migrate --partitions 4":                   "max_running of queue mail is 2, want 4 or more: one for each partition",
+		"migrate":                           "invalid --partitions 0: allowed is 1 to 256",
+		"migrate --partitions 257":          "invalid --partitions 257: allowed is 1 to 256",
+		"migrate --partitions 4 --wait -1s": "invalid --wait -1s: allowed is 0 or more",
+		"migrate --partitions 4":            "invalid max_running of queue mail 2: allowed is 4 or more: one for each partition",
 	} {
-		out := here.run(exitUsage, line)
-		if !strings.Contains(out.stderr, want) {
+		if out := here.run(exitUsage, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("%s: %+v", line, out)
 		}
+	}
+	if out := here.run(exitFailure, "migrate --partitions 2 --to ftp://x"); !strings.Contains(out.stderr, "--to: open the store: redis address has an unknown scheme") {
+		t.Errorf("%+v", out)
 	}
 	other, err := lua.Open(t.Context(), there.Client(t), lua.Config{Prefix: here.prefix()})
 	must(t, err)
@@ -233,7 +234,7 @@ func TestMigrateUnderLoad(t *testing.T) {
 
 	kills := 0
 	for done := false; !done; {
-		m := s.start("migrate", "--partitions", fmt.Sprint(partitions))
+		m := s.start("migrate", "--partitions", strconv.Itoa(partitions))
 		ended := make(chan error, 1)
 		go func() { ended <- m.Wait() }()
 		s.until("the migration begins", func() bool {
@@ -245,10 +246,11 @@ func TestMigrateUnderLoad(t *testing.T) {
 			done = true
 		case <-time.After(time.Duration(kills*10) * time.Millisecond):
 			must(t, m.Process.Kill())
-			<-ended
-			kills++
+			if <-ended != nil {
+				kills++
+			}
 		}
-		if got := s.client.HGet(t.Context(), state, "partitions").Val(); got == fmt.Sprint(partitions) {
+		if got := s.client.HGet(t.Context(), state, "partitions").Val(); got == strconv.Itoa(partitions) {
 			done = true // It was killed once it had ended.
 		}
 	}

@@ -74,7 +74,7 @@ func redisOptions() []Option {
 			value: count(1, 10_000, func(c *Config) *int { return &c.Redis.PoolSize }),
 		},
 		{
-			Path: "redis.partitions", Default: "0", Doc: "Into how many parts a new deployment is divided, each of which one master of a cluster can serve; 0 takes what it has, 1 if it is new. It cannot be changed afterwards.",
+			Path: "redis.partitions", Default: "0", Doc: "Into how many parts a new deployment is divided, each of which one master of a cluster can serve; 0 takes what it has, 1 if it is new. headgate migrate changes it.",
 			value: count(0, lua.MaxPartitions, func(c *Config) *int { return &c.Redis.Store.Partitions }),
 		},
 		{
