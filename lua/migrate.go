@@ -18,6 +18,15 @@ import (
 // migrationField is the field of the state that names the migration a partition takes part in, or took part in last.
 const migrationField = "migration"
 
+// roleField says what its part in it is: a migration is only gone on with by one that gives it the same.
+const roleField = "role"
+
+const (
+	roleInPlace = "in place"
+	roleSource  = "from"
+	roleTarget  = "to"
+)
+
 // MigrationConfig says what a Migration does.
 type MigrationConfig struct {
 	// Prefix begins the keys on both sides; empty means "hg".
@@ -60,10 +69,10 @@ type Migration struct {
 	// id names the migration; fenced says that nobody else can change anything in from any more, done that it was committed.
 	id           string
 	fenced, done bool
-	// stale says that to holds what an earlier migration left that never began.
-	stale  bool
-	policy *PolicyUpdate
-	jobs   int64
+	// emptied says that to is a Redis which the deployment has left, and holds but a note of that.
+	emptied bool
+	policy  *PolicyUpdate
+	jobs    int64
 }
 
 // OpenMigration looks at both sides and refuses what cannot be migrated; it changes nothing. Where both are the same Redis, the
@@ -132,23 +141,23 @@ func sameRedis(ctx context.Context, a, b *Store) (bool, error) {
 
 // migrationState is what the first partition of a side says.
 type migrationState struct {
-	layout, id string
+	layout, id, role string
 	// exists says that there is a deployment, used that it has admitted a job or has a policy.
 	exists, used bool
 }
 
 func (s *Store) readMigration(ctx context.Context) (migrationState, error) {
-	values, err := connection(s).HMGet(ctx, s.partition.State(), partitionsField, migrationField, dataField, "accepted", "pv").Result()
+	values, err := connection(s).HMGet(ctx, s.partition.State(), partitionsField, migrationField, roleField, dataField, "accepted", "pv").Result()
 	if err != nil {
 		return migrationState{}, fmt.Errorf("read state: %w", unread(err))
 	}
-	state := migrationState{layout: cmp.Or(textAt(values, 0), singleLayout), id: textAt(values, 1)}
-	if err := newerData(int(whole(textAt(values, 2)))); err != nil {
+	state := migrationState{layout: cmp.Or(textAt(values, 0), singleLayout), id: textAt(values, 1), role: textAt(values, 2)}
+	if err := newerData(int(whole(textAt(values, 3)))); err != nil {
 		return migrationState{}, err
 	}
 	for i, value := range values {
 		state.exists = state.exists || value != nil
-		state.used = state.used || value != nil && i > 2
+		state.used = state.used || value != nil && i > 3
 	}
 	return state, nil
 }
@@ -161,6 +170,8 @@ func (m *Migration) begin(ctx context.Context, source *Store, at migrationState)
 		return fmt.Errorf("there is no deployment under %s", source.partition.Base())
 	case migrating && before == "":
 		return &layoutError{stored: at.layout}
+	case migrating && at.role != m.role():
+		return fmt.Errorf("%w, and is %q in that: end it first, with the same --from and --to", ErrMigrating, at.role)
 	case migrating && !m.inPlace && after != strconv.Itoa(m.config.Partitions):
 		return fmt.Errorf("%w to %s partitions: end that first, with the same target", ErrMigrating, after)
 	}
@@ -221,21 +232,22 @@ func (m *Migration) checkTarget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i := 1; i < max(m.config.Partitions, int(whole(at.layout))); i++ {
+	before, after, _ := strings.Cut(at.layout, ">")
+	for i := 1; i < max(m.config.Partitions, int(whole(before)), int(whole(after))); i++ {
 		other, err := m.part(m.target, i).readMigration(ctx)
 		if err != nil {
 			return err
 		}
 		at.used = at.used || other.used
 	}
-	ours := m.fenced && at.id == m.id
+	ours := m.fenced && at.id == m.id && at.role == roleTarget
 	m.done = ours && !strings.Contains(at.layout, ">")
-	m.stale = !ours && strings.Contains(at.layout, ">")
+	m.emptied = strings.HasPrefix(at.layout, ">")
 	switch {
 	case m.fenced && !ours:
 		return fmt.Errorf("%w to another target than this one: end that first", ErrMigrating)
-	case at.used && !ours && !m.stale:
-		return fmt.Errorf("the target holds another deployment under %s: give that another prefix, or flush it if nobody needs it", m.target.partition.Base())
+	case at.used && !ours:
+		return fmt.Errorf("the target holds another deployment under %s, or a part of one: give this another prefix, or flush that if nobody needs it", m.target.partition.Base())
 	}
 	return nil
 }
@@ -267,6 +279,14 @@ func (m *Migration) preparePolicy(ctx context.Context) error {
 	}
 	m.policy = &u
 	return nil
+}
+
+// role returns that of the partitions of from.
+func (m *Migration) role() string {
+	if m.inPlace {
+		return roleInPlace
+	}
+	return roleSource
 }
 
 // edit names the storing of the policy by this migration.

@@ -63,7 +63,7 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 // commit lets processes in that know the new layout. The first partition, which each reads before the others, goes last.
 func (m *Migration) commit(ctx context.Context) error {
 	for _, part := range slices.Backward(m.to) {
-		if err := part.mark(ctx, strconv.Itoa(len(m.to)), m.id); err != nil {
+		if err := part.mark(ctx, strconv.Itoa(len(m.to)), m.id, m.targetRole()); err != nil {
 			return err
 		}
 	}

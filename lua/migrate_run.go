@@ -107,20 +107,20 @@ const quietEvery = 100 * time.Millisecond
 
 // fence lets nobody in any more, on either side.
 func (m *Migration) fence(ctx context.Context) error {
-	if m.stale {
+	if m.emptied {
 		if err := m.unlinkStrays(ctx, 0); err != nil {
 			return err
 		}
 	}
 	for i, part := range m.to {
 		if !m.inPlace || i >= m.before {
-			if err := part.mark(ctx, m.layout, m.id); err != nil {
+			if err := part.mark(ctx, m.layout, m.id, m.targetRole()); err != nil {
 				return err
 			}
 		}
 	}
 	for i, part := range m.from[:m.before] {
-		who, err := connection(part).Eval(ctx, fence, []string{part.partition.State()}, partitionsField, m.layout, migrationField, m.id, dataField, migratedData).Text()
+		who, err := connection(part).Eval(ctx, fence, []string{part.partition.State()}, partitionsField, m.layout, migrationField, m.id, roleField, m.role(), dataField, migratedData).Text()
 		if err != nil {
 			return fmt.Errorf("fence partition %d: %w", i, unread(err))
 		}
@@ -150,8 +150,16 @@ func (m *Migration) unfence(ctx context.Context, fenced int) error {
 	return nil
 }
 
-func (s *Store) mark(ctx context.Context, layout, id string) error {
-	err := connection(s).HSet(ctx, s.partition.State(), partitionsField, layout, migrationField, id, dataField, migratedData).Err()
+// targetRole returns that of the partitions of to.
+func (m *Migration) targetRole() string {
+	if m.inPlace {
+		return roleInPlace
+	}
+	return roleTarget
+}
+
+func (s *Store) mark(ctx context.Context, layout, id, role string) error {
+	err := connection(s).HSet(ctx, s.partition.State(), partitionsField, layout, migrationField, id, roleField, role, dataField, migratedData).Err()
 	if err != nil {
 		return fmt.Errorf("mark %s: %w", s.partition.State(), unread(err))
 	}

@@ -407,3 +407,60 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// TestAMigrationIsNotMistakenForAnother ends one early and lets others begin that have to do with its Redises.
+func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c, here, there := routes[4].open(t)
+	third := anotherRedis(t)
+	other, err := Open(ctx, third, Config{Prefix: c.s.config.Prefix})
+	check(t, err)
+	admitOne(t, other, keyOfTenant(1), headgate.Limit{})
+	run := func(from, to redis.UniversalClient, partitions int) error {
+		m, err := migration(ctx, from, to, c.s.config.Prefix, partitions)
+		if err == nil {
+			_, err = m.Run(ctx)
+		}
+		return err
+	}
+	left := &atomic.Int32{}
+	left.Store(120)
+	mortals := redis.NewClient(there.(*redis.Client).Options())
+	defer func() { _ = mortals.Close() }()
+	mortals.AddHook(mortal{left})
+	if err := run(here, mortals, 4); !errors.Is(err, errDied) {
+		t.Fatalf("it did not die: %v", err)
+	}
+	for _, wrong := range []struct {
+		name       string
+		from, to   redis.UniversalClient
+		partitions int
+		want       string
+	}{
+		{"its source in place", here, here, 4, `is "from" in that: end it first`},
+		{"its target in place", there, there, 4, `is "to" in that: end it first`},
+		{"back before it has ended", there, here, 1, `is "to" in that: end it first`},
+		{"another number", here, there, 5, "to 4 partitions: end that first"},
+		{"another target", here, anotherRedis(t), 4, "to another target than this one"},
+		{"another source", third, there, 4, "or a part of one"},
+		{"into its source", third, here, 4, "or a part of one"},
+	} {
+		if err := run(wrong.from, wrong.to, wrong.partitions); err == nil || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("%s: %v", wrong.name, err)
+		}
+	}
+	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, ErrMigrating) || !errors.Is(err, headgate.ErrUnavailable) {
+		t.Errorf("a worker in the middle: %v", err)
+	}
+	if _, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix}); !errors.Is(err, ErrMigrating) {
+		t.Errorf("a start in the middle: %v", err)
+	}
+	check(t, run(here, there, 4))
+	check(t, run(there, here, 1)) // and back to the Redis that has a note of where it went
+	s, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix})
+	check(t, err)
+	if census, err := s.Census(ctx); err != nil || !census.Conserved() || census.Accepted != 180 {
+		t.Errorf("there and back: %+v, %v", census, err)
+	}
+}
