@@ -94,11 +94,14 @@ func (w *Worker) newSession() *session {
 	}
 }
 
-// register makes the session known to Redis. It tries until that succeeds; false means that ctx ended first.
+// register makes the session known to Redis. It tries until that succeeds; false means that ctx ended first, or has to.
 func (s *session) register(ctx context.Context) bool {
 	trouble := outage{logger: s.logger, what: "register"}
 	for ctx.Err() == nil {
-		if err := s.tryRegister(ctx); err != nil {
+		if err := s.tryRegister(ctx); isOutdated(err) {
+			s.w.leave(err)
+			return false
+		} else if err != nil {
 			trouble.failed(ctx, err)
 			continue
 		}

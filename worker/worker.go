@@ -45,6 +45,8 @@ type Worker struct {
 	resized nudge
 	// shared is what such a worker has in common with the others; nil for one that is alone.
 	shared *shared
+	// leave ends Run with an error that waiting does not mend.
+	leave context.CancelCauseFunc
 	// unknown is for warnings about types without a handler.
 	unknown sampled
 }
@@ -97,10 +99,21 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %w", err)
 	}
 	w.wrap()
-	if w.parts != nil {
-		return w.runParts(ctx)
+	ctx, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	w.leave = leave
+	for _, part := range w.parts {
+		part.leave = leave
 	}
-	return w.run(ctx)
+	do := w.run
+	if w.parts != nil {
+		do = w.runParts
+	}
+	err := do(ctx)
+	if cause := context.Cause(ctx); isOutdated(cause) {
+		err = errors.Join(fmt.Errorf("run worker: %w", cause), err)
+	}
+	return err
 }
 
 // run is Run for one partition.
@@ -128,6 +141,11 @@ func (w *Worker) run(ctx context.Context) error {
 		return fmt.Errorf("run worker: %d handlers ignored the end of their ctx and were left running", left)
 	}
 	return nil
+}
+
+// isOutdated reports whether the deployment was migrated, so that this process looks for it in another form, or where it was.
+func isOutdated(err error) bool {
+	return errors.Is(err, lua.ErrPartitions) || errors.Is(err, lua.ErrMoved)
 }
 
 // await waits for a channel to be closed, for a time.
