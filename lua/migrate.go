@@ -172,12 +172,11 @@ func (m *Migration) begin(ctx context.Context, source *Store, at migrationState)
 		return &layoutError{stored: at.layout}
 	case migrating && at.role != m.role():
 		return fmt.Errorf("%w, and is %q in that: end it first, with the same --from and --to", ErrMigrating, at.role)
-	case migrating && !m.inPlace && after != strconv.Itoa(m.config.Partitions):
+	case migrating && after != strconv.Itoa(m.config.Partitions):
 		return fmt.Errorf("%w to %s partitions: end that first, with the same target", ErrMigrating, after)
 	}
-	m.before, m.fenced, m.id = max(1, int(whole(before)), int(whole(after))), migrating, at.id
+	m.before, m.fenced, m.id = max(1, int(whole(before))), migrating, at.id
 	if !m.inPlace {
-		m.before = max(1, int(whole(before)))
 		if err := m.checkTarget(ctx); err != nil {
 			return err
 		}

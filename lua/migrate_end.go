@@ -134,41 +134,57 @@ func (s *Store) forgetCarried(ctx context.Context) error {
 // globalBucket is a partition's part of the global limit, in the units of fragments/bucket.lua.
 type globalBucket struct{ level, burst, rate float64 }
 
-// divideGlobal divides the tokens of the global limit that there are by the new number of partitions.
+// divideGlobal divides the tokens of the global limit that there are by the new number of partitions. In place it writes over what
+// it has read, so what each is to have is noted before.
 func (m *Migration) divideGlobal(ctx context.Context) error {
-	done := carriedField + m.id + ":global"
-	first := m.to[0]
-	if known, err := connection(first).HExists(ctx, first.partition.State(), done).Result(); err != nil || known {
-		return err
-	}
-	var parts []globalBucket
-	for _, part := range m.from[:m.before] {
-		b, found, err := part.globalBucket(ctx)
-		if err != nil {
+	noted, first := carriedField+m.id+":global", m.to[0]
+	text, err := connection(first).HGet(ctx, first.partition.State(), noted).Result()
+	if isNil(err) {
+		var each globalBucket
+		if each, err = m.eachGlobal(ctx); err != nil {
 			return err
 		}
-		if found {
-			parts = append(parts, b)
-		}
+		text = fmt.Sprintf("%.0f %.17g %.17g", each.level, each.burst, each.rate)
+		err = connection(first).HSet(ctx, first.partition.State(), noted, text).Err()
 	}
-	if len(parts) > 0 {
-		var sum globalBucket
-		for _, b := range parts {
-			sum.level, sum.burst, sum.rate = sum.level+b.level, sum.burst+b.burst, sum.rate+b.rate
-		}
-		full := float64(m.before-len(parts)) * parts[0].burst // what is not stored is full
-		all, seen := float64(m.before)/float64(len(parts)), float64(len(m.to))
-		each := globalBucket{level: math.Floor((sum.level + full) / seen), burst: sum.burst * all / seen, rate: sum.rate * all / seen}
-		for _, part := range m.to {
-			if err := part.putGlobal(ctx, each); err != nil {
-				return err
-			}
-		}
+	if err != nil {
+		return fmt.Errorf("note part of the global limit: %w", unread(err))
 	}
-	if err := connection(first).HSet(ctx, first.partition.State(), done, 1).Err(); err != nil {
-		return fmt.Errorf("write state: %w", unread(err))
+	var each globalBucket
+	if _, err := fmt.Sscan(text, &each.level, &each.burst, &each.rate); err != nil {
+		return fmt.Errorf("read part of the global limit %q: %w", text, err)
+	}
+	if each.rate == 0 {
+		return nil
+	}
+	for _, part := range m.to {
+		if err := part.putGlobal(ctx, each); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// eachGlobal returns what each partition is to have of the global limit; none where all are full, or there is none.
+func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err error) {
+	var sum globalBucket
+	found := 0.0
+	for _, part := range m.from[:m.before] {
+		b, ok, err := part.globalBucket(ctx)
+		if err != nil {
+			return each, err
+		}
+		if ok {
+			found++
+			sum.level, sum.burst, sum.rate = sum.level+b.level, sum.burst+b.burst, sum.rate+b.rate
+		}
+	}
+	if found == 0 {
+		return each, nil
+	}
+	before, parts := float64(m.before), float64(len(m.to))
+	full := (before - found) * sum.burst / found // what is not stored is full
+	return globalBucket{level: math.Floor((sum.level + full) / parts), burst: sum.burst * before / found / parts, rate: sum.rate * before / found / parts}, nil
 }
 
 // globalBucket reads level:stamp:fill:rate as it stands now.

@@ -25,7 +25,8 @@ for _, kind in ipairs({ 'jobs', 'why', 'ukeys', 'starts', 'depth', 'policies', '
 for _, kind in ipairs({ 'later', 'dead' }) do zset(kind, kind) end
 local due = redis.call('ZRANGE', base .. 'due', 0, -1, 'WITHSCORES')
 for i = 1, #due, 2 do
-  if string.find(due[i], '^[dx]') then add('timer', due[i], due[i + 1]) end
+  -- That of a lane stays when its head is dispatched: there it is anew.
+  if string.find(due[i], '^[dx]') then add('timer', due[i], string.find(due[i], '^x') and due[i + 1] or '') end
 end
 local waits = redis.call('HGETALL', base .. 'waits')
 for i = 1, #waits, 2 do for n = 1, tonumber(waits[i + 1]) do add('wait', waits[i]) end end
@@ -37,7 +38,7 @@ for _, key in ipairs(redis.call('KEYS', base .. '*')) do
   elseif kind == 'log' then add(name, table.concat(redis.call('LRANGE', key, 0, -1), ' '))
   elseif kind == 'large' or kind == 'result' or kind == 'unique' then
     add(name, redis.call('GET', key), redis.call('PTTL', key) > 0 and 'for a time' or 'for ever')
-  elseif kind == 'b' then
+  elseif kind == 'b' or kind == 'x' then
     local all = redis.call('HGETALL', key)
     for i = 1, #all, 2 do add(name, all[i], all[i + 1]) end
   elseif kind == 'ended' then
