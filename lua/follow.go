@@ -92,6 +92,9 @@ func (s *Store) DeadLetters(ctx context.Context, deaths []Death) ([]DeadLetter, 
 	return letters, nil
 }
 
+// DeathFollower is the name under which schedulers note up to which dead letter OnDead was told.
+const DeathFollower = "on_dead"
+
 // Followed returns how far a follower of the dead letters is; the zero Death when it has not begun.
 func (s *Store) Followed(ctx context.Context, follower string) (Death, error) {
 	text, err := connection(s).HGet(ctx, s.partition.Followers(), follower).Result()

@@ -129,6 +129,40 @@ func (m *Migration) copyPartitions(ctx context.Context) error {
 			return err
 		}
 	}
+	return m.copyFollowed(ctx)
+}
+
+// copyFollowed lets followers of dead letters begin, where letters come to, at the earliest place of all: each is told at least once.
+func (m *Migration) copyFollowed(ctx context.Context) error {
+	earliest, begun := Death{}, true
+	for _, part := range m.from[:m.before] {
+		letters, err := connection(part).ZCard(ctx, part.partition.Dead()).Result()
+		if err != nil {
+			return fmt.Errorf("count dead letters: %w", unread(err))
+		}
+		place, err := part.Followed(ctx, DeathFollower)
+		if err != nil {
+			return err
+		}
+		if known := place.At.UnixMicro() > 0; known && (earliest.At.IsZero() || earliest.After(place)) {
+			earliest = place
+		} else if !known && letters > 0 {
+			begun = false
+		}
+	}
+	for i, part := range m.to {
+		var err error
+		switch {
+		case m.inPlace && i < m.before && m.before < len(m.to): // None comes there.
+		case begun && !earliest.At.IsZero():
+			err = part.NoteFollowed(ctx, DeathFollower, earliest)
+		default:
+			err = connection(part).HDel(ctx, part.partition.Followers(), DeathFollower).Err()
+		}
+		if err != nil {
+			return fmt.Errorf("copy places of followers: %w", unread(err))
+		}
+	}
 	return nil
 }
 

@@ -165,6 +165,9 @@ func newCrowd(t *testing.T, s *Store, seed uint64) *crowd {
 		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, "for a reason")
 		check(t, err)
 	}
+	for i, part := range s.Partitions() {
+		check(t, part.NoteFollowed(ctx, DeathFollower, Death{At: time.UnixMicro(int64(1000 - i))}))
+	}
 	check(t, s.Suspend(ctx, TenantGate("t6"), 0, "billing"))
 	check(t, s.Suspend(ctx, QueueGate("later"), time.Hour, "full"))
 	c.work(3)
@@ -272,6 +275,13 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 		}
 	}
 	for i, part := range s.Partitions() {
+		want := int64(1000 - r.from + 1)
+		if r.elsewhere == nil && i < r.from && r.from < r.to {
+			want = int64(1000 - i)
+		}
+		if place, err := part.Followed(ctx, DeathFollower); err != nil || place.At.UnixMicro() != want {
+			t.Errorf("dead letters of partition %d are followed from %d, want %d: %v", i, place.At.UnixMicro(), want, err)
+		}
 		if version, _, err := part.policyVersion(ctx); err != nil || version != 2 {
 			t.Errorf("partition %d is at version %d: %v", i, version, err)
 		}

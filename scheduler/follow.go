@@ -28,7 +28,7 @@ type DeadLetter struct {
 // again. It reads from a little before the front, because the clock of Redis may have been set back meanwhile, and
 // remembers what it has seen of that.
 const (
-	follower = "on_dead"
+	follower = lua.DeathFollower
 	// followEvery is how often it looks. A look that finds nothing is one command.
 	followEvery = time.Second
 	// followPage is how many letters are read at a time.
