@@ -35,7 +35,10 @@ func (m *moment) widened() bool { return m.stepped || m.unseen || m.lost > 0 }
 
 // fleet is limiters of one deployment in a time of their own.
 type fleet struct {
-	time     *virtual
+	time *virtual
+	// tenants are one of each partition, asking those that ask.
+	tenants  []string
+	asking   []string
 	store    *lua.Store
 	config   Config
 	limit    headgate.Limit
@@ -50,19 +53,30 @@ type fleet struct {
 	exact  headgate.Tokens
 	// course is how bursts change: 1 up, 2 down, else both ways.
 	course int
-	// changes of the limit since the bucket was written for certain.
-	changes int
+	// changes of the limit since a tenant's partition has written its bucket for certain.
+	changes map[string]int
+}
+
+// newFleet returns a fleet without limiters on a store.
+func newFleet(v *virtual, store *lua.Store, config Config) *fleet {
+	f := &fleet{time: v, store: store, config: config, began: v.process.Load(), tenants: tenantsOf(store), changes: map[string]int{}}
+	f.asking = f.tenants
+	return f
 }
 
 func (f *fleet) put(tb testing.TB, limit headgate.Limit) {
 	tb.Helper()
 	f.version++
-	f.changes++
+	unseen := false
+	for _, tenant := range f.tenants {
+		f.changes[tenant]++
+		unseen = unseen || f.changes[tenant] == 2
+	}
 	f.limit = limit
 	p := policy.Unlimited()
 	p.Global, p.Version = limit, f.version
 	put(tb, f.store, &p)
-	f.note(moment{unseen: f.changes == 2})
+	f.note(moment{unseen: unseen})
 }
 
 // note adds a moment at the time and under the limit that it is now.
@@ -78,7 +92,9 @@ func (f *fleet) note(m moment) {
 func (f *fleet) join(tb testing.TB) {
 	tb.Helper()
 	l := start(tb, f.store, f.config)
-	l.clock.set = &f.time.process
+	for _, part := range units(l) {
+		part.clock.set = &f.time.process
+	}
 	f.limiters = append(f.limiters, l)
 }
 
@@ -88,27 +104,37 @@ func (f *fleet) part(i int) *Limiter {
 	return l
 }
 
-// ask makes checks of one limiter until one is refused, and waits for what it fetches.
+// ask makes checks of one limiter, of each tenant that asks until one is refused, and waits for what it fetches.
 func (f *fleet) ask(tb testing.TB, i, times int, cost headgate.Tokens) headgate.Tokens {
 	tb.Helper()
-	l, sum := f.limiters[i], headgate.Tokens(0)
+	sum := headgate.Tokens(0)
+	for _, tenant := range f.asking {
+		sum += f.askAs(tb, tenant, i, times, cost)
+	}
+	f.note(moment{admitted: sum})
+	return sum
+}
+
+func (f *fleet) askAs(tb testing.TB, tenant string, i, times int, cost headgate.Tokens) (sum headgate.Tokens) {
+	tb.Helper()
 	for range times {
-		v, err := l.Check(tb.Context(), Request{Tenant: "acme", Cost: cost})
+		v, err := f.limiters[i].Check(tb.Context(), Request{Tenant: tenant, Cost: cost})
 		check(tb, err)
 		if v.Source == Leased {
 			f.leased++
 		}
-		l.line.flying.Wait()
+		for _, part := range units(f.limiters[i]) {
+			part.line.flying.Wait()
+		}
 		if !v.Admitted {
 			break
 		}
 		if v.Source == Exact {
-			f.changes = 0
+			f.changes[tenant] = 0
 			f.exact += cost
 		}
 		sum += cost
 	}
-	f.note(moment{admitted: sum})
 	return sum
 }
 
@@ -166,21 +192,23 @@ func (f *fleet) leasable(burst headgate.Tokens) headgate.Tokens {
 	if f.config.Strict {
 		return 0
 	}
-	return leasable(&headgate.Limit{Burst: burst}, &f.config)
+	parts := headgate.Tokens(len(f.tenants))
+	return parts * leasable(&headgate.Limit{Burst: burst}, &f.config, parts)
 }
 
 // TestLeasesKeepTheBound: law L1 for leases. Limiters come, go, are killed with tokens in hand; the clock of Redis steps; the
 // limit changes, again and again. Over all time Σ ≤ burst + ∫rate, in a window at most Guarantee.Leased more, with Strict
-// nothing more.
+// nothing more; Σ is over all partitions of the deployment.
 func TestLeasesKeepTheBound(t *testing.T) {
 	t.Parallel()
 	v := newVirtual()
 	client, prefix, run, leased := v.client(t), redistest.Prefix(t), 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		store, err := lua.Open(t.Context(), client, lua.Config{Prefix: prefix + strconv.Itoa(run)})
+		partitions := rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(rt, "partitions")
+		store, err := lua.Open(t.Context(), client, lua.Config{Prefix: prefix + strconv.Itoa(run), Partitions: partitions})
 		check(t, err)
-		f := &fleet{time: v, store: store, config: Config{Strict: rapid.Bool().Draw(rt, "strict"), Timeout: patient}, began: v.process.Load()}
+		f := newFleet(v, store, Config{Strict: rapid.Bool().Draw(rt, "strict"), Timeout: patient})
 		f.course = rapid.IntRange(0, 3).Draw(rt, "course")
 		f.put(t, drawLimit(rt))
 		for range rapid.OneOf(rapid.IntRange(1, 8), rapid.IntRange(1, 64)).Draw(rt, "limiters") {
@@ -254,7 +282,11 @@ func (f *fleet) operate(tb testing.TB, rt *rapid.T, stepping bool) {
 		f.time.pass(time.Duration(rapid.SampledFrom([]int{1, 7, 25, 60, 110, 400, 1300}).Draw(rt, "ms")) * time.Millisecond)
 	default:
 		cost := headgate.Tokens(rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(rt, "cost"))
+		if rapid.Bool().Draw(rt, "one tenant") {
+			f.asking = []string{rapid.SampledFrom(f.tenants).Draw(rt, "tenant")}
+		}
 		f.ask(tb, one(), rapid.SampledFrom([]int{3, 20, 100}).Draw(rt, "times"), cost)
+		f.asking = f.tenants
 	}
 }
 
@@ -290,12 +322,14 @@ func (f *fleet) checkHeld(t *rapid.T) {
 		}
 	}
 	for _, l := range slices.Concat(f.killed, f.limiters) {
-		if s, ok := l.ways.scopes.Load(headgate.Global); ok && !s.ended(breaker.Instant(now)) {
-			sum += s.held.tokens()
+		for _, part := range units(l) {
+			if s, ok := part.ways.scopes.Load(headgate.Global); ok && !s.ended(breaker.Instant(now)) {
+				sum += s.held.tokens()
+			}
 		}
 	}
-	limit := f.limit
-	if most := leasable(&limit, &f.config); sum > most {
+	limit, parts := f.limit, headgate.Tokens(len(f.tenants))
+	if most := parts * leasable(&limit, &f.config, parts); sum > most {
 		t.Fatalf("%d tokens on lease, which may be %d", sum, most)
 	}
 }
@@ -312,7 +346,7 @@ func TestLeasesWasteNothing(t *testing.T) {
 			t.Run(name+" strict="+strconv.FormatBool(strict), func(t *testing.T) {
 				t.Parallel()
 				v := newVirtual()
-				f := &fleet{time: v, store: open(t, v.client(t)), config: Config{Strict: strict, Timeout: patient}, began: v.process.Load()}
+				f := newFleet(v, open(t, v.client(t)), Config{Strict: strict, Timeout: patient})
 				f.put(t, headgate.PerSecond(rate, rate))
 				for range limiters {
 					f.join(t)

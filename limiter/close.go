@@ -13,6 +13,9 @@ import (
 // Close lets nobody ask any more, waits for the calls under way, and gives back what is left on lease; the limiter counts as
 // gone. After an error it may be called again: Redis takes a lease back once. What is not given back is lost to the scope.
 func (l *Limiter) Close(ctx context.Context) error {
+	if l.parts != nil {
+		return l.closeParts(ctx)
+	}
 	l.line.close()
 	l.reports.close()
 	if l.policy.Load() == nil {

@@ -29,7 +29,8 @@ type Config struct {
 	OutageAt map[headgate.Scope]Outage
 	// InFlight is the largest number of calls at a time: 1 to 64, default 2.
 	InFlight int
-	// MaxScopes bounds the scopes and ways that are remembered: 1,000 or more, default 1,000,000 of each. Beyond it checks are exact.
+	// MaxScopes bounds the scopes and ways that are remembered: 1,000 or more, default 1,000,000 of each, evenly divided among the
+	// partitions of the deployment. Beyond it checks are exact.
 	MaxScopes int
 	// Minutes also counts checks in the minutes of their scopes, which /rate-limit/metrics shows and dry runs replay. It costs a
 	// check some 5 ns, and Redis a call a second for each 1,000 ways in use.

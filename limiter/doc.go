@@ -28,6 +28,11 @@
 // every bucket. Producers charge the same buckets, with their full burst: what they admit counts in the bound over all time, and
 // a window's bound is then the one without Strict.
 //
+// Where a deployment has several partitions, a tenant's scopes are in one of them, as above, and the global limit is divided: of B
+// and r each has an even part, and its own C of that. The parts add up to B, r and C, so the bounds hold over all of them; a
+// partition that uses less than its part leaves it to nobody, and a check that costs more than the part of a burst is refused for
+// good. A check of no tenant goes to the partitions in turn. With one of them away its tenants' checks alone are answered blind.
+//
 // # Denials
 //
 // A refusal by Redis is remembered with the level that it found, the rate, and the version of the policy: a later check is

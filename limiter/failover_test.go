@@ -25,7 +25,7 @@ func TestAFailoverCostsWhatWasNotReplicated(t *testing.T) {
 	t.Cleanup(func() { _ = client.Close() })
 	v := newVirtual()
 	client.AddHook(hook{v})
-	f := &fleet{time: v, store: open(t, client), config: Config{Timeout: patient, Outage: OutageClosed}, began: v.process.Load()}
+	f := newFleet(v, open(t, client), Config{Timeout: patient, Outage: OutageClosed})
 	f.put(t, headgate.PerSecond(100, 2000))
 	for range 16 {
 		f.join(t)

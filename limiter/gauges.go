@@ -35,7 +35,8 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect sends what is in force at levels that have a limit.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	for i, bound := range g.limiter.ways.bounds() {
+	for i := range headgate.Levels {
+		bound, held := g.limiter.inForce(headgate.Level(i))
 		if bound.Burst == 0 {
 			continue
 		}
@@ -44,9 +45,22 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 			desc  *prometheus.Desc
 			value float64
 		}{
-			{g.held, float64(g.limiter.ways.onLease[i].Load())}, {g.burst, float64(bound.Burst)}, {g.rate, float64(bound.Rate)}, {g.leased, float64(bound.Leased)},
+			{g.held, float64(held)}, {g.burst, float64(bound.Burst)}, {g.rate, float64(bound.Rate)}, {g.leased, float64(bound.Leased)},
 		} {
 			to <- prometheus.MustNewConstMetric(gauge.desc, prometheus.GaugeValue, gauge.value, level)
 		}
 	}
+}
+
+// inForce returns the largest bound of a level, and what is on lease there.
+func (l *Limiter) inForce(level headgate.Level) (bound Guarantee, held headgate.Tokens) {
+	if l.parts == nil {
+		return l.ways.bounds()[level], headgate.Tokens(l.ways.onLease[level].Load())
+	}
+	for _, part := range l.parts {
+		of, leased := part.inForce(level)
+		held += leased
+		bound.Burst, bound.Rate, bound.Leased = max(bound.Burst, of.Burst), max(bound.Rate, of.Rate), max(bound.Leased, of.Leased)
+	}
+	return bound, held
 }

@@ -15,6 +15,9 @@ type Guarantee struct {
 	// Rate and Burst are the policy's: over all time at most Burst + Rate·t is admitted.
 	Rate  headgate.TokensPerSecond
 	Burst headgate.Tokens
+	// Parts is how many partitions of the deployment divide the limit among them: a check has no more than the part of its
+	// tenant's. It is 1 but for the global scope.
+	Parts int
 	// Leased is how much more than that may be admitted in a window: what limiters may hold as it begins. Zero with
 	// Config.Strict, which keeps it within Burst, and with Config.Exact.
 	Leased headgate.Tokens
@@ -30,6 +33,9 @@ func (l *Limiter) Guarantee(ctx context.Context, name headgate.Scope) (Guarantee
 	if err != nil {
 		return Guarantee{}, err
 	}
+	if l.parts != nil {
+		return l.parts[l.store.PartitionOf(tenant)].Guarantee(ctx, name)
+	}
 	inForce, err := l.current(ctx)
 	if err != nil {
 		return Guarantee{}, err
@@ -39,8 +45,9 @@ func (l *Limiter) Guarantee(ctx context.Context, name headgate.Scope) (Guarantee
 	if limit.Disabled || limit.Tokens == 0 {
 		return Guarantee{Scope: name, Unlimited: true}, nil
 	}
-	g.Rate, g.Burst = limit.Rate(), limit.Burst
-	g.Leased = l.config.beyond(leasable(&limit, &l.config))
+	parts := l.ways.partsAt(name.Level())
+	g.Rate, g.Burst, g.Parts = limit.Rate(), limit.Burst, int(parts)
+	g.Leased = l.config.beyond(parts * leasable(&limit, &l.config, parts))
 	return g, nil
 }
 
@@ -53,6 +60,10 @@ func (g Guarantee) String() string {
 	if g.Leased == 0 {
 		window = "no more"
 	}
-	return fmt.Sprintf("%s: over all time at most %d + %g/s, in any window %s; without redis: %s, and up to %d taken off on return",
-		g.Scope, g.Burst, float64(g.Rate), window, g.Outage, g.Burst)
+	parts := ""
+	if g.Parts > 1 {
+		parts = fmt.Sprintf(" in %d parts", g.Parts)
+	}
+	return fmt.Sprintf("%s: over all time at most %d + %g/s%s, in any window %s; without redis: %s, and up to %d taken off on return",
+		g.Scope, g.Burst, float64(g.Rate), parts, window, g.Outage, g.Burst)
 }

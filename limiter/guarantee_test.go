@@ -29,6 +29,17 @@ func TestTheGuaranteeIsTheBoundInForce(t *testing.T) {
 			t.Errorf("%+v", bound)
 		}
 	}
+	l := start(t, openParts(t), Config{Policy: limits})
+	for scope, want := range map[headgate.Scope]string{
+		headgate.Global: "global: over all time at most 80 + 10/s in 3 parts, in any window 39 more; without redis: share, and up to 80 taken off on return",
+		"acme":          "acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return",
+	} {
+		bound, err := l.Guarantee(t.Context(), scope)
+		check(t, err)
+		if bound.String() != want {
+			t.Errorf("%s, want %s", bound, want)
+		}
+	}
 	if _, err := start(t, store, Config{}).Guarantee(t.Context(), "a:b:c:d"); err == nil {
 		t.Error("no error for what is no scope")
 	}

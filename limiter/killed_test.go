@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// childVariable makes a process of this test binary a limiter: "ADDRESS PREFIX".
+// childVariable makes a process of this test binary a limiter: "URL PREFIX".
 const childVariable = "HEADGATE_LIMITER_CHILD"
 
 // killedLimit is what all processes share.
@@ -25,13 +25,13 @@ var killedLimit = headgate.PerSecond(2000, 500)
 
 // spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
 func spend(at string) int {
-	address, prefix, _ := strings.Cut(at, " ")
+	url, prefix, _ := strings.Cut(at, " ")
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // the main of its process
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	store, err := lua.Connect(ctx, "redis://"+address, lua.Config{Prefix: prefix})
+	store, err := lua.Connect(ctx, url, lua.Config{Prefix: prefix})
 	if err != nil {
 		return 1
 	}
@@ -39,8 +39,9 @@ func spend(at string) int {
 	if err != nil {
 		return 1
 	}
-	for admitted := 0; ctx.Err() == nil; {
-		v, err := l.Check(ctx, Request{Tenant: "acme"})
+	tenants := tenantsOf(store)
+	for n, admitted := 0, 0; ctx.Err() == nil; n++ {
+		v, err := l.Check(ctx, Request{Tenant: tenants[n%len(tenants)]})
 		if err != nil {
 			continue
 		}
@@ -59,14 +60,28 @@ func spend(at string) int {
 }
 
 // TestKilledProcessesKeepTheBound: processes are killed with tokens on lease, and others take their places. What all of them
-// said that they admitted is within burst + rate·t.
+// said that they admitted is within burst + rate·t, also where the limit is divided over the masters of a cluster.
 func TestKilledProcessesKeepTheBound(t *testing.T) {
 	t.Parallel()
-	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	t.Run("one redis", func(t *testing.T) {
+		t.Parallel()
+		killLimiters(t, "redis://"+redistest.Shared(t).Addr(), redistest.Prefix(t))
+	})
+	t.Run("a cluster of three masters", func(t *testing.T) {
+		t.Parallel()
+		cluster, prefix := redistest.StartNodes(t, 3, false), redistest.Prefix(t)
+		_, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Prefix: prefix, Partitions: 3})
+		check(t, err)
+		killLimiters(t, cluster.URL(), prefix)
+	})
+}
+
+func killLimiters(t *testing.T, url, prefix string) {
+	t.Helper()
 	lines := make(chan string)
 	spawn := func() *exec.Cmd {
 		child := exec.CommandContext(t.Context(), os.Args[0])
-		child.Env = append(os.Environ(), childVariable+"="+server.Addr()+" "+prefix)
+		child.Env = append(os.Environ(), childVariable+"="+url+" "+prefix)
 		_, err := child.StdinPipe() // It ends with this process.
 		check(t, err)
 		out, err := child.StdoutPipe()

@@ -16,6 +16,11 @@ import (
 
 // Limiter answers checks. Several goroutines may use it. It has no goroutines while nobody asks.
 type Limiter struct {
+	// parts are limiters of single partitions, among which this one shares the checks out; nil where there is but one. turn
+	// numbers the checks that any of them can answer.
+	parts []*Limiter
+	turn  atomic.Uint64
+
 	store  *lua.Store
 	config Config
 	// member is the limiter's name in Redis.
@@ -24,8 +29,9 @@ type Limiter struct {
 	ways   ways
 	line   line
 	// policy is the one in force as last read; nil until it was first read.
-	policy  atomic.Pointer[policy.Compiled]
-	breaker *breaker.Breaker
+	policy   atomic.Pointer[policy.Compiled]
+	editions *editions
+	breaker  *breaker.Breaker
 	// shut is until when the breaker lets nothing through, a breaker.Instant.
 	shut atomic.Int64
 	// members is how many limiters live, as last heard; beatAt is when this one says again that it does.
@@ -54,20 +60,11 @@ var ErrClosed = errors.New("limiter closed")
 
 // New returns a limiter on a store. It asks Redis for nothing yet. The error joins one *headgate.FieldError for each bad field.
 func New(store *lua.Store, config Config) (*Limiter, error) {
-	if err := config.withDefaults().validate(); err != nil {
+	err := config.withDefaults().validate()
+	if err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)
 	}
-	if n := len(store.Partitions()); n > 1 {
-		// What is leased for several tenants at once is one script, which is of one partition.
-		return nil, fmt.Errorf("configure limiter: %w", &headgate.FieldError{
-			Field: "store", Value: fmt.Sprintf("of %d partitions", n), Allowed: "one of a single partition",
-		})
-	}
-	config = config.withDefaults()
-	l := &Limiter{store: store, config: config, member: rand.Text(), clock: clock{start: time.Now()}, counts: newCounts()}
-	l.members.Store(1)
-	l.ways = newWays(&l.config)
-	l.line.places = config.InFlight
+	l := &Limiter{store: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts()}
 	if config.Policy != nil {
 		snapshot, err := config.Policy.Prepare()
 		if err != nil {
@@ -75,11 +72,30 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 		}
 		l.policy.Store(snapshot)
 	}
-	var err error
-	if l.breaker, err = newBreaker(l.clock.now(), config.Timeout); err != nil {
+	if stores := store.Partitions(); len(stores) > 1 {
+		err = l.divide(stores)
+	} else {
+		err = l.prepare(1)
+	}
+	if err != nil {
 		return nil, err
 	}
-	return l, l.counts.register(config.Metrics, newGauges(l))
+	if err := l.counts.register(config.Metrics, newGauges(l)); err != nil {
+		return nil, err
+	}
+	for _, part := range l.parts {
+		part.counts = l.counts
+	}
+	return l, nil
+}
+
+// prepare makes a limiter of one partition of so many ready.
+func (l *Limiter) prepare(parts int) (err error) {
+	l.members.Store(1)
+	l.ways = newWays(&l.config, parts)
+	l.line.places = l.config.InFlight
+	l.breaker, err = newBreaker(l.clock.now(), l.config.Timeout)
+	return err
 }
 
 // Check asks whether a request may pass now. A refusal is a Verdict; the error is a *headgate.FieldError for bad input, ErrClosed,
@@ -87,6 +103,9 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 	if r.Cost == 0 {
 		r.Cost = 1
+	}
+	if l.parts != nil {
+		return l.checkParts(ctx, r)
 	}
 	w := l.ways.find(&r)
 	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {

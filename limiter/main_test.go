@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -56,6 +57,27 @@ func start(tb testing.TB, store *lua.Store, config Config) *Limiter {
 	l, err := New(store, config)
 	check(tb, err)
 	return l
+}
+
+// units returns the limiters of single partitions that a limiter consists of.
+func units(l *Limiter) []*Limiter {
+	if l.parts == nil {
+		return []*Limiter{l}
+	}
+	return l.parts
+}
+
+// tenantsOf returns a tenant of each partition; acme where there is but one.
+func tenantsOf(store *lua.Store) []string {
+	tenants := make([]string, len(store.Partitions()))
+	if len(tenants) == 1 {
+		return []string{"acme"}
+	}
+	for i := 0; slices.Contains(tenants, ""); i++ {
+		name := "tenant-" + strconv.Itoa(i)
+		tenants[store.PartitionOf(name)] = name
+	}
+	return tenants
 }
 
 // put stores a policy as the version after that of the last one.

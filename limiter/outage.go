@@ -198,7 +198,7 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
 			return Verdict{Reason: headgate.ReasonUnavailable, Scope: s.name}, s.mode
 		case s.mode == OutageShare:
-			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(&w.limits[s.level], now, members)})
+			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(w.limit(s.level), now, members)})
 		}
 		owing = append(owing, s)
 	}
@@ -216,7 +216,7 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 		return verdictOf(&verdict), OutageShare
 	}
 	for _, s := range owing {
-		if s.owe(cost, w.limits[s.level].Burst) {
+		if s.owe(cost, w.limit(s.level).Burst) {
 			b.mu.debts = append(b.mu.debts, debt{w, s})
 		}
 	}

@@ -1,8 +1,10 @@
 package limiter
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -31,7 +33,7 @@ func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 	if err != nil {
 		return err
 	}
-	fresh, err := policy.PrepareStored(text)
+	fresh, err := l.editions.prepare(text)
 	if err != nil {
 		return err
 	}
@@ -39,4 +41,27 @@ func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 		l.config.Logger.Info().Int64("version", fresh.Version()).Msg("policy read")
 	}
 	return nil
+}
+
+// editions lets limiters whose partitions hold the same text have one policy of it.
+type editions struct {
+	mu struct {
+		sync.Mutex
+		text []byte
+		last *policy.Compiled
+	}
+}
+
+// prepare is policy.PrepareStored, or what that made of the same text the last time.
+func (e *editions) prepare(text []byte) (*policy.Compiled, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.mu.last != nil && bytes.Equal(e.mu.text, text) {
+		return e.mu.last, nil
+	}
+	fresh, err := policy.PrepareStored(text)
+	if err == nil {
+		e.mu.text, e.mu.last = text, fresh
+	}
+	return fresh, err
 }

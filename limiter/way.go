@@ -17,8 +17,10 @@ type way struct {
 	policy *policy.Compiled
 	// route has the name of the class, where asked may have a number.
 	route, asked route
-	// limits are by level; where the leases are strict, the bursts are smaller than the policy's.
+	// limits are by level; where the leases are strict, the bursts are smaller than the policy's. The global one is that of all
+	// partitions, and global the part of the way's own.
 	limits policy.Limits
+	global headgate.Limit
 	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
 	scopes []*scope
 	most   [headgate.Levels]headgate.Tokens
@@ -109,6 +111,14 @@ func (w *way) wants() bool {
 	return len(w.scopes) > 0
 }
 
+// limit is that of a level in the way's partition.
+func (w *way) limit(level headgate.Level) *headgate.Limit {
+	if level == headgate.LevelGlobal {
+		return &w.global
+	}
+	return &w.limits[level]
+}
+
 // question is what Redis is asked on the way.
 func (w *way) question(cost headgate.Tokens) lua.Question {
 	return lua.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
@@ -120,7 +130,7 @@ func (w *way) deny(landed breaker.Instant, cost headgate.Tokens, verdict *headga
 		if s.name != verdict.Scope {
 			continue
 		}
-		limit := &w.limits[s.level]
+		limit := w.limit(s.level)
 		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
 		d := &denial{policy: w.policy, reason: verdict.Reason, perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
 		if verdict.Reason == headgate.ReasonLimited {

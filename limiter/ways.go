@@ -17,6 +17,8 @@ import (
 // at least every leaseLife, since leases and denials end.
 type ways struct {
 	config *Config
+	// parts is how many partitions divide the global limit among them.
+	parts  headgate.Tokens
 	front  *front
 	known  *xsync.Map[route, *way]
 	scopes *xsync.Map[headgate.Scope, *scope]
@@ -34,8 +36,8 @@ type ways struct {
 
 const idleAfter = time.Minute
 
-func newWays(config *Config) ways {
-	return ways{config: config, front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
+func newWays(config *Config, parts int) ways {
+	return ways{config: config, parts: headgate.Tokens(parts), front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
 }
 
 // find returns the way of a request, or nil.
@@ -72,14 +74,16 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			continue
 		}
 		whole := *limit
-		most := leasable(limit, m.config)
-		m.bound(inForce, headgate.Level(level), &whole, m.config.beyond(most))
+		parts := m.partsAt(headgate.Level(level))
+		most := leasable(limit, m.config, parts)
+		m.bound(inForce, headgate.Level(level), &whole, m.config.beyond(most*parts))
 		s, kept := m.scope(now, headgate.ScopeAt(headgate.Level(level), at.tenant, at.queue, class), headgate.Level(level), full)
 		if kept {
 			w.most[len(w.scopes)] = most
 		}
 		w.scopes = append(w.scopes, s)
 	}
+	w.global = partOf(w.limits[headgate.LevelGlobal], m.parts)
 	if !full {
 		m.known.Store(at, w)
 		m.front.place(at.tenant, at.queue, at.class).Store(w) // In the place of one under an older policy.
@@ -100,17 +104,34 @@ func (r *route) depth() int {
 	return int(headgate.LevelGlobal)
 }
 
-// leasable is what all holders of a scope may hold together. Where leases are strict it is taken off the burst.
-func leasable(limit *headgate.Limit, config *Config) headgate.Tokens {
+// partsAt is how many partitions a limit of a level is divided among.
+func (m *ways) partsAt(level headgate.Level) headgate.Tokens {
+	if level == headgate.LevelGlobal {
+		return m.parts
+	}
+	return 1
+}
+
+// partOf is what one of so many partitions has of a limit, its burst rounded down.
+func partOf(limit headgate.Limit, parts headgate.Tokens) headgate.Limit {
+	limit.Burst /= parts
+	limit.Per *= time.Duration(parts)
+	return limit
+}
+
+// leasable is what all holders of a scope may hold together in one of the partitions that divide its limit. Where leases are
+// strict it is taken off the burst, for each of them.
+func leasable(limit *headgate.Limit, config *Config, parts headgate.Tokens) headgate.Tokens {
+	part := limit.Burst / parts
 	switch {
 	case config.Exact:
 		return 0
 	case config.Strict:
-		most := limit.Burst / 8
-		limit.Burst -= most
+		most := part / 8
+		limit.Burst -= most * parts
 		return most
 	}
-	return limit.Burst / 2
+	return part / 2
 }
 
 // beyond is how much of what may be on lease a window may admit beside the burst.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/share"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -115,8 +116,8 @@ func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
 // runParts is Run for several partitions.
 func (w *Worker) runParts(ctx context.Context) error {
 	errs := make([]error, len(w.parts))
-	var shares sharing
-	for i, slots := range shares.next(w.config.Concurrency, w.look(ctx)) {
+	var shares share.Ledger
+	for i, slots := range shares.Next(w.config.Concurrency, w.look(ctx)) {
 		w.parts[i].slots.resize(slots) // Redis has not heard of any yet: a backlog is not met with even parts.
 	}
 	var running sync.WaitGroup
@@ -131,7 +132,7 @@ func (w *Worker) runParts(ctx context.Context) error {
 
 // shareSlots shares the slots out again and again until ctx ends: every 100 ms while a partition has none free. While each has
 // one, whatever comes finds it, and nobody is asked anything.
-func (w *Worker) shareSlots(ctx context.Context, shares *sharing) {
+func (w *Worker) shareSlots(ctx context.Context, shares *share.Ledger) {
 	for ctx.Err() == nil {
 		if !w.crowded() {
 			select {
@@ -141,7 +142,7 @@ func (w *Worker) shareSlots(ctx context.Context, shares *sharing) {
 			}
 			continue
 		}
-		targets := shares.next(w.config.Concurrency, w.look(ctx))
+		targets := shares.Next(w.config.Concurrency, w.look(ctx))
 		w.resize(targets)
 		timer := time.NewTimer(splitEvery)
 		for waiting := true; waiting; {
@@ -169,7 +170,7 @@ func (w *Worker) crowded() bool {
 }
 
 // look asks every partition what is runnable there.
-func (w *Worker) look(ctx context.Context) []place {
+func (w *Worker) look(ctx context.Context) []share.Place {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	demands := make([]*lua.Demand, len(w.parts))
@@ -182,10 +183,10 @@ func (w *Worker) look(ctx context.Context) []place {
 		})
 	}
 	asking.Wait()
-	places := make([]place, len(w.parts))
-	for i, part := range parts(w.pool, demands) {
+	places := make([]share.Place, len(w.parts))
+	for i, part := range share.Parts(w.pool, demands) {
 		_, _, taken := w.parts[i].slots.count()
-		places[i] = place{part: part, used: w.used(w.parts[i]), taken: taken, lost: demands[i] == nil}
+		places[i] = share.Place{Part: part, Used: w.used(w.parts[i]), Taken: taken, Lost: demands[i] == nil}
 	}
 	return places
 }

@@ -34,6 +34,7 @@ var rooms = []room{
 	{path: "internal/shown", floor: 4},
 	{path: "internal/explain", floor: 4},
 	{path: "internal/tally", floor: 4},
+	{path: "internal/share", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
@@ -56,6 +57,7 @@ var mayAlso = []edge{
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
 	{"producer", "internal/tally"},              // It counts as the admin API does.
 	{"limiter", "internal/tally"},               // So does this.
+	{"worker", "internal/share"},                // Its slots go to partitions as those of a session over HTTP do.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
 	{"internal/embedded", "internal/redisclient"},

@@ -1,4 +1,4 @@
-package worker
+package share
 
 import (
 	"math"
@@ -27,7 +27,7 @@ func TestPartsGoByWeights(t *testing.T) {
 		"nothing":                               {[]*lua.Demand{demandOf(0, 0, 0), nil}, []float64{0, 0}},
 		"one that is away":                      {[]*lua.Demand{nil, demandOf(0, 2, 0)}, []float64{0, 1}},
 	} {
-		for p, got := range parts(one, c.demands) {
+		for p, got := range Parts(one, c.demands) {
 			if math.Abs(got-c.want[p]) > 1e-9 {
 				t.Errorf("%s: partition %d gets %g, want %g", name, p, got, c.want[p])
 			}
@@ -38,11 +38,11 @@ func TestPartsGoByWeights(t *testing.T) {
 		{Queues: []lua.QueueDemand{{{Weight: 1, Runnable: 0}}, {{Weight: 1, Runnable: 9}}}},
 	}
 	weighted := lua.Pool{Queues: []lua.QueueWeight{{Queue: "a", Weight: 3}, {Queue: "b", Weight: 1}}}
-	if got := parts(weighted, two); got[0] != 0.75 || got[1] != 0.25 {
+	if got := Parts(weighted, two); got[0] != 0.75 || got[1] != 0.25 {
 		t.Errorf("queues 3:1 get %v", got)
 	}
 	weighted.Strict = true
-	if got := parts(weighted, two); got[0] != 1 || got[1] != 0 {
+	if got := Parts(weighted, two); got[0] != 1 || got[1] != 0 {
 		t.Errorf("strict queues get %v", got)
 	}
 }
@@ -64,22 +64,22 @@ func TestSlotsFollowParts(t *testing.T) {
 			return
 		}
 		const rounds = 2000
-		var s sharing
+		var s Ledger
 		had := make([]float64, n)
 		given := 0.0
-		places := make([]place, n)
+		places := make([]Place, n)
 		for range rounds {
 			free := slots
 			for p := range places {
-				places[p].part = weights[p] / sum
+				places[p].Part = weights[p] / sum
 			}
-			targets := s.next(slots, places)
+			targets := s.Next(slots, places)
 			total := 0
 			for p, target := range targets {
 				total += target
-				places[p].used = target
+				places[p].Used = target
 				if weights[p] > 0 {
-					places[p].taken = target
+					places[p].Taken = target
 					had[p] += float64(target)
 				} else {
 					free -= target
@@ -101,8 +101,8 @@ func TestSlotsFollowParts(t *testing.T) {
 
 func TestSlotsThatNobodyWaitsForAreSpread(t *testing.T) {
 	t.Parallel()
-	var s sharing
-	got := s.next(10, []place{{taken: 7, used: 7}, {}, {}, {lost: true, used: 1}})
+	var s Ledger
+	got := s.Next(10, []Place{{Taken: 7, Used: 7}, {}, {}, {Lost: true, Used: 1}})
 	for p, want := range []int{7, 1, 1, 1} {
 		if got[p] != want {
 			t.Errorf("got %v", got)

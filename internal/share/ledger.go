@@ -1,4 +1,4 @@
-package worker
+package share
 
 import (
 	"cmp"
@@ -7,18 +7,9 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// Where a deployment has several partitions, each orders its own jobs, and a worker's slots say how many of each run. So the
-// slots go to the partitions that have more to do than slots, by what their tenants would get if there were one partition:
-//
-//	part of a partition = Σ over queues u/Σu · Σ over classes g/Σg · w/Σw
-//
-// where u is the weight of a queue in the pool, g that of a class in the queue's pattern, both summed over those that are
-// runnable anywhere, and w the weights of the tenants that are runnable in the partition, summed over all partitions below.
-// The number of jobs plays no part: it would reward whoever floods.
-
-// parts returns what each partition is to get of the pool's slots, 1 in all, or all 0 if nothing waits anywhere. A partition
+// Parts returns what each partition is to get of the pool's slots, 1 in all, or all 0 if nothing waits anywhere. A partition
 // of which nothing is known has a nil demand.
-func parts(pool lua.Pool, demands []*lua.Demand) []float64 {
+func Parts(pool lua.Pool, demands []*lua.Demand) []float64 {
 	parts := make([]float64, len(demands))
 	queues := make([]float64, len(pool.Queues)) // weights of those that are runnable anywhere
 	all := 0.0
@@ -76,20 +67,20 @@ func addQueue(parts []float64, demands []*lua.Demand, queue int, part float64) {
 	}
 }
 
-// place is a partition as the sharing of slots sees it.
-type place struct {
-	// part is what it is to get of the slots; 0 means that nothing waits there.
-	part float64
-	// used is how many slots it has or uses, the larger number. lost means that nothing is known of it: it keeps them.
-	used int
-	lost bool
-	// taken is how many jobs run.
-	taken int
+// Place is a partition as the sharing of slots sees it.
+type Place struct {
+	// Part is what it is to get of the slots; 0 means that nothing waits there.
+	Part float64
+	// Used is how many slots it has or uses, the larger number. Lost means that nothing is known of it: it keeps them.
+	Used int
+	Lost bool
+	// Taken is how many jobs run.
+	Taken int
 }
 
-// sharing shares out the slots of one worker. What does not come out whole is owed to the next time, so that over time each
+// Ledger shares out the slots of one worker. What does not come out whole is owed to the next time, so that over time each
 // partition gets its part to within a slot, and one that is due less than a slot has one now and then.
-type sharing struct {
+type Ledger struct {
 	// owed is what each partition is still to get; exact and given are what the last time should have given and gave.
 	owed, exact []float64
 	given       []int
@@ -99,27 +90,27 @@ type sharing struct {
 // that comes there need not wait until slots are shared out again.
 const spareAbove = 4
 
-// next returns how many slots each partition is to have, all slots in sum unless partitions that are lost have more. What a
+// Next returns how many slots each partition is to have, all slots in sum unless partitions that are lost have more. What a
 // partition uses above that goes to others as its jobs end.
-func (s *sharing) next(slots int, places []place) []int {
+func (s *Ledger) Next(slots int, places []Place) []int {
 	s.settle(slots, places)
 	targets, free, due := make([]int, len(places)), slots, 0.0
 	for p, at := range places {
 		switch {
-		case at.lost:
-			targets[p] = at.used
-		case at.part == 0:
-			targets[p] = at.taken
+		case at.Lost:
+			targets[p] = at.Used
+		case at.Part == 0:
+			targets[p] = at.Taken
 			if slots >= spareAbove*len(places) {
 				targets[p]++
 			}
 		}
-		if at.lost || at.part == 0 {
+		if at.Lost || at.Part == 0 {
 			s.owed[p] = 0
 			free -= targets[p]
 			continue
 		}
-		due += at.part
+		due += at.Part
 	}
 	free = max(free, 0)
 	if due == 0 {
@@ -132,13 +123,13 @@ func (s *sharing) next(slots int, places []place) []int {
 
 // settle takes what was given at the last time into what is owed. Jobs that run on in a partition beyond its slots count as
 // given, but one that has held its slots for long is not kept from them for as long.
-func (s *sharing) settle(slots int, places []place) {
+func (s *Ledger) settle(slots int, places []Place) {
 	if s.owed == nil {
 		s.owed, s.exact, s.given = make([]float64, len(places)), make([]float64, len(places)), make([]int, len(places))
 	}
 	most := float64(slots)
 	for p := range places {
-		got := float64(max(s.given[p], places[p].taken))
+		got := float64(max(s.given[p], places[p].Taken))
 		if s.exact[p] > 0 {
 			s.owed[p] = max(-most, min(most, s.owed[p]+s.exact[p]-got))
 		}
@@ -147,15 +138,15 @@ func (s *sharing) settle(slots int, places []place) {
 }
 
 // divide gives free slots to those partitions in which something waits.
-func (s *sharing) divide(targets []int, free int, due float64, places []place) {
+func (s *Ledger) divide(targets []int, free int, due float64, places []Place) {
 	wanted := make([]float64, len(places))
 	var order []int
 	left := free
 	for p, at := range places {
-		if at.lost || at.part == 0 {
+		if at.Lost || at.Part == 0 {
 			continue
 		}
-		s.exact[p] = float64(free) * at.part / due
+		s.exact[p] = float64(free) * at.Part / due
 		wanted[p] = max(0, s.exact[p]+s.owed[p])
 		targets[p] = min(int(wanted[p]), left)
 		left -= targets[p]
@@ -171,11 +162,11 @@ func (s *sharing) divide(targets []int, free int, due float64, places []place) {
 }
 
 // spreadEvenly gives slots that nobody waits for to those that have the fewest.
-func spreadEvenly(targets []int, free int, places []place) {
+func spreadEvenly(targets []int, free int, places []Place) {
 	for ; free > 0; free-- {
 		least := -1
 		for p := range targets {
-			if !places[p].lost && (least < 0 || targets[p] < targets[least]) {
+			if !places[p].Lost && (least < 0 || targets[p] < targets[least]) {
 				least = p
 			}
 		}
