@@ -26,8 +26,22 @@ func (p *plant) called(downstream string, rules breaker.Config) {
 	p.tb.Helper()
 	rules, err := rules.Complete()
 	must(p.tb, err)
-	_, _, err = p.store.ReportOutcomes(p.tb.Context(), lua.Reporter{Name: "go"}, []lua.Outcomes{{Downstream: downstream, Config: rules, Report: breaker.Report{Sequence: 1}}})
-	must(p.tb, err)
+	for _, part := range p.store.Partitions() {
+		_, _, err = part.ReportOutcomes(p.tb.Context(), lua.Reporter{Name: "go"}, []lua.Outcomes{{Downstream: downstream, Config: rules, Report: breaker.Report{Sequence: 1}}})
+		must(p.tb, err)
+	}
+}
+
+// breakers returns a downstream's breaker in each partition.
+func (p *plant) breakers(downstream string) []lua.BreakerState {
+	p.tb.Helper()
+	var all []lua.BreakerState
+	for _, part := range p.store.Partitions() {
+		state, err := part.Breaker(p.tb.Context(), downstream)
+		must(p.tb, err)
+		all = append(all, state)
+	}
+	return all
 }
 
 func (p *plant) breaker(downstream string) lua.BreakerState {
@@ -37,7 +51,7 @@ func (p *plant) breaker(downstream string) lua.BreakerState {
 	return state
 }
 
-// enqueueTo enqueues n jobs that call a downstream, of a tenant of its name, into the queue "mail".
+// enqueueTo enqueues n jobs that call a downstream, of tenants of its name, into the queue "mail".
 func (p *plant) enqueueTo(downstream string, n int) {
 	p.tb.Helper()
 	p.enqueueFrom("mail", downstream, 0, n)
@@ -47,7 +61,7 @@ func (p *plant) enqueueTo(downstream string, n int) {
 func (p *plant) enqueueFrom(queue, downstream string, from, to int) {
 	p.tb.Helper()
 	for i := from; i < to; i++ {
-		body := fmt.Sprintf(`{"tenant":%q,"queue":%q,"type":"t","id":"j%d","downstream":%q}`, downstream, queue, i, downstream)
+		body := fmt.Sprintf(`{"tenant":%q,"queue":%q,"type":"t","id":"j%d","downstream":%q}`, p.tenant(downstream, i), queue, i, downstream)
 		p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: body})
 	}
 }
@@ -64,7 +78,11 @@ func (p *plant) serving(queue string, slots int) *client {
 // unharmed, and others' jobs are handed out (law L10).
 func TestSessionsOpenABreaker(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	everywhere(t, openByTwo)
+}
+
+func openByTwo(t *testing.T, p *plant) {
+	t.Helper()
 	p.called("smtp", breaker.Config{Window: time.Hour})
 	a, b := p.serving("mail", 24), p.serving("mail", 24)
 	p.enqueueTo("smtp", 40)
@@ -84,13 +102,16 @@ func TestSessionsOpenABreaker(t *testing.T) {
 		b.end(http.StatusOK, "fail", next(b), `,"kind":"own","delay":"1h"`)
 		b.end(http.StatusOK, []string{"release", "fail", "fail"}[i], next(b), []string{`,"delay":"1h"`, `,"discard":true`, `,"kind":"own","discard":true`}[i])
 	}
-	got := p.breaker("smtp")
-	if want := (breaker.Counts{Successes: 1, Failures: 12}); got.State != breaker.Closed || got.Window != want || len(got.Callers) != 2 || len(got.Voters) != 1 {
-		t.Fatalf("one session alone: %s, %+v of %v, votes of %v", got.State, got.Window, got.Callers, got.Voters)
+	for _, got := range p.breakers("smtp") {
+		if want := (breaker.Counts{Successes: 1, Failures: 12}); got.State != breaker.Closed || got.Window != want || len(got.Callers) != 2 || len(got.Voters) != 1 {
+			t.Fatalf("one session alone: %s, %+v of %v, votes of %v", got.State, got.Window, got.Callers, got.Voters)
+		}
 	}
 	b.end(http.StatusOK, "fail", next(b), `,"delay":"1h"`)
-	if got := p.breaker("smtp"); got.State != breaker.Open || got.Cause != breaker.CauseFailureStreak && got.Cause != breaker.CauseFailureRate {
-		t.Fatalf("two sessions: %s by %s, %+v", got.State, got.Cause, got.Window)
+	for _, got := range p.breakers("smtp") {
+		if got.State != breaker.Open || got.Cause != breaker.CauseFailureStreak && got.Cause != breaker.CauseFailureRate {
+			t.Fatalf("two sessions: %s by %s, %+v", got.State, got.Cause, got.Window)
+		}
 	}
 	answer := p.want(http.StatusOK, "operator", a.ask("leases", `{"max":16}`))
 	if jobs := answer.jobs(t); len(jobs) != 0 || answer.header.Get("Retry-After") != "1" {
@@ -106,7 +127,7 @@ func TestSessionsOpenABreaker(t *testing.T) {
 			t.Fatalf("instead of another downstream's: %v", jobs)
 		}
 	}
-	sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: "smtp", ID: "j39"})
+	sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: p.tenant("smtp", 39), ID: "j39"})
 	if err != nil || sight.Record.Attempts != 0 || sight.Place == lua.PlaceRunning {
 		t.Errorf("%+v, %v", sight, err)
 	}
@@ -152,7 +173,11 @@ func TestCallsAreJudgedByTheRulesOfTheirDownstream(t *testing.T) {
 // that workers in Go have reported stay.
 func TestACallCountsOnce(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	everywhere(t, countOnce)
+}
+
+func countOnce(t *testing.T, p *plant) {
+	t.Helper()
 	p.called("smtp", neverTrips())
 	const jobs, sessions, senders = 48, 3, 3
 	p.enqueueTo("smtp", jobs)
@@ -163,7 +188,7 @@ func TestACallCountsOnce(t *testing.T) {
 		c := p.serving("mail", jobs/sessions)
 		all.Go(func() {
 			for done := 0; done < jobs/sessions; {
-				for _, job := range c.lease(`{"max":4,"wait":"1s"}`) {
+				for _, job := range c.lease(fmt.Sprintf(`{"max":%d,"wait":"1s"}`, min(4, jobs/sessions-done))) {
 					done++
 					what, counts := "complete", breaker.Counts{Successes: 1}
 					if done%3 == 0 {
@@ -193,8 +218,10 @@ func TestACallCountsOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := p.breaker("smtp"); got.Window != want || len(got.Callers) != sessions {
-		t.Errorf("%+v of %d callers, want %+v of %d", got.Window, len(got.Callers), want, sessions)
+	for _, got := range p.breakers("smtp") {
+		if got.Window != want || len(got.Callers) != sessions {
+			t.Errorf("%+v of %d callers, want %+v of %d", got.Window, len(got.Callers), want, sessions)
+		}
 	}
 }
 
@@ -214,17 +241,18 @@ type trial struct {
 type probe struct {
 	by     *client
 	job    map[string]any
+	part   int
 	period uint64
 }
 
 // TestProbesOverHTTPStayWithinTheirLimit asserts L11 over HTTP: whatever clients do with probes, no more than the limit are
-// handed out at a time in a period, a probe's failure burns no attempt, and an end that is sent again changes nothing.
+// handed out at a time in a period, over all partitions, a probe's failure burns no attempt, and an end that is sent again changes nothing.
 func TestProbesOverHTTPStayWithinTheirLimit(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
-	round := 0
+	plants, round := []*plant{newPlantOf(t, 1), newPlantOf(t, 3)}, 0
 	rapid.Check(t, func(rt *rapid.T) {
 		round++
+		p := rapid.SampledFrom(plants).Draw(rt, "plant")
 		y := &trial{plant: p, rt: rt, queue: fmt.Sprint("q", round), downstream: fmt.Sprint("d", round), probes: rapid.IntRange(1, 3).Draw(rt, "probes")}
 		rules := neverTrips()
 		rules.MaxProbes, rules.SuccessThreshold = y.probes, rapid.IntRange(2, 4).Draw(rt, "successes")
@@ -258,23 +286,27 @@ func (y *trial) step() {
 	}
 }
 
+// partOf returns the partition of a job.
+func (y *trial) partOf(job map[string]any) int { return y.store.PartitionOf(fmt.Sprint(job["tenant"])) }
+
 func (y *trial) lease(c *client) {
-	before := y.breaker(y.downstream)
+	before := y.breakers(y.downstream)
 	jobs := c.lease(`{"max":4}`)
-	after := y.breaker(y.downstream)
+	after := y.breakers(y.downstream)
 	for _, job := range jobs {
-		if before.State == breaker.Open && before.Period == after.Period {
+		part := y.partOf(job)
+		if before[part].State == breaker.Open && before[part].Period == after[part].Period {
 			y.rt.Fatalf("handed out while it is open: %v", job)
 		}
-		y.held = append(y.held, probe{c, job, after.Period})
+		y.held = append(y.held, probe{c, job, part, after[part].Period})
 	}
 	n := 0
 	for _, one := range y.held {
-		if one.period == after.Period {
+		if after[one.part].State == breaker.HalfOpen && one.period == after[one.part].Period {
 			n++
 		}
 	}
-	if after.State == breaker.HalfOpen && n > y.probes {
+	if n > y.probes {
 		y.rt.Fatalf("%d probes at a time, allowed are %d", n, y.probes)
 	}
 }
@@ -283,15 +315,15 @@ func (y *trial) end(what string) {
 	i := rapid.IntRange(0, len(y.held)-1).Draw(y.rt, "which")
 	one := y.held[i]
 	y.held, y.ended = slices.Delete(y.held, i, i+1), append(y.ended, one)
-	state := y.breaker(y.downstream)
+	state := y.breakers(y.downstream)[one.part]
 	one.by.end(http.StatusOK, what, one.job, "")
 	if what != "fail" || state.State != breaker.HalfOpen || state.Period != one.period {
 		return
 	}
-	if now := y.breaker(y.downstream); now.Trips != state.Trips+1 {
+	if now := y.breakers(y.downstream)[one.part]; now.Trips != state.Trips+1 {
 		y.rt.Fatalf("a probe failed, and the breaker is %s with %d trips after %d", now.State, now.Trips, state.Trips)
 	}
-	sight, err := y.store.Look(y.tb.Context(), headgate.Key{Tenant: y.downstream, ID: fmt.Sprint(one.job["id"])})
+	sight, err := y.store.Look(y.tb.Context(), headgate.Key{Tenant: fmt.Sprint(one.job["tenant"]), ID: fmt.Sprint(one.job["id"])})
 	if err != nil || sight.Record.Attempts != 0 || sight.History[len(sight.History)-1].Outcome != "released" {
 		y.rt.Fatalf("a probe that failed: %+v, %v", sight, err)
 	}
@@ -300,10 +332,12 @@ func (y *trial) end(what string) {
 // again sends the end of a job once more, by whoever held it or by another.
 func (y *trial) again() {
 	one := rapid.SampledFrom(y.ended).Draw(y.rt, "ended")
-	before := y.breaker(y.downstream)
+	before := y.breakers(y.downstream)
 	by := rapid.SampledFrom(y.sessions).Draw(y.rt, "by")
 	by.end(http.StatusConflict, rapid.SampledFrom([]string{"complete", "fail", "release"}).Draw(y.rt, "end"), one.job, "")
-	if after := y.breaker(y.downstream); after.Trips != before.Trips || after.Period == before.Period && after.ProbesPassed != before.ProbesPassed {
-		y.rt.Fatalf("sent again: %+v, before %+v", after, before)
+	for part, after := range y.breakers(y.downstream) {
+		if was := before[part]; after.Trips != was.Trips || after.Period == was.Period && after.ProbesPassed != was.ProbesPassed {
+			y.rt.Fatalf("sent again: %+v, before %+v", after, was)
+		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,35 @@ func newPlant(tb testing.TB, change func(*admin.Config)) *plant {
 	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
 	return newPlantOn(tb, store, change)
+}
+
+// newPlantOf is newPlant with so many partitions.
+func newPlantOf(tb testing.TB, partitions int) *plant {
+	tb.Helper()
+	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb), Partitions: partitions})
+	must(tb, err)
+	return newPlantOn(tb, store, nil)
+}
+
+// everywhere tests a plant of one partition, and one of three.
+func everywhere(t *testing.T, test func(t *testing.T, p *plant)) {
+	t.Helper()
+	for _, partitions := range []int{1, 3} {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
+			t.Parallel()
+			test(t, newPlantOf(t, partitions))
+		})
+	}
+}
+
+// tenant returns the ith of some tenants, which are of the partitions in turn.
+func (p *plant) tenant(of string, i int) string {
+	parts := len(p.store.Partitions())
+	for n := 0; ; n++ {
+		if name := fmt.Sprint(of, "-", n); p.store.PartitionOf(name) == i%parts {
+			return name
+		}
+	}
 }
 
 func newPlantOn(tb testing.TB, store *lua.Store, change func(*admin.Config)) *plant {

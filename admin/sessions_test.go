@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -38,6 +37,18 @@ func (c *client) ask(what, body string) ask {
 func (c *client) lease(body string) []map[string]any {
 	c.p.tb.Helper()
 	return c.p.want(http.StatusOK, "operator", c.ask("leases", body)).jobs(c.p.tb)
+}
+
+// collect takes as many jobs, in as many calls as it needs.
+func (c *client) collect(n int) (jobs []map[string]any) {
+	c.p.tb.Helper()
+	for end := time.Now().Add(time.Minute); len(jobs) < n && time.Now().Before(end); {
+		jobs = append(jobs, c.lease(fmt.Sprintf(`{"max":%d,"wait":"1s"}`, n-len(jobs)))...)
+	}
+	if len(jobs) != n {
+		c.p.tb.Fatalf("%d jobs, want %d", len(jobs), n)
+	}
+	return jobs
 }
 
 // jobs reads the jobs of a page.
@@ -126,7 +137,11 @@ func walkSessions(p *plant) {
 // says of it afterwards is refused and changes nothing.
 func TestAStoppedClientIsFenced(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	everywhere(t, fenceStopped)
+}
+
+func fenceStopped(t *testing.T, p *plant) {
+	t.Helper()
 	alive := p.client("1m")
 	p.enqueue("acme", "a", "b")
 	var stopped *client
@@ -164,15 +179,16 @@ func TestAStoppedClientIsFenced(t *testing.T) {
 // TestADeployHandsBack: a client that leaves burns no attempt, and another has its jobs at once.
 func TestADeployHandsBack(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	everywhere(t, handBack)
+}
+
+func handBack(t *testing.T, p *plant) {
+	t.Helper()
 	old, fresh := p.client("5m"), p.client("5m")
 	p.enqueue("acme", "a", "b", "c")
-	held := old.lease(`{"max":3}`)
+	held := old.collect(3)
 	old.leave()
-	got := fresh.lease(`{"max":3,"wait":"5s"}`)
-	if len(held) != 3 || len(got) != 3 {
-		t.Fatalf("%d held, %d handed back", len(held), len(got))
-	}
+	got := fresh.collect(3)
 	for _, job := range got {
 		if job["attempts"] != 0.0 {
 			t.Errorf("%v", job)
@@ -184,7 +200,11 @@ func TestADeployHandsBack(t *testing.T) {
 // TestTwoClientsRunEachJobAtLeastOnce: over two clients that work at a time, each job completes once, and the books balance.
 func TestTwoClientsRunEachJobAtLeastOnce(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, nil)
+	everywhere(t, runOnce)
+}
+
+func runOnce(t *testing.T, p *plant) {
+	t.Helper()
 	const jobs = 60
 	for i := range jobs {
 		p.enqueue(fmt.Sprintf("t%d", i%7), fmt.Sprint("j", i))
@@ -249,14 +269,6 @@ func TestALateJobIsNotHandedOut(t *testing.T) {
 	if sight["place"] != string(lua.PlaceDead) {
 		t.Errorf("%v", sight)
 	}
-}
-
-func TestSessionsAreRefusedOnSeveralPartitions(t *testing.T) {
-	t.Parallel()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 2})
-	must(t, err)
-	p := newPlantOn(t, store, nil)
-	p.want(http.StatusConflict, "operator", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}],"slots":1}`})
 }
 
 // TestAnEmptyPageTellsWhenToAskAgain: by what holds jobs back, from a second to a minute, and so that the session lives.

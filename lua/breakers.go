@@ -42,6 +42,8 @@ type BreakerState struct {
 	// Ramp is the step of the slow start, from 1; 0 for none. Limit is how many jobs may be in workers' hands at a time
 	// now, Unlimited for any number.
 	Ramp, Limit int
+	// ProbeTimeout is when a probe that has not ended counts as failed.
+	ProbeTimeout time.Duration
 	// Trips counts how often it opened of itself; TripsInRow is what the next cooldown grows with.
 	Trips, TripsInRow uint64
 	// Waiting is how many jobs of the downstream wait in lanes.
@@ -165,7 +167,7 @@ func parseBreaker(downstream string, fields map[string]string, clock, ahead int6
 	if !ok {
 		return BreakerState{}, errBreakerText
 	}
-	b.Downstream, b.Reason, b.Limit = downstream, fields["r"], Unlimited
+	b.Downstream, b.Reason, b.Limit, b.ProbeTimeout = downstream, fields["r"], Unlimited, config.ProbeTimeout
 	switch {
 	case b.State == breaker.Open:
 		b.Limit = 0

@@ -1,10 +1,10 @@
--- probing leases the right to run one probe of a half-open breaker. A fleet has so many over all partitions, each of which has a
--- breaker of the downstream: they lease it in the one that the downstream's name picks.
+-- probing leases one of the rights of which a fleet has so many over all partitions: to run a probe of a half-open breaker, of
+-- which each partition has one, or to share out a worker's slots. It is leased in the partition that the name picks.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
--- ARGV[2] downstream  name
--- ARGV[3] token  of the probe
--- ARGV[4] limit  probes at a time; 0 gives the lease back
+-- ARGV[2] downstream  name, or what else the right is for
+-- ARGV[3] token  of the probe, or whoever else leases
+-- ARGV[4] limit  leases at a time; 0 gives the lease back
 -- ARGV[5] lease  microseconds
 -- Reply {"leased"}, {"taken"} or {"back"}
 -- Never waits for a probe that is lost: its lease ends.

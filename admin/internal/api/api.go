@@ -44,6 +44,9 @@ type Config struct {
 type API struct {
 	config Config
 	limits *limits
+	// parts are the partitions, and shares how the slots of sessions go to them.
+	parts  []*lua.Store
+	shares shares
 	// tally counts decisions without a job.
 	tally tally.Tally
 	// examining is held by whoever finds out whether the server is ready; last is what came of it.
@@ -53,7 +56,7 @@ type API struct {
 
 // New returns the handlers.
 func New(config Config) *API {
-	return &API{config: config, limits: &limits{store: config.Store}, examining: make(chan struct{}, 1)}
+	return &API{config: config, limits: &limits{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1)}
 }
 
 // Follow keeps the policy by which decisions are made up to date until ctx ends. It tells of each version that it read, and

@@ -47,24 +47,24 @@ const (
 
 // end ends one job as finish says, which also says what became of the call of its downstream. A lease that is lost is a
 // conflict, and nothing was changed.
-func (a *API) end(r *route.Request, finish func(*ending, *lua.Lease) (lua.Finish, outcome, error)) (*route.Answer, error) {
+func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, outcome, error)) (*route.Answer, error) {
 	var ask ending
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
-	s, err := sessionOf(r)
+	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.config.Store.Held(r.Context(), s.pool, s.worker, ask.Token, headgate.Key(ask.keyName))
+	held, err := a.heldBy(r.Context(), s, ask.Token, headgate.Key(ask.keyName))
 	if err != nil {
 		return nil, err
 	}
-	f, said, err := finish(&ask, &held)
+	f, said, err := finish(&ask, held)
 	if err != nil {
 		return nil, err
 	}
-	f.Token, f.Key = ask.Token, headgate.Key(ask.keyName)
+	f.Token, f.Key = held.Token, headgate.Key(ask.keyName)
 	if ask.Ran != "" {
 		if f.Ran, err = readDuration("/ran", ask.Ran, 0, headgate.MaxTimeout); err != nil {
 			return nil, err
@@ -75,7 +75,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *lua.Lease) (lua.Finish
 			return nil, err
 		}
 	}
-	ended, err := a.finish(r, s, &held, f, said)
+	ended, err := a.finish(r, s, held, f, said)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *lua.Lease) (lua.Finish
 }
 
 // finish ends a job, and tells the breaker of its downstream.
-func (a *API) finish(r *route.Request, s session, held *lua.Lease, f lua.Finish, said outcome) (lua.Ended, error) {
+func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, said outcome) (lua.Ended, error) {
 	c, err := a.callOf(r.Context(), s, held, said, f.Ran)
 	if err != nil {
 		return "", err
@@ -93,14 +93,15 @@ func (a *API) finish(r *route.Request, s session, held *lua.Lease, f lua.Finish,
 		return "", err
 	}
 	f.Delay = min(f.Delay, headgate.MaxDelay)
-	ends, more, err := a.config.Store.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
+	ends, more, err := held.part.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
 	if err != nil {
 		return "", err
 	}
+	a.returnProbe(r.Context(), s, held)
 	if ends[0] != lua.EndedLost && ends[0] != lua.EndedCancelled {
 		moved = c.after(r.Context()) || moved
 	}
-	a.promote(r.Context(), s.worker, more || moved)
+	a.promote(r.Context(), held.part, s.worker, more || moved)
 	if ends[0] == lua.EndedLost {
 		return "", headgate.ErrLeaseLost
 	}
@@ -108,7 +109,7 @@ func (a *API) finish(r *route.Request, s session, held *lua.Lease, f lua.Finish,
 }
 
 func (a *API) complete(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, _ *lua.Lease) (lua.Finish, outcome, error) {
+	return a.end(r, func(ask *ending, _ *leased) (lua.Finish, outcome, error) {
 		f := lua.Finish{Outcome: lua.Complete, Result: ask.Result}
 		switch {
 		case ask.Result == nil && ask.Keep == "":
@@ -128,7 +129,7 @@ func (a *API) complete(r *route.Request) (*route.Answer, error) {
 }
 
 func (a *API) release(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(*ending, *lua.Lease) (lua.Finish, outcome, error) {
+	return a.end(r, func(*ending, *leased) (lua.Finish, outcome, error) {
 		return lua.Finish{Outcome: lua.Release}, unsaid, nil
 	})
 }
@@ -136,7 +137,7 @@ func (a *API) release(r *route.Request) (*route.Answer, error) {
 // fail makes a dead letter of a job that is discarded. Another comes back after the delay that was asked for, or the
 // worker's usual backoff for as many attempts.
 func (a *API) fail(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, held *lua.Lease) (lua.Finish, outcome, error) {
+	return a.end(r, func(ask *ending, held *leased) (lua.Finish, outcome, error) {
 		f := lua.Finish{Outcome: lua.Retry, Text: cmp.Or(ask.Error, string(ask.Kind)), Delay: backoff(held.Attempts + 1)}
 		switch {
 		case ask.Discard:

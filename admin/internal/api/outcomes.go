@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate/breaker"
@@ -38,11 +36,13 @@ func returnDelay() time.Duration { return 200*time.Millisecond + rand.N(800*time
 //	half-open         is handed out if it is a probe,    is reported before it ends, under a name of its own: said
 //	                  by its lease's period              again it counts once
 //	closed            is handed out                      is reported once it has ended, which it does once
+//
+// The breakers of other partitions are told in the same moment, each for the period in which the call began there.
 type call struct {
-	store *lua.Store
+	api   *API
 	rules breaker.Config
 	state lua.BreakerState // the zero state where there is none yet
-	lease *lua.Lease
+	lease *leased
 	// reporter is the session: a quorum takes it for a worker.
 	reporter string
 	outcome  outcome
@@ -50,19 +50,19 @@ type call struct {
 }
 
 // callOf returns the call of a job that a session holds.
-func (a *API) callOf(ctx context.Context, s session, lease *lua.Lease, o outcome, ran time.Duration) (*call, error) {
-	if lease.Job.Downstream == "" || o == unsaid {
+func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, ran time.Duration) (*call, error) {
+	if l.Job.Downstream == "" || o == unsaid {
 		return nil, nil //nolint:nilnil // as it says
 	}
-	state, err := a.config.Store.Breaker(ctx, lease.Job.Downstream)
+	state, err := l.part.Breaker(ctx, l.Job.Downstream)
 	if err != nil && !errors.Is(err, lua.ErrNoBreaker) {
 		return nil, err
 	}
-	rules, ok := a.config.Breakers[lease.Job.Downstream]
+	rules, ok := a.config.Breakers[l.Job.Downstream]
 	if !ok {
 		rules = a.config.Breaker
 	}
-	return &call{a.config.Store, rules, state, lease, s.worker, o, ran}, nil
+	return &call{a, rules, state, l, s.worker, o, ran}, nil
 }
 
 // probe reports whether the call was let through by a breaker that was half-open, or whose state has changed since.
@@ -75,7 +75,11 @@ func (c *call) before(ctx context.Context, f *lua.Finish) (more bool, err error)
 	if !c.probe() {
 		return false, nil
 	}
-	word, more, err := c.report(ctx, c.reporter+"#"+c.lease.Token, 1, c.lease.Period)
+	reporter := c.reporter + "#" + c.lease.name()
+	word, more, err := c.report(ctx, c.lease.part, reporter, 1, c.lease.Period)
+	if err == nil {
+		c.tellOthers(ctx, reporter, 1)
+	}
 	if err != nil || c.outcome != failed {
 		return more, err
 	}
@@ -89,21 +93,47 @@ func (c *call) before(ctx context.Context, f *lua.Finish) (more bool, err error)
 
 // after reports a call whose job has ended. What does not reach Redis is missing, and nothing else.
 func (c *call) after(ctx context.Context) (more bool) {
-	if c == nil || c.probe() || c.stale() {
+	if c == nil || c.probe() {
 		return false
 	}
-	_, more, err := c.report(ctx, c.reporter, 0, c.lease.Period)
-	return err == nil && more
+	if !c.stale() {
+		var err error
+		_, more, err = c.report(ctx, c.lease.part, c.reporter, 0, c.lease.Period)
+		more = err == nil && more
+	}
+	c.tellOthers(ctx, c.reporter, 0)
+	return more
 }
 
 // stale reports whether the call began under an earlier state of the breaker.
-func (c *call) stale() bool {
-	ms, _, _ := strings.Cut(c.lease.Token, "-")
-	began, err := strconv.ParseInt(ms, 10, 64)
-	return err != nil || c.lease.Period == 0 && c.state.Cause != breaker.CauseNone && time.UnixMilli(began).Before(c.state.Since)
+func (c *call) stale() bool { return c.lease.Period == 0 && !beganUnder(c.state, c.lease.began()) }
+
+// beganUnder reports whether a call that began at a time did so in the present state of a breaker, of which nobody knows where it
+// is the zero state.
+func beganUnder(state lua.BreakerState, began time.Time) bool {
+	return state.Cause == breaker.CauseNone || !began.Before(state.Since)
 }
 
-func (c *call) report(ctx context.Context, reporter string, number, period uint64) (lua.BreakerWord, bool, error) {
+// tellOthers reports the call to the breakers of the other partitions. What does not reach them is missing, and nothing else.
+func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
+	err := c.api.each(func(i int, part *lua.Store) error {
+		if i == c.lease.index {
+			return nil
+		}
+		state, err := part.Breaker(ctx, c.lease.Job.Downstream)
+		if err = unless(lua.ErrNoBreaker, err); err != nil || !beganUnder(state, c.lease.began()) {
+			return err
+		}
+		_, more, err := c.report(ctx, part, reporter, number, state.Period)
+		c.api.promote(ctx, part, c.reporter, err == nil && more)
+		return err
+	})
+	if err != nil {
+		c.api.config.Missed("a call over HTTP is not in the breakers of all partitions", err)
+	}
+}
+
+func (c *call) report(ctx context.Context, part *lua.Store, reporter string, number, period uint64) (lua.BreakerWord, bool, error) {
 	config, err := c.rules.Complete()
 	if err != nil {
 		return lua.BreakerWord{}, false, err
@@ -115,7 +145,7 @@ func (c *call) report(ctx context.Context, reporter string, number, period uint6
 	if c.ran >= config.SlowCallDuration {
 		counts.Slow, counts.SlowEnds = 1, 1
 	}
-	words, more, err := c.store.ReportOutcomes(ctx, lua.Reporter{Name: reporter}, []lua.Outcomes{{
+	words, more, err := part.ReportOutcomes(ctx, lua.Reporter{Name: reporter}, []lua.Outcomes{{
 		Downstream: c.lease.Job.Downstream, Config: config,
 		Report: breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures},
 	}})
@@ -123,36 +153,4 @@ func (c *call) report(ctx context.Context, reporter string, number, period uint6
 		return lua.BreakerWord{}, false, err
 	}
 	return words[0], more, nil
-}
-
-// gates are the breakers of what a page of leases calls.
-type gates map[string]lua.BreakerState
-
-// gatesOf reads them.
-func (a *API) gatesOf(ctx context.Context, leases []lua.Lease) (gates, error) {
-	all := gates{}
-	for i := range leases {
-		downstream := leases[i].Job.Downstream
-		if _, known := all[downstream]; known || downstream == "" {
-			continue
-		}
-		state, err := a.config.Store.Breaker(ctx, downstream)
-		if err != nil && !errors.Is(err, lua.ErrNoBreaker) {
-			return nil, err
-		}
-		all[downstream] = state
-	}
-	return all, nil
-}
-
-// pass reports whether a job may be handed out (law L10): one of a downstream that is not well only as a probe.
-func (g gates) pass(lease *lua.Lease) bool {
-	state, known := g[lease.Job.Downstream]
-	switch {
-	case !known || state.State == breaker.Closed:
-		return true
-	case state.State == breaker.HalfOpen:
-		return lease.Period == state.Period
-	}
-	return false
 }

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,8 +21,9 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// sessionRoutes are those of workers in other languages. A session is a registered worker: its name says which pool it
-// is of and for how long a call renews its lease, so any server can serve it. It may be handed jobs of every tenant.
+// sessionRoutes are those of workers in other languages. A session is a worker that is registered in every partition: its name
+// says which pool it is of and for how long a call renews its lease, so any server can serve it. It may be handed jobs of every
+// tenant.
 func (a *API) sessionRoutes() []route.Route {
 	const one = "/api/v1/workers/{worker}"
 	work := func(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
@@ -48,16 +51,24 @@ const (
 type session struct {
 	worker, pool string
 	lease        time.Duration
+	// slots is how many jobs it holds at a time in all partitions; 0 where there is but one, which knows.
+	slots int
 }
 
-var sessionName = regexp.MustCompile(`^http-([0-9a-f]{12})-([1-9][0-9]{3,5})-[0-9a-f-]{36}$`)
+var sessionName = regexp.MustCompile(`^http-([0-9a-f]{12})-([1-9][0-9]{3,5})-(?:([1-9][0-9]{0,3})x)?[0-9a-f-]{36}$`)
 
-func newSessionName(pool lua.Pool, lease time.Duration) string {
-	return fmt.Sprintf("http-%s-%d-%s", pool.ID(), lease.Milliseconds(), uuid.NewString())
+// newSession returns one of a name of its own.
+func (a *API) newSession(pool lua.Pool, lease time.Duration, slots int) session {
+	s, share := session{pool: pool.ID(), lease: lease}, ""
+	if len(a.parts) > 1 {
+		s.slots, share = slots, fmt.Sprintf("%dx", slots)
+	}
+	s.worker = fmt.Sprintf("http-%s-%d-%s%s", s.pool, lease.Milliseconds(), share, uuid.NewString())
+	return s
 }
 
 // sessionOf reads the name in the path.
-func sessionOf(r *route.Request) (session, error) {
+func (a *API) sessionOf(r *route.Request) (session, error) {
 	worker := r.PathValue("worker")
 	parts := sessionName.FindStringSubmatch(worker)
 	if parts == nil {
@@ -65,10 +76,11 @@ func sessionOf(r *route.Request) (session, error) {
 	}
 	ms, err := strconv.Atoi(parts[2])
 	lease := time.Duration(ms) * time.Millisecond
-	if err != nil || lease < minLease || lease > maxLease {
+	if err != nil || lease < minLease || lease > maxLease || (parts[3] != "") != (len(a.parts) > 1) {
 		return session{}, headgate.ErrLeaseLost
 	}
-	return session{worker, parts[1], lease}, nil
+	slots, _ := strconv.Atoi(parts[3])
+	return session{worker, parts[1], lease, slots}, nil
 }
 
 type newSession struct {
@@ -108,33 +120,57 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 		seen[q.Queue] = true
 		pool.Queues = append(pool.Queues, lua.QueueWeight{Queue: q.Queue, Weight: max(q.Weight, 1)})
 	}
-	if n := len(a.config.Store.Partitions()); n > 1 {
-		return nil, problem.New(problem.Conflict, "sessions work on deployments of one partition, this one has %d: workers in Go work on all", n)
-	}
-	worker, slots := newSessionName(pool, lease), max(ask.Slots, 1)
-	more, err := a.config.Store.Register(r.Context(), worker, pool, slots, lease)
+	slots := max(ask.Slots, 1)
+	s := a.newSession(pool, lease, slots)
+	shares := a.firstShares(r.Context(), s, pool, slots)
+	err := a.each(func(i int, part *lua.Store) error {
+		more, err := part.Register(r.Context(), s.worker, pool, shares[i], lease)
+		if err == nil {
+			a.promote(r.Context(), part, s.worker, more)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	a.promote(r.Context(), worker, more)
-	return &route.Answer{Status: http.StatusCreated, Value: sessionView{worker, pool.ID(), slots, shown.Millis(lease)}}, nil
+	return &route.Answer{Status: http.StatusCreated, Value: sessionView{s.worker, s.pool, slots, shown.Millis(lease)}}, nil
 }
 
 // deregister hands back all that a session holds, unharmed, and ends it.
 func (a *API) deregister(r *route.Request) (*route.Answer, error) {
-	s, err := sessionOf(r)
+	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.config.Store.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
+	var held atomic.Bool
+	err = a.each(func(_ int, part *lua.Store) error {
+		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
+			return unless(headgate.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
+		}
+		held.Store(true)
+		for more := true; more; {
+			var err error
+			if more, err = part.Reclaim(r.Context(), s.worker); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil && !held.Load() {
+		err = headgate.ErrLeaseLost
+	}
+	if err != nil {
 		return nil, err
 	}
-	for more := true; more; {
-		if more, err = a.config.Store.Reclaim(r.Context(), s.worker); err != nil {
-			return nil, err
-		}
-	}
 	return route.Done(), nil
+}
+
+// unless returns err, or nil if it is what was expected.
+func unless(expected, err error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
 }
 
 type cancellationView struct {
@@ -142,19 +178,43 @@ type cancellationView struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// pulse is what the partitions have said to a heartbeat.
+type pulse struct {
+	// answered are the indexes of those that have; away is why others have not, nil if all have.
+	answered  []int
+	away      error
+	cancelled []cancellationView
+}
+
 // beat renews the lease of a session, and tells which of its jobs were cancelled. Where no scheduler lives it does the
-// work of one, so that workers over HTTP need no other process.
-func (a *API) beat(ctx context.Context, s session) ([]cancellationView, error) {
-	beat, err := a.config.Store.Heartbeat(ctx, s.worker, s.lease)
-	if err != nil {
-		return nil, err
+// work of one, so that workers over HTTP need no other process. A lease that is lost anywhere is lost. The error is nil if any
+// partition has answered.
+func (a *API) beat(ctx context.Context, s session) (pulse, error) {
+	beats, errs := make([]lua.Beat, len(a.parts)), make([]error, len(a.parts))
+	_ = a.each(func(i int, part *lua.Store) error {
+		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
+		if errs[i] == nil {
+			a.promote(ctx, part, s.worker, beats[i].Promote)
+		}
+		return errs[i]
+	})
+	p := pulse{cancelled: []cancellationView{}, away: errors.Join(errs...)}
+	if errors.Is(p.away, headgate.ErrLeaseLost) {
+		return p, headgate.ErrLeaseLost
 	}
-	a.promote(ctx, s.worker, beat.Promote)
-	cancelled := []cancellationView{}
-	for _, c := range beat.Cancelled {
-		cancelled = append(cancelled, cancellationView(c))
+	for i := range beats {
+		if errs[i] != nil {
+			continue
+		}
+		p.answered = append(p.answered, i)
+		for _, c := range beats[i].Cancelled {
+			p.cancelled = append(p.cancelled, cancellationView{a.tokenOf(i, c.Token), c.Reason})
+		}
 	}
-	return cancelled, nil
+	if len(p.answered) == 0 {
+		return p, p.away
+	}
+	return p, nil
 }
 
 const (
@@ -164,12 +224,12 @@ const (
 )
 
 // promote does what is due. It is nobody's answer: where it fails, the next call does it.
-func (a *API) promote(ctx context.Context, owner string, more bool) {
+func (a *API) promote(ctx context.Context, part *lua.Store, owner string, more bool) {
 	for range promotions {
 		if !more {
 			return
 		}
-		done, err := a.config.Store.Promote(ctx, owner, timerLease)
+		done, err := part.Promote(ctx, owner, timerLease)
 		more = err == nil && done.More
 	}
 }
@@ -179,151 +239,15 @@ type extendedView struct {
 	Cancelled []cancellationView `json:"cancelled"`
 }
 
+// extend fails where a partition is away: the lease of what the session holds there is not renewed.
 func (a *API) extend(r *route.Request) (*route.Answer, error) {
-	s, err := sessionOf(r)
+	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
 	}
-	cancelled, err := a.beat(r.Context(), s)
-	if err != nil {
+	p, err := a.beat(r.Context(), s)
+	if err = cmp.Or(err, p.away); err != nil {
 		return nil, err
 	}
-	return route.OK(extendedView{shown.Millis(s.lease), cancelled}), nil
-}
-
-type newLeases struct {
-	Max  int    `json:"max"`
-	Wait string `json:"wait"`
-	Held bool   `json:"held"`
-}
-
-type leasesView struct {
-	Jobs      []leaseView        `json:"jobs"`
-	Cancelled []cancellationView `json:"cancelled"`
-}
-
-type leaseView struct {
-	keyName
-
-	Token      string            `json:"token"`
-	Queue      string            `json:"queue"`
-	Type       string            `json:"type"`
-	Downstream string            `json:"downstream,omitempty"`
-	Attempts   int               `json:"attempts"`
-	Deadline   *time.Time        `json:"deadline,omitempty"`
-	TimeoutMs  float64           `json:"timeout_ms,omitempty"`
-	Headers    map[string]string `json:"headers,omitempty"`
-	Payload    []byte            `json:"payload_base64"`
-}
-
-// longestPoll bounds how long a call waits for the first job, so that it is answered before a proxy gives it up.
-const longestPoll = 5 * time.Second
-
-func (a *API) lease(r *route.Request) (*route.Answer, error) {
-	var ask newLeases
-	if err := r.Decode(&ask); err != nil {
-		return nil, err
-	}
-	s, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
-	wait := time.Duration(-1)
-	if ask.Wait != "" {
-		if wait, err = readDuration("/wait", ask.Wait, time.Millisecond, longestPoll); err != nil {
-			return nil, err
-		}
-		wait = min(wait, s.lease/2, timeLeft(r.Context())/2)
-	}
-	cancelled, err := a.beat(r.Context(), s)
-	if err != nil {
-		return nil, err
-	}
-	leases, err := a.config.Store.Read(r.Context(), s.worker, s.pool, max(ask.Max, 1), wait, ask.Held)
-	if lua.IsPoolGone(err) {
-		return nil, headgate.ErrLeaseLost
-	}
-	if err != nil {
-		return nil, err
-	}
-	jobs, err := a.handOut(r.Context(), s, leases, ask.Held)
-	if err != nil {
-		return nil, err // What was read is the session's: it asks for what it holds.
-	}
-	answer := route.OK(leasesView{jobs, cancelled})
-	if len(jobs) == 0 && (wait < 0 || len(leases) > 0) { // Who has waited may ask again at once.
-		answer.Header = http.Header{"Retry-After": {problem.Seconds(a.retryAfter(r.Context(), s))}}
-	}
-	return answer, nil
-}
-
-// handOut returns those of the leases whose jobs may begin. Jobs that the session held before may have begun already.
-func (a *API) handOut(ctx context.Context, s session, leases []lua.Lease, held bool) ([]leaseView, error) {
-	jobs := []leaseView{}
-	if len(leases) == 0 {
-		return jobs, nil
-	}
-	now, err := a.config.Store.Time(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var open gates
-	if !held {
-		if open, err = a.gatesOf(ctx, leases); err != nil {
-			return nil, err
-		}
-	}
-	for i := range leases {
-		ok, err := a.begin(ctx, s, &leases[i], open, now)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
-			jobs = append(jobs, leaseViewOf(&leases[i]))
-		}
-	}
-	return jobs, nil
-}
-
-// timeLeft is how long a call may still take.
-func timeLeft(ctx context.Context) time.Duration {
-	end, ok := ctx.Deadline()
-	if !ok {
-		return longestPoll
-	}
-	return max(time.Until(end), time.Millisecond)
-}
-
-func leaseViewOf(l *lua.Lease) leaseView {
-	job := &l.Job
-	return leaseView{
-		keyName: keyName{job.Tenant, job.ID}, Token: l.Token, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
-		Attempts: l.Attempts, Deadline: shown.Stamp(job.Deadline), TimeoutMs: shown.Millis(job.Timeout), Headers: job.Headers,
-		Payload: append([]byte{}, job.Payload...),
-	}
-}
-
-// begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
-func (a *API) begin(ctx context.Context, s session, l *lua.Lease, open gates, now time.Time) (ok bool, err error) {
-	key := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
-	end := lua.Finish{Token: l.Token, Key: key}
-	switch {
-	case l.Err != nil:
-		end.Outcome, end.Reason, end.Text = lua.Kill, "unreadable", l.Err.Error()
-	case !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
-		end.Outcome = lua.Expire
-	case !open.pass(l):
-		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), breakerOpen
-	case l.Suspect:
-		err := a.config.Store.Started(ctx, s.pool, s.worker, l.Token, key)
-		if errors.Is(err, headgate.ErrLeaseLost) {
-			return false, nil
-		}
-		return err == nil, err
-	default:
-		return true, nil
-	}
-	_, more, err := a.config.Store.Finish(ctx, s.pool, s.worker, []lua.Finish{end})
-	a.promote(ctx, s.worker, err == nil && more)
-	return false, err
+	return route.OK(extendedView{shown.Millis(s.lease), p.cancelled}), nil
 }

@@ -1,0 +1,23 @@
+package admin_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// TestSessionsOnACluster runs what sessions do at three masters with a partition each.
+func TestSessionsOnACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartNodes(t, 3, false)
+	for name, test := range map[string]func(*testing.T, *plant){
+		"two sessions open a breaker": openByTwo, "a call counts once": countOnce, "a deploy hands back": handBack, "a stopped client is fenced": fenceStopped,
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+			must(t, err)
+			test(t, newPlantOn(t, store, nil))
+		})
+	}
+}

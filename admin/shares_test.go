@@ -1,0 +1,133 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+)
+
+// fill enqueues n jobs of a tenant.
+func (p *plant) fill(to *producer.Producer, tenant string, n int) {
+	p.tb.Helper()
+	jobs := make([]headgate.Job, n)
+	for i := range jobs {
+		jobs[i] = headgate.NewJob(tenant, "mail", "welcome", nil)
+	}
+	_, err := to.EnqueueBatch(p.tb.Context(), jobs)
+	must(p.tb, err)
+}
+
+// TestASessionIsFairOverPartitions: one tenant floods alone in a partition, and the others have five each. A session with fewer
+// slots than partitions and one with more give each tenant about the same, as workers do.
+func TestASessionIsFairOverPartitions(t *testing.T) {
+	t.Parallel()
+	for _, slots := range []int{2, 6} {
+		t.Run(strconv.Itoa(slots), func(t *testing.T) {
+			t.Parallel()
+			p := newPlantOf(t, 3)
+			to, err := producer.New(p.store, producer.Config{Policy: new(policy.Unlimited())})
+			must(t, err)
+			p.fill(to, p.tenant("flood", 0), 500)
+			const others, jobs = 10, 250
+			for i := range others {
+				p.fill(to, p.tenant(fmt.Sprint("other", i), 1+i%2), 60)
+			}
+			c, ran := p.serving("mail", slots), map[string]int{}
+			for done := 0; done < jobs; {
+				for _, job := range c.lease(`{"max":1,"wait":"5s"}`) {
+					c.end(http.StatusOK, "complete", job, "")
+					of, _, _ := strings.Cut(fmt.Sprint(job["tenant"]), "-")
+					ran[of]++
+					done++
+				}
+			}
+			t.Logf("%v", ran)
+			if ran["flood"] > jobs/6 || ran["flood"] == 0 {
+				t.Errorf("the flood had %d of %d jobs, an even part is %d", ran["flood"], jobs, jobs/(others+1))
+			}
+			for i := range others {
+				if n := ran[fmt.Sprint("other", i)]; n < jobs/(others+1)/3 {
+					t.Errorf("tenant %d had %d of %d jobs, an even part is %d", i, n, jobs, jobs/(others+1))
+				}
+			}
+		})
+	}
+}
+
+// TestASessionNeverHasMoreSlotsThanItsOwn: while several calls at a time, each by another server, take jobs that come and go in all
+// partitions, the slots that are registered in all of them add up to no more than the session's.
+func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
+	t.Parallel()
+	const slots, jobs, callers = 3, 300, 6
+	redisClient := redistest.Shared(t).Client(t)
+	store, err := lua.Open(t.Context(), redisClient, lua.Config{Prefix: redistest.Prefix(t), Partitions: 5})
+	must(t, err)
+	var servers []*plant
+	for range callers {
+		servers = append(servers, newPlantOn(t, store, nil))
+	}
+	to, err := producer.New(store, producer.Config{Policy: new(policy.Unlimited())})
+	must(t, err)
+	for i := range 5 {
+		servers[0].fill(to, servers[0].tenant("t", i), jobs/5)
+	}
+	name := servers[0].serving("mail", slots).name
+	var stop atomic.Bool
+	var counting, calling sync.WaitGroup
+	counting.Go(func() {
+		for !stop.Load() {
+			if n := registered(t, redisClient, store, name); n > slots {
+				t.Errorf("%d slots are registered, the session has %d", n, slots)
+				return
+			}
+		}
+	})
+	left := make(chan struct{}, jobs)
+	for range jobs {
+		left <- struct{}{}
+	}
+	for i := range callers {
+		c := &client{servers[i], name}
+		calling.Go(func() {
+			for len(left) > 0 {
+				for _, job := range c.lease(`{"max":1,"wait":"200ms"}`) {
+					c.end(http.StatusOK, "complete", job, "")
+					<-left
+				}
+			}
+		})
+	}
+	calling.Wait()
+	stop.Store(true)
+	counting.Wait()
+}
+
+// registered adds up the slots of a worker in all partitions at one instant.
+func registered(t *testing.T, client *redis.Client, store *lua.Store, worker string) (slots int) {
+	t.Helper()
+	pipe := client.TxPipeline()
+	var reads []*redis.StringCmd
+	for _, part := range store.Partitions() {
+		reads = append(reads, pipe.HGet(t.Context(), part.Keys().Workers(), worker))
+	}
+	_, err := pipe.Exec(t.Context())
+	must(t, err)
+	for _, read := range reads {
+		n, err := strconv.Atoi(strings.Split(read.Val(), "|")[1])
+		must(t, err)
+		slots += n
+	}
+	return slots
+}
