@@ -12,7 +12,7 @@ func TestSessionsOnACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartNodes(t, 3, false)
 	for name, test := range map[string]func(*testing.T, *plant){
-		"two sessions open a breaker": openByTwo, "a call counts once": countOnce, "a deploy hands back": handBack, "a stopped client is fenced": fenceStopped,
+		"two sessions open a breaker": openByTwo, "a call counts once": countOnce, "a deploy hands back": handBack,
 	} {
 		t.Run(name, func(t *testing.T) {
 			store, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})

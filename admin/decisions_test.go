@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -240,5 +241,19 @@ func TestADrainLeavesALongerSuspensionAsItIs(t *testing.T) {
 		if held := state.Suspended; held == nil || held.Until.IsZero() != lasting || (left["until"] == nil) != lasting || !lasting && time.Until(held.Until) < 9*time.Minute {
 			t.Errorf("%s: %+v %v", body, held, left)
 		}
+	}
+}
+
+// TestAPartitionThatIsBehindIsBroughtUp: where the process of an edit has died after the first partition, decisions go on.
+func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
+	t.Parallel()
+	p := newPlantOf(t, 3)
+	p.slow()
+	redis := redistest.Shared(t).Client(t)
+	for i, part := range p.store.Partitions()[1:] { // The first is never behind.
+		body := fmt.Sprintf(`{"scope":%q}`, p.tenant("t", i+1))
+		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
+		must(t, redis.HSet(t.Context(), part.Keys().State(), "pv", 0, "pe", "").Err())
+		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
 	}
 }

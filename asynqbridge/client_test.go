@@ -2,6 +2,7 @@ package asynqbridge_test
 
 import (
 	"errors"
+	"strconv"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 // asynq's own client.
 func TestTheClientIsAsynqs(t *testing.T) {
 	t.Parallel()
-	own, plain := newSite(t, headgate.PerSecond(1_000_000, 1_000_000)), newSite(t, daily(1))
+	own, plain := newSite(t, 1, headgate.PerSecond(1_000_000, 1_000_000)), newSite(t, 1, daily(1))
 	gated, bare := own.client(), asynq.NewClient(plain.asynq)
 	t.Cleanup(func() { _ = bare.Close() })
 	ownInspector, plainInspector := own.inspector(), plain.inspector()
@@ -81,6 +82,11 @@ func same(rt *rapid.T, got, want asynq.TaskInfo) {
 
 func TestARefusalNamesItsScopeAndItsWaitAndLeavesNothing(t *testing.T) {
 	t.Parallel()
+	everywhere(t, refuse)
+}
+
+func refuse(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(2))
 	c := s.client()
 	ctx := asynqbridge.WithTenant(t.Context(), "acme")
@@ -106,7 +112,7 @@ func TestARefusalNamesItsScopeAndItsWaitAndLeavesNothing(t *testing.T) {
 
 func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, daily(4))
+	s := newSite(t, 1, daily(4))
 	c := s.client()
 	task := asynq.NewTaskWithHeaders("send", nil, map[string]string{asynqbridge.HeaderTenant: "header", asynqbridge.HeaderCost: "3"})
 	ctx := asynqbridge.WithTenant(t.Context(), "ctx")
@@ -136,7 +142,7 @@ func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 
 func TestABadClientConfigIsRefused(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, daily(1))
+	s := newSite(t, 1, daily(1))
 	if _, err := asynqbridge.NewClient(s.asynq, s.store, asynqbridge.ClientConfig{Timeout: time.Hour}); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
@@ -146,6 +152,11 @@ func second(_ *asynq.TaskInfo, err error) error { return err }
 
 func TestTokensComeBackWhenAsynqRefuses(t *testing.T) {
 	t.Parallel()
+	everywhere(t, refund)
+}
+
+func refund(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(10))
 	c := s.client()
 	tenant := asynqbridge.Tenant("acme")
@@ -167,7 +178,7 @@ func TestTokensComeBackWhenAsynqRefuses(t *testing.T) {
 // TestALostReplyOfAsynqIsNotRefunded: a cut before the command cannot be told from one after it.
 func TestALostReplyOfAsynqIsNotRefunded(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, daily(10))
+	s := newSite(t, 1, daily(10))
 	proxy := redistest.NewProxy(t, s.asynq.Addr)
 	direct := s.asynq
 	s.asynq.Addr = proxy.Addr()
@@ -196,5 +207,22 @@ func TestALostReplyOfAsynqIsNotRefunded(t *testing.T) {
 	}
 	if left := s.left("acme", daily(10)); left != 8 {
 		t.Errorf("%d tokens left after what was never sent, want 8", left)
+	}
+}
+
+// TestAPartitionThatIsBehindIsBroughtUp: where the process of an edit has died after the first partition, a client goes on.
+func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, 3, daily(10))
+	c := s.client()
+	s.limit(2, daily(20))
+	for i, part := range s.store.Partitions()[1:] { // The first is never behind.
+		must(t, s.redis.HSet(t.Context(), part.Keys().State(), "pv", 1, "pe", "").Err())
+		tenant := "tenant-0"
+		for n := 1; s.store.PartitionOf(tenant) != i+1; n++ {
+			tenant = "tenant-" + strconv.Itoa(n)
+		}
+		_, err := c.Enqueue(asynq.NewTask("send", nil), asynqbridge.Tenant(tenant), asynqbridge.Cost(15))
+		must(t, err)
 	}
 }

@@ -19,6 +19,11 @@ import (
 // TestATaskReachesAsynqAsItWasEnqueued compares what asynq has with what its own client would have made.
 func TestATaskReachesAsynqAsItWasEnqueued(t *testing.T) {
 	t.Parallel()
+	everywhere(t, handOver)
+}
+
+func handOver(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(10))
 	deadline := time.Now().Add(time.Hour).Truncate(time.Second)
 	info, err := s.fair().Enqueue(asynq.NewTaskWithHeaders("send", []byte("payload"), map[string]string{"k": "v"}, asynq.Queue("mail"), asynq.MaxRetry(0)),
@@ -41,6 +46,11 @@ func TestATaskReachesAsynqAsItWasEnqueued(t *testing.T) {
 
 func TestATaskIDIsInOnce(t *testing.T) {
 	t.Parallel()
+	everywhere(t, enterOnce)
+}
+
+func enterOnce(t *testing.T, newSite siteOf) {
+	t.Helper()
 	f := newSite(t, daily(10)).fair()
 	ctx := asynqbridge.WithTenant(t.Context(), "acme")
 	_, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.TaskID("one"))
@@ -60,7 +70,12 @@ func TestATaskIDIsInOnce(t *testing.T) {
 // never has more than the high mark.
 func TestFairnessSurvivesAsynqsFIFO(t *testing.T) {
 	t.Parallel()
-	const flood, low, high, slots = 600, 4, 8, 4
+	everywhere(t, serveFairly)
+}
+
+func serveFairly(t *testing.T, newSite siteOf) {
+	t.Helper()
+	const flood, low, high, slots = 400, 4, 8, 4
 	s := newSite(t, headgate.PerSecond(1_000_000, 1_000_000))
 	f := s.fair()
 	send := func(tenant string, n int) {
@@ -112,7 +127,11 @@ func TestFairnessSurvivesAsynqsFIFO(t *testing.T) {
 	}
 	// What asynq and the releaser's slots held, then one of the flood's for each of the light tenant's, and one task that
 	// may be read out of turn by each slot.
-	if bound := high + slots + 2*10 + slots; last >= bound || most > high {
+	bound := high + slots + 2*10 + slots
+	if s.store.PartitionOf("flood") != s.store.PartitionOf("light") {
+		bound += 3 * 80 // The slots are shared out anew every 100 ms, in which these hand-overs are 80 at most.
+	}
+	if last >= bound || most > high {
 		t.Errorf("the light tenant's last task ran as number %d, want below %d; asynq had up to %d pending, want %d at most", last, bound, most, high)
 	}
 }
@@ -120,6 +139,11 @@ func TestFairnessSurvivesAsynqsFIFO(t *testing.T) {
 // TestALostHandOverIsMadeOnce: the replies to hand-overs are lost one after the other.
 func TestALostHandOverIsMadeOnce(t *testing.T) {
 	t.Parallel()
+	handOverOnce(t, onePartition)
+}
+
+func handOverOnce(t *testing.T, newSite siteOf) {
+	t.Helper()
 	const tasks = 20
 	s := newSite(t, daily(1000))
 	f := s.fair()
@@ -174,7 +198,7 @@ func TestALostHandOverIsMadeOnce(t *testing.T) {
 
 func TestABadReleaserConfigSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, daily(1))
+	s := newSite(t, 1, daily(1))
 	_, err := asynqbridge.NewReleaser(s.asynq, s.store, asynqbridge.ReleaserConfig{Queues: []string{"a:b"}, Low: 5, High: 5, Every: time.Hour, Retention: 1, Concurrency: -1})
 	for _, field := range []string{"Queues[0]", "High", "Every", "Retention", "Concurrency"} {
 		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), field) {

@@ -68,6 +68,11 @@ func (s *site) native(rules breaker.Config, handler func() error) (enqueue func(
 // TestAWorkersFailuresPauseAsynq: a worker and a server that call one downstream have one breaker.
 func TestAWorkersFailuresPauseAsynq(t *testing.T) {
 	t.Parallel()
+	failAtWorker(t, onePartition)
+}
+
+func failAtWorker(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(1000))
 	rules := quick(2 * time.Second)
 	var ill atomic.Bool
@@ -100,13 +105,18 @@ func TestAWorkersFailuresPauseAsynq(t *testing.T) {
 // TestAsynqsFailuresHoldAWorkersJobs is the other way round.
 func TestAsynqsFailuresHoldAWorkersJobs(t *testing.T) {
 	t.Parallel()
+	failAtAsynq(t, onePartition)
+}
+
+func failAtAsynq(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(1000))
 	rules := quick(time.Minute)
 	var jobs atomic.Int64
 	s.staff(asynqbridge.BreakerConfig{Downstreams: map[string]string{"mail": "smtp"}, Breaker: rules}, 2, func(context.Context, *asynq.Task) error { return errIll })
 	enqueue := s.native(rules, func() error { jobs.Add(1); return nil })
 	s.send(3)
-	soon(t, "the fleet's breaker to open", func() bool { return s.fleet("smtp") == breaker.Open })
+	soon(t, "the fleet's breaker to open", func() bool { return s.open("smtp") })
 	enqueue("one")
 	if census, err := s.store.Census(t.Context()); err != nil || census.Waiting != 1 || jobs.Load() != 0 {
 		t.Errorf("%+v, %v, and %d jobs ran", census, err, jobs.Load())
@@ -119,6 +129,11 @@ func TestAsynqsFailuresHoldAWorkersJobs(t *testing.T) {
 // TestOneServerWithABrokenNetworkOpensNothing: the quorum is that of workers, and its tasks are left to the others.
 func TestOneServerWithABrokenNetworkOpensNothing(t *testing.T) {
 	t.Parallel()
+	failAlone(t, onePartition)
+}
+
+func failAlone(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(1000))
 	rules := quick(time.Minute)
 	rules.Window = 10 * time.Minute
@@ -160,6 +175,11 @@ func TestOneServerWithABrokenNetworkOpensNothing(t *testing.T) {
 // TestOneProbeOverAllServers is law L11 for asynq's servers: three servers with four slots each, one probe.
 func TestOneProbeOverAllServers(t *testing.T) {
 	t.Parallel()
+	probeOnce(t, onePartition)
+}
+
+func probeOnce(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(1000))
 	rules := quick(time.Second)
 	rules.SuccessThreshold = 3
@@ -171,7 +191,7 @@ func TestOneProbeOverAllServers(t *testing.T) {
 		if ill.Load() {
 			return errIll
 		}
-		fleet, err := s.store.Breaker(ctx, "mail")
+		fleet, err := s.home(ctx, "mail")
 		if err != nil {
 			return err
 		}

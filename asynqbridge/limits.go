@@ -22,10 +22,11 @@ const staleReads = 3
 // with calls f with the policy in force, and again when the store says that it has changed meanwhile.
 func (l *limits) with(ctx context.Context, f func(*policy.Compiled) error) error {
 	var err error
+	var stale *policy.Compiled
 	for range staleReads {
 		snapshot := l.snapshot.Load()
 		if snapshot == nil {
-			if snapshot, err = l.read(ctx); err != nil {
+			if snapshot, err = l.readAfter(ctx, stale); err != nil {
 				return fmt.Errorf("read policy: %w", err)
 			}
 			l.snapshot.Store(snapshot)
@@ -33,9 +34,20 @@ func (l *limits) with(ctx context.Context, f func(*policy.Compiled) error) error
 		if err = f(snapshot); !errors.Is(err, lua.ErrStale) {
 			return err
 		}
+		stale = snapshot
 		l.snapshot.CompareAndSwap(snapshot, nil)
 	}
 	return err
+}
+
+// readAfter reads the policy after one was found to be stale, nil for none. If that is the latest all the same, a partition is
+// behind, and is brought up.
+func (l *limits) readAfter(ctx context.Context, stale *policy.Compiled) (*policy.Compiled, error) {
+	fresh, err := l.read(ctx)
+	if err == nil && stale != nil && fresh.Version() == stale.Version() {
+		err = l.store.SpreadPolicy(ctx)
+	}
+	return fresh, err
 }
 
 func (l *limits) read(ctx context.Context) (*policy.Compiled, error) {

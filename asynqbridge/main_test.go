@@ -3,6 +3,7 @@ package asynqbridge_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -36,16 +37,51 @@ type site struct {
 	store *lua.Store
 }
 
-// newSite has the tenants' limit given; every other scope has none.
-func newSite(tb testing.TB, limit headgate.Limit) *site {
+// newSite has so many partitions and the tenants' limit given; every other scope has none.
+func newSite(tb testing.TB, partitions int, limit headgate.Limit) *site {
+	tb.Helper()
+	s := newAsynq(tb)
+	s.connect(s.redis, lua.Config{Partitions: partitions}, limit)
+	return s
+}
+
+// newAsynq is a Redis without Headgate.
+func newAsynq(tb testing.TB) *site {
 	tb.Helper()
 	server := redistest.Start(tb, redistest.Options{})
-	s := &site{tb: tb, asynq: asynq.RedisClientOpt{Addr: server.Addr()}, redis: server.Client(tb)}
+	return &site{tb: tb, asynq: asynq.RedisClientOpt{Addr: server.Addr()}, redis: server.Client(tb)}
+}
+
+// connect makes a store of Headgate that of the site.
+func (s *site) connect(client redis.UniversalClient, config lua.Config, limit headgate.Limit) {
+	s.tb.Helper()
 	var err error
-	s.store, err = lua.Open(tb.Context(), s.redis, lua.Config{})
-	must(tb, err)
+	s.store, err = lua.Open(s.tb.Context(), client, config)
+	must(s.tb, err)
 	s.limit(1, limit)
-	return s
+}
+
+// siteOf makes a site for a test.
+type siteOf func(t *testing.T, limit headgate.Limit) *site
+
+// onePartition is a siteOf. Tests that wait for time to pass have it alone, and TestBesideACluster has them with three.
+func onePartition(t *testing.T, limit headgate.Limit) *site {
+	t.Helper()
+	return newSite(t, 1, limit)
+}
+
+// everywhere tests with Headgate of one partition and of three.
+func everywhere(t *testing.T, test func(t *testing.T, newSite siteOf)) {
+	t.Helper()
+	for _, partitions := range []int{1, 3} {
+		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
+			t.Parallel()
+			test(t, func(t *testing.T, limit headgate.Limit) *site {
+				t.Helper()
+				return newSite(t, partitions, limit)
+			})
+		})
+	}
 }
 
 // limit stores a version of the policy.
@@ -125,13 +161,30 @@ func (s *site) inspector() *asynq.Inspector {
 	return i
 }
 
-// fleet returns the state of a downstream's breaker for the whole fleet; closed where there is none.
-func (s *site) fleet(downstream string) breaker.State {
-	state, err := s.store.Breaker(s.tb.Context(), downstream)
-	if !errors.Is(err, lua.ErrNoBreaker) {
-		must(s.tb, err)
+// home returns the breaker of a downstream for all servers: that of the partition that its name picks.
+func (s *site) home(ctx context.Context, downstream string) (lua.BreakerState, error) {
+	state, err := s.store.Partitions()[s.store.PartitionOf(downstream)].Breaker(ctx, downstream)
+	if errors.Is(err, lua.ErrNoBreaker) {
+		err = nil // It is closed.
 	}
+	return state, err
+}
+
+// fleet returns the state of that.
+func (s *site) fleet(downstream string) breaker.State {
+	state, err := s.home(s.tb.Context(), downstream)
+	must(s.tb, err)
 	return state.State
+}
+
+// open reports whether the breaker of a downstream is open in every partition.
+func (s *site) open(downstream string) bool {
+	for _, part := range s.store.Partitions() {
+		if state, err := part.Breaker(s.tb.Context(), downstream); err != nil || state.State != breaker.Open {
+			return false
+		}
+	}
+	return true
 }
 
 // left returns the tokens of a tenant's bucket.

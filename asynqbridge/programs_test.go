@@ -161,13 +161,13 @@ func (p *program) run() {
 // but for the tokens.
 func TestAsynqsProgramsRunUnchangedBehindTheGate(t *testing.T) {
 	t.Parallel()
-	plain := &program{site: newSite(t, daily(1)), seen: map[string]int{}}
+	plain := &program{site: newSite(t, 1, daily(1)), seen: map[string]int{}}
 	client := asynq.NewClient(plain.asynq)
 	t.Cleanup(func() { _ = client.Close() })
 	plain.client = client
 	plain.run()
 	limit := daily(1000)
-	gated := &program{site: newSite(t, limit), seen: map[string]int{}}
+	gated := &program{site: newSite(t, 1, limit), seen: map[string]int{}}
 	gated.client = gated.site.client()
 	gated.run()
 	if !maps.Equal(plain.seen, gated.seen) {

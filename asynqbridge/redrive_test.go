@@ -14,6 +14,11 @@ import (
 // TestARedrivePassesTheBuckets: what asynq has archived is charged again, up to the limit, and no task twice.
 func TestARedrivePassesTheBuckets(t *testing.T) {
 	t.Parallel()
+	everywhere(t, redrive)
+}
+
+func redrive(t *testing.T, newSite siteOf) {
+	t.Helper()
 	s := newSite(t, daily(10))
 	client := asynq.NewClient(s.asynq)
 	t.Cleanup(func() { _ = client.Close() })

@@ -91,7 +91,7 @@ func (m *migration) native() (stop func()) {
 // runs twice, also of what waits while one program has stopped and the next has not begun.
 func TestEachStepOfTheMigrationCanBeTakenBack(t *testing.T) {
 	t.Parallel()
-	m := &migration{site: newSite(t, daily(10_000)), ran: map[string][]string{}}
+	m := &migration{site: newSite(t, 1, daily(10_000)), ran: map[string][]string{}}
 	guard := m.guard(asynqbridge.BreakerConfig{})
 	m.serve(asynq.Config{
 		Concurrency: 2, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond,
@@ -145,7 +145,7 @@ func TestEachStepOfTheMigrationCanBeTakenBack(t *testing.T) {
 // number of processes, and is refused like any other.
 func TestPeriodicTasksPassTheBuckets(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, daily(2))
+	s := newSite(t, 1, daily(2))
 	var mu sync.Mutex
 	ids := map[string]int{}
 	s.serve(asynq.Config{Concurrency: 2, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond},

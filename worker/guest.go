@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -31,40 +30,61 @@ type GuestConfig struct {
 // Guest lets a process whose work comes from elsewhere than Headgate's queues call downstreams under the fleet's circuit
 // breakers: what its calls come to counts in the same windows, under the same quorum, as the calls of workers, and while a
 // breaker is half-open its calls and the workers' jobs are probes within one limit. Several goroutines may use it.
+//
+// Its work is of no tenant and so of no partition. Where a deployment has several, calls of a downstream are under its breaker in
+// the partition that its name picks, and all of them hear of the outcomes.
 type Guest struct {
-	breakers  *breakers
+	store  *lua.Store
+	config GuestConfig
+	// parts are what it has in each partition.
+	parts []guestPart
+}
+
+type guestPart struct {
 	store     *lua.Store
+	breakers  *breakers
 	scheduler *scheduler.Scheduler
-	config    GuestConfig
 }
 
 // NewGuest returns a Guest on a store. It sends nothing before Run.
 func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
-	if n := len(store.Partitions()); n > 1 {
-		return nil, fmt.Errorf("configure guest: %w", &headgate.FieldError{
-			Field: "store", Value: fmt.Sprintf("of %d partitions", n), Allowed: "one of a single partition",
-		})
-	}
 	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
 	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)
 	}
-	timers, err := scheduler.New(store, full.Scheduler)
-	if err != nil {
-		return nil, fmt.Errorf("configure guest: %w", err)
+	g := &Guest{store: store, config: config}
+	var all []*breakers
+	for i, part := range store.Partitions() {
+		timers, err := scheduler.New(part, full.Scheduler)
+		if err != nil {
+			return nil, fmt.Errorf("configure guest: %w", err)
+		}
+		own := newBreakers(part, full, newNudge())
+		own.guest = true
+		own.changed = func(downstream string) {
+			if config.Changed != nil && store.PartitionOf(downstream) == i {
+				config.Changed(downstream)
+			}
+		}
+		all = append(all, own)
+		g.parts = append(g.parts, guestPart{part, own, timers})
 	}
-	all := newBreakers(store, full, newNudge())
-	all.guest, all.changed = true, config.Changed
-	return &Guest{breakers: all, store: store, scheduler: timers, config: config}, nil
+	introduce(all)
+	return g, nil
 }
+
+// of returns the part that a downstream's name picks.
+func (g *Guest) of(downstream string) *guestPart { return &g.parts[g.store.PartitionOf(downstream)] }
 
 // Run reports outcomes, follows the fleet's breakers and runs a scheduler for their times, until ctx ends. Without it each breaker is this process's own.
 func (g *Guest) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
-	wg.Go(func() { g.breakers.run(ctx) })
-	wg.Go(func() { g.breakers.follow(ctx) })
-	wg.Go(func() { promote(ctx, g.scheduler, g.breakers.promoting, g.config.Logger) })
-	wg.Go(func() { _ = g.scheduler.Run(ctx) })
+	for _, part := range g.parts {
+		wg.Go(func() { part.breakers.run(ctx) })
+		wg.Go(func() { part.breakers.follow(ctx) })
+		wg.Go(func() { promote(ctx, part.scheduler, part.breakers.promoting, g.config.Logger) })
+		wg.Go(func() { _ = part.scheduler.Run(ctx) })
+	}
 	wg.Wait()
 	return nil
 }
@@ -80,7 +100,8 @@ type FleetState struct {
 
 // Fleet returns the last word on a downstream's breaker; closed where there was none.
 func (g *Guest) Fleet(downstream string) FleetState {
-	own := g.breakers.guardOf(downstream)
+	b := g.of(downstream).breakers
+	own := b.guardOf(downstream)
 	if own == nil {
 		return FleetState{}
 	}
@@ -90,7 +111,7 @@ func (g *Guest) Fleet(downstream string) FleetState {
 	case view.state == breaker.Open && view.until == 0:
 		s.Rest = lua.MaxForce
 	case view.state == breaker.Open:
-		s.Rest = max(0, view.until.Sub(g.breakers.instant()))
+		s.Rest = max(0, view.until.Sub(b.instant()))
 	}
 	return s
 }
@@ -98,7 +119,8 @@ func (g *Guest) Fleet(downstream string) FleetState {
 // Begin asks whether a call of a downstream, "" for none, may begin. If it may, the call must be ended. If not, wait is when to ask
 // again, 0 where nobody knows, and Fleet tells whether the fleet's breaker is the reason or only this process's own.
 func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, wait time.Duration, ok bool) {
-	b := g.breakers
+	part := g.of(downstream)
+	b := part.breakers
 	var own *guard
 	if downstream != "" {
 		own = b.guardOf(downstream)
@@ -106,7 +128,7 @@ func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, 
 	if own == nil {
 		return &GuestCall{}, 0, true
 	}
-	call = &GuestCall{guest: g, downstream: downstream}
+	call = &GuestCall{guest: g, part: part, downstream: downstream}
 	var lease uint64
 	if own.fleet().state != breaker.Closed {
 		if lease, wait, ok = g.probe(ctx, own, call); !ok {
@@ -127,12 +149,12 @@ func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease u
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	call.probe = uuid.NewString()
-	probe, word, more, err := g.store.BeginProbe(ctx, own.name, call.probe)
+	probe, word, more, err := call.part.store.BeginProbe(ctx, own.name, call.probe)
 	if err != nil {
 		g.config.Logger.Warn().Err(err).Str("downstream", own.name).Msg("no word on a probe: its call is held back")
 		return 0, 0, false
 	}
-	g.answered(own, word, more)
+	call.part.answered(own, word, more)
 	if !probe {
 		call.probe = ""
 		if word.State == breaker.Open && word.For < 0 {
@@ -144,9 +166,9 @@ func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease u
 }
 
 // answered takes a word on a fleet's breaker.
-func (g *Guest) answered(own *guard, word lua.BreakerWord, more bool) {
+func (p *guestPart) answered(own *guard, word lua.BreakerWord, more bool) {
 	if more {
-		g.breakers.promoting.give()
+		p.breakers.promoting.give()
 	}
 	if word.Period == 0 {
 		own.forget()
@@ -154,7 +176,7 @@ func (g *Guest) answered(own *guard, word lua.BreakerWord, more bool) {
 	}
 	view := fleetView{state: word.State, period: word.Period, forced: word.Forced}
 	if word.For >= 0 {
-		view.until = g.breakers.instant().Add(word.For)
+		view.until = p.breakers.instant().Add(word.For)
 	}
-	g.breakers.hear(own, view)
+	p.breakers.hear(own, view)
 }

@@ -8,6 +8,7 @@ import (
 // GuestCall is one call that may go on. It must be ended once; further ends do nothing.
 type GuestCall struct {
 	guest      *Guest
+	part       *guestPart
 	downstream string
 	// call is nil where nothing is guarded, probe the name under which it holds a place; empty for none.
 	call  *guardedCall
@@ -40,18 +41,19 @@ func (c *GuestCall) Ignored(ctx context.Context) {
 
 // giveBack gives a probe's place free, whatever became of ctx.
 func (c *GuestCall) giveBack(ctx context.Context) {
+	c.call.returnProbe(ctx)
 	if c.probe == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
-	word, more, err := c.guest.store.EndProbe(ctx, c.downstream, c.probe)
+	word, more, err := c.part.store.EndProbe(ctx, c.downstream, c.probe)
 	if err != nil {
 		c.guest.config.Logger.Warn().Err(err).Str("downstream", c.downstream).Msg("a probe keeps its place until its time-out")
 		return
 	}
 	c.probe = ""
-	if own := c.guest.breakers.guardOf(c.downstream); own != nil {
-		c.guest.answered(own, word, more)
+	if own := c.part.breakers.guardOf(c.downstream); own != nil {
+		c.part.answered(own, word, more)
 	}
 }

@@ -103,14 +103,19 @@ func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
 		part.slots.resize((config.Concurrency + i) / len(stores)) // The parts of a number that is not divisible add up to it.
 		w.parts = append(w.parts, part)
 	}
-	for _, part := range w.parts {
-		for _, other := range w.parts {
-			if other != part {
-				part.breakers.others = append(part.breakers.others, other.breakers)
-			}
-		}
+	all := make([]*breakers, len(w.parts))
+	for i, part := range w.parts {
+		all[i] = part.breakers
 	}
+	introduce(all)
 	return w, nil
+}
+
+// introduce lets the breakers of all partitions know of each other.
+func introduce(all []*breakers) {
+	for i, one := range all {
+		one.others = slices.Concat(all[:i], all[i+1:])
+	}
 }
 
 // runParts is Run for several partitions.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,20 +62,8 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 		}
 		return errDown
 	}))
-	states := func(state breaker.State) bool {
-		for _, part := range r.store.Partitions() {
-			b, err := part.Breaker(t.Context(), "pay")
-			if errors.Is(err, lua.ErrNoBreaker) && state == breaker.Closed {
-				continue
-			}
-			if err != nil || b.State != state {
-				return false
-			}
-		}
-		return true
-	}
 	enqueue(tenants[0], 12)
-	r.await("the breakers of all partitions to open", func() bool { return states(breaker.Open) })
+	r.await("the breakers of all partitions to open", func() bool { return r.everywhere(breaker.Open) })
 	r.await("calls under way to end", func() bool { return r.census().Ready == 0 })
 	watched.Store(true)
 	for _, tenant := range tenants {
@@ -89,8 +78,78 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 	if c.Left["completed"] != 12+20*partitions || c.Dead != 0 {
 		t.Errorf("got %+v", c)
 	}
-	r.await("the breakers to close", func() bool { return states(breaker.Closed) })
+	r.await("the breakers to close", func() bool { return r.everywhere(breaker.Closed) })
 	if status := a.Breakers(); len(status) != 1 || status[0].Downstream != "pay" || status[0].Opened < 2 {
 		t.Errorf("got %+v", status)
 	}
+}
+
+// everywhere reports whether the breakers of pay are in a state in all partitions.
+func (r *rig) everywhere(state breaker.State) bool {
+	for _, part := range r.store.Partitions() {
+		b, err := part.Breaker(r.tb.Context(), "pay")
+		if errors.Is(err, lua.ErrNoBreaker) && state == breaker.Closed {
+			continue
+		}
+		if err != nil || b.State != state {
+			return false
+		}
+	}
+	return true
+}
+
+// TestAGuestIsOfAllPartitions: what its calls come to opens the breakers of all partitions, and closes them; its probes are among
+// those that the fleet may have at a time.
+func TestAGuestIsOfAllPartitions(t *testing.T) {
+	t.Parallel()
+	r := newRigOfParts(t, 3)
+	guest, err := worker.NewGuest(r.store, worker.GuestConfig{Breaker: breaker.Config{
+		FailureThreshold: 3, OpenBase: 300 * time.Millisecond, OpenMax: 300 * time.Millisecond, SuccessThreshold: 1, MaxProbes: 1,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = guest.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	begin := func() (call *worker.GuestCall, ok bool) {
+		call, _, ok = guest.Begin(ctx, "pay")
+		return call, ok
+	}
+	r.await("the breakers of all partitions to open", func() bool {
+		if call, ok := begin(); ok {
+			call.Failed(ctx)
+		}
+		return r.everywhere(breaker.Open)
+	})
+	var probe *worker.GuestCall
+	r.await("a probe", func() (ok bool) {
+		probe, ok = begin()
+		return ok
+	})
+	lease := func() bool {
+		ok, err := r.store.LeaseProbe(ctx, "pay", "another's", 1, time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	if !probe.Probe() || lease() {
+		t.Error("the guest's call is no probe, or another one may run beside it")
+	}
+	probe.Succeeded(ctx)
+	if !lease() {
+		t.Error("no other probe may run after the guest's")
+	}
+	if err := r.store.ReturnProbe(ctx, "pay", "another's"); err != nil {
+		t.Fatal(err)
+	}
+	r.await("the breakers of all partitions to close", func() bool {
+		if call, ok := begin(); ok {
+			call.Succeeded(ctx)
+		}
+		return r.everywhere(breaker.Closed)
+	})
 }

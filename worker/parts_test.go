@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -114,13 +113,5 @@ func TestAFloodInOnePartitionTakesNothingFromTheOthers(t *testing.T) {
 	}
 	if most.Load() > slots {
 		t.Errorf("%d jobs ran at a time in %d slots", most.Load(), slots)
-	}
-}
-
-func TestAGuestIsRefusedOnSeveralPartitions(t *testing.T) {
-	t.Parallel()
-	_, err := worker.NewGuest(newRigOfParts(t, 2).store, worker.GuestConfig{})
-	if field := (*headgate.FieldError)(nil); !errors.As(err, &field) || field.Field != "store" {
-		t.Errorf("got %v", err)
 	}
 }

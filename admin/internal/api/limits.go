@@ -50,7 +50,8 @@ func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) erro
 	}
 }
 
-// reload returns a policy that was read after one was found to be stale.
+// reload returns a policy that was read after one was found to be stale. If that is the latest all the same, a partition is behind,
+// and is brought up.
 func (l *limits) reload(ctx context.Context, stale *policy.Compiled) (*policy.Compiled, error) {
 	key := "none"
 	if stale != nil {
@@ -65,6 +66,9 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) (*policy.Co
 		fresh, err := l.read(ctx)
 		if err == nil {
 			l.snapshot.Store(fresh)
+			if stale != nil && fresh.Version() == stale.Version() {
+				err = l.store.SpreadPolicy(ctx)
+			}
 		}
 		return fresh, err
 	})
