@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 )
 
@@ -63,18 +64,51 @@ func anyOf(s *Store, do func(part *Store) (bool, error)) (bool, error) {
 	return slices.Contains(all, true), err
 }
 
-// ofQuestions returns the store of the partition that has the buckets of all questions.
+// namesTenant reports whether any question names a tenant.
+func namesTenant(questions []Question) bool {
+	return slices.ContainsFunc(questions, func(q Question) bool { return q.Tenant != "" })
+}
+
+// ofQuestions returns the store of the partition that has the buckets of all questions. One of no tenant is of any.
 func (s *Store) ofQuestions(questions []Question) (*Store, error) {
-	part := s.of(questions[0].Tenant)
+	if s.all == nil {
+		return s, nil
+	}
+	first := slices.IndexFunc(questions, func(q Question) bool { return q.Tenant != "" })
+	part := s.of(questions[first].Tenant)
 	for i := range questions {
-		if s.of(questions[i].Tenant) != part {
+		if tenant := questions[i].Tenant; tenant != "" && s.of(tenant) != part {
 			return nil, &headgate.FieldError{
-				Field: "questions", Value: "of tenants " + strconv.Quote(questions[0].Tenant) + " and " + strconv.Quote(questions[i].Tenant),
+				Field: "questions", Value: "of tenants " + strconv.Quote(questions[first].Tenant) + " and " + strconv.Quote(tenant),
 				Allowed: "those of one partition a call: what is decided at once is in one",
 			}
 		}
 	}
 	return part, nil
+}
+
+// askAnywhere is ask for questions of no tenant: each partition has a part of the global limit, and the one with the most left
+// answers.
+func (s *Store) askAnywhere(ctx context.Context, version int64, peek bool, questions []Question) (asked, error) {
+	all, err := gather(s, func(part *Store) (asked, error) { return part.ask(ctx, version, true, questions) })
+	if err != nil {
+		return asked{}, err
+	}
+	most, sum := 0, buckets.Micro(0)
+	for i := range all {
+		left := all[i].answers[0].Left[headgate.LevelGlobal]
+		sum += left
+		if left > all[most].answers[0].Left[headgate.LevelGlobal] {
+			most = i
+		}
+	}
+	elsewhere := sum - all[most].answers[0].Left[headgate.LevelGlobal]
+	got := all[most]
+	if !peek {
+		got, err = s.all[most].ask(ctx, version, false, questions)
+	}
+	got.elsewhere = elsewhere
+	return got, err
 }
 
 // appendGlobal appends the partition's part of the global limit. Parts add up to the limit, so it holds over all of them, and

@@ -65,6 +65,13 @@ func (s *Store) workersOfAll(ctx context.Context) ([]WorkerState, error) {
 	return workers, err
 }
 
+func (s *Store) schedulersOfAll(ctx context.Context) ([]SchedulerState, error) {
+	all, err := gather(s, func(part *Store) ([]SchedulerState, error) { return part.Schedulers(ctx) })
+	schedulers := slices.Concat(all...)
+	slices.SortStableFunc(schedulers, func(a, b SchedulerState) int { return cmp.Compare(a.Name, b.Name) })
+	return schedulers, err
+}
+
 func queueName(q *QueueState) string { return q.Name }
 
 // addQueue adds what another partition has of a queue. Whose turn it is, each partition has its own: the first one's is told.

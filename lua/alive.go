@@ -23,8 +23,11 @@ func (s *Store) Alive(ctx context.Context, scheduler string, life time.Duration)
 	return err
 }
 
-// Schedulers returns the schedulers that live, by name, and whoever holds the timer lease.
+// Schedulers returns the schedulers that live, by name, and whoever holds the timer lease. Each partition has its own.
 func (s *Store) Schedulers(ctx context.Context) ([]SchedulerState, error) {
+	if s.all != nil {
+		return s.schedulersOfAll(ctx)
+	}
 	owner, end, err := s.TimerLease(ctx)
 	if err != nil {
 		return nil, err

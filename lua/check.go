@@ -38,36 +38,54 @@ type Answer struct {
 // force nothing is done and the error is ErrStale. After an error InDoubt the tokens may be gone; the same call again
 // charges again. A Redis that is full is headgate.ErrOutOfMemory, and nothing was charged.
 func (s *Store) Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error) {
-	granted, answers, _, err = s.ask(ctx, version, peek, questions)
-	return granted, answers, err
+	got, err := s.ask(ctx, version, peek, questions)
+	for i := range got.answers {
+		got.answers[i].Left[headgate.LevelGlobal] += got.elsewhere
+	}
+	return got.granted, got.answers, err
 }
 
-// ask is Check, with what Refund needs of the moment.
-func (s *Store) ask(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, at moment, err error) {
-	if s, err = s.ofQuestions(questions); err != nil {
-		return false, nil, at, err
+// asked is what became of a Check in one partition.
+type asked struct {
+	granted bool
+	answers []Answer
+	// at is what Refund needs of the moment.
+	at moment
+	// elsewhere is what other partitions hold of the global limit, where any of them could have answered.
+	elsewhere buckets.Micro
+}
+
+// ask is Check in the partition of the questions.
+func (s *Store) ask(ctx context.Context, version int64, peek bool, questions []Question) (asked, error) {
+	if s.all != nil && !namesTenant(questions) {
+		return s.askAnywhere(ctx, version, peek, questions)
+	}
+	s, err := s.ofQuestions(questions)
+	if err != nil {
+		return asked{}, err
 	}
 	reply, err := s.run(ctx, "check", s.checkArgs(version, peek, questions)...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
-		return false, nil, at, errors.Join(headgate.ErrOutOfMemory, err)
+		return asked{}, errors.Join(headgate.ErrOutOfMemory, err)
 	case err != nil:
-		return false, nil, at, err
+		return asked{}, err
 	case len(reply) > 0 && reply[0] == "stale":
-		return false, nil, at, ErrStale
+		return asked{}, ErrStale
 	case len(reply) != len(questions)+2:
-		return false, nil, at, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-2)
+		return asked{}, fmt.Errorf("check %d questions: reply has %d lines", len(questions), len(reply)-2)
 	}
-	if at, err = parseMoment(reply[1]); err != nil {
-		return false, nil, at, err
+	got := asked{granted: reply[0] == "granted", answers: make([]Answer, len(questions))}
+	if got.at, err = parseMoment(reply[1]); err != nil {
+		return asked{}, err
 	}
-	answers = make([]Answer, len(questions))
+	got.at.part = s.index
 	for i := range questions {
-		if answers[i], err = parseAnswer(reply[i+2], &questions[i]); err != nil {
-			return false, nil, at, err
+		if got.answers[i], err = parseAnswer(reply[i+2], &questions[i]); err != nil {
+			return asked{}, err
 		}
 	}
-	return reply[0] == "granted", answers, at, nil
+	return got, nil
 }
 
 func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any {

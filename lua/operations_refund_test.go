@@ -27,7 +27,7 @@ func (w *walk) take() {
 	}
 	_, receipt, err := w.store.Take(w.ctx, w.version, q)
 	check(w.tb, err)
-	if want := (moment{w.model.filled, w.model.refunds}); receipt.at != want {
+	if want := (moment{time: w.model.filled, refunds: w.model.refunds}); receipt.at != want {
 		w.rt.Fatalf("take %+v: at %+v, want %+v", q, receipt.at, want)
 	}
 	w.takings = append(w.takings, taking{fmt.Sprintf("t%d", len(w.takings)), receipt})

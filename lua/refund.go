@@ -36,23 +36,26 @@ type Receipt struct {
 	at       moment
 }
 
-// moment is the buckets' time of a call, in microseconds, and how many tokens had been refunded until then, in all.
-type moment struct{ time, refunds int64 }
+// moment is the buckets' time of a call, in microseconds, and how many tokens had been refunded until then, in all, in a partition.
+type moment struct {
+	time, refunds int64
+	part          int
+}
 
 // Take asks one question as Check does. Where the tokens are granted, the receipt is for Refund.
 func (s *Store) Take(ctx context.Context, version int64, question Question) (headgate.Verdict, Receipt, error) {
-	granted, answers, at, err := s.ask(ctx, version, false, []Question{question})
+	got, err := s.ask(ctx, version, false, []Question{question})
 	if err != nil {
 		return headgate.Verdict{}, Receipt{}, err
 	}
-	if !granted {
-		return answers[0].Verdict, Receipt{}, nil
+	if !got.granted {
+		return got.answers[0].Verdict, Receipt{}, nil
 	}
-	receipt := Receipt{question: question, version: version, at: at}
-	for level, left := range answers[0].Left {
+	receipt := Receipt{question: question, version: version, at: got.at}
+	for level, left := range got.answers[0].Left {
 		receipt.left[level] = int64(left)
 	}
-	return answers[0].Verdict, receipt, nil
+	return got.answers[0].Verdict, receipt, nil
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, which is the caller's name of the
@@ -64,7 +67,9 @@ func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund,
 		return "", err
 	}
 	q := &receipt.question
-	s = s.of(q.Tenant)
+	if s.all != nil {
+		s = s.all[receipt.at.part]
+	}
 	args := append(make([]any, 0, 24), s.now, receipt.version, s.config.BucketCap)
 	args = s.appendGlobal(args, &q.Limits[headgate.LevelGlobal])
 	args = append(args, id, micros(RefundWindow), receipt.at.time, receipt.at.refunds, int64(q.Cost))

@@ -63,7 +63,7 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 		return errDown
 	}))
 	enqueue(tenants[0], 12)
-	r.await("the breakers of all partitions to open", func() bool { return r.everywhere(breaker.Open) })
+	r.await("the breakers of all partitions to open", func() bool { return r.everywhere(t.Context(), breaker.Open) })
 	r.await("calls under way to end", func() bool { return r.census().Ready == 0 })
 	watched.Store(true)
 	for _, tenant := range tenants {
@@ -78,16 +78,16 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 	if c.Left["completed"] != 12+20*partitions || c.Dead != 0 {
 		t.Errorf("got %+v", c)
 	}
-	r.await("the breakers to close", func() bool { return r.everywhere(breaker.Closed) })
+	r.await("the breakers to close", func() bool { return r.everywhere(t.Context(), breaker.Closed) })
 	if status := a.Breakers(); len(status) != 1 || status[0].Downstream != "pay" || status[0].Opened < 2 {
 		t.Errorf("got %+v", status)
 	}
 }
 
 // everywhere reports whether the breakers of pay are in a state in all partitions.
-func (r *rig) everywhere(state breaker.State) bool {
+func (r *rig) everywhere(ctx context.Context, state breaker.State) bool {
 	for _, part := range r.store.Partitions() {
-		b, err := part.Breaker(r.tb.Context(), "pay")
+		b, err := part.Breaker(ctx, "pay")
 		if errors.Is(err, lua.ErrNoBreaker) && state == breaker.Closed {
 			continue
 		}
@@ -122,7 +122,7 @@ func TestAGuestIsOfAllPartitions(t *testing.T) {
 		if call, ok := begin(); ok {
 			call.Failed(ctx)
 		}
-		return r.everywhere(breaker.Open)
+		return r.everywhere(ctx, breaker.Open)
 	})
 	var probe *worker.GuestCall
 	r.await("a probe", func() (ok bool) {
@@ -150,6 +150,6 @@ func TestAGuestIsOfAllPartitions(t *testing.T) {
 		if call, ok := begin(); ok {
 			call.Succeeded(ctx)
 		}
-		return r.everywhere(breaker.Closed)
+		return r.everywhere(ctx, breaker.Closed)
 	})
 }
