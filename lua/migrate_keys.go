@@ -80,6 +80,12 @@ func (m *Migration) copyKeys(ctx context.Context) error {
 	return nil
 }
 
+// What PTTL says of a key that is not there, and of one without a time.
+const (
+	gone    time.Duration = -2
+	forEver time.Duration = -1
+)
+
 // copyTo copies keys, by their names without the base, into another partition, in place of what is there.
 func (s *Store) copyTo(ctx context.Context, to *Store, names ...string) error {
 	pipe := connection(s).Pipeline()
@@ -92,10 +98,16 @@ func (s *Store) copyTo(ctx context.Context, to *Store, names ...string) error {
 	}
 	pipe = connection(to).Pipeline()
 	for i, name := range names {
-		// A time that is over between the two reads is the least there is.
-		if life := lives[i].Val(); dumps[i].Err() == nil && life != -2 {
-			pipe.RestoreReplace(ctx, to.partition.Base()+name, max(life, 0), dumps[i].Val())
+		life := lives[i].Val()
+		if dumps[i].Err() != nil || life == gone {
+			continue
 		}
+		if life != forEver {
+			life = max(life, time.Millisecond) // None at all would be for ever.
+		} else {
+			life = 0
+		}
+		pipe.RestoreReplace(ctx, to.partition.Base()+name, life, dumps[i].Val())
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
 		return fmt.Errorf("write copied keys: %w", unread(err))
@@ -214,16 +226,16 @@ func (s *Store) unlinkAll(ctx context.Context) error {
 func (s *Store) unlink(ctx context.Context, chosen func(name string) bool) error {
 	base := s.partition.Base()
 	err := s.eachKey(ctx, func(names []string) error {
-		var gone []string
+		var keys []string
 		for _, name := range names {
 			if name != "state" && chosen(name) {
-				gone = append(gone, base+name)
+				keys = append(keys, base+name)
 			}
 		}
-		if len(gone) == 0 {
+		if len(keys) == 0 {
 			return nil
 		}
-		return connection(s).Unlink(ctx, gone...).Err()
+		return connection(s).Unlink(ctx, keys...).Err()
 	})
 	if err == nil && chosen("state") {
 		err = connection(s).Unlink(ctx, s.partition.State()).Err()
