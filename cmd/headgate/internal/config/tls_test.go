@@ -37,7 +37,7 @@ func TestTLS(t *testing.T) {
 		"ca_file=KEY cert_file=CERT key_file=KEY": "allowed is a file with certificates in PEM",
 		"ca_file=CERT cert_file=KEY key_file=KEY": "read redis.tls.cert_file and redis.tls.key_file",
 	} {
-		sources := Sources{Set: []string{"redis.url=rediss://127.0.0.1:" + port}}
+		sources := Sources{Set: []string{"redis.url=rediss://127.0.0.1:" + port + "?dial_timeout=1m&read_timeout=1m"}}
 		for one := range strings.FieldsSeq(strings.NewReplacer("CERT", certificate, "KEY", key).Replace(set)) {
 			sources.Set = append(sources.Set, "redis.tls."+one)
 		}
