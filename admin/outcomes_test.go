@@ -179,7 +179,7 @@ func TestACallCountsOnce(t *testing.T) {
 func countOnce(t *testing.T, p *plant) {
 	t.Helper()
 	p.called("smtp", neverTrips())
-	const jobs, sessions, senders = 48, 3, 3
+	const jobs, sessions, senders = 30, 3, 3
 	p.enqueueTo("smtp", jobs)
 	var mu sync.Mutex
 	var want breaker.Counts

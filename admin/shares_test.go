@@ -40,7 +40,7 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 			to, err := producer.New(p.store, producer.Config{Policy: new(policy.Unlimited())})
 			must(t, err)
 			p.fill(to, p.tenant("flood", 0), 500)
-			const others, jobs = 10, 200
+			const others, jobs = 10, 150
 			for i := range others {
 				p.fill(to, p.tenant(fmt.Sprint("other", i), 1+i%2), 60)
 			}
@@ -70,7 +70,7 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 // partitions, the slots that are registered in all of them add up to no more than the session's.
 func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 	t.Parallel()
-	const slots, jobs, callers = 3, 150, 6
+	const slots, jobs, callers = 3, 100, 6
 	redisClient := redistest.Shared(t).Client(t)
 	store, err := lua.Open(t.Context(), redisClient, lua.Config{Prefix: redistest.Prefix(t), Partitions: 5})
 	must(t, err)
