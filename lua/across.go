@@ -111,8 +111,8 @@ func (s *Store) askAnywhere(ctx context.Context, version int64, peek bool, quest
 	return got, err
 }
 
-// appendGlobal appends the partition's part of the global limit. Parts add up to the limit, so it holds over all of them, and
-// a partition that uses less than its part leaves it to nobody.
+// appendGlobal appends the partition's even part of the global limit. Scripts multiply the rate by what the partition has of it
+// (Balancer); bursts stay even.
 func (s *Store) appendGlobal(args []any, limit *headgate.Limit) []any {
 	if s.parts == 0 || limit.Disabled || limit.Tokens == 0 {
 		return appendLimit(args, limit)

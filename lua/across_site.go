@@ -31,14 +31,26 @@ func merge[T any](all [][]T, name func(*T) string, add func(to, more *T)) []T {
 	return merged
 }
 
-// gatesOfAll adds up what is held. The limit of a gate that stands in all partitions is the sum of theirs, each partition's own
-// part of a cap.
+// gatesOfAll adds up what is held. The limit of a gate that stands in all partitions is the sum of theirs, each partition's share
+// of a cap.
 func (s *Store) gatesOfAll(ctx context.Context) ([]GateState, error) {
-	all, err := gather(s, func(part *Store) ([]GateState, error) { return part.Gates(ctx) })
+	all, err := gather(s, func(part *Store) ([]GateState, error) {
+		gates, err := part.Gates(ctx)
+		for i := range gates {
+			if g := &gates[i]; spansPartitions(g.Name) {
+				g.Shares = make([]float64, len(s.all))
+				g.Shares[part.index] = max(float64(g.Limit), g.Rate)
+			}
+		}
+		return gates, err
+	})
 	return merge(all, func(g *GateState) string { return string(g.Name) }, func(to, more *GateState) {
 		to.Held += more.Held
 		if spansPartitions(to.Name) {
 			to.Limit, to.Rate, to.Burst = to.Limit+more.Limit, to.Rate+more.Rate, to.Burst+more.Burst
+			for p, share := range more.Shares {
+				to.Shares[p] += share
+			}
 			if to.Then > 0 && more.Then > 0 {
 				to.Then += more.Then
 			}

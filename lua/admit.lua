@@ -299,7 +299,7 @@ local function memory_short()
   return short
 end
 
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local jobs_at = paths_read()
 for i = 1, PATHS do
   local queue = paths[i].queue

@@ -38,14 +38,22 @@ func (s *Store) Demand(ctx context.Context, pool Pool) (Demand, error) {
 	}
 	d := Demand{Entries: int(whole(reply[0])), Queues: make([]QueueDemand, len(pool.Queues))}
 	for i, line := range reply[1:] {
-		for field := range strings.FieldsSeq(line) {
-			weight, runnable, _ := strings.Cut(field, ":")
-			class := ClassDemand{Weight: int(whole(weight))}
-			if class.Runnable, err = strconv.ParseFloat(runnable, 64); err != nil {
-				return Demand{}, fmt.Errorf("read demand: %w", err)
-			}
-			d.Queues[i] = append(d.Queues[i], class)
+		if d.Queues[i], err = parseQueueDemand(strings.Fields(line)); err != nil {
+			return Demand{}, fmt.Errorf("read demand: %w", err)
 		}
 	}
 	return d, nil
+}
+
+// parseQueueDemand reads weight:runnable of each class.
+func parseQueueDemand(fields []string) (q QueueDemand, err error) {
+	for _, field := range fields {
+		weight, runnable, _ := strings.Cut(field, ":")
+		class := ClassDemand{Weight: int(whole(weight))}
+		if class.Runnable, err = strconv.ParseFloat(runnable, 64); err != nil {
+			return nil, err
+		}
+		q = append(q, class)
+	}
+	return q, nil
 }

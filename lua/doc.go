@@ -24,6 +24,8 @@
 //	depart     lets go of jobs that another partition has                headgate migrate
 //	carry      takes counters and ended ids from another partition       headgate migrate
 //	adopt      takes a breaker from another partition                    headgate migrate
+//	unbalanced finds what partitions are to divide in another way        schedulers
+//	share      sets what a partition has of what all divide              schedulers
 //
 // A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
 // variables at most.

@@ -8,16 +8,23 @@
 -- ARGV[6] reason  text that is kept
 -- Reply {"set" | "more", units held}
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
+-- luacheck: ignore 211
 local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 -- @include call
 -- @include freed
 -- @include gateset
 -- @include held
 -- @include relief
+-- @include share
 local now = now_us(NOW)
 
 call_begin(now, { 'pools' })
-local g = gate(NAME)
+local g, s = gate(NAME), share_read(NAME)
+if s and s.whole ~= '' then -- whoever ends a pause may have read an older share
+  local most = share_cap(s)
+  LIMIT = format('%d', math.min(tonumber(LIMIT) or most, most))
+  if THEN ~= '' then THEN = format('%d', math.min(tonumber(THEN), most)) end
+end
 redis.call('ZREM', DUE, 'g' .. NAME)
 earliest = nil
 if LIMIT == '' then

@@ -27,7 +27,7 @@ local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 local time_us = now_us(NOW)
 
 local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 

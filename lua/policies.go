@@ -103,7 +103,7 @@ func (s *Store) SpreadPolicy(ctx context.Context) error {
 	})
 }
 
-// spansPartitions reports whether what a gate bounds may be in all partitions: each then has a part of the bound.
+// spansPartitions reports whether what a gate bounds may be in all partitions: each then has a share of the bound (Balancer).
 func spansPartitions(name GateName) bool {
 	kind, _ := name.split()
 	return kind == gateQueue || kind == gateDownstream || kind == gateDownstreamRate
@@ -118,14 +118,14 @@ func share(n, index, parts int) int {
 	return part
 }
 
-// part returns what a partition is to store: of bounds that span partitions, its part.
+// part returns what a partition is to store: of bursts and parked jobs its part, of caps and rates that span partitions the whole,
+// of which it knows its share.
 func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
 	of := *u
 	caps := make([]Cap, len(u.Caps))
 	for i, c := range u.Caps {
 		if spansPartitions(c.Gate) {
-			c.Limit = share(c.Limit, index, parts)
-			c.Rate.Tokens = headgate.Tokens(share(int(c.Rate.Tokens), index, parts))
+			c.parts = parts
 			c.Rate.Burst = headgate.Tokens(share(int(c.Rate.Burst), index, parts))
 		}
 		caps[i] = c
@@ -152,7 +152,6 @@ func (u *PolicyUpdate) checkParts(parts int) error {
 			continue
 		}
 		if kind, _ := c.Gate.split(); kind == gateDownstreamRate {
-			least("dispatch of "+c.Gate.Words()+": tokens", int(c.Rate.Tokens))
 			least("dispatch of "+c.Gate.Words()+": burst", int(c.Rate.Burst))
 		} else {
 			least("max_running of "+c.Gate.Words(), c.Limit)

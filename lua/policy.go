@@ -91,13 +91,20 @@ type Cap struct {
 	Limit int
 	// Rate is how many jobs may be dispatched a time, each a token.
 	Rate headgate.Limit
+
+	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
+	parts int
 }
 
 func (c Cap) text() string {
+	text := strconv.Itoa(c.Limit)
 	if kind, _ := c.Gate.split(); kind == gateTenantRate || kind == gateDownstreamRate {
-		return rate(c.Rate) + "|" + burst(c.Rate)
+		text = rate(c.Rate) + "|" + burst(c.Rate)
 	}
-	return strconv.Itoa(c.Limit)
+	if c.parts > 0 {
+		text += "/" + strconv.Itoa(c.parts)
+	}
+	return text
 }
 
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.

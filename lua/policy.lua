@@ -16,9 +16,9 @@
 -- ARGV[13] restored  version whose document it has, "" for a new one
 -- ARGV[14] changes  JSON, for the audit
 -- ARGV[15] copy  what other partitions are to store, "" where there are none or they are the ones
--- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
---   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
---   weight (an empty tenant is everybody else)
+-- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst, with /partitions
+--   where all divide the limit or rate (the burst is this one's part); K times downstream (empty for every other), how many
+--   jobs may wait while its breaker is not closed; then class:tenant, weight (an empty tenant is everybody else)
 -- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
 --   would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
@@ -32,14 +32,10 @@ local QUEUES_AT = 16
 -- @include freed
 -- @include gateset
 -- @include held
+-- @include paused
+-- @include share
 -- @include versions
 local now = now_us(NOW)
-
--- paused_then changes the cap that a pause leaves behind.
-local function paused_then(g, limit)
-  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
-  g.rest = until_us .. '|' .. limit .. '|' .. reason
-end
 
 -- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
 local function rate_want(name, text)
@@ -71,6 +67,24 @@ local function cap_want(name, limit, known, counts)
   end
 end
 
+-- share_want notes what the policy says of a bound that all partitions divide, and returns what is left of it for this one.
+local function share_want(name, text)
+  local whole, burst, parts = match(text or '', '^([^|]+)(.*)/(%d+)$')
+  local s = share_read(name)
+  if not whole then
+    if s then
+      s.whole = ''
+      share_write(name, s)
+    end
+    return text
+  end
+  parts = tonumber(parts)
+  if not s or s.parts ~= parts then s = { units = 1, of = parts, parts = parts } end
+  s.whole = whole
+  share_write(name, s)
+  return burst == '' and format('%d', share_cap(s)) or format('%.17g', share_rate(s)) .. burst
+end
+
 -- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.
 local function caps_apply(at)
   local wanted, names, covered = {}, {}, {}
@@ -79,7 +93,9 @@ local function caps_apply(at)
   for _, name in ipairs(stored) do
     if byte(name) ~= 98 then wanted[name] = wanted[name] or false end
   end
-  for name in pairs(wanted) do names[#names + 1] = name end
+  for name, text in pairs(wanted) do
+    wanted[name], names[#names + 1] = share_want(name, text), name
+  end
   table.sort(names, function(a, b)
     local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
     if first ~= second then return first end

@@ -30,7 +30,7 @@ local time_us = now_us(NOW)
 
 paths_read()
 local path = paths[1]
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf', 'partitions' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT
@@ -41,7 +41,9 @@ for level = 0, 3 do
   local b = path[level]
   if b then
     -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-    local came = math.ceil(elapsed * b.rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
+    -- Where the rate follows its use over partitions, it may have been all of it.
+    local rate = level == 0 and state_get('gm') and GLOBAL_RATE * state_num('partitions') or b.rate
+    local came = math.ceil(elapsed * rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
     local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
     local level_then = math.min(b.burst, b.level + owed)
     if level_then > b.level then

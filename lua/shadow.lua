@@ -20,7 +20,7 @@ local BUCKETS, GLOBAL_BUCKET = 'x:' .. ID .. ':', 'xgb'
 local time_us = now_us(NOW)
 
 local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'xgb' })
+clock_begin(time_us, { 'pv', 'pat', 'xgb', 'gm' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 local COUNTS = P .. 'shadow'
 local begins = redis.call('HGET', COUNTS, 'id') ~= ID

@@ -26,6 +26,8 @@ type GateState struct {
 	// Rate is dispatches a second and Burst how many at once, where the gate is a rate; Limit and Held are then 0.
 	Rate  float64
 	Burst int
+	// Shares is what each partition has of Limit, or of Rate, where several divide it among them; nil elsewhere.
+	Shares []float64
 }
 
 // Shut reports whether nothing passes now.

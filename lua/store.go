@@ -102,6 +102,7 @@ var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive", "demand", "probing",
 	"arrive", "depart", "carry", "adopt",
+	"unbalanced", "share",
 }
 
 // Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client

@@ -70,6 +70,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.store.First() {
 		running.Go(func() { s.spreadPolicy(ctx) })
 	}
+	running.Go(func() { s.balance(ctx) })
 	running.Go(func() { s.watch(ctx) })
 	running.Go(func() { s.live(ctx) })
 	if s.config.OnDead != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -222,6 +223,21 @@ func TestEachReasonIsExplained(t *testing.T) {
 }
 
 // TestUntilIsByTheClockOfRedis: the time that a refused tenant is told is when its bucket holds a token.
+func TestSharesOfPartitionsAreExplained(t *testing.T) {
+	t.Parallel()
+	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	must(t, err)
+	s := &stage{t: t, store: store}
+	s.put(`{"downstreams":{"smtp":{"max_running":9,"dispatch":{"tokens":5,"per":"1s","burst":4}}}}`, "")
+	e, err := explain.New(t.Context(), store, explain.Downstream, "smtp")
+	must(t, err)
+	for _, want := range []string{"runs 8 jobs at a time and has 0; the partitions have 4, 4 of that", "4 at once; the partitions have 2.5, 2.5 of that"} {
+		if !slices.ContainsFunc(e.Reasons, func(r explain.Reason) bool { return strings.Contains(r.Text, want) }) {
+			t.Errorf("nothing says %q: %+v", want, e.Reasons)
+		}
+	}
+}
+
 func TestUntilIsByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

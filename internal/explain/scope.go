@@ -217,5 +217,18 @@ func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason,
 		reason.Change = "a higher max_running"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	}
+	reason.Text += sharesWords(g.Shares)
 	return reason, err
+}
+
+// sharesWords tells what the partitions have of a gate that all divide among them.
+func sharesWords(shares []float64) string {
+	if shares == nil {
+		return ""
+	}
+	words := make([]string, len(shares))
+	for i, share := range shares {
+		words[i] = strconv.FormatFloat(share, 'g', 4, 64)
+	}
+	return "; the partitions have " + strings.Join(words, ", ") + " of that"
 }

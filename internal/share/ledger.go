@@ -37,33 +37,14 @@ func waitsAnywhere(demands []*lua.Demand, queue int) bool {
 
 // addQueue shares a queue's part out.
 func addQueue(parts []float64, demands []*lua.Demand, queue int, part float64) {
-	var pattern, runnable []float64 // of each class: its weight, and its tenants' over all partitions
-	for _, d := range demands {
-		if d == nil {
-			continue
-		}
-		for c, class := range d.Queues[queue] {
-			if c == len(pattern) {
-				pattern, runnable = append(pattern, float64(class.Weight)), append(runnable, 0)
-			}
-			runnable[c] += class.Runnable
-		}
-	}
-	all := 0.0
-	for c := range pattern {
-		if runnable[c] > 0 {
-			all += pattern[c]
-		}
-	}
+	of := make([]lua.QueueDemand, len(demands))
 	for p, d := range demands {
-		if d == nil {
-			continue
+		if d != nil {
+			of[p] = d.Queues[queue]
 		}
-		for c, class := range d.Queues[queue] {
-			if class.Runnable > 0 {
-				parts[p] += part * pattern[c] / all * class.Runnable / runnable[c]
-			}
-		}
+	}
+	for p, own := range lua.Parts(of) {
+		parts[p] += part * own
 	}
 }
 

@@ -11,15 +11,17 @@ import (
 type Gate struct {
 	Name lua.GateName `json:"name"`
 	// Limit is how many jobs may be in workers' hands at a time, Held how many are; a limit of 0 is shut.
-	Limit  int        `json:"limit"`
-	Held   int        `json:"held"`
+	Limit int `json:"limit"`
+	Held  int `json:"held"`
+	// Shares is what each of several partitions has of the limit, or of a rate a second.
+	Shares []float64  `json:"shares,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 }
 
 // GateOf shows a gate.
 func GateOf(g lua.GateState) Gate {
-	return Gate{g.Name, g.Limit, g.Held, Stamp(g.Until), g.Reason}
+	return Gate{g.Name, g.Limit, g.Held, g.Shares, Stamp(g.Until), g.Reason}
 }
 
 // Suspension is somebody for whom enqueueing is suspended.

@@ -46,7 +46,7 @@ local function paths_read()
   return at
 end
 
--- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
+-- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
 local function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
@@ -62,7 +62,8 @@ local function buckets_read()
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
+    local rate = GLOBAL_RATE * (state_get('gm') or 1) -- fragment share has the multiple
+    local b = bucket_settle({ rate = rate, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end

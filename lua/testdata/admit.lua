@@ -258,7 +258,7 @@ function paths_read()
   return at
 end
 
--- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
+-- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
 function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
@@ -274,7 +274,8 @@ function buckets_read()
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
+    local rate = GLOBAL_RATE * (state_get('gm') or 1) -- fragment share has the multiple
+    local b = bucket_settle({ rate = rate, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -2165,7 +2166,7 @@ local function memory_short()
   return short
 end
 
-local state_fields = { 'pv', 'pat', 'gb', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local jobs_at = paths_read()
 for i = 1, PATHS do
   local queue = paths[i].queue

@@ -249,7 +249,7 @@ function paths_read()
   return at
 end
 
--- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
+-- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
 function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
@@ -265,7 +265,8 @@ function buckets_read()
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
+    local rate = GLOBAL_RATE * (state_get('gm') or 1) -- fragment share has the multiple
+    local b = bucket_settle({ rate = rate, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -365,7 +366,7 @@ end
 local time_us = now_us(NOW)
 
 local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 buckets_read()
 

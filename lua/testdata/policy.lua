@@ -16,9 +16,9 @@
 -- ARGV[13] restored  version whose document it has, "" for a new one
 -- ARGV[14] changes  JSON, for the audit
 -- ARGV[15] copy  what other partitions are to store, "" where there are none or they are the ones
--- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst; K times
---   downstream (empty for every other), how many jobs may wait while its breaker is not closed; then class:tenant,
---   weight (an empty tenant is everybody else)
+-- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst, with /partitions
+--   where all divide the limit or rate (the burst is this one's part); K times downstream (empty for every other), how many
+--   jobs may wait while its breaker is not closed; then class:tenant, weight (an empty tenant is everybody else)
 -- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
 --   would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
@@ -1712,6 +1712,52 @@ local function entries_count()
   end
   return counts
 end
+-- paused: paused_then changes the cap that a pause leaves behind.
+local function paused_then(g, limit)
+  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+  g.rest = until_us .. '|' .. limit .. '|' .. reason
+end
+local share_read, share_write, share_cap, share_rate
+do
+-- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
+-- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
+-- most (balance.go). The whole is empty where the policy has the bound no more. The global bucket has no gate: callers bring the
+-- even part of its rate, and `gm` is the multiple of it that this partition has. Bursts stay divided evenly.
+local SHARES = P .. 'shares'
+
+local function share_parse(text)
+  local whole, units, of, parts = match(text, '^([^|]*)|(%d+)|(%d+)|(%d+)$')
+  return { whole = whole, units = tonumber(units), of = tonumber(of), parts = tonumber(parts) }
+end
+
+-- share_read returns what there is of a bound, nil for nothing.
+function share_read(name)
+  local text = redis.call('HGET', SHARES, name)
+  return text and share_parse(text) or nil
+end
+
+local function share_is_even(s) return s.units * s.parts == s.of end
+
+-- share_write forgets an even share of a bound that has gone: another one under its name begins with the same.
+function share_write(name, s)
+  if s.whole == '' and share_is_even(s) then
+    redis.call('HDEL', SHARES, name)
+  else
+    redis.call('HSET', SHARES, name, format('%s|%d|%d|%d', s.whole, s.units, s.of, s.parts))
+  end
+end
+
+-- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
+-- what the parts can divide, those of all may be above it until they have been balanced.
+function share_cap(s)
+  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+end
+
+-- share_rate returns this partition's part of a rate.
+function share_rate(s)
+  return tonumber(s.whole) * s.units / s.of
+end
+end
 local version_keep
 do
 -- versions: the last versions of the policy in a hash. Nothing else writes to it. There are at most KEPT_VERSIONS, and of
@@ -1734,12 +1780,6 @@ function version_keep(current, version, text)
 end
 end
 local now = now_us(NOW)
-
--- paused_then changes the cap that a pause leaves behind.
-local function paused_then(g, limit)
-  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
-  g.rest = until_us .. '|' .. limit .. '|' .. reason
-end
 
 -- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
 local function rate_want(name, text)
@@ -1771,6 +1811,24 @@ local function cap_want(name, limit, known, counts)
   end
 end
 
+-- share_want notes what the policy says of a bound that all partitions divide, and returns what is left of it for this one.
+local function share_want(name, text)
+  local whole, burst, parts = match(text or '', '^([^|]+)(.*)/(%d+)$')
+  local s = share_read(name)
+  if not whole then
+    if s then
+      s.whole = ''
+      share_write(name, s)
+    end
+    return text
+  end
+  parts = tonumber(parts)
+  if not s or s.parts ~= parts then s = { units = 1, of = parts, parts = parts } end
+  s.whole = whole
+  share_write(name, s)
+  return burst == '' and format('%d', share_cap(s)) or format('%.17g', share_rate(s)) .. burst
+end
+
 -- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.
 local function caps_apply(at)
   local wanted, names, covered = {}, {}, {}
@@ -1779,7 +1837,9 @@ local function caps_apply(at)
   for _, name in ipairs(stored) do
     if byte(name) ~= 98 then wanted[name] = wanted[name] or false end
   end
-  for name in pairs(wanted) do names[#names + 1] = name end
+  for name, text in pairs(wanted) do
+    wanted[name], names[#names + 1] = share_want(name, text), name
+  end
   table.sort(names, function(a, b)
     local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
     if first ~= second then return first end

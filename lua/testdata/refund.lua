@@ -255,7 +255,7 @@ function paths_read()
   return at
 end
 
--- buckets_read needs `pat`, GLOBAL_BUCKET and the clocks loaded.
+-- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
 function buckets_read()
   filled_to = state_num('bt')
   local changed_at = state_num('pat')
@@ -271,7 +271,8 @@ function buckets_read()
     end
   end
   if GLOBAL_RATE then
-    local b = bucket_settle({ rate = GLOBAL_RATE, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
+    local rate = GLOBAL_RATE * (state_get('gm') or 1) -- fragment share has the multiple
+    local b = bucket_settle({ rate = rate, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
     for i = 1, PATHS do paths[i][0] = b end
   end
 end
@@ -372,7 +373,7 @@ local time_us = now_us(NOW)
 
 paths_read()
 local path = paths[1]
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'rf' })
+clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf', 'partitions' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
 buckets_read()
 local elapsed = filled_to - TAKEN_AT
@@ -383,7 +384,9 @@ for level = 0, 3 do
   local b = path[level]
   if b then
     -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-    local came = math.ceil(elapsed * b.rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
+    -- Where the rate follows its use over partitions, it may have been all of it.
+    local rate = level == 0 and state_get('gm') and GLOBAL_RATE * state_num('partitions') or b.rate
+    local came = math.ceil(elapsed * rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
     local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
     local level_then = math.min(b.burst, b.level + owed)
     if level_then > b.level then

@@ -1,0 +1,1833 @@
+-- share tells what this partition has and uses of bounds that all partitions divide among them, and sets its share of some.
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- ARGV[1] now  microseconds, "" for Redis TIME
+-- ARGV[2] number  of the ballot
+-- ARGV[3] owner  of the ballot
+-- ARGV[4] partitions  number of them
+-- ARGV[5] ...  of each bound: gate, or "global"; units, "" to set nothing; of how many
+-- Reply {"taken", number} where a ballot of a higher number, or of another owner, has been here: nothing is done; or {"shown" |
+--   "more", a line a bound}: "-" where there is no such bound, else whole units of limit used, limit being what is in force,
+--   and where more is wanted who wants it, as demand says it. Of a rate, whole is the number of its parts, and used 1 unless the bucket is full.
+--   A whole of 0 is a bound that has gone from the policy.
+-- Never takes away what a job has: those above a lower cap run on, and used says how many.
+-- luacheck: ignore 211
+local STATE, NOW, NUMBER, OWNER, PARTITIONS = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local BOUNDS_AT = 5
+-- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
+-- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
+local st, dirty = {}, {}
+
+local function state_load(fields)
+  local values = redis.call('HMGET', STATE, unpack(fields))
+  for i = 1, #fields do st[fields[i]] = values[i] end
+end
+
+local function state_get(field)
+  local v = st[field]
+  if v == nil then
+    v = redis.call('HGET', STATE, field)
+    st[field] = v
+  end
+  return v
+end
+
+local function state_num(field)
+  local v = tonumber(state_get(field) or 0)
+  st[field] = v
+  return v
+end
+
+local function state_set(field, v)
+  st[field] = v
+  dirty[field] = true
+end
+
+local function state_add(field, n)
+  local v = state_num(field) + n
+  state_set(field, v)
+  return v
+end
+
+-- state_write writes what changed, in one HSET. A field set to false is removed.
+local function state_write()
+  local args, gone = {}, {}
+  for field in pairs(dirty) do
+    local v = st[field]
+    if v == false then
+      gone[#gone + 1] = field
+    else
+      args[#args + 1] = field
+      if type(v) == 'number' then v = format(v % 1 == 0 and '%d' or '%.17g', v) end
+      args[#args + 1] = v
+    end
+  end
+  dirty = {}
+  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+local now_us, clock_advance
+do
+-- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
+-- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
+-- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+local STEP = 5000000
+
+function now_us(given)
+  if given ~= '' then return tonumber(given) end
+  local t = redis.call('TIME')
+  return t[1] * 1000000 + t[2]
+end
+
+-- bucket_time is Redis TIME less every step back so far. It needs `t` and `bt` loaded.
+local function bucket_time(now)
+  local last = state_num('t')
+  if last == 0 then return now end
+  return state_num('bt') + math.max(0, now - last)
+end
+
+-- clock_advance needs `t`, `bt`, `dc` and `step` loaded.
+function clock_advance(now)
+  local last = state_num('t')
+  local passed = now - last
+  state_set('bt', bucket_time(now))
+  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if passed > STEP then passed = STEP end
+  if passed > 0 then state_add('dc', passed) end
+  state_set('t', now)
+end
+end
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
+  state_load(fields)
+  clock_advance(now)
+end
+-- call: what every script begins with that moves jobs.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+    fields[#fields + 1] = field
+  end
+  clock_begin(now, fields)
+end
+-- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
+local function gates_any()
+  return (state_get('ng') or '') ~= ''
+end
+-- bytes: integers as big-endian bytes.
+local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
+
+local function u64(n)
+  local high = floor(n / 4294967296)
+  local low = n - high * 4294967296
+  return char(floor(high / 16777216), floor(high / 65536) % 256, floor(high / 256) % 256, high % 256,
+    floor(low / 16777216), floor(low / 65536) % 256, floor(low / 256) % 256, low % 256)
+end
+
+local function number_at(s, at)
+  local a, b, c, d, e, f, g, h = byte(s, at, at + 7)
+  return (((a * 256 + b) * 256 + c) * 256 + d) * 4294967296 + ((e * 256 + f) * 256 + g) * 256 + h
+end
+
+local function cost_at(s, at)
+  local a, b, c, d = byte(s, at, at + 3)
+  return ((a * 256 + b) * 256 + c) * 256 + d
+end
+local bucket_settle, bucket_wait, bucket_fill, bucket_text
+do
+-- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
+-- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
+local rate_texts = {} -- texts of rates that are known, by rate
+
+local function rate_text(rate)
+  local text = rate_texts[rate]
+  if not text then
+    text = format('%.17g', rate)
+    rate_texts[rate] = text
+  end
+  return text
+end
+
+-- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
+function bucket_settle(b, stored, changed_at, now)
+  local rate, burst = b.rate, b.burst
+  b.level, b.stamp = burst, now
+  if not stored then return b end
+  local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
+  stamp, span = tonumber(stamp), tonumber(span)
+  old = old == rate_texts[rate] and rate or tonumber(old)
+  if stamp > now then stamp = now end
+  local passed = now - stamp
+  if passed >= span and rate >= old then return b end
+  level = tonumber(level)
+  if level > burst then level = burst end
+  local gained
+  if rate == old then
+    gained = passed * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = stamp + math.min(passed, math.ceil(gained / rate))
+  else
+    local before = math.max(0, math.min(changed_at - stamp, passed))
+    gained = before * math.min(rate, old) + (passed - before) * rate
+    if gained >= burst then return b end
+    gained = floor(gained)
+    stamp = now
+  end
+  if level + gained >= burst then return b end
+  b.level, b.stamp = level + gained, stamp
+  return b
+end
+
+-- bucket_wait returns the microseconds until b holds cost.
+function bucket_wait(b, cost, now)
+  local need = cost - b.level
+  local wait = b.stamp + math.ceil(need / b.rate) - now
+  if wait < 1 then wait = 1 end
+  if floor((wait + now - b.stamp) * b.rate) < need then wait = wait + 1 end
+  return wait
+end
+
+function bucket_fill(b)
+  return math.ceil((b.burst - b.level) / b.rate)
+end
+
+-- bucket_text needs what bucket_fill says.
+function bucket_text(b, fill)
+  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
+end
+end
+local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local gates, gates_dirty = {}, {}
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
+local gate
+local NO_GATES, lane_names = {}, {}
+local gate_kinds, gate_default, gate_is_rate, gates_load, gate_units, gate_closed
+local tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park
+local gate_tidy
+do
+-- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
+-- maps them to:
+--   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
+--                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
+--   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
+--   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
+-- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
+-- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
+-- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
+-- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
+local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
+
+-- gate_kinds needs `ng` loaded.
+function gate_kinds()
+  if not kinds then
+    kinds = {}
+    local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
+    for kind, n in string.gmatch(counts, '(%a)(%d+)') do kinds[kind] = tonumber(n) end
+    ill = (named ~= '' or not kinds.b) and {}
+    for name in string.gmatch(names, '[^|]+') do ill[name] = true end
+  end
+  return kinds
+end
+
+-- gate_default names the gate of all that have none of their own.
+function gate_default(name)
+  local kind = sub(name, 1, 1)
+  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
+  if kind == 't' or kind == 'd' then return kind .. ':*' end
+end
+
+function gate_is_rate(name)
+  local kind = byte(name)
+  return kind == 114 or kind == 115
+end
+
+
+local function gate_parse(name, v)
+  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  if limit == '*' then
+    local default = gate_default(name)
+    local g = default and default ~= name and gate(default)
+    return g and { limit = g.limit, held = tonumber(held), default = true }
+  end
+  if gate_is_rate(name) then
+    return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
+  end
+  return { limit = tonumber(limit), held = tonumber(held), rest = rest }
+end
+
+-- gate returns a gate, false for none.
+function gate(name)
+  local g = gates[name]
+  if g == nil then
+    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
+    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
+    gates[name] = g
+  end
+  return g
+end
+
+-- gates_load reads gates in one call.
+function gates_load(names)
+  local fields = {}
+  for _, name in ipairs(names) do
+    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
+      gates[name] = false
+      fields[#fields + 1] = name
+    end
+  end
+  if #fields == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+end
+
+-- gate_units returns how many more may pass.
+function gate_units(g)
+  if g.burst then return floor(g.level / DISPATCH) end
+  return g.limit - g.held
+end
+
+function gate_closed(name)
+  local g = gate(name)
+  return g and gate_units(g) <= 0
+end
+
+-- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
+-- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
+
+function tenant_gates(tenant, queue, of)
+  local k = of or gate_kinds()
+  if not (k.t or k.u or k.r) then return NO_GATES end
+  local names = {}
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.r then names[#names + 1] = 'r:' .. tenant end
+  return names
+end
+
+function lane_gates(downstream, of)
+  if downstream == '' then return NO_GATES end
+  local names = not of and lane_names[downstream]
+  if names then return names end
+  local k = of or gate_kinds()
+  names = {}
+  if k.d then names[#names + 1] = 'd:' .. downstream end
+  if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
+  if k.s then names[#names + 1] = 's:' .. downstream end
+  if not of then lane_names[downstream] = names end
+  return names
+end
+
+-- gate_names returns the gates on a job's way.
+function gate_names(queue, tenant, downstream)
+  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
+  if #own == 0 and not shut then return lanes end
+  local names = {}
+  for _, name in ipairs(lanes) do names[#names + 1] = name end
+  for _, name in ipairs(own) do names[#names + 1] = name end
+  if shut then names[#names + 1] = 'q:' .. queue end
+  return names
+end
+
+-- gate_pass counts a dispatch under a gate that there is. It returns the period of a breaker.
+function gate_pass(name)
+  local g = gate(name)
+  gates_dirty[name] = true
+  if g.burst then
+    g.level = g.level - DISPATCH
+  else
+    g.held = g.held + 1
+  end
+  return byte(name) == 98 and g.rest or nil
+end
+
+local function gate_text(g)
+  if g.default then return format('*|%d', g.held) end
+  if g.burst then return format('%.17g|%d|%s', g.rate, g.burst, bucket_text(g, bucket_fill(g))) end
+  return format('%d|%d|%s', g.limit, g.held, g.rest)
+end
+
+function gates_write()
+  local texts, gone = {}, {}
+  for name in pairs(gates_dirty) do
+    local g = gates[name]
+    if g and (g.held ~= 0 or not g.default) then
+      texts[#texts + 1] = name
+      texts[#texts + 1] = gate_text(g)
+    else
+      gone[#gone + 1] = name
+    end
+  end
+  gates_dirty = {}
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
+end
+
+function gate_park(name, class, queue, tag, member)
+  local line = class .. ':' .. queue
+  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('SADD', SHELVES, sub(name, 3)) == 1 then state_add('nh', 1) end
+end
+
+-- gate_tidy forgets a line of a gate whose last waiter has gone.
+function gate_tidy(name, line)
+  if redis.call('EXISTS', P .. 'gw:' .. name .. '|' .. line) == 1 then return end
+  redis.call('SREM', P .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('EXISTS', P .. 'gq:' .. name) == 0 then
+    state_add('nh', -redis.call('SREM', SHELVES, sub(name, 3)))
+  end
+end
+end
+local queues = {}
+local queue_bounds, queue_open
+do
+-- queue: a queue's settings and dynamics. State fields:
+--   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
+--                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
+--                depth.lua says of overflow, lost deliveries that make a job poison, how long dead letters are kept in
+--                microseconds (0 for ever) and how many
+--   q:QUEUE      cur|left|pace|stamp|V₁|n₁|V₂|n₂…   the pattern's phase; the microseconds from one dispatch to
+--                the next while jobs wait, and the time of the last (0 when none does); of each class the virtual
+--                time and the number of waiting jobs
+--   nq           the number of queues that have a q: field
+--   pools:QUEUE  ids of the pools that serve it, by spaces
+-- Classes count from 1 here, from 0 in keys and records.
+local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
+
+local function queue_config(q, text)
+  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
+  q.w, q.names, q.n = {}, {}, 0
+  for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
+    q.n = q.n + 1
+    q.names[q.n], q.w[q.n] = class, tonumber(weight)
+  end
+end
+
+-- queue_bounds reads what only few calls need.
+function queue_bounds(q)
+  local poison, age, letters = match(q.rest, '^(%d+)|(%d+)|(%d+)$')
+  return tonumber(poison), tonumber(age), tonumber(letters)
+end
+
+function queue_open(name)
+  local q = queues[name]
+  if q then return q end
+  q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
+  queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
+  local v = state_get('q:' .. name)
+  if v then
+    local i = 0
+    for x in string.gmatch(v, '[^|]+') do
+      i = i + 1
+      if i > 4 then
+        local c = math.floor((i - 3) / 2)
+        if i % 2 == 1 then q.V[c] = tonumber(x) else q.waiting[c] = tonumber(x) end
+      elseif i == 1 then q.cur = tonumber(x)
+      elseif i == 2 then q.left = tonumber(x)
+      elseif i == 3 then q.pace = tonumber(x)
+      else q.stamp = tonumber(x) end
+    end
+    if q.cur > q.n then q.cur, q.left = 1, q.w[1] end
+  else
+    q.cur, q.left, q.pace, q.stamp, q.fresh = 1, q.w[1], 0, 0, true
+  end
+  for c = 1, q.n do
+    q.V[c] = q.V[c] or 0
+    q.waiting[c] = q.waiting[c] or 0
+  end
+  queues[name] = q
+  return q
+end
+end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local due_add
+do
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or a rate has a token
+--   k gate              waiters of an open gate are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
+--   b downstream        its breaker's state ends by time, or is to be looked at
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  end
+  return earliest
+end
+
+function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%d', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+  end
+end
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
+end
+-- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
+-- and a counter tells why. letter.lua has the other ways.
+local ended, ended_keys = {}, {}
+
+local function leave_plain(key, counter)
+  state_add('left:' .. counter, 1)
+  ended[#ended + 1] = key
+end
+
+-- leave_write ends the jobs named since the last call. It needs `gen` and `en` loaded.
+local function leave_write()
+  if #ended == 0 then return end
+  redis.call('HDEL', JOBS, unpack(ended))
+  redis.call('SADD', ended_key(state_num('gen')), unpack(ended))
+  state_add('en', #ended)
+  if #ended_keys > 0 then redis.call('UNLINK', unpack(ended_keys)) end
+  ended, ended_keys = {}, {}
+end
+-- header: a job's value in the jobs hash. Bytes, counted from 1:
+--   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
+--   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length
+--   of downstream · 37 queue, downstream, and the body, opaque here
+-- Flags: 1 has a deadline · 2 payload under a key of its own · 4 the deadline is its queue's longest wait · 8 counts in
+-- the depth of its tenant and queue · 32 has a history · 16 and 64 a unique key, released: 16 at the end, 64 at the start, both when
+-- its time is over · 128 on the way into admit, and while spilled: starts later.
+-- Integers are big-endian. A lane's member is seq (8 bytes), cost (4), id.
+local COST_AT, QUEUE_AT = 31, 37
+local LARGE, TIMED, COUNTED, UNIQUE_END, HISTORY, UNIQUE_START = 2, 4, 8, 16, 32, 64
+
+local function has_flag(flags, bit)
+  return floor(flags / bit) % 2 == 1
+end
+
+local function record_has(rec, bit)
+  return has_flag(byte(rec, 2), bit)
+end
+
+local function record_flagged(rec, bit)
+  if record_has(rec, bit) then return rec end
+  return sub(rec, 1, 1) .. char(byte(rec, 2) + bit) .. sub(rec, 3)
+end
+
+local function record_queue(rec)
+  return sub(rec, QUEUE_AT, QUEUE_AT + byte(rec, 35) - 1)
+end
+
+-- record_lane returns the lane that a record's deadline and downstream name.
+local function record_lane(rec)
+  local _, flags = byte(rec, 1, 2)
+  local queue_length, downstream_length = byte(rec, 35, 36)
+  local at = QUEUE_AT + queue_length
+  return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
+end
+local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
+local old_remove, depth_write
+do
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
+-- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
+-- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
+-- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
+-- (HASH, `nb` entries) has one for TENANT:QUEUE.
+local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
+local depths, bounds = {}, {}
+
+function bound_open(tenant, queue)
+  local name = tenant .. ':' .. queue
+  local b = bounds[name]
+  if b == nil then
+    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
+    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+      low = tonumber(low) / 100 } or false
+    if b and b.jobs == 0 then b.jobs = math.huge end
+    if b and b.bytes == 0 then b.bytes = math.huge end
+    bounds[name] = b
+  end
+  return b
+end
+
+function depth_open(name)
+  local d = depths[name]
+  if not d then
+    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
+    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+    depths[name] = d
+  end
+  return d
+end
+
+function depth_add(name, count, size)
+  local d = depth_open(name)
+  d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  state_add('nl', count)
+  if count < 0 then depth_freed[name] = true end
+end
+
+local function depth_name(key, rec)
+  return match(key, '^[^:]*') .. ':' .. record_queue(rec)
+end
+
+-- job_size returns the bytes of a job as it is stored.
+function job_size(key, rec)
+  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
+end
+
+-- depth_leave takes a job out of the depth that it counts in.
+function depth_leave(key, rec)
+  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), -1, -job_size(key, rec)) end
+end
+
+-- old_add and old_remove follow a counted job into and out of its lane.
+function old_add(key, rec)
+  if not record_has(rec, COUNTED) then return end
+  local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
+  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
+end
+
+function old_remove(key, rec)
+  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
+end
+
+function depth_write()
+  for name, d in pairs(depths) do
+    if d.dirty and d.jobs > 0 then
+      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+    elseif d.dirty then
+      redis.call('HDEL', DEPTH, name)
+    end
+    d.dirty = false
+  end
+end
+end
+local unique_release, leave, dead_letter
+do
+-- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
+-- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
+local DEAD_CAP = 100000
+
+function unique_release(key)
+  local name = redis.call('HGET', UKEYS, key)
+  if not name then return end
+  redis.call('HDEL', UKEYS, key)
+  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+end
+
+-- leave ends a job with all that it owns.
+function leave(key, counter, rec)
+  leave_plain(key, counter)
+  depth_leave(key, rec)
+  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
+  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+end
+
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash.
+local function letter_remove(key, rec)
+  redis.call('ZREM', DEAD, key)
+  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('HDEL', WHY, key)
+  state_add('nd', -1)
+end
+
+local function letter_purge(key)
+  local rec = redis.call('HGET', JOBS, key)
+  letter_remove(key, rec)
+  leave(key, 'purged', rec)
+end
+
+-- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
+-- store stays within its caps.
+function dead_letter(key, rec, reason, text, now)
+  local queue = record_queue(rec)
+  local letters = P .. 'dead:' .. queue
+  local _, age, cap = queue_bounds(queue_open(queue))
+  if record_has(rec, COUNTED) then
+    depth_leave(key, rec)
+    redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
+  end
+  redis.call('ZADD', DEAD, format('%d', now), key)
+  redis.call('ZADD', letters, format('%d', now), key)
+  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  state_add('dead:' .. reason, 1)
+  if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
+  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  if count > cap then
+    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+  elseif all > DEAD_CAP then
+    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+  end
+end
+end
+-- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
+--   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
+--   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
+--                         go by the order of entering, not by names
+--   idle:CQ               ZSET of kept tags above V of tenants that are not runnable
+--   ten:CQ                HASH tenant → mode, entry (8 bytes), its only open lane, with a "+" before it if others stand
+--                         behind gates, or * for none or several (behind a gate of the tenant, any number); modes:
+--                         a runnable, b all lanes behind gates, t behind a gate of the tenant
+--   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
+--   waits                 HASH downstream → how many jobs wait for it in lanes
+--   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local pass_on, refill, waits, runs = {}, {}, {}, {}
+
+local function class_open(q, c)
+  local cl = q.classes[c]
+  if not cl then
+    local cq = (c - 1) .. ':' .. q.name
+    cl = { q = q, c = c, cq = cq, act = P .. 'act:' .. cq, idle = P .. 'idle:' .. cq, ten = P .. 'ten:' .. cq,
+      tenants = {} }
+    q.classes[c] = cl
+  end
+  return cl
+end
+
+-- waiting_add counts jobs that enter a lane, or leave it.
+local function waiting_add(cl, lane, n)
+  cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
+  if #lane > 1 then
+    local downstream = sub(lane, 2)
+    waits[downstream] = (waits[downstream] or 0) + n
+  end
+end
+
+-- runs_add counts runnable tenants of one open lane.
+local function runs_add(cl, lane, n)
+  if lane == '*' or #lane == 1 then return end
+  local name = cl.cq .. ':' .. sub(lane, 2)
+  runs[name] = (runs[name] or 0) + n
+end
+
+local function waits_write()
+  for downstream, n in pairs(waits) do
+    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  end
+  for name, n in pairs(runs) do
+    if n ~= 0 and redis.call('HINCRBY', RUNS, name, n) == 0 then redis.call('HDEL', RUNS, name) end
+  end
+  waits, runs = {}, {}
+end
+
+local function lane_key(cl, tenant, lane)
+  return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
+end
+
+local function lanes_key(cl, tenant)
+  return P .. 'lanes:' .. cl.cq .. ':' .. tenant
+end
+
+local function tenant_parse(v)
+  if not v then return false end
+  local beside = byte(v, 10) == 43 and '+' or ''
+  return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
+end
+
+local function tenant_text(x)
+  return x.mode .. x.entry .. x.beside .. x.lane
+end
+
+local function tenant_open(cl, tenant)
+  local x = cl.tenants[tenant]
+  if x == nil then
+    x = tenant_parse(redis.call('HGET', cl.ten, tenant))
+    cl.tenants[tenant] = x
+  end
+  return x
+end
+
+local function tenant_write(cl, tenant, x)
+  cl.tenants[tenant] = x
+  redis.call('HSET', cl.ten, tenant, tenant_text(x))
+end
+
+-- tenant_enter makes the tenant runnable: S = max(V, kept tag).
+local function tenant_enter(cl, tenant, x)
+  local tag = cl.q.V[cl.c]
+  local kept = redis.call('ZSCORE', cl.idle, tenant)
+  if kept then
+    tag = math.max(tag, score_of(kept))
+    redis.call('ZREM', cl.idle, tenant)
+  end
+  x.mode, x.entry = 'a', u64(state_add('seq', 1))
+  runs_add(cl, x.lane, 1)
+  tenant_write(cl, tenant, x)
+  redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
+  cl.q.touched = true
+  refill[cl.q.name] = true
+end
+
+-- tenant_several gives a tenant of one open lane another.
+local function tenant_several(cl, tenant, x, lane, score)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
+  if x.mode == 'a' then runs_add(cl, x.lane, -1) end
+  x.lane, x.beside = '*', ''
+  tenant_write(cl, tenant, x)
+end
+
+-- lane_vanished lets the units that a lane might have used go to other waiters.
+local function lane_vanished(lane)
+  if not gates_any() then return end
+  for _, name in ipairs(lane_gates(sub(lane, 2))) do
+    if gate(name) then pass_on[name] = true end
+  end
+end
+
+-- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
+-- none is, and false if there is no lane.
+local function tenant_settle(cl, tenant, x)
+  local lanes = lanes_key(cl, tenant)
+  local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
+  if not first[1] then return false end
+  if score_of(first[2]) >= BLOCKED then return 'b' end
+  if not first[3] or score_of(first[4]) >= BLOCKED then
+    redis.call('ZREM', lanes, first[1])
+    x.beside, x.lane = first[3] and '+' or '', first[1]
+    if x.mode == 'a' then runs_add(cl, x.lane, 1) end
+    tenant_write(cl, tenant, x)
+  end
+  return 'a'
+end
+
+local function deadline_timer(cl, tenant, lane)
+  return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
+end
+
+-- job_expire ends a job whose deadline has passed, by its queue's policy.
+local function job_expire(q, key, rec, now)
+  local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
+  if q.expired == 'drop' then
+    leave(key, reason, rec)
+  else
+    dead_letter(key, rec, reason, '', now)
+  end
+end
+local MOVES = 64
+local moves, more = MOVES, false
+local moves_out, waiter_park, gate_wake
+do
+-- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
+-- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
+-- on from a timer.
+local CONTINUE_AFTER = 50000
+
+function moves_out(timer, now)
+  due_add(DUE, now + CONTINUE_AFTER, timer)
+  more = true
+end
+
+-- rate_arm sets the timer of a rate that has nothing left but waiters.
+local function rate_arm(name, now)
+  local g = gate(name)
+  if g and g.burst then due_add(DUE, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
+end
+
+-- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.
+function waiter_park(cl, names, tag, member, now)
+  for _, name in ipairs(names) do
+    if gate_closed(name) then
+      gate_park(name, cl.c - 1, cl.q.name, tag, member)
+      rate_arm(name, now)
+      return true
+    end
+  end
+end
+
+-- waiter_wake_tenant moves a tenant from the gate that opened to another one if that is closed.
+local function waiter_wake_tenant(cl, tenant, tag, now)
+  local x = tenant_open(cl, tenant)
+  if waiter_park(cl, tenant_gates(tenant, cl.q.name), tag, tenant, now) then return end
+  if x.lane == '*' and tenant_settle(cl, tenant, x) == 'b' then
+    x.mode = 'b'
+    tenant_write(cl, tenant, x)
+  else
+    tenant_enter(cl, tenant, x)
+  end
+end
+
+-- waiter_wake_lane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
+local function waiter_wake_lane(cl, member, tag, now)
+  local tenant, lane = match(member, '^([^:]*):(.*)$')
+  if waiter_park(cl, lane_gates(sub(lane, 2)), tag, member, now) then return false end
+  local x = tenant_open(cl, tenant)
+  local lanes = lanes_key(cl, tenant)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  if x.lane ~= '*' then
+    tenant_several(cl, tenant, x, lane, head[2])
+  elseif x.mode == 'b' then
+    redis.call('ZREM', lanes, lane)
+    x.beside, x.lane = redis.call('EXISTS', lanes) == 1 and '+' or '', lane
+    tenant_enter(cl, tenant, x)
+  else
+    redis.call('ZADD', lanes, head[2], lane)
+  end
+  return x.mode == 'a'
+end
+
+-- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
+-- these are given. It returns how many have left the gate.
+function gate_wake(name, now, most, only)
+  local g = gate(name)
+  local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
+  if byte(name) == 113 then
+    if units > 0 then refill[sub(name, 3)] = true end
+    return 0
+  end
+  if units <= 0 and not g.burst then return 0 end
+  local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
+  if units <= 0 then
+    if #lines > 0 then rate_arm(name, now) end
+    return 0
+  end
+  table.sort(lines)
+  local left = 0
+  for _, line in ipairs(lines) do
+    local waiters = P .. 'gw:' .. name .. '|' .. line
+    local class, queue = match(line, '^(%d+):(.*)$')
+    local cl = class_open(queue_open(queue), class + 1)
+    local woken = only and not only[queue] and units or 0
+    while woken < units do
+      if moves == 0 then
+        if redis.call('EXISTS', waiters) == 1 then
+          moves_out('k' .. name, now)
+          return left
+        end
+        break
+      end
+      local w = redis.call('ZPOPMIN', waiters)
+      if not w[1] then break end
+      moves, left = moves - 1, left + 1
+      if not match(name, '^[dbsh]') then
+        waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
+        woken = woken + 1
+      elseif waiter_wake_lane(cl, w[1], score_of(w[2]), now) then
+        woken = woken + 1
+      end
+    end
+    gate_tidy(name, line)
+  end
+  return left
+end
+end
+local hold_add, hold_count, holds_write
+do
+-- holds: HASH POOL:DOWNSTREAM → how many entries of the pool's ready stream call the downstream.
+local HOLDS = P .. 'holds'
+local holds, hold_changes = {}, {}
+
+function hold_add(pool_id, downstream, n)
+  if downstream == '' then return end
+  local name = pool_id .. ':' .. downstream
+  hold_changes[name] = (hold_changes[name] or 0) + n
+end
+
+function hold_count(pool_id, downstream)
+  local name = pool_id .. ':' .. downstream
+  if not holds[name] then holds[name] = tonumber(redis.call('HGET', HOLDS, name) or 0) end
+  return holds[name] + (hold_changes[name] or 0)
+end
+
+function holds_write()
+  for name, n in pairs(hold_changes) do
+    if n ~= 0 and redis.call('HINCRBY', HOLDS, name, n) <= 0 then redis.call('HDEL', HOLDS, name) end
+  end
+  holds, hold_changes = {}, {}
+end
+end
+-- pool: workers that serve the same queues.
+--   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
+--   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
+local pools = {}
+
+local function pool_open(id)
+  local p = pools[id]
+  if p == nil then
+    local v = state_get('pool:' .. id)
+    p = false
+    if v then
+      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
+      p = { id = id, key = P .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
+        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
+      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
+        p.n = p.n + 1
+        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
+      end
+    end
+    pools[id] = p
+  end
+  return p
+end
+
+local function pool_write(p)
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+end
+local refill_pools, shelf_more = {}, {}
+local share_left, must_shelve, shelf_passed, shelves_wake, pools_idle
+do
+-- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
+-- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
+-- h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
+-- dispatch beyond it; and as many as there is room for when the pool has no other work.
+local SHARE = 0.5
+
+function share_left(pool, downstream)
+  return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
+end
+
+-- others_run reports whether the pool has a runnable tenant that does not call the downstream alone. pool.others keeps what
+-- was found until a move changes it.
+local function others_run(pool, downstream)
+  if pool.others == downstream then return true end
+  for i = 1, pool.n do
+    local q = queue_open(pool.queues[i])
+    for c = 1, q.n do
+      local cl = class_open(q, c)
+      local name = cl.cq .. ':' .. downstream
+      local alone = tonumber(redis.call('HGET', RUNS, name) or 0) + (runs[name] or 0)
+      local leaving = cl.plan and #cl.plan.gone or 0
+      if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
+        pool.others = downstream
+        return true
+      end
+    end
+  end
+  return false
+end
+
+function must_shelve(pool, downstream)
+  return not pool.idle and share_left(pool, downstream) <= 0 and others_run(pool, downstream)
+end
+
+-- shelf_passed lets a lane come back for a dispatch beyond the share.
+function shelf_passed(pool, downstream)
+  if downstream ~= '' and state_num('nh') > 0 and share_left(pool, downstream) < 0 then
+    shelf_more[downstream] = (shelf_more[downstream] or 0) + 1
+  end
+end
+
+function shelves_wake(now)
+  local names = {}
+  for name in pairs(shelf_more) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake('h:' .. name, now, shelf_more[name]) end
+  shelf_more = {}
+end
+
+-- pools_idle lets lanes come back in pools that have room and no other work, and reports whether there were any.
+function pools_idle(now)
+  if state_num('nh') == 0 then return false end
+  local ids, woken = {}, 0
+  for id, pool in pairs(pools) do
+    if pool and pool.room then ids[#ids + 1] = id end
+  end
+  table.sort(ids)
+  for _, id in ipairs(ids) do
+    local pool, only = pools[id], {}
+    for i = 1, pool.n do only[pool.queues[i]] = true end
+    local downstreams = redis.call('SMEMBERS', SHELVES)
+    table.sort(downstreams)
+    for _, name in ipairs(downstreams) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
+    pool.idle, refill_pools[id] = true, true
+  end
+  return woken > 0
+end
+end
+-- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
+-- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+local function pattern_next(p, can_run)
+  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  for k = 1, p.n do
+    local i = (p.cur + k - 1) % p.n + 1
+    if can_run(p, i) then return i end
+  end
+end
+
+local function pattern_commit(p, i)
+  if i == p.cur and p.left > 0 then
+    p.left = p.left - 1
+  else
+    p.cur, p.left = i, p.w[i] - 1
+  end
+end
+local queue_write
+do
+-- tally: what queues did in this call is written once.
+local PACE_SPAN, PACE_STEP = 32, 3
+
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates. A time counts as PACE_STEP times the average at
+-- most, or one pause would stand for many dispatches.
+local function queue_tally(q, now)
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    if q.pace > 0 then pace = math.min(pace, PACE_STEP * q.pace) end
+    q.pace = q.pace * old + pace * (1 - old)
+  end
+  if not q.busy then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
+end
+
+function queue_write(now)
+  for name, q in pairs(queues) do
+    if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
+      queue_tally(q, now)
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
+      for c = 1, q.n do
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
+      end
+      state_set('q:' .. name, table.concat(parts, '|'))
+      q.touched = false
+    end
+  end
+end
+end
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%d', score), member)
+  local size = redis.call('ZCARD', key)
+  waiting_add(cl, lane, 1)
+  cl.q.touched = true
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  if not x then
+    tenant_enter(cl, tenant, { beside = '', lane = lane })
+  elseif first and x.lane ~= lane then
+    local lanes = lanes_key(cl, tenant)
+    if size > 1 then
+      local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+      redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
+    elseif x.lane ~= '*' then
+      tenant_several(cl, tenant, x, lane, format('%d', score))
+    elseif x.mode == 'b' then
+      x.beside, x.lane = '+', lane
+      tenant_enter(cl, tenant, x)
+    else
+      redis.call('ZADD', lanes, format('%d', score), lane)
+    end
+  end
+  return size
+end
+local spill_return
+do
+-- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
+-- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
+-- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
+local SPILLS, DELAYED = P .. 'spills', 128
+
+-- spill_remove reports whether the job was spilled.
+local function spill_remove(name, key, rec)
+  if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
+  if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
+  if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
+-- came back into a lane.
+local function spill_drain(name, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  while true do
+    local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
+    if not key then return back end
+    local rec = redis.call('HGET', JOBS, key)
+    local size = job_size(key, rec)
+    if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
+    if moves == 0 then
+      moves_out('o' .. name, now)
+      return back
+    end
+    moves = moves - 1
+    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
+    spill_remove(name, key, rec)
+    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
+    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+      job_expire(q, key, rec, now)
+    else
+      rec = record_flagged(rec, COUNTED)
+      redis.call('HSET', JOBS, key, rec)
+      depth_add(name, 1, size)
+      if start and start > now then
+        due_add(LATER, start, key)
+      else
+        old_add(key, rec)
+        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+        refill[queue] = true
+        back = true
+      end
+    end
+  end
+end
+
+-- spill_return brings back what has room, and reports whether that makes a fill necessary.
+function spill_return(now)
+  local names, back = {}, false
+  for name in pairs(depth_freed) do names[#names + 1] = name end
+  depth_freed = {}
+  table.sort(names)
+  for _, name in ipairs(names) do
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+  end
+  return back
+end
+end
+local picks, dispatched = {}, {}
+local fill
+do
+-- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
+-- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
+-- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
+-- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
+-- that were served by their new tags (`line`, from `h`), and what to write.
+local want = 1
+
+-- tenants_load reads the gates of tenants in one call, if there are any.
+local function tenants_load(of, queue)
+  local of_tenants, names = gate_kinds(), {}
+  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
+  for _, tenant in ipairs(of) do
+    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+  end
+  gates_load(names)
+end
+
+local function plan_more(cl, p)
+  local k = math.max(want, p.loaded > 0 and 16 or 1)
+  local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
+  local n = #r / 2
+  p.loaded = p.loaded + n
+  if n < k then p.all = true end
+  if n == 0 then return end
+  local names, weights = {}, nil
+  for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
+  if gates_any() then tenants_load(names, cl.q.name) end
+  local values = redis.call('HMGET', cl.ten, unpack(names))
+  if state_num('nw') > 0 then
+    local class, fields = cl.q.names[cl.c] .. ':', {}
+    for i = 1, n do fields[i] = class .. names[i] end
+    fields[n + 1] = class
+    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  end
+  for i = 1, n do
+    local x = cl.tenants[names[i]] or tenant_parse(values[i])
+    cl.tenants[names[i]] = x
+    x.name, x.member = names[i], r[2 * i - 1]
+    x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
+    x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
+    p.cand[#p.cand + 1] = x
+  end
+end
+
+-- plan_head returns the tenant with the lowest tag, ties by the order of entering.
+local function plan_head(cl)
+  local p = cl.plan
+  if not p then
+    p = { cand = {}, i = 1, loaded = 0, all = false, line = {}, h = 1, served = {}, gone = {} }
+    cl.plan = p
+  end
+  if p.i > #p.cand and not p.all then plan_more(cl, p) end
+  local a, b = p.cand[p.i], p.line[p.h]
+  if a and b then
+    if b.tag < a.tag or b.tag == a.tag and b.number < a.number then return b end
+    return a
+  end
+  return a or b
+end
+
+local function plan_take(p, x)
+  if p.cand[p.i] == x then p.i = p.i + 1 else p.h = p.h + 1 end
+end
+
+local function plan_put(p, x)
+  p.served[x] = true
+  local line, at = p.line, #p.line + 1
+  while at > p.h and (line[at - 1].tag > x.tag or line[at - 1].tag == x.tag and line[at - 1].number > x.number) do
+    line[at] = line[at - 1]
+    at = at - 1
+  end
+  line[at] = x
+end
+
+-- plan_leave takes a tenant out for the reason in its mode: false when it has no job left.
+local function plan_leave(cl, x, mode)
+  local p = cl.plan
+  plan_take(p, x)
+  runs_add(cl, x.lane, -1)
+  if mode == 'b' then x.beside, x.lane = '', '*' end
+  p.served[x] = nil
+  x.mode = mode
+  p.gone[#p.gone + 1] = x
+end
+
+local function plan_write(cl)
+  local p = cl.plan
+  if not p then return end
+  local V = cl.q.V[cl.c]
+  local tags, out, kept, drained, modes = {}, {}, {}, {}, {}
+  for x in pairs(p.served) do
+    tags[#tags + 1] = format('%.17g', x.tag)
+    tags[#tags + 1] = x.member
+  end
+  for _, x in ipairs(p.gone) do
+    out[#out + 1] = x.member
+    if x.tag > V then
+      kept[#kept + 1] = format('%.17g', x.tag)
+      kept[#kept + 1] = x.name
+    end
+    if x.mode then
+      modes[#modes + 1] = x.name
+      modes[#modes + 1] = tenant_text(x)
+    else
+      drained[#drained + 1] = x.name
+      cl.tenants[x.name] = false
+    end
+  end
+  if #tags > 0 then redis.call('ZADD', cl.act, unpack(tags)) end
+  if #out > 0 then redis.call('ZREM', cl.act, unpack(out)) end
+  if #modes > 0 then redis.call('HSET', cl.ten, unpack(modes)) end
+  if #drained > 0 then redis.call('HDEL', cl.ten, unpack(drained)) end
+  local left = p.line[p.h] or p.cand[p.i] or not p.all and redis.call('EXISTS', cl.act) == 1
+  if not left then
+    redis.call('UNLINK', cl.idle)
+  else
+    if #kept > 0 then redis.call('ZADD', cl.idle, unpack(kept)) end
+    if #tags + #out > 0 then
+      local passed = redis.call('ZRANGEBYSCORE', cl.idle, '-inf', format('%.17g', V), 'LIMIT', 0, 16)
+      if #passed > 0 then redis.call('ZREM', cl.idle, unpack(passed)) end
+    end
+  end
+  cl.plan = nil
+end
+
+local function queue_can_run(q, c)
+  return plan_head(class_open(q, c)) ~= nil
+end
+
+local function pool_can_run(p, i)
+  local q = queue_open(p.queues[i])
+  if gate_kinds().q and gate_closed('q:' .. q.name) then return false end
+  return pattern_next(q, queue_can_run) ~= nil
+end
+
+local function pool_next(p)
+  if p.mode == 'w' then return pattern_next(p, pool_can_run) end
+  for i = 1, p.n do
+    if pool_can_run(p, i) then return i end
+  end
+end
+
+-- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
+local function park_tenant(cl, x, now)
+  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  plan_leave(cl, x, 't')
+  if x.lane ~= '*' then
+    lane_vanished(x.lane)
+  else
+    local open = redis.call('ZRANGEBYSCORE', lanes_key(cl, x.name), '-inf', '(' .. format('%d', BLOCKED))
+    for _, lane in ipairs(open) do lane_vanished(lane) end
+  end
+  return true
+end
+
+-- park_lane parks a lane if a gate of its downstream is closed, or if it goes on the shelf. It leaves the units of other
+-- gates to others.
+local function park_lane(pool, cl, x, lane, now)
+  local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
+  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+    if not must_shelve(pool, downstream) then return false end
+    gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
+  end
+  local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
+  redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
+  lane_vanished(lane)
+  if x.lane ~= '*' then
+    plan_leave(cl, x, 'b')
+  else
+    pool.others = nil
+    tenant_settle(cl, x.name, x)
+  end
+  return true
+end
+
+-- lane_popped settles x after a job was taken from its lane by fill: still there, behind gates, or drained.
+local function lane_popped(cl, x, lane)
+  local key, mode = lane_key(cl, x.name, lane), 'a'
+  if x.lane == '*' then
+    local lanes, head = lanes_key(cl, x.name), redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    if head[1] then
+      redis.call('ZADD', lanes, head[2], lane)
+      return 'a'
+    end
+    redis.call('ZREM', lanes, lane)
+    tenant_settle(cl, x.name, x)
+  elseif redis.call('EXISTS', key) == 1 then
+    return 'a'
+  else
+    mode = x.beside ~= '' and 'b'
+  end
+  if byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane)) end
+  return mode
+end
+
+-- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
+local function serve(pool, cl, x, now)
+  local q, gated = cl.q, gates_any()
+  moves = moves - 1
+  q.touched = true
+  if gated and park_tenant(cl, x, now) then
+    pool.others = nil
+    return false
+  end
+  local lane = x.lane
+  if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
+  local downstream = sub(lane, 2)
+  if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  pool.others = nil
+  local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
+  local member = popped[1]
+  local key = x.name .. ':' .. sub(member, 13)
+  waiting_add(cl, lane, -1)
+  local mode = lane_popped(cl, x, lane)
+  if byte(lane) == 100 and score_of(popped[2]) < now then
+    local rec = redis.call('HGET', JOBS, key)
+    old_remove(key, rec)
+    job_expire(q, key, rec, now)
+    if mode ~= 'a' then
+      plan_leave(cl, x, mode)
+      lane_vanished(lane)
+    elseif redis.call('EXISTS', lane_key(cl, x.name, lane)) == 0 then
+      lane_vanished(lane)
+    end
+    return false
+  end
+  q.V[cl.c] = x.tag
+  if mode == 'a' then
+    plan_take(cl.plan, x)
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_put(cl.plan, x)
+  else
+    x.tag = x.tag + cost_at(member, 9) / x.weight
+    plan_leave(cl, x, mode)
+  end
+  local pick = { pool = pool, key = key, downstream = downstream }
+  if gated then
+    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
+      if gate(name) then
+        pick.period = gate_pass(name) or pick.period
+        if gate_is_rate(name) then pass_on[name] = true end
+      end
+    end
+  end
+  hold_add(pool.id, downstream, 1)
+  shelf_passed(pool, downstream)
+  q.dispatched = q.dispatched + 1
+  picks[#picks + 1] = pick
+  return true
+end
+
+-- queue_busy reports whether a class has runnable tenants.
+local function queue_busy(q)
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+  end
+  return false
+end
+
+-- fill_pool fills a pool's room and reports whether it is full, or the moves are out. Else pool.room is what is left.
+local function fill_pool(pool, now)
+  local room = pool.slots - redis.call('XLEN', pool.key)
+  pool.room, pool.others = nil, nil
+  while room > 0 do
+    want = math.min(room, moves)
+    local i = pool_next(pool)
+    if not i then
+      pool.room = room
+      return false
+    end
+    if moves == 0 then
+      moves_out('f' .. pool.id, now)
+      return true
+    end
+    local q = queue_open(pool.queues[i])
+    local c = pattern_next(q, queue_can_run)
+    local cl = q.classes[c]
+    if serve(pool, cl, plan_head(cl), now) then
+      pattern_commit(q, c)
+      if pool.mode == 'w' and pool.n > 1 then
+        pattern_commit(pool, i)
+        pool.touched = true
+      end
+      room = room - 1
+    end
+  end
+  return true
+end
+
+local function picks_write()
+  if #picks == 0 then return end
+  local keys = {}
+  for i = 1, #picks do keys[i] = picks[i].key end
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i = 1, #picks do
+    local period = picks[i].period
+    if period then
+      redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
+      state_add('nm', 1)
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+    else
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+    end
+    local flags = byte(records[i], 2)
+    old_remove(keys[i], records[i])
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
+    dispatched[#dispatched + 1] = keys[i]
+  end
+end
+
+local function fill_once(now)
+  for name in pairs(refill) do
+    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
+  end
+  local ids = {}
+  for id in pairs(refill_pools) do ids[#ids + 1] = id end
+  table.sort(ids)
+  refill, refill_pools = {}, {}
+  for _, id in ipairs(ids) do
+    local pool = pool_open(id)
+    local full = pool and fill_pool(pool, now)
+    for i = 1, pool and pool.n or 0 do
+      local q = queues[pool.queues[i]]
+      if q and q.touched then q.busy = full and queue_busy(q) end
+    end
+  end
+  for _, q in pairs(queues) do
+    for _, cl in pairs(q.classes) do plan_write(cl) end
+  end
+  picks_write()
+  picks = {}
+end
+
+-- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
+-- timers.
+function fill(now)
+  repeat
+    repeat
+      local names = {}
+      for name in pairs(pass_on) do names[#names + 1] = name end
+      table.sort(names)
+      for _, name in ipairs(names) do
+        pass_on[name] = nil
+        gate_wake(name, now)
+      end
+      shelves_wake(now)
+      fill_once(now)
+    until not pools_idle(now) and next(pass_on) == nil and next(shelf_more) == nil
+  until not spill_return(now)
+  leave_write()
+  depth_write()
+  waits_write()
+  holds_write()
+  for _, pool in pairs(pools) do
+    if pool and pool.touched then pool_write(pool) end
+  end
+  gates_write()
+  queue_write(now)
+  state_write()
+  return more
+end
+end
+local freed, shelf_freed = {}, {}
+local freed_wake
+do
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+
+-- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
+-- pool and downstream.
+local function shelves_pass_on(now)
+  local names = {}
+  for name in pairs(shelf_freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local id, downstream = match(name, '^([^:]*):(.*)$')
+    local pool = state_num('nh') > 0 and pool_open(id)
+    local units = pool and math.min(shelf_freed[name], share_left(pool, downstream)) or 0
+    if units > 0 then gate_wake('h:' .. downstream, now, units) end
+  end
+  shelf_freed = {}
+end
+
+function freed_wake(now)
+  local names = {}
+  for name in pairs(freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake(name, now) end
+  freed = {}
+  shelves_pass_on(now)
+end
+end
+do
+-- gateset: gates come and go.
+-- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
+local NAMED = 8
+local function gate_count(name, n)
+  local kind, parts, names = sub(name, 1, 1), {}, {}
+  local left = (gate_kinds()[kind] or 0) + n
+  kinds[kind], lane_names = left > 0 and left or nil, {}
+  for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
+  table.sort(parts)
+  if kind == 'b' then
+    if left == 0 then ill = {} end
+    if left > NAMED then ill = false end
+    if ill then ill[sub(name, 3)] = n > 0 or nil end
+  end
+  for downstream in pairs(kinds.b and ill or {}) do names[#names + 1] = '|' .. downstream end
+  table.sort(names)
+  state_set('ng', #parts > 0 and table.concat(parts) .. table.concat(names) or false)
+end
+
+-- gate_remove takes a gate away. Where there is one for all that have none of their own, that one counts on.
+local function gate_remove(name)
+  local g, default = gate(name), gate_default(name)
+  if not g or g.default then return end
+  gate_count(name, -1)
+  local all = default and default ~= name and gate(default)
+  gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+  gates_dirty[name] = true
+end
+end
+local queue_weigh
+do
+-- weigh: how much is runnable. Of more than SAMPLE tenants with weights it looks at as many, at random, and takes the others
+-- for alike. It needs `nw` loaded.
+local SAMPLE = 64
+
+-- tenants_weigh returns the sum of the weights of a class's runnable tenants.
+local function tenants_weigh(q, c)
+  local act = P .. 'act:' .. c - 1 .. ':' .. q.name
+  local n = redis.call('ZCARD', act)
+  if n == 0 or state_num('nw') == 0 then return n end
+  local members = redis.call('ZRANDMEMBER', act, SAMPLE)
+  local class = q.names[c] .. ':'
+  local fields, sum = { class }, 0
+  for _, member in ipairs(members) do fields[#fields + 1] = class .. string.sub(member, 9) end
+  local weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  for i = 2, #fields do sum = sum + tonumber(weights[i] or weights[1] or 1) end
+  return sum * n / #members
+end
+
+-- queue_weigh tells of each class of a queue, by spaces, its weight in the pattern and what is runnable, by a colon; of a
+-- queue that is shut, that nothing is.
+function queue_weigh(q, shut)
+  local classes = {}
+  for c = 1, q.n do classes[c] = format('%d:%.17g', q.w[c], shut and 0 or tenants_weigh(q, c)) end
+  return table.concat(classes, ' ')
+end
+end
+local global_level, hunger
+do
+-- hunger: who wants more of a bound than this partition's part of it.
+
+-- global_level returns the level of the global bucket, what is missing to its burst, and its rate, as they stand at a time;
+-- nothing where it is full. What is missing may be a little too much.
+function global_level(at)
+  local level, stamp, span, rate = match(state_get('gb') or '', '^(%-?%d+):(%d+):(%d+):(.+)$')
+  local passed = level and math.max(0, at - stamp)
+  if not level or passed >= tonumber(span) then return nil end
+  local gained = floor(passed * rate)
+  return level + gained, math.max(0, span * rate - gained), tonumber(rate)
+end
+
+-- gate_hunger tells who waits at a gate, in the form of queue_weigh: of a queue whose cap is reached what is runnable there, of
+-- a downstream how many waiters there are; nothing where nobody does, or where an operator has shut it.
+local function gate_hunger(name)
+  if not gate_is_rate(name) and (not gate_closed(name) or gate(name).limit == 0) then return '' end
+  if byte(name) == 113 then
+    local q = queue_open(sub(name, 3))
+    for c = 1, q.n do
+      if redis.call('EXISTS', P .. 'act:' .. c - 1 .. ':' .. q.name) == 1 then return queue_weigh(q) end
+    end
+    return ''
+  end
+  local waiters = 0
+  for _, line in ipairs(redis.call('SMEMBERS', P .. 'gq:' .. name)) do
+    waiters = waiters + redis.call('ZCARD', P .. 'gw:' .. name .. '|' .. line)
+  end
+  return waiters > 0 and format('1:%d', waiters) or ''
+end
+
+-- hunger is gate_hunger for whatever may be shared. Nobody waits at the global bucket: below half it counts as wanted.
+function hunger(name)
+  if name ~= 'global' then return gate_hunger(name) end
+  local level, missing = global_level(state_num('bt'))
+  return level and level < math.max((level + missing) / 2, DISPATCH) and '1:1' or ''
+end
+end
+-- paused: paused_then changes the cap that a pause leaves behind.
+local function paused_then(g, limit)
+  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+  g.rest = until_us .. '|' .. limit .. '|' .. reason
+end
+-- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
+-- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
+redis.call('DEL', P .. 'relief')
+local share_read, share_write, share_cap, share_rate
+do
+-- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
+-- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
+-- most (balance.go). The whole is empty where the policy has the bound no more. The global bucket has no gate: callers bring the
+-- even part of its rate, and `gm` is the multiple of it that this partition has. Bursts stay divided evenly.
+local SHARES = P .. 'shares'
+
+local function share_parse(text)
+  local whole, units, of, parts = match(text, '^([^|]*)|(%d+)|(%d+)|(%d+)$')
+  return { whole = whole, units = tonumber(units), of = tonumber(of), parts = tonumber(parts) }
+end
+
+-- share_read returns what there is of a bound, nil for nothing.
+function share_read(name)
+  local text = redis.call('HGET', SHARES, name)
+  return text and share_parse(text) or nil
+end
+
+local function share_is_even(s) return s.units * s.parts == s.of end
+
+-- share_write forgets an even share of a bound that has gone: another one under its name begins with the same.
+function share_write(name, s)
+  if s.whole == '' and share_is_even(s) then
+    redis.call('HDEL', SHARES, name)
+  else
+    redis.call('HSET', SHARES, name, format('%s|%d|%d|%d', s.whole, s.units, s.of, s.parts))
+  end
+end
+
+-- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
+-- what the parts can divide, those of all may be above it until they have been balanced.
+function share_cap(s)
+  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+end
+
+-- share_rate returns this partition's part of a rate.
+function share_rate(s)
+  return tonumber(s.whole) * s.units / s.of
+end
+end
+local now = now_us(NOW)
+
+-- RATE_PARTS is into how many units the even part of a rate is divided.
+local RATE_PARTS = 1000
+
+-- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
+-- change of policy that no admission has followed is not known: such time does not count.
+local function global_set(units, of)
+  local multiple, stored, changed_at = units * PARTITIONS / of, state_get('gb'), state_num('pat')
+  local stamp = stored and tonumber(match(stored, '^%-?%d+:(%d+):'))
+  local at = state_num('bt')
+  if stamp and changed_at > stamp then at = math.min(at, changed_at) end
+  local level, missing, rate = global_level(at)
+  if level then
+    local b = { level = level, stamp = state_num('bt'), rate = rate * multiple / tonumber(state_get('gm') or 1) }
+    state_set('gb', bucket_text(b, math.ceil(missing / b.rate)))
+  else
+    state_set('gb', false)
+  end
+  state_set('gm', multiple)
+end
+
+local function share_set(name, units, of)
+  if name == 'global' then return global_set(units, of) end
+  local s, g = share_read(name), gate(name)
+  if not s then return end
+  s.units, s.of = units, of
+  share_write(name, s)
+  if s.whole == '' or not g then return end
+  if g.burst then
+    g.rate, g.stamp = share_rate(s), state_num('bt')
+  elseif g.limit == 0 then
+    paused_then(g, format('%d', share_cap(s)))
+  else
+    g.limit = share_cap(s)
+  end
+  gates_dirty[name], freed[name] = true, true
+end
+
+local function rate_line(units, of, in_force, full, wanted)
+  return format('%d %d %d %d %d %s', RATE_PARTS * PARTITIONS, units, of, in_force, full and 0 or 1, wanted)
+end
+
+local function share_line(name)
+  if name == 'global' then
+    local units = floor(tonumber(state_get('gm') or 1) * RATE_PARTS + 0.5)
+    return rate_line(units, RATE_PARTS * PARTITIONS, units, not global_level(state_num('bt')), hunger(name))
+  end
+  local s, g = share_read(name), gate(name)
+  if not s or s.parts ~= PARTITIONS then return '-' end
+  if s.whole == '' then return format('0 %d %d 0 0', s.units, s.of) end
+  if not g or g.default then return '-' end
+  if g.burst then
+    local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTITIONS + 0.5)
+    return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
+  end
+  local limit = g.limit > 0 and g.limit or tonumber(match(g.rest, '|(%d+)|')) or 0
+  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, limit, g.held, hunger(name))
+end
+
+call_begin(now, { 'pv', 'pat', 'gb', 'gm', 'sb', 'pools' })
+local number, owner = match(state_get('sb') or '0||', '^(%d+)|([^|]*)|')
+number = tonumber(number)
+if number > NUMBER or number == NUMBER and owner ~= OWNER then return { 'taken', format('%d', number) } end
+state_set('sb', format('%d|%s|%d', NUMBER, OWNER, state_num('bt')))
+for at = BOUNDS_AT, #ARGV, 3 do
+  if ARGV[at + 1] ~= '' then share_set(ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])) end
+end
+freed_wake(now)
+local reply = { fill(now) and 'more' or 'shown' }
+for at = BOUNDS_AT, #ARGV, 3 do reply[#reply + 1] = share_line(ARGV[at]) end
+return reply
