@@ -88,3 +88,29 @@ func TestForeseeTellsTheNextTokenOfARate(t *testing.T) {
 	y.admitAt(1, mail("acme", "a"), mail("acme", "b"))
 	y.foresee("a rate", 2*time.Hour)
 }
+
+func TestForeseeAsksEveryPartition(t *testing.T) {
+	t.Parallel()
+	s := openParts(t, 2, 0)
+	for _, part := range s.Partitions() {
+		_, err := part.Register(t.Context(), "w1", yardPool, 2, time.Minute)
+		check(t, err)
+	}
+	if wait, err := s.Foresee(t.Context(), yardPool.ID()); err != nil || wait >= 0 {
+		t.Errorf("empty queues: %s, %v", wait, err)
+	}
+	// A tenant is paused in its own partition, of which the other knows nothing.
+	key := keyOfTenant(0)
+	for n := 1; s.PartitionOf(key.Tenant) == 0; n++ {
+		key = keyOfTenant(n)
+	}
+	_, err := s.Pause(t.Context(), TenantGate(key.Tenant), 2*time.Hour, "maintenance")
+	check(t, err)
+	job := mail(key.Tenant, key.ID)
+	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	check(t, err)
+	check(t, verdicts[0].Err())
+	if wait, err := s.Foresee(t.Context(), yardPool.ID()); err != nil || wait > 2*time.Hour || wait < time.Hour {
+		t.Errorf("a tenant's pause in one partition: %s, %v", wait, err)
+	}
+}
