@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -33,6 +34,12 @@ type badLine struct {
 	}
 }
 
+// The numbers of partitions with which a bad line is used.
+const leastDivided, mostDivided = 2, 4
+
+// shareOf is the script share of deployments of so many partitions.
+func shareOf(parts int) script { return libraryOf("", strconv.Itoa(parts))["share"]() }
+
 func (l *badLine) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (l *badLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
@@ -40,10 +47,13 @@ func (l *badLine) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func (l *badLine) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	share := library["share"]()
+	shares := map[any]bool{}
+	for parts := leastDivided; parts <= mostDivided; parts++ {
+		shares[shareOf(parts).sha] = true
+	}
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if len(args) < 5 || args[1] != share.sha {
+		if len(args) < 5 || !shares[args[1]] {
 			return next(ctx, cmd)
 		}
 		f := l.next(args)

@@ -29,7 +29,9 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 			clients[i].AddHook(lines[i])
 		}
 	}
-	check(t, clients[0].ScriptLoad(t.Context(), library["share"]().text).Err()) // A bad line knows it by its sum.
+	for parts := leastDivided; parts <= mostDivided; parts++ {
+		check(t, clients[0].ScriptLoad(t.Context(), shareOf(parts).text).Err()) // A bad line knows it by its sum.
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		d := newDivided(t, rt, clients, lines, prefix+"-"+strconv.Itoa(run))
@@ -93,7 +95,7 @@ const dividedProcesses = 3
 func newDivided(t *testing.T, rt *rapid.T, clients [dividedProcesses]*redis.Client, lines [dividedProcesses]*badLine, prefix string) *divided {
 	t.Helper()
 	d := &divided{t: t, rt: rt, lines: lines, now: 1_700_000_000_000_000}
-	parts := rapid.IntRange(2, 4).Draw(rt, "partitions")
+	parts := rapid.IntRange(leastDivided, mostDivided).Draw(rt, "partitions")
 	for _, line := range lines {
 		line.late() // What another run has left is not this one's.
 	}

@@ -154,6 +154,11 @@ func (m *Migration) divideGlobal(ctx context.Context) error {
 	if _, err := fmt.Sscan(text, &each.level, &each.burst, &each.rate); err != nil {
 		return fmt.Errorf("read part of the global limit %q: %w", text, err)
 	}
+	for _, part := range m.to { // Shares of its rate were shares of another number of parts.
+		if err := connection(part).HDel(ctx, part.partition.State(), "gm").Err(); err != nil {
+			return fmt.Errorf("forget share of the global limit: %w", unread(err))
+		}
+	}
 	if each.rate == 0 {
 		return nil
 	}

@@ -92,7 +92,7 @@ func (m *Migration) spreadJobs(from int, page []storedJob, do func(to *Store, so
 	for to, jobs := range of {
 		running.Go(func() {
 			for len(jobs) > 0 {
-				some := portion(jobs)
+				some := oneCall(jobs)
 				jobs = jobs[len(some):]
 				if failed := do(to, some); failed != nil {
 					mu.Lock()
@@ -107,8 +107,8 @@ func (m *Migration) spreadJobs(from int, page []storedJob, do func(to *Store, so
 	return n, err
 }
 
-// portion returns as many jobs as a call takes.
-func portion(jobs []storedJob) []storedJob {
+// oneCall returns as many jobs as a call takes.
+func oneCall(jobs []storedJob) []storedJob {
 	bytes := 0
 	for i, job := range jobs {
 		if bytes += len(job.record); i > 0 && bytes > migrateBytes || i == migrateCall {
@@ -196,7 +196,7 @@ func (m *Migration) removeJobs(ctx context.Context, from int) error {
 			}
 		}
 		for len(gone) > 0 {
-			some := portion(gone)
+			some := oneCall(gone)
 			gone = gone[len(some):]
 			args := []any{part.now}
 			for _, job := range some {

@@ -3,15 +3,15 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] number  of the ballot
 -- ARGV[3] owner  of the ballot
--- ARGV[4] partitions  number of them
+-- ARGV[4] parts  number of them
 -- ARGV[5] ...  of each bound: gate, or "global"; units, "" to set nothing; of how many
 -- Reply {"taken", number} where a ballot of a higher number, or of another owner, has been here: nothing is done; or {"shown" |
 --   "more", a line a bound}: "-" where there is no such bound, else whole units of limit used, limit being what is in force,
---   and where more is wanted who wants it, as demand says it. Of a rate, whole is the number of its parts, and used 1 unless the bucket is full.
---   A whole of 0 is a bound that has gone from the policy.
+--   and where more is wanted who wants it, as demand says it. Of a rate, whole is the number of its parts, and used 1 unless the
+--   bucket is full. A whole of 0 is a bound that has gone from the policy.
 -- Never takes away what a job has: those above a lower cap run on, and used says how many.
 -- luacheck: ignore 211
-local STATE, NOW, NUMBER, OWNER, PARTITIONS = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local STATE, NOW, NUMBER, OWNER, PARTS = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 local BOUNDS_AT = 5
 -- @include call
 -- @include freed
@@ -28,7 +28,7 @@ local RATE_PARTS = 1000
 -- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
 -- change of policy that no admission has followed is not known: such time does not count.
 local function global_set(units, of)
-  local multiple, stored, changed_at = units * PARTITIONS / of, state_get('gb'), state_num('pat')
+  local multiple, stored, changed_at = units * PARTS / of, state_get('gb'), state_num('pat')
   local stamp = stored and tonumber(match(stored, '^%-?%d+:(%d+):'))
   local at = state_num('bt')
   if stamp and changed_at > stamp then at = math.min(at, changed_at) end
@@ -60,20 +60,20 @@ local function share_set(name, units, of)
 end
 
 local function rate_line(units, of, in_force, full, wanted)
-  return format('%d %d %d %d %d %s', RATE_PARTS * PARTITIONS, units, of, in_force, full and 0 or 1, wanted)
+  return format('%d %d %d %d %d %s', RATE_PARTS * PARTS, units, of, in_force, full and 0 or 1, wanted)
 end
 
 local function share_line(name)
   if name == 'global' then
     local units = floor(tonumber(state_get('gm') or 1) * RATE_PARTS + 0.5)
-    return rate_line(units, RATE_PARTS * PARTITIONS, units, not global_level(state_num('bt')), hunger(name))
+    return rate_line(units, RATE_PARTS * PARTS, units, not global_level(state_num('bt')), hunger(name))
   end
   local s, g = share_read(name), gate(name)
-  if not s or s.parts ~= PARTITIONS then return '-' end
+  if not s or s.parts ~= PARTS then return '-' end
   if s.whole == '' then return format('0 %d %d 0 0', s.units, s.of) end
   if not g or g.default then return '-' end
   if g.burst then
-    local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTITIONS + 0.5)
+    local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTS + 0.5)
     return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
   end
   local limit = g.limit > 0 and g.limit or tonumber(match(g.rest, '|(%d+)|')) or 0

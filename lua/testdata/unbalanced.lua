@@ -14,10 +14,16 @@ local state_load, state_get, state_num, state_set, state_add
 do
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
+-- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
+-- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
 
 function state_load(fields)
+  fields[#fields + 1] = 'partitions'
   local values = redis.call('HMGET', STATE, unpack(fields))
   for i = 1, #fields do st[fields[i]] = values[i] end
+  local PARTITIONS = '1'
+  local stored = st.partitions or '1'
+  if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
 end
 
 function state_get(field)
