@@ -87,5 +87,5 @@ var (
 // Prefix returns a key prefix that nobody else has: 11 or more bytes of [a-z0-9], a letter first, no hash tag.
 func Prefix(tb testing.TB) string {
 	tb.Helper()
-	return fmt.Sprintf("t%sx%d", processName, prefixes.Add(1))
+	return fmt.Sprintf("t%sx%de", processName, prefixes.Add(1)) // A number after it makes no other's prefix of it.
 }
