@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
@@ -20,8 +21,8 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	check(t, err)
 	_, err = m.Run(t.Context())
 	check(t, err)
-	if s, err = Open(t.Context(), client, s.config); err == nil {
-		t.Fatal("opened with three partitions")
+	if _, err = Open(t.Context(), client, s.config); !errors.Is(err, ErrPartitions) {
+		t.Fatalf("opened with three partitions: %v", err)
 	}
 	if s, err = Open(t.Context(), client, Config{Prefix: m.config.Prefix, Partitions: 2}); err != nil {
 		t.Fatal(err)
