@@ -33,7 +33,7 @@ type Config struct {
 	// partitions of the deployment. Beyond it checks are exact.
 	MaxScopes int
 	// Minutes also counts checks in the minutes of their scopes, which /rate-limit/metrics shows and dry runs replay. It costs a
-	// check some 5 ns, and Redis a call a second for each 1,000 ways in use.
+	// check some 5 ns, and Redis a call a second for each 500 scopes in use.
 	Minutes bool
 	// Logger hears of outages and new policies; the zero value is silent.
 	Logger zerolog.Logger

@@ -21,7 +21,9 @@ type Limiter struct {
 	parts []*Limiter
 	turn  atomic.Uint64
 
-	store  *lua.Store
+	store *lua.Store
+	// whole is the store of all partitions: what is counted of the global scope is in the first.
+	whole  *lua.Store
 	config Config
 	// member is the limiter's name in Redis.
 	member string
@@ -64,7 +66,7 @@ func New(store *lua.Store, config Config) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)
 	}
-	l := &Limiter{store: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts()}
+	l := &Limiter{store: store, whole: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts()}
 	if config.Policy != nil {
 		snapshot, err := config.Policy.Prepare()
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 // divide makes l a limiter of several partitions.
 func (l *Limiter) divide(stores []*lua.Store) error {
 	for i, store := range stores {
-		part := &Limiter{store: store, config: l.config, member: l.member, clock: l.clock, editions: l.editions, counts: l.counts}
+		part := &Limiter{store: store, whole: l.store, config: l.config, member: l.member, clock: l.clock, editions: l.editions, counts: l.counts}
 		part.config.MaxScopes = max(1, l.config.MaxScopes/len(stores))
 		part.config.Logger = l.config.Logger.With().Int("partition", i).Logger()
 		part.policy.Store(l.policy.Load())

@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -24,7 +25,18 @@ func minutesOf(tb testing.TB, store *lua.Store, scope headgate.Scope) (sum lua.M
 // TestEachCheckIsCountedOnce, whoever answers it, at every level of its way, while the limiter is asked and by Close at the latest.
 func TestEachCheckIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
+	for _, partitions := range []int{1, 3} {
+		t.Run(fmt.Sprintf("partitions=%d", partitions), func(t *testing.T) {
+			t.Parallel()
+			store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+			check(t, err)
+			countEachOnce(t, store)
+		})
+	}
+}
+
+func countEachOnce(t *testing.T, store *lua.Store) {
+	t.Helper()
 	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
 	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
 	requests := []Request{

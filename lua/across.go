@@ -24,7 +24,7 @@ func (s *Store) under(name GateName, do func(part *Store) error) error {
 		tenant, _, _ := strings.Cut(guarded, ":")
 		return do(s.of(tenant))
 	}
-	return s.each(func(_ int, part *Store) error { return do(part) })
+	return s.Each(func(_ int, part *Store) error { return do(part) })
 }
 
 // spread gives each partition those of its tenants, side by side, and returns what it makes of them in the order of all.
@@ -35,7 +35,7 @@ func spread[A, B any](s *Store, all []A, tenant func(A) string, do func(part *St
 		places[at] = append(places[at], i)
 	}
 	made := make([]B, len(all))
-	err := s.each(func(at int, part *Store) error {
+	err := s.Each(func(at int, part *Store) error {
 		if len(places[at]) == 0 {
 			return nil
 		}
@@ -223,7 +223,7 @@ func (s *Store) vitalsOfAll(ctx context.Context) (worst Vitals, err error) {
 func (s *Store) forceAll(ctx context.Context, downstream, to string, duration time.Duration, by Intervention) (more bool, err error) {
 	var mu sync.Mutex
 	unknown := 0
-	err = s.each(func(_ int, part *Store) error {
+	err = s.Each(func(_ int, part *Store) error {
 		left, err := part.force(ctx, downstream, to, duration, by)
 		mu.Lock()
 		defer mu.Unlock()

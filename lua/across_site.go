@@ -136,7 +136,7 @@ func known[T any](s *Store, absent error, do func(part *Store) (T, error)) ([]T,
 	has := make([]bool, len(s.all))
 	var none error
 	found := make([]T, len(s.all))
-	err := s.each(func(i int, part *Store) error {
+	err := s.Each(func(i int, part *Store) error {
 		one, err := do(part)
 		mu.Lock()
 		defer mu.Unlock()

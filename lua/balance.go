@@ -93,7 +93,7 @@ func (b *Balancer) Neglected(ctx context.Context, part *Store, long time.Duratio
 func (b *Balancer) unbalanced(ctx context.Context) ([]string, error) {
 	var mu sync.Mutex
 	var names []string
-	err := b.store.each(func(p int, part *Store) error {
+	err := b.store.Each(func(p int, part *Store) error {
 		cursor := b.cursors[p]
 		if cursor == "" {
 			cursor = "0"
@@ -123,7 +123,7 @@ func (b *Balancer) unbalanced(ctx context.Context) ([]string, error) {
 func (b *Balancer) send(ctx context.Context, settings [][]setting, tell func(p, i int, seen portion)) error {
 	var mu sync.Mutex
 	number := b.number
-	return b.store.each(func(p int, part *Store) error {
+	return b.store.Each(func(p int, part *Store) error {
 		if len(settings[p]) == 0 {
 			return nil
 		}

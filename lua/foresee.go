@@ -137,7 +137,7 @@ func untilScore(now time.Time, timer redis.Z) time.Duration {
 func (s *Store) foreseeOfAll(ctx context.Context, pool string) (time.Duration, error) {
 	var mu sync.Mutex
 	first := time.Duration(-1)
-	err := s.each(func(_ int, part *Store) error {
+	err := s.Each(func(_ int, part *Store) error {
 		wait, err := part.Foresee(ctx, pool)
 		mu.Lock()
 		defer mu.Unlock()

@@ -98,7 +98,7 @@ func (s *Store) checkPartitions(ctx context.Context) error {
 
 // checkParts looks at the partitions beside the first.
 func (s *Store) checkParts(ctx context.Context) error {
-	return s.each(func(i int, part *Store) error {
+	return s.Each(func(i int, part *Store) error {
 		if i == 0 {
 			return nil
 		}
@@ -133,8 +133,8 @@ func checkNumber(wanted, stored int) error {
 	})
 }
 
-// each calls do for all partitions side by side, once for a store of one, and joins the errors.
-func (s *Store) each(do func(i int, part *Store) error) error {
+// Each calls do for all partitions side by side, once for a store of one, and joins the errors.
+func (s *Store) Each(do func(i int, part *Store) error) error {
 	if s.all == nil {
 		return do(0, s)
 	}
@@ -150,7 +150,7 @@ func (s *Store) each(do func(i int, part *Store) error) error {
 // gather calls do for all partitions side by side and returns what each gave, in order.
 func gather[T any](s *Store, do func(part *Store) (T, error)) ([]T, error) {
 	found := make([]T, max(1, len(s.all)))
-	err := s.each(func(i int, part *Store) (err error) {
+	err := s.Each(func(i int, part *Store) (err error) {
 		found[i], err = do(part)
 		return err
 	})

@@ -35,7 +35,7 @@ func (s *Store) checkPolicies(ctx context.Context, u PolicyUpdate) error {
 		return err
 	}
 	u.Edit = onlyAsk
-	return s.each(func(i int, part *Store) error {
+	return s.Each(func(i int, part *Store) error {
 		of := u.part(i, len(s.all))
 		if i > 0 {
 			var err error
@@ -89,7 +89,7 @@ func (s *Store) SpreadPolicy(ctx context.Context) error {
 	if err := json.Unmarshal(text, &u); err != nil {
 		return fmt.Errorf("read policy to copy: %w", err)
 	}
-	return s.each(func(i int, part *Store) error {
+	return s.Each(func(i int, part *Store) error {
 		if i == 0 || all[i].version > u.Version || all[i] == (inForce{u.Version, u.Edit}) {
 			return nil
 		}

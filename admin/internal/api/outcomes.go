@@ -116,7 +116,7 @@ func beganUnder(state lua.BreakerState, began time.Time) bool {
 
 // tellOthers reports the call to the breakers of the other partitions. What does not reach them is missing, and nothing else.
 func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
-	err := c.api.each(func(i int, part *lua.Store) error {
+	err := c.api.config.Store.Each(func(i int, part *lua.Store) error {
 		if i == c.lease.index {
 			return nil
 		}

@@ -123,7 +123,7 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 	slots := max(ask.Slots, 1)
 	s := a.newSession(pool, lease, slots)
 	shares := a.firstShares(r.Context(), s, pool, slots)
-	err := a.each(func(i int, part *lua.Store) error {
+	err := a.config.Store.Each(func(i int, part *lua.Store) error {
 		more, err := part.Register(r.Context(), s.worker, pool, shares[i], lease)
 		if err == nil {
 			a.promote(r.Context(), part, s.worker, more)
@@ -143,7 +143,7 @@ func (a *API) deregister(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	var held atomic.Bool
-	err = a.each(func(_ int, part *lua.Store) error {
+	err = a.config.Store.Each(func(_ int, part *lua.Store) error {
 		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
 			return unless(headgate.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
 		}
@@ -191,7 +191,7 @@ type pulse struct {
 // partition has answered.
 func (a *API) beat(ctx context.Context, s session) (pulse, error) {
 	beats, errs := make([]lua.Beat, len(a.parts)), make([]error, len(a.parts))
-	_ = a.each(func(i int, part *lua.Store) error {
+	_ = a.config.Store.Each(func(i int, part *lua.Store) error {
 		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
 		if errs[i] == nil {
 			a.promote(ctx, part, s.worker, beats[i].Promote)

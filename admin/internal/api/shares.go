@@ -137,7 +137,7 @@ func (s *sharer) note(has []lua.Registration) {
 // registrations returns what a session has in each partition. With one that is away nobody knows how many slots are left.
 func (a *API) registrations(ctx context.Context, s session) ([]lua.Registration, error) {
 	has := make([]lua.Registration, len(a.parts))
-	err := a.each(func(i int, part *lua.Store) (err error) {
+	err := a.config.Store.Each(func(i int, part *lua.Store) (err error) {
 		has[i], err = part.Registration(ctx, s.pool, s.worker)
 		return err
 	})
@@ -152,7 +152,7 @@ func crowded(has []lua.Registration) bool {
 // places asks every partition what is runnable there.
 func (a *API) places(ctx context.Context, pool lua.Pool, has []lua.Registration) []share.Place {
 	demands := make([]*lua.Demand, len(a.parts))
-	_ = a.each(func(i int, part *lua.Store) error { // One that is away keeps what it has.
+	_ = a.config.Store.Each(func(i int, part *lua.Store) error { // One that is away keeps what it has.
 		d, err := part.Demand(ctx, pool)
 		if err == nil {
 			demands[i] = &d

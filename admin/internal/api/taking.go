@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -53,20 +52,6 @@ func (a *API) heldBy(ctx context.Context, s session, token string, key headgate.
 	var err error
 	l.Lease, err = l.part.Held(ctx, s.pool, s.worker, own, key)
 	return l, err
-}
-
-// each calls do for all partitions side by side and joins the errors.
-func (a *API) each(do func(i int, part *lua.Store) error) error {
-	if len(a.parts) == 1 {
-		return do(0, a.parts[0])
-	}
-	errs := make([]error, len(a.parts))
-	var running sync.WaitGroup
-	for i, part := range a.parts {
-		running.Go(func() { errs[i] = do(i, part) })
-	}
-	running.Wait()
-	return errors.Join(errs...)
 }
 
 // sweepEvery is how often a session that waits looks at several partitions: to wait for one is to miss the others.
