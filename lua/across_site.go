@@ -46,6 +46,7 @@ func (s *Store) gatesOfAll(ctx context.Context) ([]GateState, error) {
 	})
 	return merge(all, func(g *GateState) string { return string(g.Name) }, func(to, more *GateState) {
 		to.Held += more.Held
+		to.NoShare = to.NoShare && more.NoShare
 		if spansPartitions(to.Name) {
 			to.Limit, to.Rate, to.Burst = to.Limit+more.Limit, to.Rate+more.Rate, to.Burst+more.Burst
 			for p, share := range more.Shares {
@@ -117,8 +118,8 @@ func addQueue(to, more *QueueState) {
 		to.Gate = more.Gate
 	} else if more.Gate != nil {
 		to.Gate = &GateState{
-			Name: to.Gate.Name, Limit: to.Gate.Limit + more.Gate.Limit, Held: to.Gate.Held + more.Gate.Held, Until: to.Gate.Until,
-			Then: to.Gate.Then, Reason: to.Gate.Reason,
+			Name: to.Gate.Name, Limit: to.Gate.Limit + more.Gate.Limit, Held: to.Gate.Held + more.Gate.Held,
+			NoShare: to.Gate.NoShare && more.Gate.NoShare, Until: to.Gate.Until, Then: to.Gate.Then, Reason: to.Gate.Reason,
 		}
 	}
 	to.Suspended = cmp.Or(to.Suspended, more.Suspended)

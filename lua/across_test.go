@@ -194,6 +194,10 @@ func TestAPolicyReachesEveryPartition(t *testing.T) {
 		if all := versions(); all != [partitions]int64{u.Version, u.Version, u.Version} {
 			t.Errorf("after the edit ended at %d the versions are %v", done+1, all)
 		}
+		if limit := sum(QueueGate("mail")); limit > 7+done {
+			t.Errorf("the parts of a cap of %d add up to %d", 7+done, limit)
+		}
+		check(t, s.NewBalancer().Step(ctx)) // What an edit adds comes into force with a look at all.
 		if limit := sum(QueueGate("mail")); limit != (7+done)/partitions*partitions {
 			t.Errorf("the even parts of a cap of %d add up to %d", 7+done, limit)
 		}

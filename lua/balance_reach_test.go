@@ -131,6 +131,14 @@ func (d *divide4) end(p int) int {
 	return len(leases)
 }
 
+func (d *divide4) allRunning() (sum int) {
+	d.t.Helper()
+	for p := range partsOf4 {
+		sum += d.running(p)
+	}
+	return sum
+}
+
 func (d *divide4) fields() (shares []string) {
 	for p := range partsOf4 {
 		shares = append(shares, connection(d.store).HGet(d.t.Context(), d.part(p).partition.Base()+"shares", string(QueueGate("mail"))).Val())
@@ -309,10 +317,76 @@ func TestAnEditThatDiesLeavesSharesAsTheyAre(t *testing.T) {
 		}
 		for p := range partsOf4 {
 			check(t, d.part(p).putPolicy(t.Context(), u.part(p, partsOf4), nil))
-			if sum := d.allowed(); sum > 2*capOf4 || limit < capOf4 && sum > capOf4 || p == partsOf4-1 && sum > limit+partsOf4-1 {
+			if sum := d.allowed(); sum > 2*capOf4 || limit < capOf4 && sum > capOf4 || p == partsOf4-1 && sum > limit {
 				t.Errorf("%d may run where the cap has become %d in %d partitions", sum, limit, p+1)
 			}
 		}
+	}
+}
+
+// TestACapIsLoweredFar to less than the parts of it can divide: a partition that has no whole unit waits until shares are balanced, which
+// is no pause, and a pause that ends meanwhile gives it none.
+func TestACapIsLoweredFar(t *testing.T) {
+	t.Parallel()
+	d := newDivide4(t)
+	d.admit(3, 300, 1, "")
+	d.steps(6)
+	d.put(Cap{Gate: QueueGate("mail"), Limit: partsOf4})
+	d.admit(0, 10, 1, "")
+	before := d.allRunning()
+	if n := d.running(0); n > 0 || d.allowed() > partsOf4 {
+		t.Errorf("%d run in a partition without a share, %d may in all", n, d.allowed())
+	}
+	queues, err := d.part(0).Queues(t.Context())
+	check(t, err)
+	if queues[0].Paused() || !queues[0].Gate.NoShare {
+		t.Errorf("a partition without a share is shown as %+v", queues[0].Gate)
+	}
+	for _, lunch := range []time.Duration{time.Hour, 100 * time.Millisecond} {
+		_, err = d.part(0).Pause(t.Context(), QueueGate("mail"), lunch, "lunch")
+		check(t, err)
+		d.pass(200 * time.Millisecond)
+		_, err = d.part(0).Promote(t.Context(), "s", time.Second)
+		check(t, err)
+		was, err := d.part(0).Unpause(t.Context(), QueueGate("mail"))
+		if check(t, err); was != (lunch == time.Hour) {
+			t.Errorf("a pause of %s was there: %t", lunch, was)
+		}
+	}
+	d.steps(2) // The jobs of the old cap run on.
+	if n := d.allRunning(); n != before {
+		t.Errorf("%d run, then %d, while those of the old cap do", before, n)
+	}
+	for range 100 {
+		d.end(3)
+		d.steps(1)
+		n := d.allRunning()
+		if n > max(before, partsOf4) {
+			t.Fatalf("%d run, then %d, of a cap of %d", before, n, partsOf4)
+		}
+		before = n
+	}
+	if a, b := d.running(0), d.running(3); a == 0 || b == 0 || a+b > partsOf4 {
+		t.Errorf("%d and %d run where both wait for a cap of %d", a, b, partsOf4)
+	}
+}
+
+// TestACapIsRaisedBesideJobsOfAnOlderOne, of which a partition runs more than its part of either: the others wait for a look at all.
+func TestACapIsRaisedBesideJobsOfAnOlderOne(t *testing.T) {
+	t.Parallel()
+	d := newDivide4(t)
+	d.admit(3, 3, 1, "")
+	for _, limit := range []int{7, 8} {
+		d.put(Cap{Gate: QueueGate("mail"), Limit: limit})
+	}
+	for p := range partsOf4 - 1 {
+		d.admit(p, 100, 1, "")
+	}
+	for n := range 5 {
+		if got := d.allRunning(); got > 8 || n > 0 && got < 8 {
+			t.Errorf("%d of 8 run after %d looks", got, n)
+		}
+		d.steps(1)
 	}
 }
 

@@ -72,10 +72,17 @@ func (r *round) divide(m move, claims []claim) move {
 	}
 	least := max(1, even/leastPart)
 	m.targets = divide(total, least, claims)
-	if m.complete && isEven(even, claims) {
+	if m.complete && isEven(even, claims) && !r.isShort(m) {
 		m.targets = nil
 	}
 	return m
+}
+
+// isShort reports whether less of a cap is in force somewhere than its share, as after an edit that raised it.
+func (r *round) isShort(m move) bool {
+	return !ofRate(r.bounds[m.bound]) && slices.ContainsFunc(r.at, func(of []portion) bool {
+		return of != nil && of[m.bound].known && of[m.bound].limit < of[m.bound].have()
+	})
 }
 
 // leastPart is which part of its even share a partition keeps that uses nothing, so that a first job finds some, at least one
@@ -104,7 +111,10 @@ func (r *round) lower(moves []move) [][]setting {
 			}
 			have := part.have()
 			units := min(have, m.targets[p])
-			if units < have || part.of != part.whole || part.limit != max(1, have) {
+			if !ofRate(r.bounds[m.bound]) {
+				units = min(units, part.limit) // What an edit has added comes into force with the raise.
+			}
+			if units < have || part.of != part.whole {
 				settings[p] = append(settings[p], setting{r.bounds[m.bound], units, m.whole})
 			}
 		}

@@ -42,7 +42,7 @@ func TestSharesNeverExceedTheWhole(t *testing.T) {
 		}
 	})
 	t.Log(reached)
-	for _, what := range []string{"died", "answer lost", "late", "moved", "cap full", "rate spent", "refused", "edit died", "stepped"} {
+	for _, what := range []string{"died", "answer lost", "late", "moved", "cap full", "rate spent", "refused", "edit died", "stepped", "no share"} {
 		if reached[what] == 0 {
 			t.Errorf("never reached: %s", what)
 		}
@@ -66,7 +66,7 @@ type divided struct {
 
 	version int64
 	most    int // of the caps
-	// cap is what the policy allows, and allowed the most of those since the last time that all was in order.
+	// cap is what the policy allows, and allowed the most of those since the last edit was done, or what was in force then.
 	cap, allowed int
 	held         [][]Lease
 	sent, passed bound // of the dispatch rate, and of the global limit
@@ -193,7 +193,7 @@ func (d *divided) balance(process int) {
 
 // edit stores another cap, by a process that may die before each partition has it, and lets another finish an older one.
 func (d *divided) edit() {
-	limit := rapid.IntRange(len(d.tenants), d.most).Draw(d.rt, "cap")
+	limit := rapid.IntRange(len(d.tenants), rapid.SampledFrom([]int{2 * len(d.tenants), d.most}).Draw(d.rt, "up to")).Draw(d.rt, "cap")
 	u := PolicyUpdate{
 		Expected: d.version, Version: d.version + 1, Text: []byte(`{}`), Window: time.Minute, Edit: strconv.FormatInt(d.version, 10),
 		Caps: []Cap{{Gate: QueueGate("mail"), Limit: limit}, {Gate: DownstreamRateGate("api"), Rate: d.sent.limit}},
@@ -314,12 +314,11 @@ func (d *divided) assert() {
 		d.read(p, part)
 		pipe.HGet(d.t.Context(), part.partition.Gates(), string(QueueGate("mail")))
 		pipe.HGet(d.t.Context(), part.partition.State(), "pv")
-		pipe.HGet(d.t.Context(), part.partition.Base()+"shares", string(QueueGate("mail")))
 	}
-	held, inForce, settled := 0, 0, true
+	held, limits, inForce, settled := 0, 0, 0, true
 	texts := d.texts(pipe)
 	for p := range d.held {
-		gate, version, share := texts[3*p], texts[3*p+1], texts[3*p+2]
+		gate, version := texts[2*p], texts[2*p+1]
 		held += len(d.held[p])
 		settled = settled && whole(version) == d.version
 		if gate == "" {
@@ -333,17 +332,20 @@ func (d *divided) assert() {
 		if g.Held >= g.Limit {
 			d.reached["cap full"]++
 		}
+		limits += g.Limit
 		inForce += max(g.Limit, g.Held)
-		var whole, units, of, parts int
-		_, err = fmt.Sscanf(share, "%d|%d|%d|%d", &whole, &units, &of, &parts)
-		check(d.t, err)
-		settled = settled && whole*units >= of // Else it has one all the same, which nobody has divided.
+		if g.NoShare {
+			d.reached["no share"]++
+		}
+	}
+	if settled && limits > d.cap {
+		d.rt.Fatalf("the parts of a cap of %d are %d in all: shares %q", d.cap, limits, d.limits())
 	}
 	if held > d.allowed || inForce > d.allowed {
 		d.rt.Fatalf("%d jobs run and %d may, of %d: shares %q", held, inForce, d.allowed, d.limits())
 	}
-	if settled && max(held, inForce) <= d.cap && !d.underWay() {
-		d.allowed = d.cap
+	if settled && !d.underWay() {
+		d.allowed = max(d.cap, inForce)
 	}
 }
 

@@ -62,7 +62,7 @@ func (s *Store) idle(ctx context.Context, pool Pool) (bool, error) {
 	}
 	for i, q := range pool.Queues {
 		gate, err := parseGate(gates[i], textAt(stored, i), nil)
-		if paused := err == nil && gate.Limit == 0; !paused && queues[q.Queue].Waiting() == 0 {
+		if paused := err == nil && gate.Paused(); !paused && queues[q.Queue].Waiting() == 0 {
 			return true, nil
 		}
 		for _, c := range demand.Queues[i] {

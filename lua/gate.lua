@@ -20,10 +20,13 @@ local now = now_us(NOW)
 
 call_begin(now, { 'pools' })
 local g, s = gate(NAME), share_read(NAME)
-if s and s.whole ~= '' then -- whoever ends a pause may have read an older share
-  local most = share_cap(s)
-  LIMIT = format('%d', math.min(tonumber(LIMIT) or most, most))
-  if THEN ~= '' then THEN = format('%d', math.min(tonumber(THEN), most)) end
+if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
+  local most = math.min(share_in_force(g) or share_cap(s), share_cap(s))
+  if LIMIT == '0' then
+    THEN = format('%d', most)
+  else
+    LIMIT = format('%d', math.min(tonumber(LIMIT) or most, most))
+  end
 end
 redis.call('ZREM', DUE, 'g' .. NAME)
 earliest = nil

@@ -40,7 +40,7 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 		return err
 	}
 	for _, g := range gates {
-		if tenant, ofTenant := g.Name.tenant(); ofTenant && tenant != Every && m.moves(from, tenant) && g.Limit == 0 && g.Burst == 0 {
+		if tenant, ofTenant := g.Name.tenant(); ofTenant && tenant != Every && m.moves(from, tenant) && g.Paused() {
 			if _, err := part.Unpause(ctx, g.Name); err != nil {
 				return err
 			}

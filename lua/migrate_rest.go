@@ -97,7 +97,7 @@ func (m *Migration) copyGates(ctx context.Context, from int, part *Store) error 
 		switch {
 		case kind == gateTenantRate && m.moves(from, guarded):
 			err = part.copyRate(ctx, m.home(guarded), string(g.Name))
-		case g.Limit == 0 && g.Burst == 0 && kind != gateBreaker:
+		case g.Paused():
 			err = m.forThose(from, g.Name, func(to *Store) error { return part.copyPause(ctx, to, g) })
 		}
 		if err != nil {
@@ -158,7 +158,7 @@ func (s *Store) copyPause(ctx context.Context, to *Store, g GateState) error {
 		return err
 	}
 	there, found, err := to.gateState(ctx, g.Name)
-	if err != nil || found && there.Limit == 0 {
+	if err != nil || found && there.Paused() {
 		return err
 	}
 	_, err = to.Pause(ctx, g.Name, left, g.Reason)

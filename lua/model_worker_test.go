@@ -373,7 +373,11 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 	case 'k':
 		c.Freed(name)
 	case 'f':
-		c.Refill(name)
+		if p := m.room.Pools[name]; p != nil {
+			m.surplusReturn(c, p, now)
+			m.poolClose(p)
+			c.Refill(name)
+		}
 	case 'c':
 		m.audit(c, name, now)
 	case 'o':

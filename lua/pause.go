@@ -30,10 +30,10 @@ func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration
 	}
 	then := Unlimited
 	switch {
-	case found && g.Limit > 0:
-		then = g.Limit
-	case found:
+	case found && g.Paused():
 		then = g.Then
+	case found && !g.NoShare:
+		then = g.Limit
 	}
 	held, _, err = s.SetGate(ctx, Gate{Name: name, Limit: 0, For: duration, Then: then, Reason: reason[:min(len(reason), maxErrorText)]})
 	return held, err
@@ -53,7 +53,7 @@ func (s *Store) Unpause(ctx context.Context, name GateName) (was bool, err error
 		return paused.Load(), err
 	}
 	g, found, err := s.gateState(ctx, name)
-	if err != nil || !found || g.Limit > 0 {
+	if err != nil || !found || !g.Paused() {
 		return false, err
 	}
 	_, _, err = s.SetGate(ctx, Gate{Name: name, Limit: g.Then, Then: Unlimited})

@@ -82,7 +82,10 @@ local function share_want(name, text)
   if not s or s.parts ~= parts then s = { units = 1, of = parts, parts = parts } end
   s.whole = whole
   share_write(name, s)
-  return burst == '' and format('%d', share_cap(s)) or format('%.17g', share_rate(s)) .. burst
+  if burst ~= '' then return format('%.17g', share_rate(s)) .. burst end
+  -- Other partitions may still run what they had of an older cap: only who has looked at all raises what is in force (balance.go).
+  local before = share_in_force(gate(name))
+  return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
 -- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.

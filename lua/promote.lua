@@ -120,6 +120,15 @@ local function letters_purge(queue)
   if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
+-- pool_continue goes on with a pool for which moves ran out, while it had too much or too little.
+local function pool_continue(id)
+  local pool = pool_open(id)
+  if not pool then return end
+  surplus_return(pool, now)
+  pool_close(pool)
+  refill_pools[id] = true
+end
+
 local function timer_run(timer)
   local kind, name = sub(timer, 1, 1), sub(timer, 2)
   if kind == 'd' then
@@ -129,7 +138,7 @@ local function timer_run(timer)
   elseif kind == 'k' then
     freed[name] = true
   elseif kind == 'f' then
-    refill_pools[name] = true
+    pool_continue(name)
   elseif kind == 'b' then
     local f = breaker.due(name, now)
     if f then breaker.follow(f) end

@@ -65,7 +65,7 @@ func (q *QueueState) Waiting() int64 {
 }
 
 // Paused reports whether an operator holds the queue back.
-func (q *QueueState) Paused() bool { return q.Gate != nil && q.Gate.Limit == 0 }
+func (q *QueueState) Paused() bool { return q.Gate != nil && q.Gate.Paused() }
 
 // laterLook is how many of the jobs that wait for a time are looked at to count those of each queue.
 const laterLook = 5000

@@ -26,7 +26,7 @@ type portion struct {
 	wanted QueueDemand
 }
 
-// have returns the partition's share in whole units. A cap of which that is none has a limit of 1.
+// have returns the partition's share in whole units.
 func (p *portion) have() int { return int(int64(p.whole) * int64(p.units) / int64(p.of)) }
 
 // inForce returns what counts against the whole: jobs above a cap that was lowered run on.

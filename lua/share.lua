@@ -76,8 +76,7 @@ local function share_line(name)
     local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTS + 0.5)
     return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
   end
-  local limit = g.limit > 0 and g.limit or tonumber(match(g.rest, '|(%d+)|')) or 0
-  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, limit, g.held, hunger(name))
+  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, math.max(0, share_in_force(g) or 0), g.held, hunger(name))
 end
 
 call_begin(now, { 'pv', 'pat', 'gb', 'gm', 'sb', 'pools' })

@@ -17,6 +17,8 @@ type GateState struct {
 	// Limit is the number of jobs at a time, 0 for shut; Held how many entries of ready streams passed under it, of a
 	// breaker's gate those that were dispatched in its period.
 	Limit, Held int
+	// NoShare says of a Limit of 0 that it is no pause: the partition has no whole unit of a cap until shares are balanced.
+	NoShare bool
 	// Until is when the limit ends, zero for never by itself; Then is the limit after that, Unlimited for no gate. Of a
 	// rate that lets nothing pass, Until is when it lets the next job.
 	Until time.Time
@@ -36,6 +38,12 @@ func (g GateState) Shut() bool {
 		return !g.Until.IsZero()
 	}
 	return g.Held >= g.Limit
+}
+
+// Paused reports whether an operator has shut it.
+func (g GateState) Paused() bool {
+	kind, _ := g.Name.split()
+	return g.Limit == 0 && g.Burst == 0 && !g.NoShare && kind != gateBreaker
 }
 
 // The kinds of gates, by the first byte of their names.
@@ -103,6 +111,7 @@ func parseGate(name, value string, limits map[string]int) (GateState, error) {
 		g.Limit = limits[defaultGate(g.Name)]
 	default:
 		g.Limit, err = strconv.Atoi(parts[0])
+		g.NoShare, g.Limit = g.Limit < 0, max(0, g.Limit)
 	}
 	if err != nil {
 		return bad(err)

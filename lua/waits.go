@@ -109,6 +109,8 @@ func (g GateState) wait(b BreakerState) Wait {
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
 		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), headgate.TokensPerSecond(g.Rate).Words("job"))
+	case g.NoShare:
+		w.Kind, w.Text = WaitCap, g.Name.Words()+" runs jobs in other partitions only, until its cap is shared out again"
 	case g.Limit == 0:
 		w.Kind, w.Text = WaitPause, g.Name.Words()+" is paused"+because
 	default:

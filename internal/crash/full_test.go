@@ -191,7 +191,10 @@ func (f *full) verbs() {
 		return err
 	})
 	step("promote and reclaim of a worker that is gone", func() error {
-		for f.census().Ready > 16 { // What the lost worker held, and what the other may have.
+		for deadline := time.Now().Add(30 * time.Second); f.census().Ready > 16; { // What the lost worker held, and what the other may have.
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%+v after half a minute", f.census())
+			}
 			p, err := f.store.Promote(f.Context(), "s", 20*time.Millisecond)
 			if err != nil {
 				return err

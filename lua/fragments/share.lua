@@ -1,4 +1,4 @@
--- @include state
+-- @include gate
 -- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
 -- most (balance.go). The whole is empty where the policy has the bound no more. The global bucket has no gate: callers bring the
@@ -27,10 +27,20 @@ local function share_write(name, s)
   end
 end
 
--- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
--- what the parts can divide, those of all may be above it until they have been balanced.
+-- NO_SHARE is the limit of a cap of which this partition has no whole unit, as after an edit that lowered it far: shut until shares
+-- are balanced, while 0 is a pause.
+local NO_SHARE = -1
+
+-- share_cap returns this partition's part of a cap.
 local function share_cap(s)
-  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+  local units = floor(tonumber(s.whole) * s.units / s.of)
+  return units > 0 and units or NO_SHARE
+end
+
+-- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind; nothing where there is none.
+local function share_in_force(g)
+  if not g or g.default then return nil end
+  return g.limit ~= 0 and g.limit or tonumber((match(g.rest, '^%d+|(%-?%d*)|')))
 end
 
 -- share_rate returns this partition's part of a rate.

@@ -629,7 +629,8 @@ do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
---                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
+--                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua

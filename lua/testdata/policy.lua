@@ -242,7 +242,8 @@ do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
---                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
+--                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
@@ -1717,7 +1718,7 @@ local function paused_then(g, limit)
   local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
   g.rest = until_us .. '|' .. limit .. '|' .. reason
 end
-local share_read, share_write, share_cap, share_rate
+local share_read, share_write, share_cap, share_in_force, share_rate
 do
 -- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
@@ -1747,10 +1748,20 @@ function share_write(name, s)
   end
 end
 
--- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
--- what the parts can divide, those of all may be above it until they have been balanced.
+-- NO_SHARE is the limit of a cap of which this partition has no whole unit, as after an edit that lowered it far: shut until shares
+-- are balanced, while 0 is a pause.
+local NO_SHARE = -1
+
+-- share_cap returns this partition's part of a cap.
 function share_cap(s)
-  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+  local units = floor(tonumber(s.whole) * s.units / s.of)
+  return units > 0 and units or NO_SHARE
+end
+
+-- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind; nothing where there is none.
+function share_in_force(g)
+  if not g or g.default then return nil end
+  return g.limit ~= 0 and g.limit or tonumber((match(g.rest, '^%d+|(%-?%d*)|')))
 end
 
 -- share_rate returns this partition's part of a rate.
@@ -1826,7 +1837,10 @@ local function share_want(name, text)
   if not s or s.parts ~= parts then s = { units = 1, of = parts, parts = parts } end
   s.whole = whole
   share_write(name, s)
-  return burst == '' and format('%d', share_cap(s)) or format('%.17g', share_rate(s)) .. burst
+  if burst ~= '' then return format('%.17g', share_rate(s)) .. burst end
+  -- Other partitions may still run what they had of an older cap: only who has looked at all raises what is in force (balance.go).
+  local before = share_in_force(gate(name))
+  return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
 -- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.

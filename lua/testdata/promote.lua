@@ -213,7 +213,8 @@ do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
---                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
+--                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
@@ -1751,7 +1752,7 @@ local function job_return(key, rec, now)
     lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
   end
 end
-local consumer_return, pool_close, worker_reclaim
+local surplus_return, consumer_return, pool_close, worker_reclaim
 do
 -- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
 -- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
@@ -1804,7 +1805,7 @@ local function delivery_lost(pool, worker, key, rec, now)
 end
 
 -- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
-local function surplus_return(pool, now)
+function surplus_return(pool, now)
   local surplus = redis.call('XLEN', pool.key) - pool.slots
   if surplus <= 0 or moves == 0 then return end
   local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
@@ -2470,6 +2471,15 @@ local function letters_purge(queue)
   if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
+-- pool_continue goes on with a pool for which moves ran out, while it had too much or too little.
+local function pool_continue(id)
+  local pool = pool_open(id)
+  if not pool then return end
+  surplus_return(pool, now)
+  pool_close(pool)
+  refill_pools[id] = true
+end
+
 local function timer_run(timer)
   local kind, name = sub(timer, 1, 1), sub(timer, 2)
   if kind == 'd' then
@@ -2479,7 +2489,7 @@ local function timer_run(timer)
   elseif kind == 'k' then
     freed[name] = true
   elseif kind == 'f' then
-    refill_pools[name] = true
+    pool_continue(name)
   elseif kind == 'b' then
     local f = breaker.due(name, now)
     if f then breaker.follow(f) end

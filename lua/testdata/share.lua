@@ -216,7 +216,8 @@ do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
---                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
+--                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
@@ -1724,7 +1725,7 @@ end
 -- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
 redis.call('DEL', P .. 'relief')
-local share_read, share_write, share_cap, share_rate
+local share_read, share_write, share_cap, share_in_force, share_rate
 do
 -- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
@@ -1754,10 +1755,20 @@ function share_write(name, s)
   end
 end
 
--- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
--- what the parts can divide, those of all may be above it until they have been balanced.
+-- NO_SHARE is the limit of a cap of which this partition has no whole unit, as after an edit that lowered it far: shut until shares
+-- are balanced, while 0 is a pause.
+local NO_SHARE = -1
+
+-- share_cap returns this partition's part of a cap.
 function share_cap(s)
-  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+  local units = floor(tonumber(s.whole) * s.units / s.of)
+  return units > 0 and units or NO_SHARE
+end
+
+-- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind; nothing where there is none.
+function share_in_force(g)
+  if not g or g.default then return nil end
+  return g.limit ~= 0 and g.limit or tonumber((match(g.rest, '^%d+|(%-?%d*)|')))
 end
 
 -- share_rate returns this partition's part of a rate.
@@ -1821,8 +1832,7 @@ local function share_line(name)
     local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTS + 0.5)
     return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
   end
-  local limit = g.limit > 0 and g.limit or tonumber(match(g.rest, '|(%d+)|')) or 0
-  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, limit, g.held, hunger(name))
+  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, math.max(0, share_in_force(g) or 0), g.held, hunger(name))
 end
 
 call_begin(now, { 'pv', 'pat', 'gb', 'gm', 'sb', 'pools' })

@@ -1,5 +1,5 @@
--- unbalanced names bounds over all partitions whose shares are to be looked at: more is wanted here than there is, or the
--- share is not the even one.
+-- unbalanced names bounds over all partitions whose shares are to be looked at: more is wanted here than there is, the
+-- share is not the even one, or less than it is in force.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] cursor  of the last reply, "0" to begin anew
@@ -169,7 +169,8 @@ do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
---                   streams, 0 is shut; `until` (microseconds, 0 for ever) `then` is the limit, empty for none
+--                   streams, 0 is a pause, NO_SHARE shut too (share.lua); `until` (microseconds, 0 for ever) `then` is the
+--                   limit, empty for none
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
@@ -473,7 +474,7 @@ function hunger(name)
 end
 end
 local SHARES = P .. 'shares'
-local share_parse, share_is_even
+local share_parse, share_is_even, share_cap, share_in_force
 do
 -- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
@@ -502,10 +503,20 @@ local function share_write(name, s)
   end
 end
 
--- share_cap returns this partition's part of a cap: never none, which would be a pause. So after an edit that lowers a cap below
--- what the parts can divide, those of all may be above it until they have been balanced.
-local function share_cap(s)
-  return math.max(1, math.floor(tonumber(s.whole) * s.units / s.of))
+-- NO_SHARE is the limit of a cap of which this partition has no whole unit, as after an edit that lowered it far: shut until shares
+-- are balanced, while 0 is a pause.
+local NO_SHARE = -1
+
+-- share_cap returns this partition's part of a cap.
+function share_cap(s)
+  local units = floor(tonumber(s.whole) * s.units / s.of)
+  return units > 0 and units or NO_SHARE
+end
+
+-- share_in_force returns the limit of the gate of a cap, under a pause the one that it leaves behind; nothing where there is none.
+function share_in_force(g)
+  if not g or g.default then return nil end
+  return g.limit ~= 0 and g.limit or tonumber((match(g.rest, '^%d+|(%-?%d*)|')))
 end
 
 -- share_rate returns this partition's part of a rate.
@@ -547,6 +558,11 @@ end
 local PAGE = 200
 local now = now_us(NOW)
 
+-- share_is_short reports whether less of a cap is in force than there may be, as after an edit that raised it.
+local function share_is_short(name, s)
+  return not gate_is_rate(name) and (share_in_force(gate(name)) or share_cap(s)) < share_cap(s)
+end
+
 state_load({ 'ng', 'nw', 't', 'bt', 'gb', 'gm', 'sb' })
 st.bt = bucket_time(now)
 local owner, looked = match(state_get('sb') or '', '^%d+|([^|]*)|(%d+)$')
@@ -556,7 +572,7 @@ for i = 1, #found[2], 2 do names[#names + 1] = found[2][i] end
 for i = 1, #names, GATES_AT_ONCE do gates_load({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
 for i, name in ipairs(names) do
   local s = share_parse(found[2][2 * i])
-  if not share_is_even(s) or s.whole ~= '' and gate_hunger(name) ~= '' then out[#out + 1] = name end
+  if not share_is_even(s) or s.whole ~= '' and (gate_hunger(name) ~= '' or share_is_short(name, s)) then out[#out + 1] = name end
 end
 if CURSOR == '0' and (tonumber(state_get('gm') or 1) ~= 1 or hunger('global') ~= '') then out[#out + 1] = 'global' end
 return out
