@@ -15,8 +15,8 @@ import (
 
 // measurement is what a number of jobs of downstreams that are well cost, and how they waited.
 type measurement struct {
-	// micros is the time of the CPU that Redis took a run of a job, commands its commands, scripts' included. All runs
-	// count, those that fail too: a downstream that flaps lets its own jobs run and fail while it is closed.
+	// micros is the time of the CPU that Redis took a job, commands its commands, scripts' included, beyond what it takes while none
+	// of these jobs is there: heartbeats, probes, and the jobs that a downstream which flaps lets run and fail.
 	micros, commands float64
 	// steps is how many dispatches of its like, or of jobs that a gate should have held, went before a job in the mean;
 	// probes are not counted, places are where each job came.
@@ -26,7 +26,7 @@ type measurement struct {
 }
 
 func (m *measurement) String() string {
-	return fmt.Sprintf("%.1f µs and %.2f commands a run, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
+	return fmt.Sprintf("%.1f µs and %.2f commands a job, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
 }
 
 // moved returns how far jobs were from their places in another measurement, as a part of their wait.
@@ -39,19 +39,23 @@ func (m *measurement) moved(from *measurement) float64 {
 	return float64(far) / float64(max(wait, 1))
 }
 
-// measure runs jobs of downstreams that are well twice: among jobs of those that fall ill for how they wait, and without
-// them, but for those that wait already, for what they cost.
-func (o *outage) measure(jobs int) *measurement {
+// measure runs jobs of downstreams that are well twice: among jobs of those that fall ill for how they wait, and as many as costed
+// without them, but for those that wait already, for what they cost.
+func (o *outage) measure(jobs, costed int) *measurement {
 	o.Helper()
-	m := o.run(jobs, offerTenants)
-	cost := o.run(jobs, 0)
-	m.micros, m.commands, m.took = cost.micros, cost.commands, cost.took
+	m, _ := o.run(jobs, offerTenants)
+	cost, all := o.run(costed, 0)
+	before, start := o.used(), time.Now()
+	o.pause(cost.took)
+	rest := o.used().since(before).times(float64(cost.took) / float64(time.Since(start)))
+	own := all.since(rest).times(1 / float64(costed))
+	m.micros, m.commands, m.took = own.micros, own.commands, cost.took
 	return m
 }
 
 // run lets jobs of downstreams that are well in, and some of those that fall ill, all before the first is dispatched, and
-// runs them.
-func (o *outage) run(jobs, ill int) *measurement {
+// runs them. It returns what Redis used meanwhile.
+func (o *outage) run(jobs, ill int) (*measurement, usage) {
 	o.Helper()
 	o.until("the jobs of others", func() bool { return o.others() == 0 })
 	o.measured++
@@ -65,11 +69,9 @@ func (o *outage) run(jobs, ill int) *measurement {
 	want := o.done() + jobs
 	o.until("the measured jobs", func() bool { return o.done() == want })
 	m := &measurement{took: time.Since(start)}
-	after := o.used()
-	all := float64(len(o.ends) - from.ends)
-	m.micros, m.commands = (after.micros-before.micros)/all, (after.commands-before.commands)/all
+	all := o.used().since(before)
 	m.place(o.dispatches(from), walks(o.TB, o.store), jobs)
-	return m
+	return m, all
 }
 
 // done counts the completed jobs of downstreams that are well.
@@ -141,6 +143,12 @@ func (m *measurement) place(all []dispatch, walks map[string]walk, jobs int) {
 
 // usage is what Redis has used since its start.
 type usage struct{ micros, commands float64 }
+
+func (u usage) since(before usage) usage {
+	return usage{u.micros - before.micros, u.commands - before.commands}
+}
+
+func (u usage) times(x float64) usage { return usage{u.micros * x, u.commands * x} }
 
 // used reads it. The time of the CPU is that of the thread that runs commands, with its reads and writes of sockets: unlike
 // the durations of commandstats, it does not grow while other processes have the processor.

@@ -19,8 +19,10 @@ const (
 	// goes as report.md and report.json; without it only the former is logged.
 	roundsVariable = "HEADGATE_OUTAGE_ROUNDS"
 	reportVariable = "HEADGATE_OUTAGE_REPORT"
-	// besideJobs is how many jobs of others are measured in each round, without and with the outage.
-	besideJobs = 9000
+	// orderedJobs and costedJobs are how many jobs of others are measured in each round, without and with the outage, for how they
+	// wait and for what they cost.
+	orderedJobs = 3000
+	costedJobs  = 15000
 )
 
 // BenchmarkOutage measures each outage by itself: what reaches the downstream, what is burnt, how soon workers know, and
@@ -63,8 +65,8 @@ type outageRow struct {
 	Trips           int    `json:"trips"`
 	OpenMillis      spread `json:"open_everywhere_ms"`
 	ClosedMillis    spread `json:"closed_after_return_ms"`
-	MicrosWithout   spread `json:"redis_us_run_without"`
-	MicrosWith      spread `json:"redis_us_run_with"`
+	MicrosWithout   spread `json:"redis_us_job_without"`
+	MicrosWith      spread `json:"redis_us_job_with"`
 	CommandsWithout spread `json:"commands_job_without"`
 	CommandsWith    spread `json:"commands_job_with"`
 	StepsWithout    spread `json:"steps_without"`
@@ -93,19 +95,26 @@ func (s spread) String() string {
 	return fmt.Sprintf("%s (%s-%s)", number(s.median()), number(slices.Min(s)), number(slices.Max(s)))
 }
 
-// beyond returns by which part the median is above another's.
-func (s spread) beyond(other spread) float64 { return s.median()/other.median() - 1 }
+// beyond returns by which part measurements are above those of another spread in the same rounds, as the median.
+func (s spread) beyond(other spread) float64 {
+	var parts spread
+	for i := range s {
+		parts = append(parts, s[i]/other[i]-1)
+	}
+	return parts.median()
+}
 
 func outageRounds(b *testing.B, illness string, rounds int) outageRow {
 	b.Helper()
 	o := newOutage(b, illness)
-	o.measure(besideJobs) // Whatever is slow at the first time is.
+	o.measure(orderedJobs, costedJobs) // Whatever is slow at the first time is.
 	row := outageRow{Outage: illness}
 	for range rounds {
 		o.settle()
-		without := o.measure(besideJobs)
+		o.exercise()
+		without := o.measure(orderedJobs, costedJobs)
 		o.strike()
-		with := o.measure(besideJobs)
+		with := o.measure(orderedJobs, costedJobs)
 		o.mend()
 		found := o.audit()
 		found.assert(b)
@@ -159,7 +168,7 @@ func publish(b *testing.B, rows []outageRow, rounds int) {
 	b.Helper()
 	head := []string{
 		"outage", "calls while open", "late calls, the last after", "probes, burnt", "attempts burnt", "ms until open everywhere",
-		"ms until closed after return", "Redis µs a run without", "with", "µs", "commands", "steps", fmt.Sprintf("ms for %d jobs without", besideJobs),
+		"ms until closed after return", "Redis µs a job without", "with", "µs", "commands", "steps", fmt.Sprintf("ms for %d jobs without", costedJobs),
 		"with", "lost",
 	}
 	var text strings.Builder
@@ -173,7 +182,7 @@ func publish(b *testing.B, rows []outageRow, rounds int) {
 	if dir == "" {
 		return
 	}
-	data, err := json.MarshalIndent(map[string]any{"rounds": rounds, "workers": outageWorkers, "slots": callerSlots, "jobs": besideJobs, "outages": rows}, "", "  ")
+	data, err := json.MarshalIndent(map[string]any{"rounds": rounds, "workers": outageWorkers, "slots": callerSlots, "jobs": costedJobs, "outages": rows}, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(dir, 0o750)
 	}

@@ -29,9 +29,9 @@ const (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, died, behaveFailed, behaveHang, behaveSlow, behaveFlap, cut)
-	without := o.measure(600)
+	without := o.measure(600, 600)
 	o.strike()
-	with := o.measure(600)
+	with := o.measure(600, 600)
 	o.mend()
 	found := o.audit()
 	found.assert(t)
@@ -118,12 +118,19 @@ func (o *outage) load(on bool) {
 	}
 }
 
-// strike lets the downstreams fall ill under load, once all are called, and returns without load when every worker
-// knows, and jobs are parked.
-func (o *outage) strike() {
+// exercise is the load of strike without its outage.
+func (o *outage) exercise() {
+	o.Helper()
+	o.load(true)
+	o.called()
+	o.pause(time.Second)
+	o.load(false)
+}
+
+// called waits until every downstream is called.
+func (o *outage) called() {
 	o.Helper()
 	from := o.mark()
-	o.load(true)
 	o.until("calls of every downstream", func() bool {
 		called := make([]int, len(o.urls))
 		for _, c := range o.calls[from.calls:] {
@@ -131,6 +138,14 @@ func (o *outage) strike() {
 		}
 		return slices.Min(called) >= callerMinCalls
 	})
+}
+
+// strike lets the downstreams fall ill under load, once all are called, and returns without load when every worker
+// knows, and jobs are parked.
+func (o *outage) strike() {
+	o.Helper()
+	o.load(true)
+	o.called()
 	o.began, o.struck = o.mark(), nanos()
 	for i, illness := range o.illnesses {
 		o.fallIll(i+1, illness)
