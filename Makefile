@@ -112,8 +112,8 @@ upgrade: deps ## Run the processes of commit OLD, ten before this one unless tol
 OUTAGE := $(CURDIR)/bin/outage
 
 .PHONY: outage
-outage: deps ## Let downstreams die, fail, hang, slow down and flap in five rounds, and report what it costs; some six minutes.
-	HEADGATE_OUTAGE_ROUNDS=5 HEADGATE_OUTAGE_REPORT=$(OUTAGE) $(GO) test ./internal/crash -run '^$$' -bench Outage -benchtime 1x -timeout 1h
+outage: deps ## Let downstreams die, fail, hang, slow down and flap in seven rounds, and report what it costs; some fourteen minutes.
+	HEADGATE_OUTAGE_ROUNDS=7 HEADGATE_OUTAGE_REPORT=$(OUTAGE) $(GO) test ./internal/crash -run '^$$' -bench Outage -benchtime 1x -timeout 1h
 	@cat $(OUTAGE)/report.md
 
 .PHONY: fuzz
