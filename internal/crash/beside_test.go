@@ -13,6 +13,9 @@ import (
 	"github.com/headgate/headgate/worker"
 )
 
+// restTime is several times as long as a downstream that flaps is well.
+const restTime = 2 * time.Second
+
 // measurement is what a number of jobs of downstreams that are well cost, and how they waited.
 type measurement struct {
 	// micros is the time of the CPU that Redis took a job, commands its commands, scripts' included, beyond what it takes while none
@@ -23,10 +26,6 @@ type measurement struct {
 	steps  float64
 	places []int
 	took   time.Duration
-}
-
-func (m *measurement) String() string {
-	return fmt.Sprintf("%.1f µs and %.2f commands a job, %.1f steps, %s", m.micros, m.commands, m.steps, m.took.Round(time.Millisecond))
 }
 
 // moved returns how far jobs were from their places in another measurement, as a part of their wait.
@@ -44,13 +43,20 @@ func (m *measurement) moved(from *measurement) float64 {
 func (o *outage) measure(jobs, costed int) *measurement {
 	o.Helper()
 	m, _ := o.run(jobs, offerTenants)
+	before := o.rest()
 	cost, all := o.run(costed, 0)
-	before, start := o.used(), time.Now()
-	o.pause(cost.took)
-	rest := o.used().since(before).times(float64(cost.took) / float64(time.Since(start)))
+	rest := before.plus(o.rest()).times(cost.took.Seconds() / 2)
 	own := all.since(rest).times(1 / float64(costed))
 	m.micros, m.commands, m.took = own.micros, own.commands, cost.took
 	return m
+}
+
+// rest returns what Redis uses a second while no jobs of downstreams that are well are there.
+func (o *outage) rest() usage {
+	o.Helper()
+	before, start := o.used(), time.Now()
+	o.pause(restTime)
+	return o.used().since(before).times(1 / time.Since(start).Seconds())
 }
 
 // run lets jobs of downstreams that are well in, and some of those that fall ill, all before the first is dispatched, and
@@ -146,6 +152,10 @@ type usage struct{ micros, commands float64 }
 
 func (u usage) since(before usage) usage {
 	return usage{u.micros - before.micros, u.commands - before.commands}
+}
+
+func (u usage) plus(more usage) usage {
+	return usage{u.micros + more.micros, u.commands + more.commands}
 }
 
 func (u usage) times(x float64) usage { return usage{u.micros * x, u.commands * x} }

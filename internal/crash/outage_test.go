@@ -29,9 +29,9 @@ const (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, died, behaveFailed, behaveHang, behaveSlow, behaveFlap, cut)
-	without := o.measure(600, 600)
+	without, _ := o.run(600, offerTenants)
 	o.strike()
-	with := o.measure(600, 600)
+	with, _ := o.run(600, offerTenants)
 	o.mend()
 	found := o.audit()
 	found.assert(t)
@@ -44,7 +44,7 @@ func TestOutage(t *testing.T) {
 	for _, row := range found {
 		t.Logf("%s: %+v", row.behaviour, row)
 	}
-	t.Logf("others without: %v, with: %v", without, with)
+	t.Logf("others waited for %.1f dispatches without outage, and %.1f with it", without.steps, with.steps)
 }
 
 // outage is a fleet with downstreams, of which all but the first fall ill.
