@@ -21,6 +21,8 @@ type measurement struct {
 	// micros is the time of the CPU that Redis took a job, commands its commands, scripts' included, beyond what it takes while none
 	// of these jobs is there: heartbeats, probes, and the jobs that a downstream which flaps lets run and fail.
 	micros, commands float64
+	// idle is what Redis uses a second without these jobs.
+	idle usage
 	// steps is how many dispatches of its like, or of jobs that a gate should have held, went before a job in the mean;
 	// probes are not counted, places are where each job came.
 	steps  float64
@@ -39,29 +41,63 @@ func (m *measurement) moved(from *measurement) float64 {
 }
 
 // measure runs jobs of downstreams that are well twice: among jobs of those that fall ill for how they wait, and as many as costed
-// without them, but for those that wait already, for what they cost.
-func (o *outage) measure(jobs, costed int) *measurement {
+// without them, but for those that wait already, for what they cost. It rests before and after the latter, and takes off what
+// Redis does then: by time what it also does without outage, which is idle, and what is beyond by the ill ones' dispatches. Without
+// outage idle is nil.
+func (o *outage) measure(jobs, costed int, idle *usage) *measurement {
 	o.Helper()
 	m, _ := o.run(jobs, offerTenants)
-	before := o.rest()
+	rest := o.rest()
 	cost, all := o.run(costed, 0)
-	rest := before.plus(o.rest()).times(cost.took.Seconds() / 2)
-	own := all.since(rest).times(1 / float64(costed))
-	m.micros, m.commands, m.took = own.micros, own.commands, cost.took
+	rest = rest.plus(o.rest())
+	m.idle = rest.times(1 / rest.seconds)
+	if idle == nil {
+		idle = &m.idle
+	}
+	others := all.since(idle.times(all.seconds))
+	if rest.ill > 0 {
+		others = others.since(rest.since(idle.times(rest.seconds)).times(float64(all.ill) / float64(rest.ill)))
+	}
+	m.micros, m.commands, m.took = others.micros/float64(costed), others.commands/float64(costed), cost.took
 	return m
 }
 
-// rest returns what Redis uses a second while no jobs of downstreams that are well are there.
-func (o *outage) rest() usage {
+// spell is what Redis used for some seconds, and how many jobs of downstreams that fall ill were dispatched.
+type spell struct {
+	usage
+
+	seconds float64
+	ill     int
+}
+
+func (s spell) plus(more spell) spell {
+	return spell{usage{s.micros + more.micros, s.commands + more.commands}, s.seconds + more.seconds, s.ill + more.ill}
+}
+
+// spell measures what goes on while something is done.
+func (o *outage) spell(do func()) spell {
 	o.Helper()
-	before, start := o.used(), time.Now()
-	o.pause(restTime)
-	return o.used().since(before).times(1 / time.Since(start).Seconds())
+	from, before, start := o.mark(), o.used(), time.Now()
+	do()
+	s := spell{usage: o.used().since(before), seconds: time.Since(start).Seconds()}
+	o.follow()
+	for _, d := range o.dispatches(from) {
+		if !isWell(d.downstream) {
+			s.ill++
+		}
+	}
+	return s
+}
+
+// rest is a spell without jobs of downstreams that are well.
+func (o *outage) rest() spell {
+	o.Helper()
+	return o.spell(func() { o.pause(restTime) })
 }
 
 // run lets jobs of downstreams that are well in, and some of those that fall ill, all before the first is dispatched, and
-// runs them. It returns what Redis used meanwhile.
-func (o *outage) run(jobs, ill int) (*measurement, usage) {
+// runs them.
+func (o *outage) run(jobs, ill int) (*measurement, spell) {
 	o.Helper()
 	o.until("the jobs of others", func() bool { return o.others() == 0 })
 	o.measured++
@@ -69,13 +105,14 @@ func (o *outage) run(jobs, ill int) (*measurement, usage) {
 	_, err := o.store.Pause(o.Context(), queue, 0, "measure")
 	o.check(err)
 	o.admitAll(jobs, ill)
-	from, before, start := o.mark(), o.used(), time.Now()
-	_, err = o.store.Unpause(o.Context(), queue)
-	o.check(err)
-	want := o.done() + jobs
-	o.until("the measured jobs", func() bool { return o.done() == want })
-	m := &measurement{took: time.Since(start)}
-	all := o.used().since(before)
+	from := o.mark()
+	all := o.spell(func() {
+		_, err := o.store.Unpause(o.Context(), queue)
+		o.check(err)
+		want := o.done() + jobs
+		o.until("the measured jobs", func() bool { return o.done() == want })
+	})
+	m := &measurement{took: time.Duration(all.seconds * float64(time.Second))}
 	m.place(o.dispatches(from), walks(o.TB, o.store), jobs)
 	return m, all
 }
@@ -152,10 +189,6 @@ type usage struct{ micros, commands float64 }
 
 func (u usage) since(before usage) usage {
 	return usage{u.micros - before.micros, u.commands - before.commands}
-}
-
-func (u usage) plus(more usage) usage {
-	return usage{u.micros + more.micros, u.commands + more.commands}
 }
 
 func (u usage) times(x float64) usage { return usage{u.micros * x, u.commands * x} }

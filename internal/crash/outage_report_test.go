@@ -107,14 +107,14 @@ func (s spread) beyond(other spread) float64 {
 func outageRounds(b *testing.B, illness string, rounds int) outageRow {
 	b.Helper()
 	o := newOutage(b, illness)
-	o.measure(orderedJobs, costedJobs) // Whatever is slow at the first time is.
+	o.measure(orderedJobs, costedJobs, nil) // Whatever is slow at the first time is.
 	row := outageRow{Outage: illness}
 	for range rounds {
 		o.settle()
 		o.exercise()
-		without := o.measure(orderedJobs, costedJobs)
+		without := o.measure(orderedJobs, costedJobs, nil)
 		o.strike()
-		with := o.measure(orderedJobs, costedJobs)
+		with := o.measure(orderedJobs, costedJobs, &without.idle)
 		o.mend()
 		found := o.audit()
 		found.assert(b)
