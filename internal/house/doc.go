@@ -1,5 +1,6 @@
-// Package house holds the test that keeps the house in order: which package may import which, which libraries stay
-// on which floor, and what a package's folder looks like. It exports nothing and nobody imports it.
+// Package house holds the tests that keep the house in order: which package may import which, which libraries stay on
+// which floor, what a package's folder looks like, and that what the pages name is there. It exports nothing and nobody
+// imports it.
 //
 // The floors, from the ground up; a package imports from floors below its own, and from its own tree:
 //
@@ -8,13 +9,15 @@
 //	   internal/trace internal/fairness         what a trace holds, how even service was
 //	2  internal/keyspace
 //	3  lua                                      the waist: all of Redis goes through it
-//	   internal/telemetry                       what services share of metrics and logs
-//	4  producer scheduler worker admin          services; worker runs a scheduler, else none knows another
-//	5  asynqbridge
-//	   internal/rollout                         how a policy is put in force
+//	4  producer scheduler worker limiter        services; worker runs a scheduler, else none knows another
+//	   internal/rollout internal/shown          how a policy is put in force, what is shown as JSON
+//	   internal/explain internal/tally          what holds something back, decisions counted
+//	   internal/share                           how slots go to partitions
+//	5  admin asynqbridge telemetry
 //	6  loadtest cmd                             wiring
+//	   internal/laws internal/crash             tests of the whole
 //
-//	-  internal/embedded internal/redistest internal/house     leaves: they know nobody upstairs
+//	-  internal/redisclient internal/embedded internal/redistest internal/house     leaves: they know nobody upstairs
 //
 // A new package stands on no floor, and the test fails until floors_test.go says where it belongs.
 package house
