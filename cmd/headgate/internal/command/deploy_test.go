@@ -172,37 +172,9 @@ func checkConfiguration(t *testing.T, name, text string) {
 	}
 }
 
-// TestTheRunbookNamesCommandsThatThereAre holds each `headgate ...` of the runbook to the binary.
-func TestTheRunbookNamesCommandsThatThereAre(t *testing.T) {
-	t.Parallel()
-	found := shownCommand.FindAllStringSubmatch(deployed(t, "docs", "OPERATIONS.md"), -1)
-	if len(found) < 15 {
-		t.Errorf("%d commands were found", len(found))
-	}
-	for _, match := range found {
-		var args []string
-		for word := range strings.FieldsSeq(match[1]) {
-			if word == "..." || word == ">" {
-				break
-			}
-			args = append(args, word)
-		}
-		c, rest, err := newRoot(io.Discard, io.Discard).Find(args)
-		if err != nil || !c.HasParent() || c.HasSubCommands() && len(rest) > 0 {
-			t.Errorf("headgate %s: %v", match[1], err)
-		}
-		for _, word := range rest {
-			if flag, ok := strings.CutPrefix(word, "--"); ok && c.Flag(flag) == nil && c.InheritedFlags().Lookup(flag) == nil {
-				t.Errorf("headgate %s: no flag %s", match[1], flag)
-			}
-		}
-	}
-}
-
 var (
-	shownCommand = regexp.MustCompile("`headgate ([^`]+)`")
-	execStart    = regexp.MustCompile(`(?m)^ExecStart=(\S+) (.*)$`)
-	alertLine    = regexp.MustCompile(`(?m)^\s*- alert: (\S+)$`)
+	execStart = regexp.MustCompile(`(?m)^ExecStart=(\S+) (.*)$`)
+	alertLine = regexp.MustCompile(`(?m)^\s*- alert: (\S+)$`)
 )
 
 // TestUnitsNameWhatThereIs holds the command lines of units to the binary, and the units to systemd's own check.
