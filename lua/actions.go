@@ -12,7 +12,7 @@ import (
 // zero means until Resume. Jobs that have entered are not touched.
 func (s *Store) Suspend(ctx context.Context, name GateName, duration time.Duration, reason string) error {
 	return s.under(name, func(part *Store) error {
-		_, err := part.run(ctx, "suspend", part.now, string(name), micros(duration), reason)
+		_, err := part.run(ctx, "suspend", part.now, string(name), micros(duration), reason[:min(len(reason), maxErrorText)])
 		return err
 	})
 }

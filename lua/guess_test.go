@@ -31,6 +31,13 @@ func TestLookGuessesTheWait(t *testing.T) {
 	if near < pace/2 || far <= near {
 		t.Errorf("the next waits %s, the one behind it %s, and one starts each %s or more", near, far, pace)
 	}
+	_, err = y.store.Reclaim(ctx, "w")
+	check(t, err)
+	if g := y.look("e"); g.EstimatedWait >= 0 || kinds(g) != "workers turn" {
+		t.Errorf("with nobody to run it: %s, %s", g.EstimatedWait, kinds(g))
+	}
+	_, err = y.store.Register(ctx, "w", yardPool, 1, time.Hour)
+	check(t, err)
 	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, "")
 	check(t, err)
 	if g := y.look("e"); g.EstimatedWait >= 0 {

@@ -99,8 +99,8 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	switch sight.Place {
 	case headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceReady, headgate.PlaceSpilled:
 		sight.Waits = waits(&sight, facts, around)
-		if facts.mode != "a" || facts.blocked || len(facts.gates) > 0 {
-			sight.EstimatedWait = -1 // Until a gate opens nobody knows.
+		if facts.mode != "a" || facts.blocked || len(facts.gates) > 0 || len(around.pools) == 0 {
+			sight.EstimatedWait = -1 // Until a gate opens, or a worker comes, nobody knows.
 		}
 	}
 	return sight, nil

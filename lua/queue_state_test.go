@@ -2,6 +2,7 @@ package lua
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -138,5 +139,20 @@ func TestQueuePauseKeepsItsCap(t *testing.T) {
 		if again, err := y.store.Unpause(ctx, gate); err != nil || again {
 			t.Errorf("resumed twice: %t, %v", again, err)
 		}
+	}
+}
+
+func TestReasonsOfPausesAreBounded(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.admit(mail("acme", "a"))
+	long := strings.Repeat("x", 2*MaxReason)
+	_, err := y.store.Pause(t.Context(), QueueGate("mail"), 0, long)
+	check(t, err)
+	check(t, y.store.Suspend(t.Context(), QueueGate("mail"), 0, long))
+	q, err := y.store.Queue(t.Context(), "mail")
+	check(t, err)
+	if len(q.Gate.Reason) != MaxReason || len(q.Suspended.Reason) != MaxReason {
+		t.Errorf("%d and %d bytes were stored", len(q.Gate.Reason), len(q.Suspended.Reason))
 	}
 }

@@ -144,7 +144,7 @@ func (d Downstream) validate(bad *problems, owner string) {
 
 // bound checks a number of which zero is none.
 func (p *problems) bound(name string, value, most int) {
-	if value != 0 {
-		p.integer(name, int64(value), 1, int64(most))
+	if value < 0 || value > most {
+		p.field(name, strconv.Itoa(value), "1 to "+strconv.Itoa(most)+", or 0 for none")
 	}
 }

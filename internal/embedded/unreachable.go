@@ -32,7 +32,7 @@ func advice(options *redis.Options, err error) string {
 	case isA[*tls.CertificateVerificationError](err):
 		return "its certificate is not trusted: install the authority's on this machine"
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return "nobody listens there: start Redis, or give no address for a private store"
+		return "nobody listens there: start Redis, or correct the address"
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		if encrypted {
 			return "it closed the connection: does it speak TLS?"

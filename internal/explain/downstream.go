@@ -77,7 +77,7 @@ func ofBreaker(b *lua.BreakerState) Reason {
 	}
 	switch {
 	case b.Forced:
-		reason.Change = "headgate breaker reset " + b.Downstream
+		reason.Change = "headgate breaker reset " + b.Downstream + " --reason TEXT"
 	case b.State != breaker.Closed:
 		reason.Change = "probes close it when the downstream is well again; headgate breaker reset " + b.Downstream + " does so at once"
 	case b.Ramp > 0:

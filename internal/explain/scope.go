@@ -26,7 +26,7 @@ func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanat
 	if err != nil {
 		return e, err
 	}
-	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name})
+	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name + " --tier TIER"})
 	return e, e.addGates(ctx, store, in, name)
 }
 
@@ -165,7 +165,7 @@ func (r *rules) bucket(level headgate.Level, q *lua.Question, answer *lua.Answer
 	if err != nil {
 		return Reason{}, err
 	}
-	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope)}
+	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
 	if limit.Disabled {
 		return reason, nil
 	}

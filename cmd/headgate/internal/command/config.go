@@ -35,6 +35,8 @@ Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
 			}
 			return nil
 		},
+		Example: `  headgate config check headgate.yaml
+  HEADGATE_CONFIG=headgate.yaml headgate config check`,
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				if s.file != "" {
@@ -60,6 +62,7 @@ func newConfigPrint() *cobra.Command {
 		Use: "print", Short: "Show the values in force and where each comes from", Args: noArgs,
 		Long: `Writes the values in force as YAML that can be loaded again. The comment after a value says where it
 comes from: default, a file, a variable or a flag. Secrets are masked.`,
+		Example: `  headgate config print --config headgate.yaml --set worker.lease=30s`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			loaded, err := s.load()
 			if err != nil {
@@ -76,6 +79,8 @@ func newConfigReference() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use: "reference", Short: "List every option", Args: noArgs,
+		Example: `  headgate config reference
+  headgate config reference --json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if asJSON {
 				return config.ReferenceJSON(c.OutOrStdout())

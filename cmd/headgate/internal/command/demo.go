@@ -52,6 +52,6 @@ func newDemo() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().DurationVar(&config.Duration, "duration", demo.DefaultDuration, "length of the story, 3s to 1m")
+	c.Flags().DurationVar(&config.Duration, "duration", demo.DefaultDuration, "`TIME` that the story takes, 3s to 1m")
 	return c
 }

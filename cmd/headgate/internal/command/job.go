@@ -133,6 +133,9 @@ handler's context ends, and the job leaves as cancelled unless it completes firs
 		Example: `  headgate job cancel acme order-17 --redis localhost:6379
   headgate job cancel acme order-17 --reason "ordered twice" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkReason(reason); err != nil {
+				return err
+			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				key := keyOf(args)
 				if _, err := store.Look(ctx, key); err != nil {
@@ -156,6 +159,6 @@ handler's context ends, and the job leaves as cancelled unless it completes firs
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that its handler is told")
+	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told", lua.MaxReason))
 	return c
 }

@@ -60,6 +60,7 @@ redrives; an admin also ends things for good and resets limits.`,
 
 func (f *keyFlags) run(c *cobra.Command) error {
 	role, err := access.ParseRole(f.role)
+	err = errors.Join(err, headgate.ValidateName("name", f.who.Name, false))
 	if f.expires < 0 || f.expires > 0 && f.expires < time.Second {
 		err = errors.Join(err, &headgate.FieldError{Field: "--expires", Value: f.expires.String(), Allowed: "1s or more, or none"})
 	}

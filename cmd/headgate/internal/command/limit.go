@@ -37,6 +37,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
 func newLimitGet(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: oneArg("SCOPE"),
+		Example: `  headgate limit get acme:mail --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showLimit(ctx, c, store, args[0]) })
 		},
@@ -82,19 +83,22 @@ func (f *limitFlags) add(flags *pflag.FlagSet) {
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
 }
 
-// json returns the limit as the policy has it. owner names it in errors.
-func (f *limitFlags) json(owner string) (json.RawMessage, error) {
+// json returns the limit as the policy has it. flag is the one of its tokens, and none says how to have no limit.
+func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	if f.off && f.tokens != 0 {
 		return nil, fieldError("off", "true", "it or --tokens, not both")
 	}
 	if f.off {
 		return json.RawMessage(`{"enabled":false}`), nil
 	}
+	if most := int64(headgate.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
+		return nil, fieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
+	}
 	limit := headgate.Limit{Tokens: headgate.Tokens(f.tokens), Per: f.per, Burst: headgate.Tokens(f.burst)}
 	if f.burst == 0 {
 		limit.Burst = limit.Tokens
 	}
-	if err := limit.Validate(owner); err != nil {
+	if err := limit.Validate("--" + flag); err != nil {
 		return nil, usage(err)
 	}
 	return json.Marshal(map[string]any{"tokens": limit.Tokens, "per": limit.Per.String(), "burst": limit.Burst})
@@ -104,8 +108,10 @@ func newLimitSet(o *operator) *cobra.Command {
 	var f limitFlags
 	c := &cobra.Command{
 		Use: "set SCOPE (--tokens NUMBER | --off)", Short: "Give a scope a limit of its own", Args: oneArg("SCOPE"),
+		Example: `  headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
+  headgate limit set acme:mail:low --off --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			value, err := f.json("the scope")
+			value, err := f.json("tokens", "--off")
 			if err != nil {
 				return err
 			}
@@ -128,7 +134,8 @@ func newLimitDelete(o *operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "delete SCOPE", Short: "Take a scope's own limit away", Args: oneArg("SCOPE"),
-		Long: "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
+		Long:    "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
+		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				if err := editLimit(ctx, store, args[0], nil, reason); err != nil {

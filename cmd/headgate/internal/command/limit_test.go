@@ -42,7 +42,7 @@ func TestLimitCommands(t *testing.T) {
 	for line, want := range map[string]string{
 		"limit":                             "",
 		"limit get a:b:c:d":                 "invalid scope",
-		"limit set acme":                    "invalid limit tokens of the scope 0",
+		"limit set acme":                    "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
 		"limit set acme --tokens 1 --off":   "invalid --off true: allowed is it or --tokens, not both",
 		"limit set acme --tokens 1 --per 0": "invalid",
 	} {

@@ -353,6 +353,8 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		{"pause --tenant global" + at, `invalid tenant "global"`},
 		{"pause --queue mail --for -1s" + at, "invalid --for -1s: allowed is 0, until resumed, or 1ms to"},
 		{"pause --queue mail --for long" + at, `invalid --for "long"`},
+		{"pause --queue mail --enqueue --reason " + strings.Repeat("x", 1025) + at, "invalid --reason of 1025 bytes: allowed is up to 1024 bytes"},
+		{"job cancel acme x --reason " + strings.Repeat("x", 1025) + at, "invalid --reason of 1025 bytes: allowed is up to 1024 bytes"},
 		{"resume" + at, "say what with --queue"},
 		{"drain mail --timeout -1s" + at, "invalid --timeout -1s: allowed is 0, for none, or more"},
 	} {

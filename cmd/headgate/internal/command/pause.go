@@ -22,11 +22,11 @@ type target struct {
 	enqueue       bool
 }
 
-func (t *target) add(c *cobra.Command, enqueue string) {
+func (t *target) add(c *cobra.Command, what, enqueue string) {
 	t.operator.add(c)
 	flags := c.Flags()
-	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to hold back")
-	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to hold back; with --queue, in that queue alone")
+	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to "+what)
+	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to "+what+"; with --queue, in that queue alone")
 	flags.BoolVar(&t.enqueue, "enqueue", false, enqueue)
 }
 
@@ -83,14 +83,17 @@ are refused, with the reason, and what has entered runs. For both, call it twice
 			if duration < 0 || duration > 0 && duration < time.Millisecond || duration > headgate.MaxDelay {
 				return fieldError("for", duration.String(), "0, until resumed, or 1ms to "+headgate.MaxDelay.String())
 			}
+			if err := checkReason(reason); err != nil {
+				return err
+			}
 			return t.with(c, func(ctx context.Context, store *lua.Store) error {
 				return t.pause(ctx, c, store, gate, duration, reason)
 			})
 		},
 	}
-	t.add(c, "refuse what is enqueued, instead of holding back what has entered")
+	t.add(c, "hold back", "refuse what is enqueued, instead of holding back what has entered")
 	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` of the pause, such as 10m; by default until headgate resume")
-	c.Flags().StringVar(&reason, "reason", "", "`TEXT` that is shown, and with --enqueue told to producers")
+	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that is shown, and with --enqueue told to producers", lua.MaxReason))
 	return c
 }
 
@@ -145,7 +148,7 @@ Exit code 3 says that nothing was paused.`,
 			return t.with(c, func(ctx context.Context, store *lua.Store) error { return t.resume(ctx, c, store, gate) })
 		},
 	}
-	t.add(c, "resume enqueueing alone")
+	t.add(c, "resume", "resume enqueueing alone")
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os/user"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,7 @@ found differences.`, `  headgate policy get --redis localhost:6379 > policy.json
 func newPolicyGet(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "get", Short: "Print the policy in force", Args: noArgs,
+		Example: `  headgate policy get --redis localhost:6379 > policy.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				return printPolicy(ctx, store, c.OutOrStdout())
@@ -56,6 +58,8 @@ is changed. Without "version" the file overrules whatever is in force. "-" reads
 input; "default" is the built-in policy, so a file of that name is ./default. --dry-run makes
 all checks, tells what would change, and changes nothing.`,
 		Args: oneArg("FILE or default"),
+		Example: `  headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
+  headgate policy set default --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readPolicy(args[0], c.InOrStdin())
 			if err != nil {
@@ -87,6 +91,8 @@ func newPolicyDiff(o *operator) *cobra.Command {
 		Long: `Lists every value of FILE that differs from the policy in force, by its path (a JSON pointer):
 + is added, - is removed, ~ is changed. The exit code is 3 if there are any, and 0 if not.`,
 		Args: oneArg("FILE or default"),
+		Example: `  headgate policy diff policy.json --redis localhost:6379
+  headgate policy diff default --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readPolicy(args[0], c.InOrStdin())
 			if err != nil {
@@ -116,6 +122,14 @@ func newPolicyDiff(o *operator) *cobra.Command {
 
 func reasonFlag(c *cobra.Command, reason *string) {
 	c.Flags().StringVar(reason, "reason", "", fmt.Sprintf("why, for the audit: `TEXT` of up to %d bytes", lua.MaxReason))
+}
+
+// checkReason bounds a reason that goes into no audit.
+func checkReason(reason string) error {
+	if len(reason) > lua.MaxReason {
+		return fieldError("reason", fmt.Sprintf("of %d bytes", len(reason)), "up to "+strconv.Itoa(lua.MaxReason)+" bytes")
+	}
+	return nil
 }
 
 // editBy is an edit of whoever runs the command.

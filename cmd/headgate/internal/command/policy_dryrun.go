@@ -26,7 +26,8 @@ those in the policy's "observe"; the coverage is the part of all of it whose ten
 counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
 ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
 which most would change, --json all.`, lua.TopScopes, forecastRows),
-		Args: oneArg("FILE or default"),
+		Args:    oneArg("FILE or default"),
+		Example: `  headgate policy dry-run policy.json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readPolicy(args[0], c.InOrStdin())
 			if err != nil {

@@ -55,6 +55,8 @@ func newRolloutStart(o *operator) *cobra.Command {
 		Long: `Begins a roll-out of the rules in FILE ("-" reads standard input), as in
   {"tiers": {"basic": {"limit": {"tokens": 150, "per": "1s", "burst": 40}}}}
 The standard tier has to keep its weights and max_running.`,
+		Example: `  headgate policy rollout start rules.json --percent 5 --reason "raise basic" --redis localhost:6379
+  headgate policy rollout start rules.json --percent 100 --shadow --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			if begin.Rules, err = readText(args[0], c.InOrStdin()); err != nil {
@@ -80,6 +82,7 @@ The standard tier has to keep its weights and max_running.`,
 func newRolloutShow(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "show", Short: "Print the roll-out that is under way", Args: noArgs,
+		Example: `  headgate policy rollout show --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				current, err := rollout.Current(ctx, store)
@@ -118,6 +121,7 @@ func (v shadowView) write(to io.Writer) {
 func newRolloutShadow(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "shadow", Short: "Tell what the limits of a candidate in shadow would have answered", Args: noArgs,
+		Example: `  headgate policy rollout shadow --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				counts, err := store.ShadowCounts(ctx)
@@ -141,6 +145,7 @@ func newRolloutShare(o *operator) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "share PERCENT", Short: "Change the share of the tenants that have the candidate", Args: oneArg("PERCENT"),
+		Example: `  headgate policy rollout share 50 --reason "no complaints" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			percent, err := strconv.Atoi(args[0])
 			if err != nil || percent < 0 || percent > policy.MaxPercent {
@@ -159,6 +164,7 @@ func newRolloutEnd(o *operator, name, short string, end func(context.Context, *l
 	var reason string
 	c := &cobra.Command{
 		Use: name, Short: short, Args: noArgs,
+		Example: "  headgate policy rollout " + name + " --reason \"a day without complaints\" --redis localhost:6379",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
 				return end(ctx, store, editBy(reason))

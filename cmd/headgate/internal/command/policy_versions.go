@@ -16,6 +16,7 @@ import (
 func newPolicyHistory(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "history", Short: "List the versions that are kept, the newest first", Args: noArgs,
+		Example: `  headgate policy history --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				versions, err := store.PolicyVersions(ctx)
@@ -35,6 +36,7 @@ func newPolicyHistory(o *operator) *cobra.Command {
 func newPolicyShow(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "show VERSION", Short: "Print a version that is kept", Args: oneArg("VERSION"),
+		Example: `  headgate policy show 17 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			version, err := versionArg(args[0])
 			if err != nil {
@@ -57,7 +59,8 @@ func newPolicyRollback(o *operator) *cobra.Command {
 		Use: "rollback VERSION", Short: "Put a version that is kept in force again",
 		Long: `Stores the document of a version that is kept as the version after the one in force, to the
 byte but for its number. Nothing is undone in the history.`,
-		Args: oneArg("VERSION"),
+		Args:    oneArg("VERSION"),
+		Example: `  headgate policy rollback 17 --reason "too strict" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			version, err := versionArg(args[0])
 			if err != nil {

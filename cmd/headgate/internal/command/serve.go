@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -81,6 +82,9 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	options, err := f.loaded.Serve()
 	if err != nil {
 		return err
+	}
+	if options.Credentials.None() && !options.NoAuth {
+		return usage(errors.New("say who may call, by --keys-file FILE (headgate key new makes a key) or --jwks-file FILE; on loopback --insecure-no-auth lets everybody in"))
 	}
 	log := logs.New(c.ErrOrStderr(), f.loaded.Logs())
 	exporter, err := f.traces(log.Logger(logs.Admin))

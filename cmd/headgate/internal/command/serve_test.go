@@ -157,6 +157,7 @@ func TestMistakesOfServeAndKeyAreNamed(t *testing.T) {
 		"serve --tls-min 1.0 --redis localhost":                      `invalid --tls-min "1.0": allowed is one of 1.2, 1.3`,
 		"serve --log loud --max-body 1 --redis localhost":            "invalid --max-body 1: allowed is 1024 to 67108864 (whole number)",
 		"serve --keys-file x":                                        "say which Redis with --redis",
+		"serve --redis localhost":                                    "say who may call, by --keys-file FILE",
 	} {
 		if out := runHeadgate(t.Context(), strings.Fields(line)...); out.code != exitUsage || !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: exit code %d\n%s", line, out.code, out.stderr)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -56,7 +57,7 @@ changed class by class.`,
 	f.limit.add(flags)
 	flags.BoolVar(&f.limit.off, "off", false, "no limit, also where the tier has one")
 	flags.StringToIntVar(&f.weights, "weight", nil, "`WEIGHTS` by class, high=5,low=1, each 1 to 1000")
-	flags.IntVar(&f.maxRunning, "max-running", 0, "`NUMBER` of jobs that workers hold at a time")
+	flags.IntVar(&f.maxRunning, "max-running", 0, fmt.Sprintf("`NUMBER` of jobs that workers hold at a time, 1 to %d, or 0 for no bound of its own", policy.MaxMaxRunning))
 	flags.Int64Var(&f.dispatch.tokens, "dispatch", 0, "`NUMBER` of jobs that start in --dispatch-per")
 	flags.DurationVar(&f.dispatch.per, "dispatch-per", time.Second, "`DURATION` in which they do")
 	flags.Int64Var(&f.dispatch.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default as many as --dispatch")
@@ -79,7 +80,7 @@ func (f *tenantFlags) edits(flags *pflag.FlagSet) (all []edit, err error) {
 	var noLimit, noDispatch error
 	if given("tokens", "per", "burst", "off") {
 		var value json.RawMessage
-		value, noLimit = f.limit.json("the tenant")
+		value, noLimit = f.limit.json("tokens", "--off")
 		all = append(all, edit{[]string{"limit"}, value})
 	}
 	for _, class := range slices.Sorted(maps.Keys(f.weights)) {
@@ -90,7 +91,7 @@ func (f *tenantFlags) edits(flags *pflag.FlagSet) (all []edit, err error) {
 	}
 	if given("dispatch", "dispatch-per", "dispatch-burst") {
 		var value json.RawMessage
-		value, noDispatch = f.dispatch.json("dispatch")
+		value, noDispatch = f.dispatch.json("dispatch", "headgate tenant unset TENANT dispatch")
 		all = append(all, edit{[]string{"dispatch"}, value})
 	}
 	if len(all) == 0 {

@@ -1,11 +1,15 @@
 package command
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestMistakesAreNamed(t *testing.T) {
@@ -25,7 +29,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"version now", exitUsage, `headgate version takes no argument, got "now"`},
 		{"replay", exitUsage, "headgate replay takes one argument, the trace's file, got 0"},
 		{"replay a b", exitUsage, "got 2"},
-		{"replay TRACE --speed fast", exitUsage, `invalid --speed "fast": allowed is how many times faster than the trace, 1 to 1e9`},
+		{"replay TRACE --speed fast", exitUsage, `invalid --speed "fast": allowed is FACTOR by which it is faster than the trace, 1 to 1e9`},
 		{"replay TRACE --speed 0", exitUsage, "invalid --speed 0: allowed is 1 to 1e9"},
 		{"replay TRACE --speed 2e9", exitUsage, "invalid --speed 2e+09: allowed is 1 to 1e9"},
 		{"replay TRACE --concurrency 0", exitUsage, "invalid --concurrency 0: allowed is 1 to 10000 slots"},
@@ -38,7 +42,7 @@ func TestMistakesAreNamed(t *testing.T) {
 		{"replay TRACE", exitFailure, `no column "groupId": name the right one with --column-tenant`},
 		{"replay TRACE --policy POLICY", exitFailure, `invalid tiers none: allowed is a set with "standard"`},
 		{"replay /nowhere/trace.csv", exitFailure, "read the trace: open /nowhere/trace.csv: no such file or directory"},
-		{"replay TRACE --column-tenant customer --redis 127.0.0.1:1", exitFailure, "nobody listens there: start Redis, or give no address"},
+		{"replay TRACE --column-tenant customer --redis 127.0.0.1:1", exitFailure, "nobody listens there: start Redis, or correct the address"},
 		{"replay TRACE --column-tenant customer --redis ftp://x", exitFailure, "redis address has an unknown scheme"},
 		{"demo --duration 1s", exitUsage, "invalid --duration 1s: allowed is 3s to 1m"},
 		{"demo --duration 0", exitUsage, "invalid --duration 0: allowed is 3s to 1m"},
@@ -63,9 +67,25 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 }
 
+// TestHelpHasExamples: each command says in examples how it is called, and each flag what it takes.
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"", "--help", "demo --help", "replay --help", "policy --help", "worker --help", "enqueue --help", "serve --help", "key --help", "key new --help", "key list --help", "key check --help", "tenant --help", "tenant set --help"} {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		if c.Example == "" && c.Name() != "version" {
+			t.Errorf("%s has no example", c.CommandPath())
+		}
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); f.Value.Type() != "bool" && strings.ToUpper(name) != name {
+				t.Errorf("%s --%s takes %q, which does not say what", c.CommandPath(), f.Name, name)
+			}
+		})
+		for _, sub := range c.Commands() {
+			look(sub)
+		}
+	}
+	look(newRoot(io.Discard, io.Discard))
+	for _, args := range []string{"", "--help", "demo --help", "tenant set --help"} {
 		out := runHeadgate(t.Context(), strings.Fields(args)...)
 		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
 			t.Errorf("headgate %s: exit code %d\n%s", args, out.code, out.stdout)

@@ -116,6 +116,9 @@ func TestWorkerDeliversByHTTP(t *testing.T) {
 			t.Errorf("%q is not in %s", want, out.stderr)
 		}
 	}
+	if strings.Contains(out.stderr, `"check":"workers"`) {
+		t.Errorf("a worker that starts misses workers: %s", out.stderr)
+	}
 }
 
 // checkLog checks that a log is JSON and tells nothing that it should not.

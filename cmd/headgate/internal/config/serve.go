@@ -38,12 +38,14 @@ func (l *Loaded) Credentials() (all access.Credentials, err error) {
 	lines, _, keysErr := l.secretOf(pathKeys, c.Keys, c.KeysFile)
 	if keysErr == nil {
 		all.Keys, keysErr = access.ParseKeys(lines)
+		keysErr = within(l.field(pathKeys), keysErr)
 	}
 	set, given, tokensErr := l.secretOf(pathJWKS, c.JWKS, c.JWKSFile)
 	if tokensErr == nil && given {
 		all.Tokens, tokensErr = access.NewTokens(access.TokenConfig{JWKS: []byte(set), Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway})
+		tokensErr = within("serve.tokens", tokensErr)
 	}
-	return all, errors.Join(within(l.field(pathKeys), keysErr), within("serve.tokens", tokensErr))
+	return all, errors.Join(keysErr, tokensErr)
 }
 
 // within says of which option or section an error tells.

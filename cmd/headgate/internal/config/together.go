@@ -81,7 +81,7 @@ func (l *Loaded) secretOf(path, text, file string) (secret string, given bool, e
 	}
 	bytes, err := readAll(file)
 	if err != nil {
-		return "", false, fmt.Errorf("read secret: %w", err)
+		return "", false, fmt.Errorf("%s: read secret: %w", l.field(path+fileSuffix), err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(bytes), "\n"), "\r"), true, nil
 }
