@@ -96,7 +96,7 @@ func (r *Request) Decode(into any) error {
 	decoder := json.NewDecoder(bytes.NewReader(r.Body))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // Such as 1.0, or 1e400, where the schema has an integer.
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // Such as 1.0 where the schema has an integer.
 		return problem.Invalid(problem.At("/"+strings.ReplaceAll(wrong.Field, ".", "/"), "cannot be read as "+wrong.Type.String()))
 	}
 	if err != nil {
