@@ -80,6 +80,15 @@ func newPanicError(value any) *panicError {
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
 
+// try asks an error all that it will be asked. One that panics then, as a nil of its own type does, is a panic of its handler,
+// not of the worker.
+func try(err error) {
+	if err != nil {
+		_ = err.Error()
+		_ = is[*panicError](err)
+	}
+}
+
 // errExited is a handler that ended its goroutine.
 var errExited = errors.New("handler called runtime.Goexit")
 

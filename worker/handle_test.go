@@ -133,6 +133,18 @@ func TestAFailingJobIsRetriedAndThenADeadLetter(t *testing.T) {
 	}
 }
 
+// hollowError is what handlers return by mistake as a typed nil: it has a cause, or panics.
+type hollowError struct{ cause error }
+
+func (e *hollowError) Error() string { return fmt.Sprint("hollow: ", e.cause) }
+
+func (e *hollowError) Unwrap() error {
+	if e.cause == nil {
+		panic("no cause")
+	}
+	return e.cause
+}
+
 func TestEachAnswerDoesWhatItSays(t *testing.T) {
 	t.Parallel()
 	errBroken := errors.New("broken")
@@ -149,6 +161,11 @@ func TestEachAnswerDoesWhatItSays(t *testing.T) {
 			return nil
 		}, "retried,dead", "index out of range"},
 		{"an exit of the goroutine fails the job", func(context.Context, worker.Job[letter]) error { runtime.Goexit(); return nil }, "retried,dead", "runtime.Goexit"},
+		{"an error that panics when it is asked what it is fails the job", func(context.Context, worker.Job[letter]) error {
+			var none *hollowError
+			return none
+		}, "retried,dead", "panic: runtime error: invalid memory address"},
+		{"so does one that panics when it is unwrapped", func(context.Context, worker.Job[letter]) error { return &hollowError{} }, "retried,dead", "panic: no cause"},
 		{"Discard kills at once", func(context.Context, worker.Job[letter]) error {
 			return fmt.Errorf("sorry: %w", worker.Discard(errBroken))
 		}, "dead(discarded)", "discarded|sorry: discarded: broken"},

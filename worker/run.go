@@ -169,6 +169,7 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 			answered <- err
 		}()
 		err = handler(ctx, job)
+		try(err)
 	}()
 	return <-answered
 }
