@@ -59,7 +59,7 @@ func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, 
 	for _, k := range keys {
 		args = append(args, encodeKey(k))
 	}
-	reply, err := s.run(ctx, "purge", args...)
+	reply, err := s.runFor(ctx, 1+len(keys), "purge", args...)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func (s *Store) SetGate(ctx context.Context, g Gate) (held int, more bool, err e
 		})
 		return held, more, err
 	}
-	reply, err := s.run(ctx, "gate", s.now, string(g.Name), limitText(g.Limit), micros(g.For), limitText(g.Then), g.Reason)
+	reply, err := s.runFor(ctx, 2, "gate", s.now, string(g.Name), limitText(g.Limit), micros(g.For), limitText(g.Then), g.Reason)
 	if err != nil {
 		return 0, false, err
 	}

@@ -246,10 +246,12 @@ func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate, copied []byte) er
 	if err != nil {
 		return err
 	}
-	switch reply[0] {
-	case "stored", "more", "fine": // What is left of a fill is the timers'.
+	switch word := reply[0]; {
+	case word == "stored" || word == "more" || word == "fine": // What is left of a fill is the timers'.
 		return nil
-	case "conflict":
+	case len(reply) != 2:
+		return fmt.Errorf("store policy: %w", errUnknownReply)
+	case word == "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
 	default:
 		return fmt.Errorf("%w: queue %s", ErrClassInUse, reply[1])

@@ -24,14 +24,14 @@ type Promotion struct {
 
 // Promote runs what is due, up to 64 moves. One owner at a time holds the timer lease.
 func (s *Store) Promote(ctx context.Context, owner string, timerLease time.Duration) (Promotion, error) {
-	reply, err := s.run(ctx, "promote", s.now, owner, micros(timerLease))
+	reply, err := s.runFor(ctx, 4, "promote", s.now, owner, micros(timerLease))
 	if err != nil {
 		return Promotion{}, err
 	}
-	if len(reply) != 4 {
-		return Promotion{}, fmt.Errorf("promote: reply has %d words", len(reply))
-	}
 	numbers, err := parseNumbers(reply[1] + " " + reply[2] + " " + reply[3])
+	if err == nil && len(numbers) != 3 {
+		err = errUnknownReply
+	}
 	if err != nil {
 		return Promotion{}, fmt.Errorf("promote: %w", err)
 	}

@@ -243,7 +243,19 @@ func (s *Store) runBy(ctx context.Context, send func(context.Context, redis.Cmde
 	if err != nil {
 		return nil, &runError{script: name, err: classify(err)}
 	}
+	if len(cmd.Val()) == 0 {
+		return nil, &runError{script: name, err: errUnknownReply}
+	}
 	return cmd.Val(), nil
+}
+
+// runFor is run for a reply of so many words.
+func (s *Store) runFor(ctx context.Context, words int, name string, args ...any) ([]string, error) {
+	reply, err := s.run(ctx, name, args...)
+	if err == nil && len(reply) != words {
+		err = &runError{script: name, err: fmt.Errorf("reply has %d words, not %d: %w", len(reply), words, errUnknownReply)}
+	}
+	return reply, err
 }
 
 // runError is a script call that ended without a reply that could be read, or with an error of Redis.
