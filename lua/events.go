@@ -30,7 +30,7 @@ type BreakerEvent struct {
 
 // BreakerEvents waits up to wait for transitions after a position, and returns them, up to 100, and the position after
 // them. Redis keeps about the last 1000. An empty position is now: nothing is waited for, and the position says from
-// where on to ask.
+// where on to ask. An entry that cannot be read is an error of its own, and the position is behind it.
 func (s *Store) BreakerEvents(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error) {
 	return s.eventsOn(ctx, connection(s), after, wait)
 }
@@ -49,8 +49,11 @@ func (s *Store) eventsOn(ctx context.Context, on redis.Cmdable, after string, wa
 	}
 	for _, m := range streams[0].Messages {
 		e, err := parseEvent(m)
+		if err != nil && len(events) > 0 {
+			break // The next call says so.
+		}
 		if err != nil {
-			return nil, after, fmt.Errorf("read event %s: %w", m.ID, err)
+			return nil, m.ID, fmt.Errorf("read event %s: %w", m.ID, err)
 		}
 		events, position = append(events, e), m.ID
 	}

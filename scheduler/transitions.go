@@ -98,7 +98,10 @@ func (s *Scheduler) hear(ctx context.Context, events *lua.EventReader, h *hearin
 			return err
 		}
 	}
-	fresh, _, err := events.Read(ctx, h.position, h.wait(time.Now()))
+	fresh, behind, err := events.Read(ctx, h.position, h.wait(time.Now()))
+	if err != nil && behind != "" {
+		h.position = behind // One that cannot be read is told by nobody, and keeps none behind it.
+	}
 	for i := range fresh {
 		if !s.mayTell(ctx) {
 			break // The rest is not read, so it is another's.

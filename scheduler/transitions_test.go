@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -117,6 +119,28 @@ func TestEveryTransitionIsToldByOneOfMany(t *testing.T) {
 	if reset.To != breaker.Closed || reset.Cause != "reset" || reset.Reason != "over" || !reset.Until.IsZero() || reset.Period != first.Period+1 {
 		t.Errorf("got %+v", reset)
 	}
+}
+
+// TestATransitionThatCannotBeReadKeepsNoneBehindIt: such as one of a later release.
+func TestATransitionThatCannotBeReadKeepsNoneBehindIt(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	store := open(t, client)
+	trip(t, store, "before")
+	var l listener
+	stop := run(t, store, scheduler.Config{OnBreaker: l.hook})
+	await(t, "the place where it begins", func() bool { return heard(t, store) == last(t, store) })
+	stop()
+	trip(t, store, "a")
+	for range 2 {
+		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: store.Keys().Events(), Values: []string{"downstream", "b", "from", "closed", "to", "ajar"}}).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trip(t, store, "c")
+	run(t, store, scheduler.Config{OnBreaker: l.hook})
+	await(t, "those that can be read", func() bool { return l.downstreams() == "a c" })
+	await(t, "its note", func() bool { return heard(t, store) == last(t, store) })
 }
 
 func TestATransitionThatIsRefusedIsToldAgainAlsoByTheNextAndHoldsUpNobody(t *testing.T) {
