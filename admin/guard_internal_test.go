@@ -80,6 +80,15 @@ func TestThrottlesAreBounded(t *testing.T) {
 	if _, ok := slow.take(name(1)); !ok {
 		t.Error("one that is known waits for those that are new")
 	}
+	slow.mu.Lock()
+	looked := slow.mu.next
+	if slow.sweepLocked(looked-1) || slow.mu.next != looked {
+		t.Error("all buckets are looked at again at once: a flood of new callers costs a sweep each")
+	}
+	if slow.sweepLocked(looked) || slow.mu.next == looked {
+		t.Error("buckets are not looked at again")
+	}
+	slow.mu.Unlock()
 	fast := newThrottle(headgate.PerSecond(headgate.MaxLimitTokens, 2))
 	for n := range 3 * maxCallers {
 		if _, ok := fast.take(name(n)); !ok {

@@ -19,6 +19,8 @@ type throttle struct {
 		set buckets.Set
 		// names are the callers whose buckets are not known to be full, at most maxCallers.
 		names map[string]bool
+		// next is when to look again for buckets that are full, after a look in vain.
+		next buckets.Instant
 	}
 }
 
@@ -46,8 +48,14 @@ func (t *throttle) take(name string) (wait time.Duration, ok bool) {
 	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
 }
 
+// sweepEvery is the pause after a sweep in vain: one looks at all buckets, and those that come meanwhile wait anyway.
+const sweepEvery = 100 * time.Millisecond
+
 // sweepLocked forgets the buckets that are full again, and reports whether there were any.
 func (t *throttle) sweepLocked(now buckets.Instant) bool {
+	if now < t.mu.next {
+		return false
+	}
 	for name := range t.mu.names {
 		step := t.path(name)[0]
 		if t.mu.set.LevelAt(now, 0, step) >= t.limit.Burst {
@@ -55,7 +63,11 @@ func (t *throttle) sweepLocked(now buckets.Instant) bool {
 			delete(t.mu.names, name)
 		}
 	}
-	return len(t.mu.names) < maxCallers
+	if len(t.mu.names) < maxCallers {
+		return true
+	}
+	t.mu.next = now + buckets.Instant(sweepEvery.Microseconds())
+	return false
 }
 
 func tooMany(detail string, wait time.Duration) *problem.DetailsError {
