@@ -30,8 +30,9 @@ const (
 )
 
 // Job is one unit of work as a producer describes it. NewJob fills what has a default; the other fields are
-// the caller's. A Job is a plain value: copies are independent but for Payload and Headers, which the SDK
-// reads and never changes.
+// the caller's. A Job is a plain value: copies are independent but for Payload and Headers, which the SDK reads and never
+// changes. After an error that matches ErrOutcomeUnknown it may still read them for the time of a call, on behalf of
+// others whose jobs travel together: do not use their memory again then.
 type Job struct {
 	// ID names the job within its tenant, 1-128 bytes of [A-Za-z0-9._:@/-]. Empty means that the producer
 	// gives it a UUIDv7. One (tenant, ID) enqueued many times is one job.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ func damages() (all []damage) {
 	for n := range 5 {
 		all = append(all, damage{name: fmt.Sprintf("cut to %d words", n), words: func(w []string) []string { return w[:min(n, len(w))] }})
 	}
-	all = append(all, damage{name: "one word more", words: func(w []string) []string { return append(w[:len(w):len(w)], "more") }})
+	all = append(all, damage{name: "one word more", words: func(w []string) []string { return append(slices.Clip(w), "more") }})
 	for _, text := range []string{"", "x", " ", "|", ":::", "-1 -1 -1 -1 -1 -1", "9223372036854775807 9223372036854775807", "9223372036854775808", "nan|inf|-1", "\xff\x00\xff", strings.Repeat("\x00", 30)} {
 		all = append(all, damage{name: fmt.Sprintf("all %.20q", text), text: func(string) string { return text }})
 		all = append(all, damage{name: fmt.Sprintf("after the first word all %.20q", text), words: func(w []string) []string {
