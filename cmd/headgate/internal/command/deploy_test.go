@@ -8,8 +8,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -154,6 +156,48 @@ func TestManifestsNameWhatThereIs(t *testing.T) {
 	}
 	if kinds["HorizontalPodAutoscaler"] != 1 || kinds["ConfigMap"] != 1 {
 		t.Errorf("got %v", kinds)
+	}
+}
+
+// TestComposeNamesWhatThereIs holds the command lines of the services to the binary, Prometheus' targets to the addresses at which
+// they listen, and the commands that comments show to the binary too.
+func TestComposeNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	text, scrapes := deployed(t, "docker-compose.yml"), deployed(t, "deploy", "prometheus.yml")
+	var file struct {
+		Services map[string]struct {
+			Image   string
+			Command []string
+			Grace   time.Duration `yaml:"stop_grace_period"`
+		}
+	}
+	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for name, service := range file.Services {
+		if service.Image != "headgate" {
+			continue
+		}
+		own++
+		checkCommand(t, service.Command)
+		if at := slices.Index(service.Command, "--metrics"); at >= 0 && !strings.Contains(scrapes, `["`+name+service.Command[at+1]+`"]`) {
+			t.Errorf("deploy/prometheus.yml does not scrape %s%s", name, service.Command[at+1])
+		}
+		if service.Command[0] == "worker" && service.Grace <= 30*time.Second {
+			t.Errorf("%s is killed after %s, before a drain ends", name, service.Grace)
+		}
+	}
+	if own != 2 || !strings.Contains(scrapes, ":9080") {
+		t.Errorf("%d services are Headgate's; deploy/prometheus.yml is\n%s", own, scrapes)
+	}
+	shown := regexp.MustCompile(`(?m)(?:^ *# +|: )headgate ([a-z][a-z-]+ [^#\n']*)`)
+	for _, path := range [][]string{{"docker-compose.yml"}, {"deploy", "prometheus.yml"}, {"deploy", "k8s", "headgate.yaml"}, {"deploy", "rules", "headgate.yml"}} {
+		for _, match := range shown.FindAllStringSubmatch(deployed(t, path...), -1) {
+			if fault := lineFault(match[1]); fault != "" {
+				t.Errorf("%s: headgate %s: %s", path[len(path)-1], match[1], fault)
+			}
+		}
 	}
 }
 
