@@ -103,8 +103,12 @@ func ExampleBreaker() {
 	}
 	inspector := asynq.NewInspector(connection)
 	defer inspector.Close()
+	deadline := time.Now().Add(time.Minute)
 	for paused := false; !paused; time.Sleep(10 * time.Millisecond) {
 		info, err := inspector.GetQueueInfo("mail")
+		if err == nil && time.Now().After(deadline) {
+			err = errors.New("queue mail is not paused within a minute")
+		}
 		if err != nil {
 			log.Fatal(err)
 		}
