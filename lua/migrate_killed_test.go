@@ -16,6 +16,18 @@ import (
 // mortal is a process that dies before or after one of its commands.
 type mortal struct{ left *atomic.Int32 }
 
+// like returns a client of the same Redis for such a process. A cluster's masters have clients of their own.
+func (d mortal) like(client redis.UniversalClient) redis.UniversalClient {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		own := redis.NewClusterClient(cluster.Options())
+		own.OnNewNode(func(node *redis.Client) { node.AddHook(d) })
+		return own
+	}
+	single := redis.NewClient(client.(*redis.Client).Options())
+	single.AddHook(d)
+	return single
+}
+
 func (d mortal) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (d mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -48,7 +60,7 @@ func (d mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 // until one comes through.
 func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
-	for _, r := range []route{routes[1], routes[3], routes[4]} {
+	for _, r := range []route{routes[1], routes[3], routes[4], routes[6]} {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			c, from, to := r.open(t)
@@ -61,8 +73,7 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 				left.Store(int32(15*deaths + c.random.IntN(80)))
 				clients := []redis.UniversalClient{from, to}
 				for i, client := range clients {
-					clients[i] = redis.NewClient(client.(*redis.Client).Options())
-					clients[i].AddHook(mortal{left})
+					clients[i] = mortal{left}.like(client)
 				}
 				err := func() error {
 					m, err := migration(ctx, clients[0], clients[1], c.s.config.Prefix, r.to)
