@@ -56,9 +56,10 @@ func (r Report) Worst() Health {
 	return worst
 }
 
-// Doctor looks at the Redis of the store and at what Headgate keeps there.
+// Doctor looks at the Redis of the store, all masters of a cluster, and at what Headgate keeps there.
 func (s *Store) Doctor(ctx context.Context) (Report, error) {
-	return Examine(ctx, connection(s), s.config)
+	client, _ := s.client.(redis.UniversalClient) // newStore takes nothing else
+	return Examine(ctx, client, s.config)
 }
 
 // Examine is Doctor for a Redis that Open would refuse. The error is that of a Redis that does not answer; whatever

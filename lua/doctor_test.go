@@ -138,3 +138,50 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 		}
 	}
 }
+
+// TestDoctorLooksAtEveryMaster of a cluster: each line tells of the worst one, by its address. Doctor, which the API asks, and Examine,
+// which does without Open, say the same.
+func TestDoctorLooksAtEveryMaster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartNodes(t, 3, false)
+	client, ctx := cluster.Client(t), t.Context()
+	s, err := Open(ctx, client, Config{Partitions: 6})
+	check(t, err)
+	for i := range 30 {
+		admitOne(t, s, keyOfTenant(i), headgate.Limit{})
+	}
+	examine := func(name string) Finding {
+		t.Helper()
+		asked, err := s.Doctor(ctx)
+		check(t, err)
+		r, err := Examine(ctx, client, Config{})
+		check(t, err)
+		f := finding(t, r, name)
+		if same := finding(t, asked, name); same.Health != f.Health || same.Do != f.Do {
+			t.Errorf("Doctor says %+v, Examine %+v", same, f)
+		}
+		return f
+	}
+	for name, text := range map[string]string{"partitions": "6, keys hg{*", "jobs": "30 jobs live", "eviction": "maxmemory-policy noeviction"} {
+		if f := examine(name); f.Health != HealthOK || !strings.HasPrefix(f.Text, text) {
+			t.Errorf("%+v", f)
+		}
+	}
+	for i, spoiled := range []struct {
+		name, parameter, value, text string
+	}{
+		{"eviction", "maxmemory-policy", "allkeys-lru", "maxmemory-policy allkeys-lru: a full Redis deletes jobs"},
+		{"memory", "maxmemory", "1kb", "jobs are refused"},
+	} {
+		master := cluster.Masters[2-i]
+		check(t, master.Client(t).ConfigSet(ctx, spoiled.parameter, spoiled.value).Err())
+		f := examine(spoiled.name)
+		if f.Health != HealthFail || f.Do == "" || !strings.HasPrefix(f.Text, master.Addr()+": ") || !strings.Contains(f.Text, spoiled.text) {
+			t.Errorf("%s of %s: %+v", spoiled.name, master.Addr(), f)
+		}
+	}
+	cluster.Masters[1].Kill(t)
+	if _, err := Examine(ctx, client, Config{}); !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
+		t.Errorf("with a master killed: %v", err)
+	}
+}

@@ -329,6 +329,24 @@ func TestDoctorCommand(t *testing.T) {
 	}
 }
 
+// TestDoctorOverACluster names the master that is ill.
+func TestDoctorOverACluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartNodes(t, 2, false)
+	_, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Partitions: 2})
+	must(t, err)
+	out := runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
+	if out.code != exitOK || !strings.Contains(out.stdout, "2, keys hg{*") {
+		t.Errorf("%+v", out)
+	}
+	last := cluster.Masters[1]
+	must(t, last.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	out = runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
+	if out.code != exitFailure || !strings.Contains(out.stdout, last.Addr()+": maxmemory-policy allkeys-lru") {
+		t.Errorf("%+v", out)
+	}
+}
+
 func TestOperatorsMistakesAreNamed(t *testing.T) {
 	t.Parallel()
 	const at = " --redis 127.0.0.1:1"
