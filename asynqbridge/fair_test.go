@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
 )
+
+const pendingKey = "asynq:{mail}:pending"
 
 // TestATaskReachesAsynqAsItWasEnqueued compares what asynq has with what its own client would have made.
 func TestATaskReachesAsynqAsItWasEnqueued(t *testing.T) {
@@ -102,13 +105,13 @@ func serveFairly(t *testing.T, newSite siteOf) {
 	})
 	slow.asynq.Addr = proxy.Addr()
 	defer slow.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}, Low: low, High: high, Concurrency: slots, Every: time.Millisecond})()
-	soon(t, "the high mark", func() bool { return s.redis.LLen(t.Context(), "asynq:{mail}:pending").Val() == high })
+	soon(t, "the high mark", func() bool { return s.redis.LLen(t.Context(), pendingKey).Val() == high })
 	send("light", 10)
 	var mu sync.Mutex
 	var order []string
 	most := int64(0)
 	s.serve(asynq.Config{Concurrency: 1, Queues: map[string]int{"mail": 1}, TaskCheckInterval: 20 * time.Millisecond}, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		pending := s.redis.LLen(ctx, "asynq:{mail}:pending").Val()
+		pending := s.redis.LLen(ctx, pendingKey).Val()
 		mu.Lock()
 		defer mu.Unlock()
 		order, most = append(order, string(task.Payload())), max(most, pending)
@@ -134,6 +137,48 @@ func serveFairly(t *testing.T, newSite siteOf) {
 	if last >= bound || most > high {
 		t.Errorf("the light tenant's last task ran as number %d, want below %d; asynq had up to %d pending, want %d at most", last, bound, most, high)
 	}
+}
+
+// watched returns a site whose Releasers reach asynq's Redis by a proxy, which counts their looks at its lists: they look while a
+// task waits for room there.
+func (s *site) watched() (through *site, looks *atomic.Int64) {
+	s.tb.Helper()
+	proxy := redistest.NewProxy(s.tb, s.asynq.Addr)
+	looks = new(atomic.Int64)
+	proxy.Decide(func(command redistest.Command) redistest.Action {
+		if command.Name == "LLEN" {
+			looks.Add(1)
+		}
+		return redistest.Action{}
+	})
+	own := *s
+	own.asynq.Addr = proxy.Addr()
+	return &own, looks
+}
+
+// TestAReleaserWaitsForTheLowMark: it fills asynq's list up to the high mark, and then looks on until no more than the low mark are
+// left.
+func TestAReleaserWaitsForTheLowMark(t *testing.T) {
+	t.Parallel()
+	const low, high = 4, 8
+	s := newSite(t, 1, daily(1000))
+	f := s.fair()
+	for range 2 * high {
+		_, err := f.Enqueue(asynq.NewTask("send", nil, asynq.Queue("mail")), asynqbridge.Tenant("acme"))
+		must(t, err)
+	}
+	through, looks := s.watched()
+	defer through.release(asynqbridge.ReleaserConfig{Queues: []string{"mail"}, Low: low, High: high, Every: time.Millisecond})()
+	pending := func() int64 { return s.redis.LLen(t.Context(), pendingKey).Val() }
+	soon(t, "the high mark", func() bool { return pending() == high })
+	must(t, s.redis.LPopCount(t.Context(), pendingKey, high-low-1).Err())
+	seen := looks.Load()
+	soon(t, "some looks", func() bool { return looks.Load() > seen+20 })
+	if n := pending(); n != low+1 {
+		t.Errorf("%d tasks are pending above the low mark, want the %d that were left", n, low+1)
+	}
+	must(t, s.redis.LPop(t.Context(), pendingKey).Err())
+	soon(t, "the high mark again", func() bool { return pending() == high })
 }
 
 // TestALostHandOverIsMadeOnce: the replies to hand-overs are lost one after the other.
