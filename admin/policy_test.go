@@ -192,3 +192,16 @@ func TestTheAuditIsCompleteUnderConcurrentEditors(t *testing.T) {
 	}
 	t.Logf("%d won, %d lost", len(won), lost)
 }
+
+// TestTheGlobalLimitTellsWhatPartitionsHave of its tokens.
+func TestTheGlobalLimitTellsWhatPartitionsHave(t *testing.T) {
+	t.Parallel()
+	p := newPlantOf(t, 4)
+	p.put("admin", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "global"}, body: `{"tokens":10,"per":"1s","burst":12}`})
+	for scope, want := range map[string]string{"global": "[2.5 2.5 2.5 2.5]", "acme": "<nil>"} {
+		config := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": scope}}).object(t)
+		if got := fmt.Sprint(config["shares"]); got != want {
+			t.Errorf("%s: shares %s, want %s: %v", scope, got, want, config)
+		}
+	}
+}

@@ -222,22 +222,31 @@ func TestEachReasonIsExplained(t *testing.T) {
 	}
 }
 
-// TestUntilIsByTheClockOfRedis: the time that a refused tenant is told is when its bucket holds a token.
 func TestSharesOfPartitionsAreExplained(t *testing.T) {
 	t.Parallel()
 	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 2})
 	must(t, err)
 	s := &stage{t: t, store: store}
-	s.put(`{"downstreams":{"smtp":{"max_running":9,"dispatch":{"tokens":5,"per":"1s","burst":4}}}}`, "")
-	e, err := explain.New(t.Context(), store, explain.Downstream, "smtp")
-	must(t, err)
-	for _, want := range []string{"runs 8 jobs at a time and has 0; the partitions have 4, 4 of that", "4 at once; the partitions have 2.5, 2.5 of that"} {
-		if !slices.ContainsFunc(e.Reasons, func(r explain.Reason) bool { return strings.Contains(r.Text, want) }) {
-			t.Errorf("nothing says %q: %+v", want, e.Reasons)
+	s.put(`{"downstreams":{"smtp":{"max_running":9,"dispatch":{"tokens":5,"per":"1s","burst":4}}},"global":{"tokens":7,"per":"24h","burst":8}}`, "")
+	for _, row := range []struct {
+		kind, name string
+		wants      []string
+	}{
+		{explain.Downstream, "smtp", []string{"runs 8 jobs at a time and has 0; the partitions have 4, 4 of that", "4 at once; the partitions have 2.5, 2.5 of that"}},
+		{explain.Scope, "global", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
+		{explain.Tenant, "acme", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
+	} {
+		e, err := explain.New(t.Context(), store, row.kind, row.name)
+		must(t, err)
+		for _, want := range row.wants {
+			if !slices.ContainsFunc(e.Reasons, func(r explain.Reason) bool { return strings.Contains(r.Text, want) }) {
+				t.Errorf("nothing about %s says %q: %+v", row.name, want, e.Reasons)
+			}
 		}
 	}
 }
 
+// TestUntilIsByTheClockOfRedis: the time that a refused tenant is told is when its bucket holds a token.
 func TestUntilIsByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
 	s := newStage(t)

@@ -132,6 +132,13 @@ func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope he
 			if err != nil {
 				return nil, headgate.Verdict{}, err
 			}
+			if level == headgate.LevelGlobal && !q.Limits[level].Disabled {
+				shares, err := store.GlobalShares(ctx, q.Limits[level].Tokens)
+				if err != nil {
+					return nil, headgate.Verdict{}, err
+				}
+				reason.Text += lua.SharesWords(shares)
+			}
 			e.add(reason)
 		}
 		return in, answers[0].Verdict, nil
@@ -217,18 +224,6 @@ func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason,
 		reason.Change = "a higher max_running"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	}
-	reason.Text += sharesWords(g.Shares)
+	reason.Text += lua.SharesWords(g.Shares)
 	return reason, err
-}
-
-// sharesWords tells what the partitions have of a gate that all divide among them.
-func sharesWords(shares []float64) string {
-	if shares == nil {
-		return ""
-	}
-	words := make([]string, len(shares))
-	for i, share := range shares {
-		words[i] = strconv.FormatFloat(share, 'g', 4, 64)
-	}
-	return "; the partitions have " + strings.Join(words, ", ") + " of that"
 }

@@ -1,10 +1,12 @@
 package shown
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -26,6 +28,18 @@ type LimitConfig struct {
 	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
 	Own     json.RawMessage `json:"own,omitempty"`
 	InForce *Limit          `json:"in_force,omitempty"`
+	// Shares is what each of several partitions has of the tokens of the global limit in force.
+	Shares []float64 `json:"shares,omitempty"`
+}
+
+// ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
+func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, scope headgate.Scope) (LimitConfig, error) {
+	v, err := LimitConfigOf(current, scope)
+	if err != nil || scope != headgate.Global || v.InForce == nil {
+		return v, err
+	}
+	v.Shares, err = store.GlobalShares(ctx, v.InForce.Tokens)
+	return v, err
 }
 
 // LimitConfigOf shows the limit of a scope. A bad scope is a *headgate.FieldError.

@@ -99,7 +99,7 @@ func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := shown.LimitConfigOf(current, scope)
+	config, err := shown.ReadLimitConfig(r.Context(), a.config.Store, current, scope)
 	return tagged(current.Version, config), err
 }
 

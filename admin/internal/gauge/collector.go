@@ -47,7 +47,7 @@ type collector struct{ store *lua.Store }
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect reads counters, queues, workers, breakers and vitals, some ten round trips.
+// Collect reads counters, queues, workers, breakers, vitals and shares, some ten round trips.
 func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // a Collector is given no ctx
 	defer cancel()
@@ -68,9 +68,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		vitals, err = c.store.Vitals(ctx)
 	}
+	var shares []lua.Share
+	if err == nil {
+		shares, err = c.store.Shares(ctx)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
+		collectShares(to, shares)
 		collectBreakers(to, breakers)
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")

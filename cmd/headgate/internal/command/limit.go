@@ -49,7 +49,7 @@ func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *lua.S
 	if err != nil {
 		return err
 	}
-	config, err := shown.LimitConfigOf(current, headgate.Scope(scope))
+	config, err := shown.ReadLimitConfig(ctx, store, current, headgate.Scope(scope))
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
 		return
 	}
-	fmt.Fprintf(to, "%s gets %s and holds %d, %s\n", config.Scope, l.Words(), l.Burst, whose)
+	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, lua.SharesWords(config.Shares))
 }
 
 // limitFlags say a limit.

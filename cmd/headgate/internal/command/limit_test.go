@@ -1,8 +1,12 @@
 package command
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
 )
 
 func TestLimitCommands(t *testing.T) {
@@ -53,5 +57,25 @@ func TestLimitCommands(t *testing.T) {
 		if out := p.run(code, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: %s", line, out.stderr)
 		}
+	}
+}
+
+// TestTheGlobalLimitIsShownWithItsShares, where several partitions divide it, and no other limit is.
+func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
+	t.Parallel()
+	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix, Partitions: 2})
+	must(t, err)
+	p := &plant{t: t, store: store, where: []string{"--redis", server.URL(), "--prefix", prefix}}
+	for scope, want := range map[string]string{"global": "; the partitions have 3.5, 3.5 of that", "acme": ""} {
+		if out := p.run(exitOK, "limit set "+scope+" --tokens 7 --per 24h --burst 8"); out.stdout != scope+" gets 7 tokens a day and holds 8, its own limit"+want+"\n" {
+			t.Errorf("%s", out.stdout)
+		}
+	}
+	if config := p.object(exitOK, "limit get global"); fmt.Sprint(config["shares"]) != "[3.5 3.5]" {
+		t.Errorf("%v", config)
+	}
+	if config := p.object(exitOK, "limit get acme"); config["shares"] != nil {
+		t.Errorf("%v", config)
 	}
 }
