@@ -3,7 +3,9 @@ package crash_test
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -92,7 +94,8 @@ func TestTwoReleases(t *testing.T) {
 }
 
 // runSideBySide upgrades a deployment under load, process by process, and takes it back: meanwhile there are producers,
-// schedulers and workers of both releases, on the same jobs, and laws L3, L4 and L5 hold in the end.
+// schedulers and workers of both releases, on the same jobs, and laws L3, L4 and L5 hold in the end. Each time jobs of both are
+// dammed up, so that what one release has put into lanes the other takes out.
 func runSideBySide(t *testing.T, other string) {
 	t.Helper()
 	s := newStorm(t, "everysec")
@@ -104,7 +107,7 @@ func runSideBySide(t *testing.T, other string) {
 			s.leave(a)
 			a.binary = binary
 			s.start(a)
-			s.accepts(100)
+			s.dams(100)
 		}
 	}
 	if both := s.scripts(); both < alone+2 {
@@ -116,18 +119,42 @@ func runSideBySide(t *testing.T, other string) {
 	found.assert(s)
 }
 
+// dams lets so many more jobs in while all queues are paused, and then out.
+func (s *storm) dams(jobs int64) {
+	s.Helper()
+	for _, q := range stormQueues {
+		_, err := s.store.Pause(s.Context(), lua.QueueGate(q.Queue), 0, "an upgrade")
+		s.check(err)
+	}
+	s.accepts(jobs)
+	before := s.census()
+	for _, q := range stormQueues {
+		_, err := s.store.Unpause(s.Context(), lua.QueueGate(q.Queue))
+		s.check(err)
+	}
+	left := func(c lua.Census) int64 { return c.Accepted - c.Live + c.Dead }
+	s.until(fmt.Sprintf("%d jobs leave", before.Waiting), func() bool { return left(s.census())-left(before) >= before.Waiting })
+}
+
+func (s *storm) census() lua.Census {
+	s.Helper()
+	census, err := s.store.Census(s.Context())
+	s.check(err)
+	return census
+}
+
 // accepts waits until so many more jobs are in.
 func (s *storm) accepts(more int64) {
 	s.Helper()
-	accepted := func() int64 {
-		census, err := s.store.Census(s.Context())
-		s.check(err)
-		return census.Accepted
-	}
-	end := accepted() + more
-	for deadline := time.Now().Add(time.Minute); accepted() < end; s.pause(10 * time.Millisecond) {
+	end := s.census().Accepted + more
+	s.until(fmt.Sprintf("%d more jobs", more), func() bool { return s.census().Accepted >= end })
+}
+
+func (s *storm) until(what string, is func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(time.Minute); !is(); s.pause(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatalf("not in a minute: %d more jobs", more)
+			s.Fatalf("not in a minute: %s", what)
 		}
 	}
 }
@@ -153,14 +180,16 @@ func refuseDowngrade(t *testing.T, newest string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	older := exec.CommandContext(t.Context(), own) //nolint:gosec // It is this binary.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // One that is not refused runs on.
+	defer cancel()
+	older := exec.CommandContext(ctx, own) //nolint:gosec // It is this binary.
 	older.Env = append(os.Environ(), roleVariable+"="+schedulerRole, numberVariable+"=1", bookVariable+"="+other.book(schedulerRole, 1), addrVariable+"="+server.Addr())
 	if _, err := older.StdinPipe(); err != nil { // A role ends with its stdin.
 		t.Fatal(err)
 	}
 	said, err := older.CombinedOutput()
 	if err == nil || !strings.Contains(string(said), lua.ErrNewerData.Error()) {
-		t.Errorf("%v: %s", err, said)
+		t.Errorf("%v, by time: %t: %s", err, ctx.Err() != nil, said)
 	}
 	if after := client.HGetAll(t.Context(), state).Val(); len(after) != len(before) || after["data"] != before["data"] {
 		t.Errorf("it left %v of %v", after, before)
