@@ -137,12 +137,17 @@ func newMovingSite(t *testing.T) *movingSite {
 	return s
 }
 
-// start starts headgate as a process of its own.
+// start starts headgate on the site's Redis as a process of its own.
 func (s *movingSite) start(args ...string) *exec.Cmd {
+	s.Helper()
+	return s.startAt(s.server.URL(), args...)
+}
+
+func (s *movingSite) startAt(redis string, args ...string) *exec.Cmd {
 	s.Helper()
 	binary, err := os.Executable()
 	must(s.T, err)
-	c := exec.CommandContext(context.WithoutCancel(s.Context()), binary, append(args, "--redis", s.server.URL())...) //nolint:gosec // It is this binary.
+	c := exec.CommandContext(context.WithoutCancel(s.Context()), binary, append(args, "--redis", redis)...) //nolint:gosec // It is this binary.
 	c.Env = append(os.Environ(), asCommand+"=1")
 	c.Stderr = s.Output()
 	must(s.T, c.Start())
@@ -150,9 +155,9 @@ func (s *movingSite) start(args ...string) *exec.Cmd {
 	return c
 }
 
-func (s *movingSite) worker() *exec.Cmd {
+func (s *movingSite) worker(redis string) *exec.Cmd {
 	s.Helper()
-	return s.start("worker", "--queue", "mail", "--deliver", s.receiver.URL, "--allow-private", "--concurrency", "4")
+	return s.startAt(redis, "worker", "--queue", "mail", "--deliver", s.receiver.URL, "--allow-private", "--concurrency", "4")
 }
 
 // until waits until something is so.
@@ -205,13 +210,55 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 	return nil
 }
 
+// migrate runs the command until it has ended, and kills it each time it gets a little further. It returns how often.
+func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
+	s.Helper()
+	state, to := keyspace.New(keyspace.DefaultPrefix, 0).State(), strconv.Itoa(partitions)
+	layout := func() string { return s.client.HGet(s.Context(), state, "partitions").Val() }
+	for {
+		m := s.start(append([]string{"migrate", "--partitions", to}, args...)...)
+		ended := make(chan error, 1)
+		go func() { ended <- m.Wait() }()
+		s.until("the migration begins", func() bool { return strings.Contains(layout(), ">") || len(ended) > 0 })
+		select {
+		case err := <-ended:
+			must(s.T, err)
+			return kills
+		case <-time.After(time.Duration(kills*10) * time.Millisecond):
+			must(s.T, m.Process.Kill())
+			if <-ended != nil {
+				kills++
+			}
+		}
+		if layout() == to {
+			return kills // It was killed once it had ended.
+		}
+	}
+}
+
+// audit asks that all jobs are accounted for, and that each was delivered once.
+func (s *movingSite) audit(store *lua.Store, jobs int64) {
+	s.Helper()
+	census, err := store.Census(s.Context())
+	must(s.T, err)
+	if !census.Conserved() || census.Accepted != jobs || census.Left["completed"] != jobs || census.Live != 0 {
+		s.Errorf("%+v", census)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, n := range s.mu.delivered {
+		if n != 1 {
+			s.Errorf("%s was delivered %d times", id, n)
+		}
+	}
+}
+
 // TestMigrateUnderLoad lets a deployment grow while a producer goes on and kills the migration each time it gets a little further.
 // Nothing is lost, and every job runs once.
 func TestMigrateUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := newMovingSite(t)
 	const jobs, partitions = 1200, 4
-	state := keyspace.New(keyspace.DefaultPrefix, 0).State()
 	var mu sync.Mutex
 	admitted := 0
 	count := func() int {
@@ -227,37 +274,16 @@ func TestMigrateUnderLoad(t *testing.T) {
 			admitted = n
 		})
 	}()
-	first := s.worker()
+	first := s.worker(s.server.URL())
 	s.until("a worker works under load", func() bool { return count() > 300 && s.delivered() > 20 })
 	must(t, first.Process.Signal(syscall.SIGTERM))
 	must(t, first.Wait())
 
-	kills := 0
-	for done := false; !done; {
-		m := s.start("migrate", "--partitions", strconv.Itoa(partitions))
-		ended := make(chan error, 1)
-		go func() { ended <- m.Wait() }()
-		s.until("the migration begins", func() bool {
-			return strings.Contains(s.client.HGet(t.Context(), state, "partitions").Val(), ">") || len(ended) > 0
-		})
-		select {
-		case err := <-ended:
-			must(t, err)
-			done = true
-		case <-time.After(time.Duration(kills*10) * time.Millisecond):
-			must(t, m.Process.Kill())
-			if <-ended != nil {
-				kills++
-			}
-		}
-		if got := s.client.HGet(t.Context(), state, "partitions").Val(); got == strconv.Itoa(partitions) {
-			done = true // It was killed once it had ended.
-		}
-	}
+	kills := s.migrate(partitions)
 	if kills == 0 {
 		t.Error("no migration was killed")
 	}
-	second := s.worker()
+	second := s.worker(s.server.URL())
 	must(t, <-produced)
 	s.until("all jobs have run", func() bool { return s.delivered() == jobs })
 	must(t, second.Process.Signal(syscall.SIGTERM))
@@ -265,17 +291,29 @@ func TestMigrateUnderLoad(t *testing.T) {
 
 	store, err := lua.Open(t.Context(), s.client, lua.Config{Partitions: partitions})
 	must(t, err)
-	census, err := store.Census(t.Context())
-	must(t, err)
-	if !census.Conserved() || census.Accepted != jobs || census.Left["completed"] != jobs || census.Live != 0 {
-		t.Errorf("%+v", census)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, n := range s.mu.delivered {
-		if n != 1 {
-			t.Errorf("%s was delivered %d times", id, n)
-		}
-	}
+	s.audit(store, jobs)
 	t.Logf("killed %d times", kills)
+}
+
+// TestMigrateToAClusterIsKilledAndGoesOn moves a backlog from one Redis to three masters, whose worker has each job once.
+func TestMigrateToAClusterIsKilledAndGoesOn(t *testing.T) {
+	t.Parallel()
+	s, cluster := newMovingSite(t), redistest.StartNodes(t, 3, false)
+	const jobs, partitions = 600, 6
+	must(t, s.produce(jobs, func(int) {}))
+	if kills := s.migrate(partitions, "--to", cluster.URL()); kills == 0 {
+		t.Error("no migration was killed")
+	} else {
+		t.Logf("killed %d times", kills)
+	}
+	if _, err := lua.Open(t.Context(), s.client, lua.Config{}); !errors.Is(err, lua.ErrMoved) {
+		t.Errorf("where it was: %v", err)
+	}
+	store, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Partitions: partitions})
+	must(t, err)
+	last := s.worker(cluster.URL())
+	s.until("all jobs have run", func() bool { return s.delivered() == jobs })
+	must(t, last.Process.Signal(syscall.SIGTERM))
+	must(t, last.Wait())
+	s.audit(store, jobs)
 }
