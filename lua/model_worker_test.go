@@ -3,10 +3,8 @@ package lua
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"github.com/headgate/headgate/fairqueue"
 )
@@ -24,10 +22,15 @@ func (m *model) register(now int64, worker string, pool Pool, slots int, lease i
 		p = m.room.AddPool(id, pool.Strict, queues, weights)
 		m.timers["c"+id] = now + lease
 	}
-	p.Slots += slots - m.workers[worker].slots
+	had := m.workers[worker].slots
+	p.Slots += slots - had
 	m.workers[worker] = modelWorker{id, slots, lease}
 	m.timers["w"+worker] = now + lease
 	c.Refill(id)
+	if slots < had {
+		m.surplusReturn(c, p, now)
+		c.WakeFreed()
+	}
 	return m.fill(c, now)
 }
 
@@ -197,7 +200,7 @@ func (m *model) lettersPurge(c *fairqueue.Call, queue string, now int64) {
 
 func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
 	surplus := len(p.Ready) - p.Slots
-	if surplus <= 0 || c.MovesLeft == 0 {
+	if surplus <= 0 {
 		return
 	}
 	var back []*fairqueue.Entry
@@ -282,143 +285,4 @@ func (m *model) holds(worker, key string) bool {
 		}
 	}
 	return false
-}
-
-// due lists every timer as the script keeps it.
-func (m *model) due() map[string]int64 {
-	all := maps.Clone(m.room.Timers)
-	maps.Copy(all, m.timers)
-	return all
-}
-
-func sortedByTime(timers map[string]int64, now int64, limit int) []string {
-	var names []string
-	for name, at := range timers {
-		if at <= now {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if timers[a] != timers[b] {
-			return int(timers[a] - timers[b])
-		}
-		return strings.Compare(a, b)
-	})
-	return names[:min(limit, len(names))]
-}
-
-func (m *model) promote(now int64, owner string, lease int64) (word string, next int64, dispatched []fairqueue.Dispatch) {
-	if owner != m.promoter && m.promoterUntil >= now && m.promoterUntil <= now+lease {
-		return "held", m.promoterUntil - now + 1, nil
-	}
-	c := m.begin(now)
-	m.promoter, m.promoterUntil = owner, now+lease
-	m.rotate()
-	if m.stepped {
-		m.stepped = false
-		for name, w := range m.workers {
-			m.timers["w"+name] = now + w.lease
-		}
-		for name := range m.timers {
-			if name[0] == 'b' {
-				m.timers[name] = now
-			}
-		}
-	}
-	for _, key := range sortedByTime(m.later, now, c.MovesLeft) {
-		c.MovesLeft--
-		delete(m.later, key)
-		m.putBack(c, m.live[key], now)
-	}
-	due := m.due()
-	for _, timer := range sortedByTime(due, now+fairqueue.ContinueAfter, m.moves) {
-		if c.MovesLeft == 0 {
-			break
-		}
-		if due[timer] > now && !strings.ContainsRune("fko", rune(timer[0])) {
-			continue
-		}
-		delete(m.room.Timers, timer)
-		delete(m.timers, timer)
-		m.runTimer(c, timer, now)
-	}
-	c.WakeFreed()
-	dispatched = m.fill(c, now)
-	next = modelNoTimers
-	for _, at := range m.due() {
-		next = min(next, at)
-	}
-	for _, at := range m.later {
-		next = min(next, at)
-	}
-	word = "promoted"
-	if c.More || next <= now {
-		word = "more"
-	}
-	if next == modelNoTimers {
-		return word, -1, dispatched
-	}
-	return word, max(0, next-now), dispatched
-}
-
-func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
-	name := timer[1:]
-	switch timer[0] {
-	case 'd':
-		for _, j := range c.ExpireLane(timer) {
-			m.expire(j, now)
-		}
-	case 'g':
-		m.gateDue(c, name, now)
-	case 'k':
-		c.Freed(name)
-	case 'f':
-		if p := m.room.Pools[name]; p != nil {
-			m.surplusReturn(c, p, now)
-			m.poolClose(p)
-			c.Refill(name)
-		}
-	case 'c':
-		m.audit(c, name, now)
-	case 'o':
-		m.depthFreed[name] = true
-	case 'x':
-		if j := m.live[name]; j != nil && m.unspill(j) {
-			m.expire(&j.Job, now)
-		}
-	case 'r':
-		m.lettersPurge(c, name, now)
-	case 'b':
-		m.breakerDue(c, name, now)
-	case 's':
-		delete(m.suspended, name)
-	case 'w':
-		if !m.workerReclaim(c, name, true, now) {
-			m.timers[timer] = now
-		}
-	}
-}
-
-// audit takes back what consumers hold that are not registered.
-func (m *model) audit(c *fairqueue.Call, id string, now int64) {
-	p := m.room.Pools[id]
-	if p == nil {
-		return
-	}
-	orphans := map[string]bool{}
-	for _, e := range p.Ready {
-		if _, ok := m.workers[e.Worker]; e.Worker != "" && !ok {
-			orphans[e.Worker] = true
-		}
-	}
-	for _, worker := range slices.Sorted(maps.Keys(orphans)) {
-		if !m.consumerReturn(c, p, worker, true, now) {
-			m.timers["c"+id] = now
-			return
-		}
-	}
-	m.poolClose(p)
-	if m.room.Pools[id] != nil {
-		m.timers["c"+id] = now + modelAudit
-	}
 }

@@ -311,6 +311,9 @@ func (w *walk) promote() {
 	if got.Held != (word == "held") || got.More != (word == "more") || got.Next.Microseconds() != next {
 		w.rt.Fatalf("promote: script says %+v, model %s next %d", got, word, next)
 	}
+	if got.Stepped {
+		w.back = 0
+	}
 	w.service.dispatched(dispatched)
 }
 

@@ -9,30 +9,14 @@
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
 local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include call
--- @include reclaim
+-- @include consumers
+-- @include stepped
 -- @include follow
 -- @include shrink
 -- @include suspended
 -- @include rotate
 -- @include relief
 local now = now_us(NOW)
-
-local AUDIT_EVERY = 15000000
-
-local function leases_rearm()
-  local all = redis.call('HGETALL', WORKERS)
-  for i = 1, #all, 2 do
-    local lease = match(all[i + 1], '(%d+)$')
-    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
-  end
-  -- Breakers' timers look at their own clock, which does not step back.
-  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do
-    redis.call('ZADD', DUE, 'XX', format('%d', now), 'b' .. downstream)
-  end
-  state_set('step', 0)
-  state_add('steps', 1)
-  earliest = nil
-end
 
 local function later_promote()
   local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
@@ -87,27 +71,6 @@ local function gate_due(name)
   freed[name] = true
 end
 
--- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
--- worker's lease ended makes the consumer anew.
-local function consumers_audit(id)
-  local pool = pool_open(id)
-  if not pool then return end
-  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
-    local name, pending
-    for i = 1, #info, 2 do
-      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
-    end
-    if redis.call('HEXISTS', WORKERS, name) == 0 then
-      if pending > 0 and not consumer_return(pool, name, true, now) then
-        return due_add(DUE, now, 'c' .. id)
-      end
-      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
-    end
-  end
-  pool_close(pool)
-  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
-end
-
 -- letters_purge ends a queue's dead letters that are older than it keeps them.
 local function letters_purge(queue)
   local _, age = queue_bounds(queue_open(queue))
@@ -143,7 +106,7 @@ local function timer_run(timer)
     local f = breaker.due(name, now)
     if f then breaker.follow(f) end
   elseif kind == 'c' then
-    consumers_audit(name)
+    consumers_audit(name, now)
   elseif kind == 'o' then
     depth_freed[name] = true
   elseif kind == 'x' then
@@ -170,7 +133,7 @@ end
 state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
 local stepped = state_num('step') == 1
-if stepped then leases_rearm() end
+if stepped then clock_stepped(now) end
 later_promote()
 -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
 local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)

@@ -1,4 +1,5 @@
--- register makes a worker known to its pool, with its slots and its lease, and fills the room that it brings.
+-- register makes a worker known to its pool, with its slots and its lease, and fills the room that it brings, or puts back what it
+-- leaves no slot for.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name, new for each life of a process
@@ -13,7 +14,7 @@
 local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
 -- @include call
--- @include group
+-- @include surplus
 -- @include worker
 -- @include relief
 local now = now_us(NOW)
@@ -39,4 +40,8 @@ due_add(DUE, now + LEASE, 'w' .. WORKER)
 pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
 pool.touched = true
 refill_pools[POOL] = true
+if known and known.slots > SLOTS then
+  surplus_return(pool, now)
+  freed_wake(now)
+end
 return { fill(now) and 'more' or 'registered' }

@@ -14,36 +14,85 @@ import (
 func TestWhatADeadPoolHasNotReadGoesToOthers(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	start := ahead()
-	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
-	at(0)
-	const jobs = 300
-	register := func(worker string, pool Pool, slots int, lease time.Duration) {
-		t.Helper()
-		_, err := y.store.Register(t.Context(), worker, pool, slots, lease)
-		check(t, err)
+	r := y.rivals(surplusJobs, time.Second)
+	r.at(2 * time.Second)
+	y.promoteAll()
+	left, err := y.client.Exists(t.Context(), y.store.partition.Ready(r.first.ID())).Result()
+	check(t, err)
+	if got := r.taken(); got != surplusJobs || left != 0 {
+		t.Errorf("%d of %d jobs reached the other pool, and %d stream of the dead one is left", got, surplusJobs, left)
 	}
-	dead, others := Pool{Queues: []QueueWeight{{"mail", 3}}}, Pool{Queues: []QueueWeight{{"mail", 2}, {"other", 1}}}
-	register("dies", dead, jobs, time.Second)
+}
+
+// TestWhatAWorkerHasNoSlotsForGoesToOthers (law W): a worker gives slots up, as one that drains does, or whose slots go to another
+// partition, while jobs for them wait in its pool's ready stream. They once stayed until its registration ended.
+func TestWhatAWorkerHasNoSlotsForGoesToOthers(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	r := y.rivals(surplusJobs, time.Hour)
+	const kept = 7
+	_, err := y.store.Register(t.Context(), r.worker, r.first, kept, time.Hour)
+	check(t, err)
+	y.promoteAll()
+	leases, err := y.store.Read(t.Context(), r.worker, r.first.ID(), surplusJobs, -1, false)
+	check(t, err)
+	if got := r.taken(); got != surplusJobs-kept || len(leases) != kept {
+		t.Errorf("of %d jobs %d reached the other pool and %d the worker that keeps %d slots", surplusJobs, got, len(leases), kept)
+	}
+}
+
+// surplusJobs are several times as many as a call moves.
+const surplusJobs = 300
+
+// rivals are two pools with a worker each that serve the same queue by other weights. The first has as many jobs as it has slots,
+// none of them read, and the other has room for all of them.
+type rivals struct {
+	y             *yard
+	worker        string
+	first, second Pool
+	start         int64
+}
+
+func (y *yard) rivals(jobs int, lease time.Duration) *rivals {
+	y.tb.Helper()
+	r := &rivals{
+		y: y, worker: "first", first: Pool{Queues: []QueueWeight{{"mail", 3}}}, second: Pool{Queues: []QueueWeight{{"mail", 2}, {"other", 1}}},
+		start: ahead(),
+	}
+	r.at(0)
+	_, err := y.store.Register(y.tb.Context(), r.worker, r.first, jobs, lease)
+	check(y.tb, err)
 	all := make([]headgate.Job, jobs)
 	for i := range all {
 		all[i] = mail("acme", fmt.Sprint("job-", i))
 	}
 	y.admit(all...)
-	register("lives", others, jobs, time.Hour)
-	for step := range 100 {
-		at(2*time.Second + time.Duration(step)*10*time.Millisecond)
-		p, err := y.store.Promote(t.Context(), "s", time.Second)
-		check(t, err)
+	_, err = y.store.Register(y.tb.Context(), "second", r.second, jobs, time.Hour)
+	check(y.tb, err)
+	return r
+}
+
+func (r *rivals) at(after time.Duration) {
+	r.y.store.now = strconv.FormatInt(r.start+after.Microseconds(), 10)
+}
+
+// taken returns how many jobs the second worker gets.
+func (r *rivals) taken() int {
+	r.y.tb.Helper()
+	leases, err := r.y.store.Read(r.y.tb.Context(), "second", r.second.ID(), surplusJobs, -1, false)
+	check(r.y.tb, err)
+	return len(leases)
+}
+
+// promoteAll promotes until nothing more is to be done at once.
+func (y *yard) promoteAll() {
+	y.tb.Helper()
+	for range 100 {
+		p, err := y.store.Promote(y.tb.Context(), "s", time.Second)
+		check(y.tb, err)
 		if !p.More {
-			break
+			return
 		}
 	}
-	leases, err := y.store.Read(t.Context(), "lives", others.ID(), jobs, -1, false)
-	check(t, err)
-	left, err := y.client.Exists(t.Context(), y.store.partition.Ready(dead.ID())).Result()
-	check(t, err)
-	if len(leases) != jobs || left != 0 {
-		t.Errorf("%d of %d jobs reached the other pool, and %d stream of the dead one is left", len(leases), jobs, left)
-	}
+	y.tb.Fatal("promote has ever more to do")
 }

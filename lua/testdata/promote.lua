@@ -1152,12 +1152,12 @@ local function lane_place(cl, tenant, lane, score, member)
   end
   return size
 end
+local SPILLS, DELAYED = P .. 'spills', 128
 local spill_remove, spill_return
 do
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
-local SPILLS, DELAYED = P .. 'spills', 128
 
 -- spill_remove reports whether the job was spilled.
 function spill_remove(name, key, rec)
@@ -1699,6 +1699,72 @@ function entry_release(pool_id, key, rec, plain)
   end
 end
 end
+local cancelled_take
+do
+-- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
+-- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
+local CANCELLED = P .. 'cancelled'
+
+-- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
+function cancelled_take(key)
+  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
+  state_add('nc', -1)
+  return true
+end
+end
+-- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
+local function job_return(key, rec, now)
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local q = queue_open(r.queue)
+  if byte(r.lane) == 100 and r.score < now then
+    job_expire(q, key, rec, now)
+  else
+    old_add(key, rec)
+    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  end
+end
+-- surplus: entries for which no slot is left go back to their lanes.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+local function entries_take(pool, entries)
+  local ids, keys = {}, {}
+  for i, e in ipairs(entries) do
+    ids[i], keys[i] = e[1], e[2][2]
+  end
+  redis.call('XACK', pool.key, GROUP, unpack(ids))
+  redis.call('XDEL', pool.key, unpack(ids))
+  refill_pools[pool.id] = true
+  return keys, redis.call('HMGET', JOBS, unpack(keys))
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
+local function surplus_return(pool, now)
+  local surplus = redis.call('XLEN', pool.key) - pool.slots
+  if surplus <= 0 then return end
+  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
+  local last
+  for i = 1, #info, 2 do
+    if info[i] == 'last-delivered-id' then last = info[i + 1] end
+  end
+  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
+  if #entries == 0 then return end
+  moves = moves - #entries
+  local keys, records = entries_take(pool, entries)
+  for i, key in ipairs(keys) do
+    entry_release(pool.id, key, records[i])
+    delivery_back(key, records[i], now)
+  end
+  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
+end
 -- worker: registrations.
 --   workers HASH worker → pool|slots|lease
 local WORKERS = P .. 'workers'
@@ -1727,55 +1793,9 @@ function history_add(key, rec, outcome, ran, worker, text, now)
   return record_flagged(rec, HISTORY)
 end
 end
-local cancelled_take
+local consumer_return, pool_close, worker_reclaim
 do
--- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
--- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
-local CANCELLED = P .. 'cancelled'
-
--- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
-function cancelled_take(key)
-  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
-  state_add('nc', -1)
-  return true
-end
-end
--- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
-local function job_return(key, rec, now)
-  local tenant, id = key_split(key)
-  local r = record_read(rec)
-  local q = queue_open(r.queue)
-  if byte(r.lane) == 100 and r.score < now then
-    job_expire(q, key, rec, now)
-  else
-    old_add(key, rec)
-    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
-  end
-end
-local surplus_return, consumer_return, pool_close, worker_reclaim
-do
--- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
--- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
-local function entries_take(pool, entries)
-  local ids, keys = {}, {}
-  for i, e in ipairs(entries) do
-    ids[i], keys[i] = e[1], e[2][2]
-  end
-  redis.call('XACK', pool.key, GROUP, unpack(ids))
-  redis.call('XDEL', pool.key, unpack(ids))
-  refill_pools[pool.id] = true
-  return keys, redis.call('HMGET', JOBS, unpack(keys))
-end
-
--- delivery_back puts a job back from a ready stream, unless it was cancelled there.
-local function delivery_back(key, rec, now)
-  if cancelled_take(key) then
-    leave(key, 'cancelled', rec)
-  else
-    job_return(key, rec, now)
-  end
-end
-
+-- reclaim: entries of a worker whose lease ended go back to their lanes.
 -- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
 -- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
 -- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
@@ -1802,26 +1822,6 @@ local function delivery_lost(pool, worker, key, rec, now)
   else
     due_add(LATER, at, key)
   end
-end
-
--- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
-function surplus_return(pool, now)
-  local surplus = redis.call('XLEN', pool.key) - pool.slots
-  if surplus <= 0 or moves == 0 then return end
-  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
-  local last
-  for i = 1, #info, 2 do
-    if info[i] == 'last-delivered-id' then last = info[i + 1] end
-  end
-  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
-  if #entries == 0 then return end
-  moves = moves - #entries
-  local keys, records = entries_take(pool, entries)
-  for i, key in ipairs(keys) do
-    entry_release(pool.id, key, records[i])
-    delivery_back(key, records[i], now)
-  end
-  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
 end
 
 -- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are
@@ -1889,6 +1889,32 @@ function worker_reclaim(worker, lost, now)
   surplus_return(pool, now)
   pool_close(pool)
   return true
+end
+end
+local consumers_audit
+do
+-- consumers: those of a pool's group are compared with the registrations.
+local AUDIT_EVERY = 15000000
+
+-- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
+-- worker's lease ended makes the consumer anew.
+function consumers_audit(id, now)
+  local pool = pool_open(id)
+  if not pool then return end
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
+    local name, pending
+    for i = 1, #info, 2 do
+      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
+    end
+    if redis.call('HEXISTS', WORKERS, name) == 0 then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
+        return due_add(DUE, now, 'c' .. id)
+      end
+      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+    end
+  end
+  pool_close(pool)
+  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
 end
 end
 local gate_count, gate_remove
@@ -2262,6 +2288,38 @@ do
     gates_dirty[name], freed[name] = true, true
   end
 end
+local clock_stepped
+do
+-- stepped: what a step of the clock asks for.
+
+-- timers_near lets everything look again that goes by another clock, or that was to go on at once: breakers, rates, fills, waiters
+-- of open gates and spilled jobs, whose timers the old clock may have put far ahead.
+local function timers_near(now)
+  local timers = {}
+  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do timers[#timers + 1] = 'b' .. downstream end
+  for _, name in ipairs(redis.call('HKEYS', GATES)) do
+    timers[#timers + 1] = 'k' .. name
+    if gate_is_rate(name) then timers[#timers + 1] = 'g' .. name end
+  end
+  for id in string.gmatch(state_get('pools') or '', '%S+') do timers[#timers + 1] = 'f' .. id end
+  for _, downstream in ipairs(redis.call('SMEMBERS', SHELVES)) do timers[#timers + 1] = 'kh:' .. downstream end
+  for _, name in ipairs(redis.call('SMEMBERS', SPILLS)) do timers[#timers + 1] = 'o' .. name end
+  for _, timer in ipairs(timers) do redis.call('ZADD', DUE, 'XX', format('%d', now), timer) end
+end
+
+-- clock_stepped arms every registration anew, and brings timers near.
+function clock_stepped(now)
+  timers_near(now)
+  local all = redis.call('HGETALL', WORKERS)
+  for i = 1, #all, 2 do
+    local lease = match(all[i + 1], '(%d+)$')
+    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+  end
+  state_set('step', 0)
+  state_add('steps', 1)
+  earliest = nil
+end
+end
 -- everykind: all kinds of gates, for whoever looks for what may outlast the last gate of its kind, as waiters do, or
 -- precede the first.
 local EVERY_KIND = { d = 1, b = 1, s = 1, t = 1, u = 1, r = 1, q = 1 }
@@ -2368,23 +2426,6 @@ end
 redis.call('DEL', P .. 'relief')
 local now = now_us(NOW)
 
-local AUDIT_EVERY = 15000000
-
-local function leases_rearm()
-  local all = redis.call('HGETALL', WORKERS)
-  for i = 1, #all, 2 do
-    local lease = match(all[i + 1], '(%d+)$')
-    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
-  end
-  -- Breakers' timers look at their own clock, which does not step back.
-  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do
-    redis.call('ZADD', DUE, 'XX', format('%d', now), 'b' .. downstream)
-  end
-  state_set('step', 0)
-  state_add('steps', 1)
-  earliest = nil
-end
-
 local function later_promote()
   local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
   if #keys == 0 then return end
@@ -2438,27 +2479,6 @@ local function gate_due(name)
   freed[name] = true
 end
 
--- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
--- worker's lease ended makes the consumer anew.
-local function consumers_audit(id)
-  local pool = pool_open(id)
-  if not pool then return end
-  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
-    local name, pending
-    for i = 1, #info, 2 do
-      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
-    end
-    if redis.call('HEXISTS', WORKERS, name) == 0 then
-      if pending > 0 and not consumer_return(pool, name, true, now) then
-        return due_add(DUE, now, 'c' .. id)
-      end
-      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
-    end
-  end
-  pool_close(pool)
-  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
-end
-
 -- letters_purge ends a queue's dead letters that are older than it keeps them.
 local function letters_purge(queue)
   local _, age = queue_bounds(queue_open(queue))
@@ -2494,7 +2514,7 @@ local function timer_run(timer)
     local f = breaker.due(name, now)
     if f then breaker.follow(f) end
   elseif kind == 'c' then
-    consumers_audit(name)
+    consumers_audit(name, now)
   elseif kind == 'o' then
     depth_freed[name] = true
   elseif kind == 'x' then
@@ -2521,7 +2541,7 @@ end
 state_set('promoter', format('%d|%s', now + TIMER_LEASE, OWNER))
 ended_rotate()
 local stepped = state_num('step') == 1
-if stepped then leases_rearm() end
+if stepped then clock_stepped(now) end
 later_promote()
 -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
 local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', now + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)

@@ -1698,6 +1698,72 @@ function entry_release(pool_id, key, rec, plain)
   end
 end
 end
+local cancelled_take
+do
+-- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
+-- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
+local CANCELLED = P .. 'cancelled'
+
+-- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
+function cancelled_take(key)
+  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
+  state_add('nc', -1)
+  return true
+end
+end
+-- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
+local function job_return(key, rec, now)
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local q = queue_open(r.queue)
+  if byte(r.lane) == 100 and r.score < now then
+    job_expire(q, key, rec, now)
+  else
+    old_add(key, rec)
+    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  end
+end
+-- surplus: entries for which no slot is left go back to their lanes.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+local function entries_take(pool, entries)
+  local ids, keys = {}, {}
+  for i, e in ipairs(entries) do
+    ids[i], keys[i] = e[1], e[2][2]
+  end
+  redis.call('XACK', pool.key, GROUP, unpack(ids))
+  redis.call('XDEL', pool.key, unpack(ids))
+  refill_pools[pool.id] = true
+  return keys, redis.call('HMGET', JOBS, unpack(keys))
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
+local function surplus_return(pool, now)
+  local surplus = redis.call('XLEN', pool.key) - pool.slots
+  if surplus <= 0 then return end
+  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
+  local last
+  for i = 1, #info, 2 do
+    if info[i] == 'last-delivered-id' then last = info[i + 1] end
+  end
+  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
+  if #entries == 0 then return end
+  moves = moves - #entries
+  local keys, records = entries_take(pool, entries)
+  for i, key in ipairs(keys) do
+    entry_release(pool.id, key, records[i])
+    delivery_back(key, records[i], now)
+  end
+  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
+end
 -- worker: registrations.
 --   workers HASH worker → pool|slots|lease
 local WORKERS = P .. 'workers'
@@ -1726,55 +1792,9 @@ function history_add(key, rec, outcome, ran, worker, text, now)
   return record_flagged(rec, HISTORY)
 end
 end
-local cancelled_take
-do
--- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
--- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
-local CANCELLED = P .. 'cancelled'
-
--- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
-function cancelled_take(key)
-  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
-  state_add('nc', -1)
-  return true
-end
-end
--- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
-local function job_return(key, rec, now)
-  local tenant, id = key_split(key)
-  local r = record_read(rec)
-  local q = queue_open(r.queue)
-  if byte(r.lane) == 100 and r.score < now then
-    job_expire(q, key, rec, now)
-  else
-    old_add(key, rec)
-    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
-  end
-end
 local worker_reclaim
 do
--- reclaim: entries go back to their lanes, those of a worker whose lease ended, those for which no slot is left.
--- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
-local function entries_take(pool, entries)
-  local ids, keys = {}, {}
-  for i, e in ipairs(entries) do
-    ids[i], keys[i] = e[1], e[2][2]
-  end
-  redis.call('XACK', pool.key, GROUP, unpack(ids))
-  redis.call('XDEL', pool.key, unpack(ids))
-  refill_pools[pool.id] = true
-  return keys, redis.call('HMGET', JOBS, unpack(keys))
-end
-
--- delivery_back puts a job back from a ready stream, unless it was cancelled there.
-local function delivery_back(key, rec, now)
-  if cancelled_take(key) then
-    leave(key, 'cancelled', rec)
-  else
-    job_return(key, rec, now)
-  end
-end
-
+-- reclaim: entries of a worker whose lease ended go back to their lanes.
 -- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
 -- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
 -- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
@@ -1801,26 +1821,6 @@ local function delivery_lost(pool, worker, key, rec, now)
   else
     due_add(LATER, at, key)
   end
-end
-
--- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
-local function surplus_return(pool, now)
-  local surplus = redis.call('XLEN', pool.key) - pool.slots
-  if surplus <= 0 or moves == 0 then return end
-  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
-  local last
-  for i = 1, #info, 2 do
-    if info[i] == 'last-delivered-id' then last = info[i + 1] end
-  end
-  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
-  if #entries == 0 then return end
-  moves = moves - #entries
-  local keys, records = entries_take(pool, entries)
-  for i, key in ipairs(keys) do
-    entry_release(pool.id, key, records[i])
-    delivery_back(key, records[i], now)
-  end
-  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
 end
 
 -- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are

@@ -1,4 +1,5 @@
--- register makes a worker known to its pool, with its slots and its lease, and fills the room that it brings.
+-- register makes a worker known to its pool, with its slots and its lease, and fills the room that it brings, or puts back what it
+-- leaves no slot for.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] worker  name, new for each life of a process
@@ -206,6 +207,7 @@ function bucket_text(b, fill)
 end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local gates, gates_dirty = {}, {}
 local gate
 local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
 local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
@@ -224,7 +226,6 @@ do
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local gates, gates_dirty = {}, {}
 local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
@@ -999,7 +1000,7 @@ local function pool_write(p)
   state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
 end
 local refill_pools, shelf_more = {}, {}
-local must_shelve, shelf_passed, shelves_wake, pools_idle
+local share_left, must_shelve, shelf_passed, shelves_wake, pools_idle
 do
 -- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
 -- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
@@ -1007,7 +1008,7 @@ do
 -- dispatch beyond it; and as many as there is room for when the pool has no other work.
 local SHARE = 0.5
 
-local function share_left(pool, downstream)
+function share_left(pool, downstream)
   return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
 end
 
@@ -1591,6 +1592,189 @@ function fill(now)
   return more
 end
 end
+local freed, shelf_freed = {}, {}
+local freed_wake
+do
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+
+-- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
+-- pool and downstream.
+local function shelves_pass_on(now)
+  local names = {}
+  for name in pairs(shelf_freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local id, downstream = match(name, '^([^:]*):(.*)$')
+    local pool = state_num('nh') > 0 and pool_open(id)
+    local units = pool and math.min(shelf_freed[name], share_left(pool, downstream)) or 0
+    if units > 0 then gate_wake('h:' .. downstream, now, units) end
+  end
+  shelf_freed = {}
+end
+
+function freed_wake(now)
+  local names = {}
+  for name in pairs(freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake(name, now) end
+  freed = {}
+  shelves_pass_on(now)
+end
+end
+-- record: reads what header.lua draws.
+local function record_read(rec)
+  local _, flags, class, attempts, max, suspicion = byte(rec, 1, 6)
+  return {
+    flags = flags, class = class, attempts = attempts, max = max, suspicion = suspicion,
+    score = number_at(rec, 15),
+    queue = record_queue(rec),
+    lane = record_lane(rec),
+    order = sub(rec, 7, 14) .. sub(rec, COST_AT, COST_AT + 3),
+  }
+end
+
+local function key_split(key)
+  return match(key, '^([^:]*):(.*)$')
+end
+-- capnames: the caps that a job in a ready stream counts against, of the kinds of which there are any or of EVERY_KIND.
+local function cap_names(queue, tenant, downstream, of)
+  local k, names = of or gate_kinds(), {}
+  if k.q then names[#names + 1] = 'q:' .. queue end
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
+  return names
+end
+local entry_release
+do
+-- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
+-- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
+-- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
+-- suspicion if that worker is lost too.
+local STARTED = P .. 'started'
+
+-- gate_leave counts a job that is no longer in a ready stream.
+local function gate_leave(name)
+  local g = gate(name)
+  g.held = math.max(0, g.held - 1)
+  gates_dirty[name] = true
+end
+
+-- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
+local function mark_release(key, name)
+  local mark = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  if not mark then return end
+  redis.call('HDEL', MARKS, key)
+  state_add('nm', -1)
+  local g = gate(name)
+  if g and g.rest == match(mark, '^%d+') then
+    gate_leave(name)
+    freed[name] = true
+  end
+end
+
+-- entry_leave gives back what a job that leaves a ready stream held for its downstream.
+local function entry_leave(pool_id, downstream)
+  if downstream == '' then return end
+  hold_add(pool_id, downstream, -1)
+  local name = pool_id .. ':' .. downstream
+  shelf_freed[name] = (shelf_freed[name] or 0) + 1
+end
+
+-- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
+local function caps_any()
+  local k = gate_kinds()
+  return k.q or k.t or k.u or k.d
+end
+
+-- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
+function entry_release(pool_id, key, rec, plain)
+  if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  local r = record_read(rec)
+  local downstream = sub(r.lane, 2)
+  entry_leave(pool_id, downstream)
+  if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
+  if not caps_any() then return end
+  local tenant = key_split(key)
+  local names = cap_names(r.queue, tenant, downstream)
+  gates_load(names)
+  for _, name in ipairs(names) do
+    if gate(name) then
+      gate_leave(name)
+      freed[name] = true
+    end
+  end
+end
+end
+local cancelled_take
+do
+-- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
+-- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
+local CANCELLED = P .. 'cancelled'
+
+-- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
+function cancelled_take(key)
+  if state_num('nc') == 0 or redis.call('HDEL', CANCELLED, key) == 0 then return false end
+  state_add('nc', -1)
+  return true
+end
+end
+-- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
+local function job_return(key, rec, now)
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local q = queue_open(r.queue)
+  if byte(r.lane) == 100 and r.score < now then
+    job_expire(q, key, rec, now)
+  else
+    old_add(key, rec)
+    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  end
+end
+local surplus_return
+do
+-- surplus: entries for which no slot is left go back to their lanes.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+local function entries_take(pool, entries)
+  local ids, keys = {}, {}
+  for i, e in ipairs(entries) do
+    ids[i], keys[i] = e[1], e[2][2]
+  end
+  redis.call('XACK', pool.key, GROUP, unpack(ids))
+  redis.call('XDEL', pool.key, unpack(ids))
+  refill_pools[pool.id] = true
+  return keys, redis.call('HMGET', JOBS, unpack(keys))
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
+function surplus_return(pool, now)
+  local surplus = redis.call('XLEN', pool.key) - pool.slots
+  if surplus <= 0 then return end
+  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
+  local last
+  for i = 1, #info, 2 do
+    if info[i] == 'last-delivered-id' then last = info[i + 1] end
+  end
+  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
+  if #entries == 0 then return end
+  moves = moves - #entries
+  local keys, records = entries_take(pool, entries)
+  for i, key in ipairs(keys) do
+    entry_release(pool.id, key, records[i])
+    delivery_back(key, records[i], now)
+  end
+  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
+end
+end
 -- worker: registrations.
 --   workers HASH worker → pool|slots|lease
 local WORKERS = P .. 'workers'
@@ -1627,4 +1811,8 @@ due_add(DUE, now + LEASE, 'w' .. WORKER)
 pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
 pool.touched = true
 refill_pools[POOL] = true
+if known and known.slots > SLOTS then
+  surplus_return(pool, now)
+  freed_wake(now)
+end
 return { fill(now) and 'more' or 'registered' }

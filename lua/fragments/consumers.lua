@@ -1,0 +1,24 @@
+-- @include reclaim
+-- consumers: those of a pool's group are compared with the registrations.
+local AUDIT_EVERY = 15000000
+
+-- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
+-- worker's lease ended makes the consumer anew.
+local function consumers_audit(id, now)
+  local pool = pool_open(id)
+  if not pool then return end
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
+    local name, pending
+    for i = 1, #info, 2 do
+      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
+    end
+    if redis.call('HEXISTS', WORKERS, name) == 0 then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
+        return due_add(DUE, now, 'c' .. id)
+      end
+      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+    end
+  end
+  pool_close(pool)
+  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+end

@@ -1,0 +1,145 @@
+package lua
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// quietPool serves what every pool of a walk serves, by other weights than theirs.
+var quietPool = Pool{Queues: []QueueWeight{{"hook", 3}, {"mail", 1}}}
+
+const (
+	// quietTick is how far a step goes at most: less than a step of the clock, which would arm all leases anew.
+	quietTick = 4 * time.Second
+	// quietPatience is for how long nothing may end: longer than any lease, back-off or cooldown of a walk.
+	quietPatience = 5 * time.Minute
+	// quietCalls is how many calls of promote a step may take.
+	quietCalls = 2000
+)
+
+// assertQuiet asserts that every job that may run does: with one live worker and a scheduler nothing is left behind in the end,
+// in ready streams of pools without workers, in lanes, behind gates that are open, on the shelf, in `later` or spilled. Only what
+// is shut for ever is opened, so that nothing else is woken by it. The model is left where it is.
+func (w *walk) assertQuiet() {
+	const worker = "lives"
+	w.open()
+	slots := pick(w, "slots of the worker that lives", []int{1, 3, 8})
+	_, err := w.store.Register(w.ctx, worker, quietPool, slots, 24*time.Hour)
+	check(w.tb, err)
+	quiet := time.Duration(0)
+	for quiet < quietPatience {
+		next := w.promoteAll()
+		if w.work(worker, slots) > 0 {
+			quiet = 0
+			continue
+		}
+		if census := w.census(); census.Live == census.Dead {
+			w.assertEmpty()
+			return
+		}
+		next = max(time.Millisecond, min(next, quietTick))
+		quiet += next
+		w.now += next.Microseconds()
+		w.store.now = strconv.FormatInt(w.now, 10)
+	}
+	w.rt.Fatalf("jobs are left behind (%s): %+v\n%s", strings.Join(w.log, " "), w.census(), strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+}
+
+// open ends pauses that nobody else would, and breakers that an operator holds.
+func (w *walk) open() {
+	for name, g := range w.model.room.Gates {
+		if _, ends := w.model.gateEnds[name]; !ends && g.Rate == nil && g.Period == 0 && g.Limit == 0 {
+			_, _, err := w.store.SetGate(w.ctx, Gate{Name: GateName(name), Limit: Unlimited})
+			check(w.tb, err)
+		}
+	}
+	for downstream, b := range w.model.breakers {
+		if s := b.SnapshotAt(w.model.instant()); s.Forced && !s.Ends {
+			_, err := w.store.ResetBreaker(w.ctx, downstream, Intervention{Reason: "test"})
+			check(w.tb, err)
+		}
+	}
+}
+
+// promoteAll promotes until nothing more is due, and returns for how long.
+func (w *walk) promoteAll() time.Duration {
+	for range quietCalls {
+		p, err := w.store.Promote(w.ctx, "s1", time.Second)
+		check(w.tb, err)
+		if p.Held {
+			return p.Next
+		}
+		if !p.More {
+			return p.Next
+		}
+	}
+	w.rt.Fatalf("promote has more to do after %d calls:\n%s", quietCalls, strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+	return 0
+}
+
+// work completes all that a worker gets at once, and returns how many jobs that was.
+func (w *walk) work(worker string, slots int) (done int) {
+	for {
+		leases, err := w.store.Read(w.ctx, worker, quietPool.ID(), slots, -1, false)
+		check(w.tb, err)
+		if len(leases) == 0 {
+			return done
+		}
+		jobs := make([]Finish, len(leases))
+		for i, l := range leases {
+			jobs[i] = Finish{
+				Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Downstream: l.Job.Downstream,
+			}
+		}
+		ends, _, err := w.store.Finish(w.ctx, quietPool.ID(), worker, jobs)
+		check(w.tb, err)
+		for i, end := range ends {
+			if end != EndedDone {
+				w.rt.Fatalf("job %s of the worker that lives ended as %s", jobs[i].Key, end)
+			}
+		}
+		done += len(jobs)
+	}
+}
+
+func (w *walk) census() Census {
+	census, err := w.store.Census(w.ctx)
+	check(w.tb, err)
+	if !census.Conserved() {
+		w.rt.Fatalf("law L4: %+v", census)
+	}
+	return census
+}
+
+// assertEmpty asserts that nothing is kept of jobs that have ended.
+func (w *walk) assertEmpty() {
+	d := &redisDump{tb: w.tb, store: w.store, keys: map[string]any{}, strings: map[string]string{}}
+	d.read(w.ctx)
+	var left []string
+	for name := range d.keys {
+		kind, _, _ := strings.Cut(name, ":")
+		if slices.Contains([]string{"act", "idle", "ten", "lanes", "lane", "gw", "gq", "spill", "old", "later", "shelves", "waits", "holds", "runs", "marks", "depth", "spills", "starts", "started", "cancelled"}, kind) {
+			left = append(left, fmt.Sprint(name, " ", d.keys[name]))
+		}
+	}
+	for name, text := range d.hash("gates") {
+		if parts := strings.Split(text, "|"); !isRate(name) && parts[1] != "0" {
+			left = append(left, "gate "+name+" "+text)
+		}
+	}
+	for field, text := range d.hash("state") {
+		if field == "nh" || field == "nm" || field == "nl" || field == "nc" {
+			if text != "0" {
+				left = append(left, field+" "+text)
+			}
+		}
+	}
+	if len(left) > 0 {
+		w.rt.Fatalf("no job is left, but (%s):\n%s", strings.Join(w.log, " "), strings.Join(left, "\n"))
+	}
+}
