@@ -34,6 +34,7 @@ local function spilled_arrive(key, rec, at)
   redis.call('SADD', SPILLS, name)
   if record_has(rec, DELAYED) then redis.call('HSET', P .. 'starts', key, at) end
   if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
+  due_add(DUE, now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
 end
 
 local function job_arrive(key, rec, place, at, why, unique)

@@ -140,20 +140,22 @@ func (p *overflowPlan) chooseVictims(e *entrant, c Candidate, d *modelDepth, fit
 func (m *model) spillReturn(c *fairqueue.Call, now int64) (back bool) {
 	names := slices.Sorted(maps.Keys(m.depthFreed))
 	clear(m.depthFreed)
+	on := maps.Clone(m.spillOn)
+	clear(m.spillOn)
 	for _, name := range names {
-		if len(m.spilled[name]) > 0 && m.spillDrain(c, name, now) {
+		if len(m.spilled[name]) > 0 && m.spillDrain(c, name, on[name], now) {
 			back = true
 		}
 	}
 	return back
 }
 
-func (m *model) spillDrain(c *fairqueue.Call, name string, now int64) (back bool) {
+func (m *model) spillDrain(c *fairqueue.Call, name string, goesOn bool, now int64) (back bool) {
 	first := m.live[m.spilled[name][0]]
 	b := m.bound(first.Tenant, first.Queue)
 	d := m.depth(name)
 	low := float64(b.LowWater) / 100
-	if b.Policy != "" && (b.MaxJobs > 0 && float64(d.jobs) > float64(b.MaxJobs)*low || b.MaxBytes > 0 && float64(d.bytes) > float64(b.MaxBytes)*low) {
+	if !goesOn && b.Policy != "" && (b.MaxJobs > 0 && float64(d.jobs) > float64(b.MaxJobs)*low || b.MaxBytes > 0 && float64(d.bytes) > float64(b.MaxBytes)*low) {
 		return false
 	}
 	for len(m.spilled[name]) > 0 {

@@ -54,7 +54,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 			}
 		}
 	}
-	for _, key := range sortedByTime(m.later, now, c.MovesLeft) {
+	for _, key := range sortedByTime(m.later, now, (c.MovesLeft+1)/2) {
 		c.MovesLeft--
 		delete(m.later, key)
 		m.putBack(c, m.live[key], now)
@@ -129,7 +129,7 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 	case 'c':
 		m.audit(c, name, now)
 	case 'o':
-		m.depthFreed[name] = true
+		m.depthFreed[name], m.spillOn[name] = true, true
 	case 'x':
 		if j := m.live[name]; j != nil && m.unspill(j) {
 			m.expire(&j.Job, now)

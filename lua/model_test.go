@@ -41,11 +41,11 @@ type model struct {
 	queues                        map[string]QueueSettings
 	letters                       map[string]string // dead letters' queues, by key
 	cancelled                     map[string]bool
-	started                       map[string]string   // worker, by key
-	suspended                     map[string]int64    // until, 0 for ever, by name
-	overflows                     map[string]Overflow // by tenant:queue
-	spilled                       map[string][]string // keys by tenant:queue, the oldest first
-	depthFreed                    map[string]bool
+	started                       map[string]string          // worker, by key
+	suspended                     map[string]int64           // until, 0 for ever, by name
+	overflows                     map[string]Overflow        // by tenant:queue
+	spilled                       map[string][]string        // keys by tenant:queue, the oldest first
+	depthFreed, spillOn           map[string]bool            // spillOn: moves ran out before all that had room was back
 	unique, ukeys                 map[string]string          // holder by name, and name by holder that is to release it
 	maxParked                     map[string]int             // by downstream, "" for every other
 	breakers                      map[string]*modelBreaker   // by downstream
@@ -91,7 +91,7 @@ func newModel() *model {
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
 		unique: map[string]string{}, ukeys: map[string]string{},
-		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{},
+		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{}, spillOn: map[string]bool{},
 		breakers: map[string]*modelBreaker{}, began: map[*fairqueue.Entry]int64{}, quiet: breaker.Quiet,
 		moves: fairqueue.Moves, deadCap: modelDeadCap,
 	}
@@ -114,6 +114,7 @@ func (m *model) begin(now int64) *fairqueue.Call {
 	m.window += max(0, min(passed, modelMaxStep))
 	m.last = now
 	clear(m.depthFreed)
+	clear(m.spillOn)
 	c := m.room.Begin(now)
 	c.MovesLeft = m.moves
 	return c

@@ -18,8 +18,9 @@ local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[
 -- @include relief
 local now = now_us(NOW)
 
+-- later_promote uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
 local function later_promote()
-  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, moves)
+  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', now), 'LIMIT', 0, math.ceil(moves / 2))
   if #keys == 0 then return end
   moves = moves - #keys
   redis.call('ZREM', LATER, unpack(keys))
@@ -108,7 +109,7 @@ local function timer_run(timer)
   elseif kind == 'c' then
     consumers_audit(name, now)
   elseif kind == 'o' then
-    depth_freed[name] = true
+    depth_freed[name] = 'goes on'
   elseif kind == 'x' then
     local rec = redis.call('HGET', JOBS, name)
     if rec and spill_remove(depth_name(name, rec), name, rec) then

@@ -42,6 +42,15 @@ local function global_set(units, of)
   state_set('gm', multiple)
 end
 
+-- share_freed lets waiters wake behind what has more: that of all that have none of their own lets those of each wake.
+local function share_freed(name)
+  freed[name] = true
+  if gate_default(name) ~= name then return end
+  for _, covered in ipairs(redis.call('HKEYS', GATES)) do
+    if gate_default(covered) == name then freed[covered] = true end
+  end
+end
+
 local function share_set(name, units, of)
   if name == 'global' then return global_set(units, of) end
   local s, g = share_read(name), gate(name)
@@ -56,7 +65,8 @@ local function share_set(name, units, of)
   else
     g.limit = share_cap(s)
   end
-  gates_dirty[name], freed[name] = true, true
+  gates_dirty[name] = true
+  share_freed(name)
 end
 
 local function rate_line(units, of, in_force, full, wanted)

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
@@ -66,4 +67,29 @@ func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	if sight, err = s.Look(ctx, sight.Key); err != nil || sight.Place != headgate.PlaceLater || !sight.At.Equal(due) {
 		t.Errorf("after it has come back: %+v, %v", sight, err)
 	}
+}
+
+// TestASpilledJobThatArrivesAloneComesBack: a migration finds a spilled job whose tenant has nothing else in the queue any more, since
+// the calls that were to bring it back had no moves left. It comes back where it goes.
+func TestASpilledJobThatArrivesAloneComesBack(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	j := mail("acme", "aside")
+	_, err := y.store.run(t.Context(), "arrive", y.store.now, "acme:"+j.ID, storedRecord(&j), "spill", "0", "", "")
+	check(t, err)
+	y.register(1)
+	if sight := y.look(j.ID); sight.Place != headgate.PlaceSpilled {
+		t.Errorf("it arrives as %+v", sight)
+	}
+	y.promoteAll()
+	y.read(1)
+	y.finish(j.ID, Finish{Outcome: Complete})
+}
+
+// storedRecord returns a job's record as admission leaves it.
+func storedRecord(j *headgate.Job) []byte {
+	record, _ := encodeRecord(j, 1)
+	binary.BigEndian.PutUint64(record[atSeq:], 1)
+	binary.BigEndian.PutUint64(record[atScore:], uint64(time.Now().Add(time.Hour).UnixMicro()))
+	return record
 }

@@ -547,7 +547,7 @@ local function record_lane(rec)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
-local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 local bound_open, depth_open, depth_add, depth_name, job_size, depth_leave
 local old_add, old_remove, depth_write
 do
@@ -589,7 +589,7 @@ function depth_add(name, count, size)
   local d = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   state_add('nl', count)
-  if count < 0 then depth_freed[name] = true end
+  if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
 
 function depth_name(key, rec)
@@ -835,13 +835,13 @@ local function job_expire(q, key, rec, now)
   end
 end
 local MOVES = 64
+local CONTINUE_AFTER = 50000
 local moves, more = MOVES, false
 local moves_out, waiter_park, gate_wake
 do
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
-local CONTINUE_AFTER = 50000
 
 function moves_out(timer, now)
   due_add(DUE, now + CONTINUE_AFTER, timer)
@@ -1170,11 +1170,11 @@ local function spill_remove(name, key, rec)
 end
 
 -- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
--- came back into a lane.
-local function spill_drain(name, now)
+-- came back into a lane. What has begun below the low-water mark goes on above it.
+local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
   local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
-  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
@@ -1210,12 +1210,12 @@ end
 
 -- spill_return brings back what has room, and reports whether that makes a fill necessary.
 function spill_return(now)
-  local names, back = {}, false
+  local names, freed_by, back = {}, depth_freed, false
   for name in pairs(depth_freed) do names[#names + 1] = name end
   depth_freed = {}
   table.sort(names)
   for _, name in ipairs(names) do
-    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, freed_by[name] == 'goes on', now) or back end
   end
   return back
 end
@@ -1667,6 +1667,7 @@ local function spilled_arrive(key, rec, at)
   redis.call('SADD', SPILLS, name)
   if record_has(rec, DELAYED) then redis.call('HSET', P .. 'starts', key, at) end
   if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
+  due_add(DUE, now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
 end
 
 local function job_arrive(key, rec, place, at, why, unique)

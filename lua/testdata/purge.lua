@@ -308,7 +308,7 @@ do
 -- (HASH, `nb` entries) has one for TENANT:QUEUE.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
-local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 
 local function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
@@ -339,7 +339,7 @@ local function depth_add(name, count, size)
   local d = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   state_add('nl', count)
-  if count < 0 then depth_freed[name] = true end
+  if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
 
 local function depth_name(key, rec)

@@ -545,7 +545,7 @@ local function record_lane(rec)
   local at = QUEUE_AT + queue_length
   return (flags % 2 == 1 and 'd' or 'n') .. sub(rec, at, at + downstream_length - 1)
 end
-local depth_freed = {} -- luacheck: ignore 241 (only a fill uses it)
+local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
 local old_remove, depth_write
 do
@@ -587,7 +587,7 @@ function depth_add(name, count, size)
   local d = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   state_add('nl', count)
-  if count < 0 then depth_freed[name] = true end
+  if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
 
 local function depth_name(key, rec)
@@ -1168,11 +1168,11 @@ local function spill_remove(name, key, rec)
 end
 
 -- spill_drain brings jobs of one name back while they fit, those that start later into `later`. It reports whether one
--- came back into a lane.
-local function spill_drain(name, now)
+-- came back into a lane. What has begun below the low-water mark goes on above it.
+local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
   local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
-  if b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
+  if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
@@ -1208,12 +1208,12 @@ end
 
 -- spill_return brings back what has room, and reports whether that makes a fill necessary.
 function spill_return(now)
-  local names, back = {}, false
+  local names, freed_by, back = {}, depth_freed, false
   for name in pairs(depth_freed) do names[#names + 1] = name end
   depth_freed = {}
   table.sort(names)
   for _, name in ipairs(names) do
-    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, now) or back end
+    if redis.call('EXISTS', P .. 'spill:' .. name) == 1 then back = spill_drain(name, freed_by[name] == 'goes on', now) or back end
   end
   return back
 end
