@@ -25,18 +25,19 @@ type Call struct {
 	refill      map[string]bool // queues in which something became runnable
 	refillPools map[string]bool // pools with new room
 	passOn      map[string]bool // gates whose unit may go to another waiter
-	freed       map[string]bool // gates with a unit more
-	unheld      map[string]int  // entries that left, by POOL:DOWNSTREAM
-	spare       map[string]int  // room of pools with nothing to run
-	shelfMore   map[string]int  // dispatches beyond the share, by downstream
-	idle        map[string]bool // pools in which lanes came back from the shelf because of that
+	// freed are gates with a unit more, and the line from which on their waiters are to wake, empty for all.
+	freed     map[string]string
+	unheld    map[string]int  // entries that left, by POOL:DOWNSTREAM
+	spare     map[string]int  // room of pools with nothing to run
+	shelfMore map[string]int  // dispatches beyond the share, by downstream
+	idle      map[string]bool // pools in which lanes came back from the shelf because of that
 }
 
 // Begin starts a call at a time in microseconds.
 func (r *Room) Begin(now int64) *Call {
 	return &Call{
 		room: r, now: now, MovesLeft: Moves, refill: map[string]bool{}, refillPools: map[string]bool{},
-		passOn: map[string]bool{}, freed: map[string]bool{}, unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{},
+		passOn: map[string]bool{}, freed: map[string]string{}, unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{},
 		shelfMore: map[string]int{},
 	}
 }
@@ -93,7 +94,16 @@ func (c *Call) Remove(j *Job) bool {
 }
 
 // Freed notes a gate that has a unit more, or none to give any longer.
-func (c *Call) Freed(gate string) { c.freed[gate] = true }
+func (c *Call) Freed(gate string) { c.freed[gate] = "" }
+
+// Continue goes on to wake the waiters of a gate where moves ran out, as its timer k says.
+func (c *Call) Continue(gate string) {
+	line := c.room.wakes[gate]
+	delete(c.room.wakes, gate)
+	if _, ok := c.freed[gate]; !ok {
+		c.freed[gate] = line
+	}
+}
 
 // Refill notes a pool that has room.
 func (c *Call) Refill(pool string) { c.refillPools[pool] = true }
@@ -112,7 +122,7 @@ func (c *Call) Release(p *Pool, e *Entry) {
 			continue
 		}
 		g.Held = max(0, g.Held-1)
-		c.freed[name] = true
+		c.Freed(name)
 		if g.Default && g.Held == 0 {
 			delete(c.room.Gates, name)
 		}
@@ -122,7 +132,7 @@ func (c *Call) Release(p *Pool, e *Entry) {
 // WakeFreed wakes the waiters of every gate that was freed.
 func (c *Call) WakeFreed() {
 	for _, name := range slices.Sorted(maps.Keys(c.freed)) {
-		c.wake(name)
+		c.wakeSome(name, everyone, nil, c.freed[name])
 	}
 	clear(c.freed)
 	c.passOnShelves()

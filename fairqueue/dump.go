@@ -36,6 +36,9 @@ func (r *Room) Lines() []string {
 	for name, limit := range r.Defaults {
 		add("gate %s limit %d held 0", name, limit)
 	}
+	for gate, line := range r.wakes {
+		add("wake %s from %s", gate, line)
+	}
 	for gate, parked := range r.parked {
 		for line, members := range parked {
 			for member, tag := range members {

@@ -160,11 +160,11 @@ func (c *Call) parkTenant(cl *class, t *tenant) bool {
 const everyone = math.MaxInt
 
 // wake brings back as many waiters of each line as the gate has free units.
-func (c *Call) wake(name string) { c.wakeSome(name, everyone, nil) }
+func (c *Call) wake(name string) { c.wakeSome(name, everyone, nil, "") }
 
-// wakeSome is wake for at most most of each line, and of some queues only if these are given. It returns how many have
-// left the gate.
-func (c *Call) wakeSome(name string, most int, only []string) (left int) {
+// wakeSome is wake for at most most of each line, of some queues only if these are given, and of the lines from one on. It returns how
+// many have left the gate.
+func (c *Call) wakeSome(name string, most int, only []string, from string) (left int) {
 	units := min(most, c.room.units(name))
 	if units <= 0 {
 		if len(c.room.parked[name]) > 0 {
@@ -178,12 +178,13 @@ func (c *Call) wakeSome(name string, most int, only []string) (left int) {
 	}
 	for _, line := range slices.Sorted(maps.Keys(c.room.parked[name])) {
 		index, queue := splitLine(line)
-		if only != nil && !slices.Contains(only, queue) {
+		if only != nil && !slices.Contains(only, queue) || line < from {
 			continue
 		}
 		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; {
 			if c.MovesLeft == 0 {
 				c.movesOut("k" + name)
+				c.room.wakes[name] = line
 				return left
 			}
 			c.MovesLeft--

@@ -86,13 +86,15 @@ type Room struct {
 	seq      uint64
 	// parked keeps the waiters of gates that were removed until they are awake.
 	parked map[string]map[string]map[string]VirtualTime
+	// wakes are the lines from which on waiters of gates are to wake that have a timer k: those before have had their turn.
+	wakes map[string]string
 }
 
 // NewRoom returns an empty room in which every weight is 1.
 func NewRoom() *Room {
 	return &Room{
 		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Defaults: map[string]int{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
-		parked: map[string]map[string]map[string]VirtualTime{},
+		parked: map[string]map[string]map[string]VirtualTime{}, wakes: map[string]string{},
 		Weight: func(headgate.Priority, string) headgate.Weight { return 1 },
 	}
 }

@@ -70,7 +70,7 @@ func (r *Room) shelved() bool {
 // wakeShelves wakes what dispatches beyond the share let come back.
 func (c *Call) wakeShelves() {
 	for _, downstream := range slices.Sorted(maps.Keys(c.shelfMore)) {
-		c.wakeSome(shelfOf(downstream), c.shelfMore[downstream], nil)
+		c.wakeSome(shelfOf(downstream), c.shelfMore[downstream], nil, "")
 	}
 	clear(c.shelfMore)
 }
@@ -84,7 +84,7 @@ func (c *Call) passOnShelves() {
 			continue
 		}
 		if units := min(c.unheld[name], p.shareLeft(downstream)); units > 0 {
-			c.wakeSome(shelfOf(downstream), units, nil)
+			c.wakeSome(shelfOf(downstream), units, nil, "")
 		}
 	}
 	clear(c.unheld)
@@ -99,7 +99,7 @@ func (c *Call) wakeIdle() bool {
 	for _, id := range slices.Sorted(maps.Keys(c.spare)) {
 		for _, gate := range slices.Sorted(maps.Keys(c.room.parked)) {
 			if strings.HasPrefix(gate, "h:") {
-				woken += c.wakeSome(gate, c.spare[id], c.room.Pools[id].Queues)
+				woken += c.wakeSome(gate, c.spare[id], c.room.Pools[id].Queues, "")
 			}
 		}
 		c.idle[id], c.refillPools[id] = true, true

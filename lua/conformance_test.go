@@ -359,7 +359,8 @@ func (w *walk) assertWakeUp(op string) {
 		return ok && at <= w.now+w.back+fairqueue.ContinueAfter
 	}
 	for name := range room.Timers {
-		if name[0] == 'k' && (continues(name) || !w.model.goesOn(name)) {
+		gone := room.Gates[name[1:]] == nil && name[1] != 'h' // Of those that are gone nobody keeps a list to look at again.
+		if name[0] == 'k' && (continues(name) || gone) {
 			return
 		}
 	}

@@ -262,6 +262,10 @@ func (d *redisDump) gates() {
 	for name, n := range d.hash("holds") {
 		d.add("hold %s %s", name, n)
 	}
+	for gate, value := range d.hash("wakes") {
+		_, line, _ := strings.Cut(value, "|")
+		d.add("wake %s from %s", gate, line)
+	}
 	for downstream, n := range d.hash("waits") {
 		d.add("waiting for %s: %s", downstream, n)
 	}
@@ -366,20 +370,6 @@ func (d *redisDump) buckets() {
 			}
 			d.add("bucket %s %s", scope, text)
 		}
-	}
-}
-
-func (d *redisDump) leases() {
-	for key := range d.keys {
-		scope, ok := strings.CutPrefix(key, "lease:")
-		for member, text := range d.hash(key) {
-			if ok {
-				d.add("lease of %s by %s %s", scope, member, text)
-			}
-		}
-	}
-	for _, z := range d.zset("limiters") {
-		d.add("limiter %s until %.0f", z.Member, z.Score)
 	}
 }
 

@@ -43,16 +43,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		for name, w := range m.workers {
 			m.timers["w"+name] = now + w.lease
 		}
-		for name := range m.timers {
-			if name[0] == 'b' {
-				m.timers[name] = now
-			}
-		}
-		for name := range m.room.Timers {
-			if m.goesOn(name) {
-				m.room.Timers[name] = now
-			}
-		}
+		m.lookAgain(c, now)
 	}
 	for _, key := range sortedByTime(m.later, now, (c.MovesLeft+1)/2) {
 		c.MovesLeft--
@@ -90,23 +81,27 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 	return word, max(0, next-now), dispatched
 }
 
-// goesOn reports whether a timer continues what ran out of moves, or waits for a rate, whose clock does not step. Of gates that are
-// gone nobody keeps a list.
-func (m *model) goesOn(timer string) bool {
-	name := timer[1:]
-	switch timer[0] {
-	case 'f':
-		return m.room.Pools[name] != nil
-	case 'o':
-		return len(m.spilled[name]) > 0
-	case 'g':
-		return isRate(name) && m.room.Gates[name] != nil
-	case 'k':
-		return m.room.Gates[name] != nil || slices.ContainsFunc(m.room.Lines(), func(line string) bool {
-			return strings.HasPrefix(line, "parked "+name+" line ") && name[0] == 'h'
-		})
+// lookAgain lets everything look again, after a step of the clock, whose timer the old clock may have put far ahead.
+func (m *model) lookAgain(c *fairqueue.Call, now int64) {
+	for name := range m.timers {
+		if name[0] == 'b' {
+			m.timers[name] = now
+		}
 	}
-	return false
+	for timer := range m.room.Timers {
+		if name := timer[1:]; timer[0] == 'f' && m.room.Pools[name] != nil || timer[0] == 'o' && len(m.spilled[name]) > 0 {
+			m.room.Timers[timer] = now
+		}
+	}
+	for name := range m.room.Gates {
+		c.Freed(name)
+	}
+	for _, line := range m.room.Lines() {
+		if shelf, ok := strings.CutPrefix(line, "parked h:"); ok {
+			shelf, _, _ = strings.Cut(shelf, " ")
+			c.Freed("h:" + shelf)
+		}
+	}
 }
 
 func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
@@ -119,7 +114,7 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 	case 'g':
 		m.gateDue(c, name, now)
 	case 'k':
-		c.Freed(name)
+		c.Continue(name)
 	case 'f':
 		if p := m.room.Pools[name]; p != nil {
 			m.surplusReturn(c, p, now)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -274,5 +275,20 @@ func (m *model) dumpLeases(add func(string, ...any)) {
 	}
 	for name, until := range m.limiters {
 		add("limiter %s until %d", name, until)
+	}
+}
+
+// leases writes what Redis holds of limiters.
+func (d *redisDump) leases() {
+	for key := range d.keys {
+		scope, ok := strings.CutPrefix(key, "lease:")
+		for member, text := range d.hash(key) {
+			if ok {
+				d.add("lease of %s by %s %s", scope, member, text)
+			}
+		}
+	}
+	for _, z := range d.zset("limiters") {
+		d.add("limiter %s until %.0f", z.Member, z.Score)
 	}
 }

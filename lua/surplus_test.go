@@ -83,16 +83,3 @@ func (r *rivals) taken() int {
 	check(r.y.tb, err)
 	return len(leases)
 }
-
-// promoteAll promotes until nothing more is to be done at once.
-func (y *yard) promoteAll() {
-	y.tb.Helper()
-	for range 100 {
-		p, err := y.store.Promote(y.tb.Context(), "s", time.Second)
-		check(y.tb, err)
-		if !p.More {
-			return
-		}
-	}
-	y.tb.Fatal("promote has ever more to do")
-}

@@ -110,3 +110,18 @@ func (y *yard) look(id string) Sighting {
 	check(y.tb, err)
 	return sight
 }
+
+// promoteAll promotes until nothing more is to be done at once, and returns by how many moves.
+func (y *yard) promoteAll() (moves int) {
+	y.tb.Helper()
+	for range 1000 {
+		p, err := y.store.Promote(y.tb.Context(), "s", time.Second)
+		check(y.tb, err)
+		moves += p.Moved
+		if !p.More {
+			return moves
+		}
+	}
+	y.tb.Fatal("promote has ever more to do")
+	return moves
+}

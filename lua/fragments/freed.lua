@@ -1,5 +1,5 @@
 -- @include fill
--- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill: name → true, or the line from which on.
 local freed, shelf_freed = {}, {}
 
 -- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
@@ -21,7 +21,7 @@ local function freed_wake(now)
   local names = {}
   for name in pairs(freed) do names[#names + 1] = name end
   table.sort(names)
-  for _, name in ipairs(names) do gate_wake(name, now) end
+  for _, name in ipairs(names) do gate_wake(name, now, nil, nil, freed[name] ~= true and freed[name] or nil) end
   freed = {}
   shelves_pass_on(now)
 end

@@ -2,24 +2,21 @@
 -- @include worker
 -- stepped: what a step of the clock asks for.
 
--- timers_near lets everything look again that goes by another clock, or that was to go on at once: breakers, rates, fills, waiters
--- of open gates and spilled jobs, whose timers the old clock may have put far ahead.
-local function timers_near(now)
+-- look_again lets everything look again that goes by another clock, or that was to go on at once, and whose timer the old clock may
+-- have put far ahead: breakers, fills, spilled jobs, and waiters of rates and of open gates.
+local function look_again(now)
   local timers = {}
   for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do timers[#timers + 1] = 'b' .. downstream end
-  for _, name in ipairs(redis.call('HKEYS', GATES)) do
-    timers[#timers + 1] = 'k' .. name
-    if gate_is_rate(name) then timers[#timers + 1] = 'g' .. name end
-  end
   for id in string.gmatch(state_get('pools') or '', '%S+') do timers[#timers + 1] = 'f' .. id end
-  for _, downstream in ipairs(redis.call('SMEMBERS', SHELVES)) do timers[#timers + 1] = 'kh:' .. downstream end
   for _, name in ipairs(redis.call('SMEMBERS', SPILLS)) do timers[#timers + 1] = 'o' .. name end
   for _, timer in ipairs(timers) do redis.call('ZADD', DUE, 'XX', format('%d', now), timer) end
+  for _, name in ipairs(redis.call('HKEYS', GATES)) do freed[name] = true end
+  for _, downstream in ipairs(redis.call('SMEMBERS', SHELVES)) do freed['h:' .. downstream] = true end
 end
 
--- clock_stepped arms every registration anew, and brings timers near.
+-- clock_stepped arms every registration anew.
 local function clock_stepped(now)
-  timers_near(now)
+  look_again(now)
   local all = redis.call('HGETALL', WORKERS)
   for i = 1, #all, 2 do
     local lease = match(all[i + 1], '(%d+)$')

@@ -833,6 +833,7 @@ local function job_expire(q, key, rec, now)
     dead_letter(key, rec, reason, '', now)
   end
 end
+local WAKES = P .. 'wakes'
 local MOVES = 64
 local CONTINUE_AFTER = 50000
 local moves, more = MOVES, false
@@ -841,6 +842,7 @@ do
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
+--   wakes  HASH gate → when its timer k is due|CLASS:QUEUE from which on waiters are to wake: those before have had their turn
 
 function moves_out(timer, now)
   due_add(DUE, now + CONTINUE_AFTER, timer)
@@ -896,8 +898,8 @@ local function waiter_wake_lane(cl, member, tag, now)
 end
 
 -- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
--- these are given. It returns how many have left the gate.
-function gate_wake(name, now, most, only)
+-- these are given; only those of the line `from` and those after it, if that is given. It returns how many have left the gate.
+function gate_wake(name, now, most, only, from)
   local g = gate(name)
   local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
@@ -916,11 +918,12 @@ function gate_wake(name, now, most, only)
     local waiters = P .. 'gw:' .. name .. '|' .. line
     local class, queue = match(line, '^(%d+):(.*)$')
     local cl = class_open(queue_open(queue), class + 1)
-    local woken = only and not only[queue] and units or 0
+    local woken = (only and not only[queue] or from and line < from) and units or 0
     while woken < units do
       if moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
           moves_out('k' .. name, now)
+          redis.call('HSET', WAKES, name, format('%d|%s', now + CONTINUE_AFTER, line))
           return left
         end
         break
@@ -1588,7 +1591,7 @@ end
 local freed, shelf_freed = {}, {}
 local freed_wake
 do
--- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill: name → true, or the line from which on.
 
 -- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
 -- pool and downstream.
@@ -1609,7 +1612,7 @@ function freed_wake(now)
   local names = {}
   for name in pairs(freed) do names[#names + 1] = name end
   table.sort(names)
-  for _, name in ipairs(names) do gate_wake(name, now) end
+  for _, name in ipairs(names) do gate_wake(name, now, nil, nil, freed[name] ~= true and freed[name] or nil) end
   freed = {}
   shelves_pass_on(now)
 end
@@ -2288,38 +2291,6 @@ do
     gates_dirty[name], freed[name] = true, true
   end
 end
-local clock_stepped
-do
--- stepped: what a step of the clock asks for.
-
--- timers_near lets everything look again that goes by another clock, or that was to go on at once: breakers, rates, fills, waiters
--- of open gates and spilled jobs, whose timers the old clock may have put far ahead.
-local function timers_near(now)
-  local timers = {}
-  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do timers[#timers + 1] = 'b' .. downstream end
-  for _, name in ipairs(redis.call('HKEYS', GATES)) do
-    timers[#timers + 1] = 'k' .. name
-    if gate_is_rate(name) then timers[#timers + 1] = 'g' .. name end
-  end
-  for id in string.gmatch(state_get('pools') or '', '%S+') do timers[#timers + 1] = 'f' .. id end
-  for _, downstream in ipairs(redis.call('SMEMBERS', SHELVES)) do timers[#timers + 1] = 'kh:' .. downstream end
-  for _, name in ipairs(redis.call('SMEMBERS', SPILLS)) do timers[#timers + 1] = 'o' .. name end
-  for _, timer in ipairs(timers) do redis.call('ZADD', DUE, 'XX', format('%d', now), timer) end
-end
-
--- clock_stepped arms every registration anew, and brings timers near.
-function clock_stepped(now)
-  timers_near(now)
-  local all = redis.call('HGETALL', WORKERS)
-  for i = 1, #all, 2 do
-    local lease = match(all[i + 1], '(%d+)$')
-    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
-  end
-  state_set('step', 0)
-  state_add('steps', 1)
-  earliest = nil
-end
-end
 -- everykind: all kinds of gates, for whoever looks for what may outlast the last gate of its kind, as waiters do, or
 -- precede the first.
 local EVERY_KIND = { d = 1, b = 1, s = 1, t = 1, u = 1, r = 1, q = 1 }
@@ -2404,6 +2375,144 @@ end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
 local SUSPENDED = P .. 'suspended'
+local timer_run
+do
+-- timers: what becomes of those that are due (due.lua).
+
+-- lane_expire ends the jobs of a lane whose deadlines have passed, and arms the lane's timer anew.
+local function lane_expire(timer, now)
+  local class, queue, tenant, downstream = match(timer, '^d(%d+):([^:]*):([^:]*):(.*)$')
+  local lane = 'd' .. downstream
+  local q = queue_open(queue)
+  local cl = class_open(q, class + 1)
+  local key = lane_key(cl, tenant, lane)
+  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
+  if #members > 0 then
+    moves = moves - #members
+    redis.call('ZREM', key, unpack(members))
+    waiting_add(cl, lane, -#members)
+    for _, member in ipairs(members) do
+      local job = tenant .. ':' .. sub(member, 13)
+      local rec = redis.call('HGET', JOBS, job)
+      old_remove(job, rec)
+      job_expire(q, job, rec, now)
+    end
+    lane_shrunk(cl, tenant, lane)
+  end
+  local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
+end
+
+-- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
+local function gate_due(name, now)
+  local g = gate(name)
+  if g and match(name, '^[qtud]') and not g.default then
+    local until_us, after, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+    until_us = tonumber(until_us)
+    if until_us > 0 and until_us <= now then
+      if after == '' then
+        gate_remove(name)
+      else
+        g.limit, g.rest = tonumber(after), '0||' .. reason
+        gates_dirty[name] = true
+      end
+    elseif until_us > now then
+      due_add(DUE, until_us, 'g' .. name)
+    end
+  end
+  freed[name] = true
+end
+
+-- letters_purge ends a queue's dead letters that are older than it keeps them.
+local function letters_purge(queue, now)
+  local _, age = queue_bounds(queue_open(queue))
+  if age == 0 then return end
+  local letters = P .. 'dead:' .. queue
+  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
+  moves = moves - #old
+  for _, key in ipairs(old) do letter_purge(key) end
+  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
+  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
+end
+
+-- wake_continue goes on with the waiters of a gate where moves ran out when its timer was set, unless all are to wake anyway.
+local function wake_continue(name, at)
+  local due, line = match(redis.call('HGET', WAKES, name) or '', '^(%d+)|(.*)$')
+  redis.call('HDEL', WAKES, name)
+  freed[name] = freed[name] or tonumber(due) == at and line or true
+end
+
+-- pool_continue goes on with a pool for which moves ran out, while it had too much or too little.
+local function pool_continue(id, now)
+  local pool = pool_open(id)
+  if not pool then return end
+  surplus_return(pool, now)
+  pool_close(pool)
+  refill_pools[id] = true
+end
+
+-- timer_run runs a timer that was due at a time and has been taken out.
+function timer_run(timer, at, now)
+  local kind, name = sub(timer, 1, 1), sub(timer, 2)
+  if kind == 'd' then
+    lane_expire(timer, now)
+  elseif kind == 'g' then
+    gate_due(name, now)
+  elseif kind == 'k' then
+    wake_continue(name, at)
+  elseif kind == 'f' then
+    pool_continue(name, now)
+  elseif kind == 'b' then
+    local f = breaker.due(name, now)
+    if f then breaker.follow(f) end
+  elseif kind == 'c' then
+    consumers_audit(name, now)
+  elseif kind == 'o' then
+    depth_freed[name] = 'goes on'
+  elseif kind == 'x' then
+    local rec = redis.call('HGET', JOBS, name)
+    if rec and spill_remove(depth_name(name, rec), name, rec) then
+      job_expire(queue_open(record_queue(rec)), name, rec, now)
+    end
+  elseif kind == 'r' then
+    letters_purge(name, now)
+  elseif kind == 's' then
+    redis.call('HDEL', SUSPENDED, name)
+    state_set('np', redis.call('HLEN', SUSPENDED))
+  elseif not worker_reclaim(name, true, now) then
+    due_add(DUE, now, timer)
+  end
+end
+end
+local clock_stepped
+do
+-- stepped: what a step of the clock asks for.
+
+-- look_again lets everything look again that goes by another clock, or that was to go on at once, and whose timer the old clock may
+-- have put far ahead: breakers, fills, spilled jobs, and waiters of rates and of open gates.
+local function look_again(now)
+  local timers = {}
+  for _, downstream in ipairs(redis.call('SMEMBERS', breaker.BREAKERS)) do timers[#timers + 1] = 'b' .. downstream end
+  for id in string.gmatch(state_get('pools') or '', '%S+') do timers[#timers + 1] = 'f' .. id end
+  for _, name in ipairs(redis.call('SMEMBERS', SPILLS)) do timers[#timers + 1] = 'o' .. name end
+  for _, timer in ipairs(timers) do redis.call('ZADD', DUE, 'XX', format('%d', now), timer) end
+  for _, name in ipairs(redis.call('HKEYS', GATES)) do freed[name] = true end
+  for _, downstream in ipairs(redis.call('SMEMBERS', SHELVES)) do freed['h:' .. downstream] = true end
+end
+
+-- clock_stepped arms every registration anew.
+function clock_stepped(now)
+  look_again(now)
+  local all = redis.call('HGETALL', WORKERS)
+  for i = 1, #all, 2 do
+    local lease = match(all[i + 1], '(%d+)$')
+    redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
+  end
+  state_set('step', 0)
+  state_add('steps', 1)
+  earliest = nil
+end
+end
 local ended_rotate
 do
 -- rotate: the older generation of ended ids goes when it is a window old.
@@ -2436,103 +2545,6 @@ local function later_promote()
   for i, key in ipairs(keys) do job_return(key, records[i], now) end
 end
 
--- lane_expire ends the jobs of a lane whose deadlines have passed, and arms the lane's timer anew.
-local function lane_expire(timer)
-  local class, queue, tenant, downstream = match(timer, '^d(%d+):([^:]*):([^:]*):(.*)$')
-  local lane = 'd' .. downstream
-  local q = queue_open(queue)
-  local cl = class_open(q, class + 1)
-  local key = lane_key(cl, tenant, lane)
-  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
-  if #members > 0 then
-    moves = moves - #members
-    redis.call('ZREM', key, unpack(members))
-    waiting_add(cl, lane, -#members)
-    for _, member in ipairs(members) do
-      local job = tenant .. ':' .. sub(member, 13)
-      local rec = redis.call('HGET', JOBS, job)
-      old_remove(job, rec)
-      job_expire(q, job, rec, now)
-    end
-    lane_shrunk(cl, tenant, lane)
-  end
-  local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
-end
-
--- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
-local function gate_due(name)
-  local g = gate(name)
-  if g and match(name, '^[qtud]') and not g.default then
-    local until_us, after, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
-    until_us = tonumber(until_us)
-    if until_us > 0 and until_us <= now then
-      if after == '' then
-        gate_remove(name)
-      else
-        g.limit, g.rest = tonumber(after), '0||' .. reason
-        gates_dirty[name] = true
-      end
-    elseif until_us > now then
-      due_add(DUE, until_us, 'g' .. name)
-    end
-  end
-  freed[name] = true
-end
-
--- letters_purge ends a queue's dead letters that are older than it keeps them.
-local function letters_purge(queue)
-  local _, age = queue_bounds(queue_open(queue))
-  if age == 0 then return end
-  local letters = P .. 'dead:' .. queue
-  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
-  moves = moves - #old
-  for _, key in ipairs(old) do letter_purge(key) end
-  local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
-  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
-end
-
--- pool_continue goes on with a pool for which moves ran out, while it had too much or too little.
-local function pool_continue(id)
-  local pool = pool_open(id)
-  if not pool then return end
-  surplus_return(pool, now)
-  pool_close(pool)
-  refill_pools[id] = true
-end
-
-local function timer_run(timer)
-  local kind, name = sub(timer, 1, 1), sub(timer, 2)
-  if kind == 'd' then
-    lane_expire(timer)
-  elseif kind == 'g' then
-    gate_due(name)
-  elseif kind == 'k' then
-    freed[name] = true
-  elseif kind == 'f' then
-    pool_continue(name)
-  elseif kind == 'b' then
-    local f = breaker.due(name, now)
-    if f then breaker.follow(f) end
-  elseif kind == 'c' then
-    consumers_audit(name, now)
-  elseif kind == 'o' then
-    depth_freed[name] = 'goes on'
-  elseif kind == 'x' then
-    local rec = redis.call('HGET', JOBS, name)
-    if rec and spill_remove(depth_name(name, rec), name, rec) then
-      job_expire(queue_open(record_queue(rec)), name, rec, now)
-    end
-  elseif kind == 'r' then
-    letters_purge(name)
-  elseif kind == 's' then
-    redis.call('HDEL', SUSPENDED, name)
-    state_set('np', redis.call('HLEN', SUSPENDED))
-  elseif not worker_reclaim(name, true, now) then
-    due_add(DUE, now, timer)
-  end
-end
-
 call_begin(now, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
 local until_us, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
 until_us = tonumber(until_us)
@@ -2551,7 +2563,7 @@ for i = 1, #timers, 2 do
   local kind = sub(timers[i], 1, 1)
   if score_of(timers[i + 1]) <= now or match(kind, '[fko]') then
     redis.call('ZREM', DUE, timers[i])
-    timer_run(timers[i])
+    timer_run(timers[i], score_of(timers[i + 1]), now)
   end
 end
 freed_wake(now)

@@ -839,6 +839,8 @@ do
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
+--   wakes  HASH gate → when its timer k is due|CLASS:QUEUE from which on waiters are to wake: those before have had their turn
+local WAKES = P .. 'wakes'
 local CONTINUE_AFTER = 50000
 
 function moves_out(timer, now)
@@ -895,8 +897,8 @@ local function waiter_wake_lane(cl, member, tag, now)
 end
 
 -- gate_wake wakes as many waiters of each line as the gate has units, and at most `most`; only those of some queues, if
--- these are given. It returns how many have left the gate.
-function gate_wake(name, now, most, only)
+-- these are given; only those of the line `from` and those after it, if that is given. It returns how many have left the gate.
+function gate_wake(name, now, most, only, from)
   local g = gate(name)
   local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
@@ -915,11 +917,12 @@ function gate_wake(name, now, most, only)
     local waiters = P .. 'gw:' .. name .. '|' .. line
     local class, queue = match(line, '^(%d+):(.*)$')
     local cl = class_open(queue_open(queue), class + 1)
-    local woken = only and not only[queue] and units or 0
+    local woken = (only and not only[queue] or from and line < from) and units or 0
     while woken < units do
       if moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
           moves_out('k' .. name, now)
+          redis.call('HSET', WAKES, name, format('%d|%s', now + CONTINUE_AFTER, line))
           return left
         end
         break
@@ -1587,7 +1590,7 @@ end
 local freed, shelf_freed = {}, {}
 local freed_wake
 do
--- freed: gates that have a unit more, or are gone, wake their waiters before the fill.
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill: name → true, or the line from which on.
 
 -- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
 -- pool and downstream.
@@ -1608,7 +1611,7 @@ function freed_wake(now)
   local names = {}
   for name in pairs(freed) do names[#names + 1] = name end
   table.sort(names)
-  for _, name in ipairs(names) do gate_wake(name, now) end
+  for _, name in ipairs(names) do gate_wake(name, now, nil, nil, freed[name] ~= true and freed[name] or nil) end
   freed = {}
   shelves_pass_on(now)
 end
