@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate"
 )
 
@@ -33,12 +35,17 @@ func (w *walk) assertQuiet() {
 	check(w.tb, err)
 	quiet := time.Duration(0)
 	for quiet < quietPatience {
-		next := w.promoteAll()
+		next, held := w.promoteAll()
 		if w.work(worker, slots) > 0 {
 			quiet = 0
 			continue
 		}
-		if w.allEnded() {
+		ended, runs := w.look()
+		if runs != "" && !held {
+			w.rt.Fatalf("law W: a worker has %d slots free, and there is %s (%s)\n%s", slots, runs, strings.Join(w.log, " "),
+				strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+		}
+		if ended {
 			w.assertConserved()
 			w.assertEmpty()
 			return
@@ -68,20 +75,17 @@ func (w *walk) open() {
 	}
 }
 
-// promoteAll promotes until nothing more is due, and returns for how long.
-func (w *walk) promoteAll() time.Duration {
+// promoteAll promotes until nothing more is due, and returns for how long; held means that another scheduler may.
+func (w *walk) promoteAll() (next time.Duration, held bool) {
 	for range quietCalls {
 		p, err := w.store.Promote(w.ctx, "s1", time.Second)
 		check(w.tb, err)
-		if p.Held {
-			return p.Next
-		}
-		if !p.More {
-			return p.Next
+		if p.Held || !p.More {
+			return p.Next, p.Held
 		}
 	}
 	w.rt.Fatalf("promote has more to do after %d calls:\n%s", quietCalls, strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
-	return 0
+	return 0, false
 }
 
 // work completes all that a worker gets at once, and returns how many jobs that was.
@@ -109,13 +113,28 @@ func (w *walk) work(worker string, slots int) (done int) {
 	}
 }
 
-// allEnded reports whether dead letters are all that lives.
-func (w *walk) allEnded() bool {
+// look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate.
+func (w *walk) look() (ended bool, runs string) {
+	base := w.store.partition.Base()
 	pipe := connection(w.store).Pipeline()
 	live, dead := pipe.HLen(w.ctx, w.store.partition.Jobs()), pipe.ZCard(w.ctx, w.store.partition.Dead())
+	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
+	for _, queue := range walkQueues {
+		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)
+		for class := range headgate.DefaultClasses() {
+			line := fmt.Sprintf("%d:%s", class, queue)
+			runnable[line] = pipe.Exists(w.ctx, base+"act:"+line)
+		}
+	}
 	_, err := pipe.Exec(w.ctx)
 	check(w.tb, err)
-	return live.Val() == dead.Val()
+	for line, exists := range runnable {
+		_, queue, _ := strings.Cut(line, ":")
+		if exists.Val() == 1 && !gated[queue].Val() {
+			runs = "act:" + line
+		}
+	}
+	return live.Val() == dead.Val(), runs
 }
 
 // assertEmpty asserts that nothing is kept of jobs that have ended.
