@@ -85,8 +85,18 @@ func (b *Balancer) Step(ctx context.Context) error {
 
 // Neglected reports whether shares are to be balanced in one partition and nobody else has looked at them there for so long.
 func (b *Balancer) Neglected(ctx context.Context, part *Store, long time.Duration) bool {
-	found, err := part.unbalanced(ctx, "0")
-	return err == nil && len(found.names) > 0 && (found.since < 0 || found.since > long || found.owner == b.owner)
+	for cursor := "0"; ; {
+		found, err := part.unbalanced(ctx, cursor)
+		if err != nil {
+			return false
+		}
+		if len(found.names) > 0 {
+			return found.since < 0 || found.since > long || found.owner == b.owner
+		}
+		if cursor = found.next; cursor == "0" {
+			return false
+		}
+	}
 }
 
 // unbalanced returns the bounds that a step is about, in order.

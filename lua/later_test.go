@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/fairqueue"
 )
 
 // TestWorkersDoNotWaitForAllThatIsDue: many jobs are due in the same moment, and workers get the first of them with the first call, not
@@ -34,5 +35,38 @@ func TestWorkersDoNotWaitForAllThatIsDue(t *testing.T) {
 	check(t, err)
 	if ready := y.ready(); !p.More || ready != slots || len(gates) > 0 {
 		t.Errorf("after one call %d jobs are ready, want %d, more %t; gates %v", ready, slots, p.More, gates)
+	}
+}
+
+// TestAFillGoesOnBehindOtherTimers (law W): promote makes all its moves for timers that are due, here to purge dead letters, before it
+// comes to a fill that is to go on, and says that there is more. It once let workers wait for 50 ms.
+func TestAFillGoesOnBehindOtherTimers(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	start := ahead()
+	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	at(0)
+	const letters, jobs = fairqueue.Moves, 200
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
+		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Second,
+	}}}))
+	all := make([]headgate.Job, letters)
+	for i := range all {
+		all[i] = mail("acme", fmt.Sprint("dies-", i))
+		all[i].Deadline = time.UnixMicro(start + 1)
+	}
+	y.admitAt(1, all...)
+	at(time.Millisecond)
+	y.promoteAll()
+	at(2 * time.Second)
+	all = make([]headgate.Job, jobs)
+	for i := range all {
+		all[i] = mail("acme", fmt.Sprint("job-", i))
+	}
+	y.admitAt(1, all...)
+	y.register(jobs) // fills 64, and is to go on
+	y.promoteAll()
+	if ready := y.ready(); ready != jobs {
+		t.Errorf("%d jobs are ready, want %d", ready, jobs)
 	}
 }

@@ -72,7 +72,7 @@ func (m *model) promote(now int64, owner string, lease int64) (word string, next
 		next = min(next, at)
 	}
 	word = "promoted"
-	if c.More || next <= now {
+	if c.More || next <= now || c.MovesLeft == 0 && next <= now+fairqueue.ContinueAfter {
 		word = "more"
 	}
 	if next == modelNoTimers {

@@ -50,6 +50,8 @@ freed_wake(now)
 local continues = fill(now)
 earliest = nil
 local next_at = due_earliest()
-local word = (continues or next_at <= now) and 'more' or 'promoted'
+-- Without moves left, a timer that goes on at once may not have been come to.
+local soon = now + (moves == 0 and CONTINUE_AFTER or 0)
+local word = (continues or next_at <= soon) and 'more' or 'promoted'
 return { word, next_at < 9e15 and format('%d', math.max(0, next_at - now)) or '-1', format('%d', MOVES - moves),
   stepped and '1' or '0' }
