@@ -29,8 +29,9 @@ func TestAnyNeglectedShareIsFound(t *testing.T) {
 	page, _, err := connection(part).HScan(t.Context(), part.partition.Base()+"shares", 0, "", 200).Result()
 	check(t, err)
 	var jobs []Candidate
-	for n, tenant := 0, ""; len(jobs) < 2; n++ {
-		if tenant = fmt.Sprint("tenant-", n); s.PartitionOf(tenant) != 1 {
+	for n := 0; len(jobs) < 2; n++ {
+		tenant := fmt.Sprint("tenant-", n)
+		if s.PartitionOf(tenant) != 1 {
 			continue
 		}
 		j := mail(tenant, "job")
