@@ -230,7 +230,7 @@ func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
 				kills++
 			}
 		}
-		if layout() == to {
+		if at := layout(); at == to || strings.HasPrefix(at, ">") { // It is there, or says where it has moved.
 			return kills // It was killed once it had ended.
 		}
 	}
