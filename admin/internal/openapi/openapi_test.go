@@ -90,17 +90,18 @@ func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
 func TestNumbersThatTakeLongAreRefusedUnread(t *testing.T) {
 	t.Parallel()
 	const refused = "is no number that a float64 holds"
+	check := operation(t, "POST /api/v1/rate-limit/check")
 	for number, where := range map[string]string{
 		"1e999999": "/checks/0/tokens: ", "-1e999999": "/checks/0/tokens: ", "1e-999999": "/checks/0/tokens: ",
 		"1" + strings.Repeat("0", 100): "/checks/0/tokens: ", "0." + strings.Repeat("0", 100) + "1": "/checks/0/tokens: ",
 	} {
 		body := `{"checks":[` + strings.Repeat(`{"scope":"acme","tokens":`+number+`},`, 63) + `{"scope":"acme"}]}`
-		if got := lines(operation(t, "POST /api/v1/rate-limit/check").CheckBody([]byte(body))); got != where+refused {
+		if got := lines(check.CheckBody([]byte(body))); got != where+refused {
 			t.Errorf("%.20s: %s", number, got)
 		}
 	}
 	body := `{"checks":[{"scope":"acme","tokens":1},{"scope":"acme","more":[0.5,2,{"a":[1e400]}]}]}`
-	if got := lines(operation(t, "POST /api/v1/rate-limit/check").CheckBody([]byte(body))); got != "/checks/1/more/2/a/0: "+refused {
+	if got := lines(check.CheckBody([]byte(body))); got != "/checks/1/more/2/a/0: "+refused {
 		t.Error(got)
 	}
 }
