@@ -201,6 +201,9 @@ func (s *Store) lanesOf(ctx context.Context, cq, tenant string) ([]string, error
 // lanesIn names the lanes of a tenant in a class, sorted, by what ten:CQ says of it: the only one, "+" and the only open one,
 // or "*".
 func (s *Store) lanesIn(ctx context.Context, cq, tenant, value string) ([]string, error) {
+	if len(value) < tenantHeader {
+		return nil, fmt.Errorf("read tenant %s: %w", tenant, errUnknownReply)
+	}
 	only, beside := strings.CutPrefix(value[tenantHeader:], "+")
 	if only != "*" && !beside {
 		return []string{only}, nil

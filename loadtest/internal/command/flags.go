@@ -106,7 +106,7 @@ func explain(set *flag.FlagSet, err error) error {
 
 func (f *flags) add(set *flag.FlagSet) {
 	s := &f.spec
-	set.Float64Var(&s.Rate, "rate", s.Rate, "`number` of jobs a second, 0.1 to 1e6; of a trace, rows a second")
+	set.Float64Var(&s.Rate, "rate", s.Rate, "jobs a `second`, 0.1 to 1e6; of a trace, rows a second")
 	set.DurationVar(&s.Duration, "duration", s.Duration, "how long jobs arrive, 100ms to 24h; with -find-limit each step, 3s by default")
 	set.IntVar(&s.Tenants, "tenants", s.Tenants, "number of tenants, 1 to 100000")
 	set.IntVar(&s.Queues, "queues", s.Queues, "number of queues, 1 to 63")
