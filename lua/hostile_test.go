@@ -299,3 +299,12 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 	}
 	return all
 }
+
+// TestATenantsEntryThatIsTooShortIsAnError: as one that was cut.
+func TestATenantsEntryThatIsTooShortIsAnError(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	if lanes, err := y.store.lanesIn(t.Context(), "1:mail", "acme", "a+"); err == nil {
+		t.Errorf("lanes %q", lanes)
+	}
+}
