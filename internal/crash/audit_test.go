@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/worker"
 )
 
 // findings are what the books of the processes and Redis say when all is over.
@@ -26,7 +27,7 @@ type findings struct {
 	lost, unrun []string
 	deaths      map[string]int
 	runs        int
-	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost. A
+	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost or handed back by a drain. A
 	// worker that wakes up may begin a job after the one that has it by then, so the order of the runs does not matter.
 	again, unexplained int
 	// suspects counts the jobs of which a handler was told that they had been lost with a worker.
@@ -78,7 +79,7 @@ func (s *storm) audit() *findings {
 // runsOf reads the workers' books.
 func (f *findings) runsOf(s *storm) {
 	s.Helper()
-	runs := map[string][]run{}
+	runs, handedBack := map[string][]run{}, map[string]bool{}
 	s.read(workerRole, func(_ int, words []string) {
 		switch words[0] {
 		case "B":
@@ -90,8 +91,11 @@ func (f *findings) runsOf(s *storm) {
 			s.check(err)
 			runs[words[2]] = append(runs[words[2]], run{at, attempt, suspect})
 		case "F":
-			if words[3] == "lost" {
+			switch {
+			case words[3] == "lost":
 				f.refusedEnds++
+			case words[3] == string(worker.Released) && words[4] == worker.ReasonShutdown:
+				handedBack[words[2]] = true
 			}
 		}
 	})
@@ -103,9 +107,9 @@ func (f *findings) runsOf(s *storm) {
 		for _, r := range all {
 			if seen[r.attempt] {
 				f.again++
-				if !suspect {
+				if !suspect && !handedBack[key] {
 					f.unexplained++
-					s.Logf("job %s ran again and no delivery of it was lost: %+v", key, all)
+					s.Logf("job %s ran again, and no delivery of it was lost or handed back by a drain: %+v", key, all)
 				}
 			}
 			seen[r.attempt] = true
