@@ -27,8 +27,8 @@ type findings struct {
 	lost, unrun []string
 	deaths      map[string]int
 	runs        int
-	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost or handed back by a drain. A
-	// worker that wakes up may begin a job after the one that has it by then, so the order of the runs does not matter.
+	// again counts the runs of an attempt beyond its first, unexplained those of jobs of which no delivery was lost or handed back
+	// by a drain. A worker that wakes up may begin a job after the one that has it by then, so the order of the runs does not matter.
 	again, unexplained int
 	// suspects counts the jobs of which a handler was told that they had been lost with a worker.
 	suspects int
