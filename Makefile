@@ -39,9 +39,9 @@ demo: ## Run the demo; it brings its own store.
 	$(GO) run ./cmd/headgate demo
 
 .PHONY: test
-test: deps ## Run all tests, with the race detector but for those that kill processes. Installs redis-server and promtool if they are missing and you are root.
-	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -v /internal/crash$$)
-	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash
+test: deps ## Run all tests, with the race detector but for those that kill processes or count allocations. Installs redis-server and promtool if they are missing and you are root.
+	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$')
+	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
 
 .PHONY: short
 short: ## Run the tests that need no Redis.

@@ -118,7 +118,7 @@ func (s *Store) appendGlobal(args []any, limit *headgate.Limit) []any {
 		return appendLimit(args, limit)
 	}
 	part := float64(limit.Rate()) / float64(s.parts)
-	return append(args, strconv.FormatFloat(part, 'g', 17, 64), strconv.FormatInt(int64(limit.Burst)*microsPerToken/int64(s.parts), 10))
+	return append(args, strconv.FormatFloat(part, 'g', 17, 64), burst(*limit)/int64(s.parts))
 }
 
 // ofScope returns the store that counts a scope: the global one is counted in the first partition.

@@ -69,6 +69,7 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 	args = s.appendGlobal(args, &jobs[0].Limits[headgate.LevelGlobal])
 	paths, of := jobPaths(jobs)
 	args = appendPaths(append(args, len(paths)), paths)
+	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
 	for i := range jobs {
 		c := &jobs[i]
 		record, large := encodeRecord(c.Job, c.Class)
@@ -77,7 +78,8 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 			path = -path
 			binary.BigEndian.PutUint64(record[atSeq:], c.Redrive)
 		}
-		args = append(args, path, encodeID(c.Job.ID), record)
+		ids[i] = encodeID(c.Job.ID)
+		args = append(args, path, &ids[i], record)
 		if large != nil && c.Redrive == 0 {
 			args = append(args, large)
 		}
@@ -162,7 +164,8 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case "paused", "unique", "parked":
 		return v, parseHeld(&v, word, rest)
 	}
-	numbers, err := parseNumbers(rest)
+	var room [4]int64
+	numbers, err := appendNumbers(room[:0], rest)
 	if err != nil {
 		return v, fmt.Errorf("read verdict %q: %w", line, err)
 	}
@@ -233,15 +236,15 @@ const (
 	overflowRetry = time.Second
 )
 
-func parseNumbers(text string) ([]int64, error) {
-	fields := strings.Fields(text)
-	numbers := make([]int64, len(fields))
-	for i, field := range fields {
+func parseNumbers(text string) ([]int64, error) { return appendNumbers(nil, text) }
+
+func appendNumbers(numbers []int64, text string) ([]int64, error) {
+	for field := range strings.FieldsSeq(text) {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return nil, err
 		}
-		numbers[i] = n
+		numbers = append(numbers, n)
 	}
 	return numbers, nil
 }

@@ -29,7 +29,8 @@ local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include pattern
 -- @include tally
 -- @include guess
--- @include anygate
+-- @include nobody
+-- @include onway
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -87,17 +88,6 @@ local function rare_make()
       if until_us == 0 then return 'paused -1 ' .. reason end
       if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
     end
-  end
-
-  -- memory_ask notes whether Redis has used more than MEMORY_FULL of its maxmemory.
-  local MEMORY_FULL = 0.9
-  function rare.memory_ask()
-    local info = redis.pcall('INFO', 'memory')
-    info = type(info) == 'string' and info or ''
-    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-    state_set('ma', time_us)
-    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
   end
 
   -- unique_refused returns the refusal of a job whose unique key another holds.
@@ -287,13 +277,21 @@ local function known()
   end
 end
 
--- memory_short reports whether Redis is nearly full. It asks at most every MEMORY_EVERY microseconds, because asking takes
--- longer than admitting.
-local MEMORY_EVERY = 100000
+-- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
+-- microseconds, because asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits
+-- none does not note the answer.
+local MEMORY_EVERY, MEMORY_FULL = 100000, 0.9
 local short
 local function memory_short()
   if short == nil then
-    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then rare().memory_ask() end
+    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+      local info = redis.pcall('INFO', 'memory')
+      info = type(info) == 'string' and info or ''
+      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+      state_set('ma', time_us)
+      state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
+    end
     short = state_num('mf') == 1
   end
   return short
@@ -328,14 +326,12 @@ for i, job in ipairs(jobs) do
     answers[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
-  elseif memory_short() then
-    answers[i] = 'memory'
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
     local q = queue_open(job.path.queue)
     answers[i] = suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost)
+      or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
       or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
@@ -386,21 +382,22 @@ end
 state_set('seq', last_seq)
 state_add('accepted', #admitted - redriven)
 
--- gates_apart reports whether the only gates there are, if any, are breakers of other downstreams.
-local function gates_apart(downstream)
+-- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
+-- known; else one call asks for all that might.
+local function gates_apart(path, downstream)
   if not gates_any() then return true end
+  if state_num('nh') > 0 then return false end
   local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
-  return state_num('nh') == 0 and match(counts, '^b%d+$') and (downstream == ''
-    or names ~= '' and not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
-    or names == '' and redis.call('HEXISTS', P .. 'gates', 'b:' .. downstream) == 0)
-end
-
--- nobody_runs reports whether nobody in the queue is runnable.
-local function nobody_runs(q)
-  for k = 1, q.n do
-    if q.waiting[k] > 0 and not (gates_any() and redis.call('EXISTS', P .. 'act:' .. (k - 1) .. ':' .. q.name) == 0) then return false end
+  if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
+    return downstream == '' or not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
   end
-  return true
+  caps_ask(path.queue, path.tenant, downstream)
+  ask('r:' .. path.tenant)
+  if downstream ~= '' then
+    ask('b:' .. downstream)
+    ask('s:' .. downstream)
+  end
+  return not any_on_way()
 end
 
 -- place_alone serves the two commonest cases of a lone job that no gate stands before: nobody is runnable in the queue and
@@ -412,7 +409,7 @@ local function place_alone()
   if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
   local lane = record_lane(job.stamped)
   local downstream = sub(lane, 2)
-  if not gates_apart(downstream) then return nil end
+  if not gates_apart(job.path, downstream) then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')

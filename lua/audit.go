@@ -93,12 +93,12 @@ func (s *Store) Audit(ctx context.Context, limit int, cursor string) (AuditPage,
 	return page, nil
 }
 
-// isStreamID reports whether a text is "MILLISECONDS-N".
+// isStreamID reports whether a text is "MILLISECONDS-N" as an entry can have it: none has 0-0, and Redis reads nothing before it.
 func isStreamID(text string) bool {
 	ms, n, ok := strings.Cut(text, "-")
-	_, first := strconv.ParseUint(ms, 10, 64)
-	_, second := strconv.ParseUint(n, 10, 64)
-	return ok && first == nil && second == nil
+	high, first := strconv.ParseUint(ms, 10, 64)
+	low, second := strconv.ParseUint(n, 10, 64)
+	return ok && first == nil && second == nil && (high > 0 || low > 0)
 }
 
 // whole reads what a script wrote; empty is zero.

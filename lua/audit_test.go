@@ -185,3 +185,13 @@ func TestBadEditsAreRefused(t *testing.T) {
 		t.Errorf("1001 entries: %v", err)
 	}
 }
+
+func TestACursorOfTheAuditThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	s := openAudit(t)
+	for _, cursor := range []string{"0-0", "00-0", "1", "-", "1-", "+1-1", "1-x", "18446744073709551616-0"} {
+		if _, err := s.Audit(t.Context(), 1, cursor); !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("%s: %v", cursor, err)
+		}
+	}
+}

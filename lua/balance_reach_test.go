@@ -124,7 +124,7 @@ func (d *divide4) end(p int) int {
 	check(d.t, err)
 	for _, l := range leases {
 		_, _, err := d.part(p).Finish(d.t.Context(), yardPool.ID(), "w", []Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Downstream: l.Job.Downstream,
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
 		}})
 		check(d.t, err)
 	}

@@ -30,9 +30,10 @@ type Finish struct {
 	Token   string
 	Key     headgate.Key
 	Outcome Outcome
-	// Plain is the lease's: the job owns nothing but its record, and no unit of a breaker. Downstream is then the job's, too.
-	Plain      bool
-	Downstream string
+	// Plain is the lease's: the job owns nothing but its record, and no unit of a breaker. Queue and Downstream are then the
+	// job's, too; where there are caps, one without its queue costs a reading of its record.
+	Plain             bool
+	Queue, Downstream string
 	// Delay is for Retry and Release.
 	Delay time.Duration
 	// Reason is for Kill, Text is what went wrong. At most 1 KiB of Text is kept.
@@ -67,20 +68,7 @@ const maxErrorText = 1 << 10
 // Finish ends up to MaxBatchJobs held jobs of one pool in one round trip. more means that work is left for
 // Promote. Sent again after a lost reply it answers EndedLost for what the first call ended.
 func (s *Store) Finish(ctx context.Context, pool, worker string, jobs []Finish) (ends []Ended, more bool, err error) {
-	args := make([]any, 0, 3+7*len(jobs))
-	args = append(args, s.now, pool, worker)
-	for i := range jobs {
-		f := &jobs[i]
-		outcome, delay, reason, text := f.Outcome, f.Delay, f.Reason, f.Text[:min(len(f.Text), maxErrorText)]
-		switch {
-		case outcome == Complete && (!f.Plain || f.KeepResult > 0):
-			outcome, delay, text = "complete_full", f.KeepResult, string(f.Result)
-		case outcome == Complete:
-			reason = f.Downstream
-		}
-		args = append(args, f.Token, encodeKey(f.Key), string(outcome), micros(delay), reason, text, micros(f.Ran))
-	}
-	reply, err := s.run(ctx, "finish", args...)
+	reply, err := s.run(ctx, "finish", s.finishArgs(pool, worker, jobs)...)
 	if err != nil {
 		return nil, false, err
 	}
@@ -92,4 +80,25 @@ func (s *Store) Finish(ctx context.Context, pool, worker string, jobs []Finish) 
 		ends[i] = Ended(reply[i+1])
 	}
 	return ends, reply[0] == "more", nil
+}
+
+// finishArgs hands over texts as appendPaths does.
+func (s *Store) finishArgs(pool, worker string, jobs []Finish) []any {
+	args := append(make([]any, 0, 3+7*len(jobs)), s.now, pool, worker)
+	keys := make([]string, len(jobs))
+	for i := range jobs {
+		f := &jobs[i]
+		keys[i] = encodeKey(f.Key)
+		args = append(args, &f.Token, &keys[i])
+		switch {
+		case f.Outcome == Complete && f.Plain && f.KeepResult <= 0:
+			args = append(args, string(Complete), 0, &f.Downstream, &f.Queue)
+		case f.Outcome == Complete:
+			args = append(args, "complete_full", f.KeepResult.Microseconds(), &f.Reason, f.Result)
+		default:
+			args = append(args, (*string)(&f.Outcome), f.Delay.Microseconds(), &f.Reason, f.Text[:min(len(f.Text), maxErrorText)])
+		}
+		args = append(args, f.Ran.Microseconds())
+	}
+	return args
 }

@@ -1,10 +1,11 @@
 -- finish ends, retries or hands back jobs that a worker holds, and fills the room.
--- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are queues_named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream),
+--   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream, text
+--   its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
@@ -14,7 +15,8 @@ local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], A
 -- @include group
 -- @include queue
 -- @include rotate
--- @include anygate
+-- @include nobody
+-- @include onway
 -- @include holds
 local time_us = now_us(NOW)
 local READY = P .. 'ready:' .. POOL
@@ -31,33 +33,49 @@ local function take_held(pool_key, jobs)
 end
 
 local jobs, job_keys, records_needed = {}, {}, false
+local state_fields, queues_named = { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' }, {}
 for at = JOBS_AT, #ARGV, JOB_SIZE do
   local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
     reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
   jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
-  if job.what ~= 'complete' then records_needed = true end
+  if job.what ~= 'complete' then
+    records_needed = true
+  elseif not queues_named[job.text] then
+    queues_named[job.text] = true
+    state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
+  end
 end
-call_begin(time_us, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
+call_begin(time_us, state_fields)
+
+-- any_capped reports whether one of the jobs, all complete, counts against a cap, or may: one of an older release does not
+-- name its queue.
+local function any_capped()
+  if not match(state_get('ng') or '', '^[^|]*[qtud]') then return false end
+  for _, job in ipairs(jobs) do
+    if job.text == '' then return true end
+    caps_ask(job.text, match(job.key, '^[^:]*'), job.reason)
+  end
+  return any_on_way()
+end
+
 if not state_get('pool:' .. POOL) then
   local lost = {}
   for i = 1, #jobs do lost[i] = 'lost' end
   return { 'finished', unpack(lost) }
 end
 take_held(READY, jobs)
+records_needed = records_needed or state_num('nl') > 0 or any_capped()
 
 -- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
-  local capped = match(state_get('ng') or '', '^[^|]*[qtud]')
-  if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nh') > 0 then return nil end
+  if records_needed or state_num('nc') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
   if q.stamp > 0 then return nil end -- jobs have waited for room
-  for c = 1, q.n do
-    if q.waiting[c] > 0 and (not gates_any() or redis.call('EXISTS', P .. 'act:' .. (c - 1) .. ':' .. name) == 1) then return nil end
-  end
+  if not nobody_runs(q) then return nil end
   ended_rotate()
   local words = {}
   for i, job in ipairs(jobs) do
@@ -75,6 +93,10 @@ end
 
 -- finish_and_fill serves every case. Its functions are made only by the calls that need them.
 local function finish_and_fill()
+-- @include gate
+-- @include due
+-- A function of its own, as in promote.lua.
+return (function()
 -- @include fill
 -- @include entry
 -- @include recount
@@ -139,7 +161,7 @@ local function finish_and_fill()
     return 'released'
   end
 
-  if records_needed or caps_any() or state_num('nl') > 0 then
+  if records_needed then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
@@ -158,6 +180,7 @@ local function finish_and_fill()
   refill_pools[POOL] = true
   local continues = fill(time_us)
   return { continues and 'more' or 'finished', unpack(words) }
+end)()
 end
 
 return complete_all() or finish_and_fill()

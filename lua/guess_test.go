@@ -24,7 +24,7 @@ func TestLookGuessesTheWait(t *testing.T) {
 		check(t, err)
 		<-time.After(pace)
 		key := headgate.Key{Tenant: "acme", ID: leases[0].Job.ID}
-		_, _, err = y.store.Finish(ctx, pool, "w", []Finish{{Token: leases[0].Token, Key: key, Outcome: Complete, Plain: leases[0].Plain, Downstream: leases[0].Job.Downstream}})
+		_, _, err = y.store.Finish(ctx, pool, "w", []Finish{{Token: leases[0].Token, Key: key, Outcome: Complete, Plain: leases[0].Plain, Queue: leases[0].Job.Queue, Downstream: leases[0].Job.Downstream}})
 		check(t, err)
 	}
 	near, far := y.look("d").EstimatedWait, y.look("e").EstimatedWait

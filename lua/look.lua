@@ -65,8 +65,10 @@ local function lane_tell(r, tenant, position)
   local at = redis.call('ZSCORE', P .. 'lanes:' .. cq .. ':' .. tenant, r.lane)
   if at and score_of(at) >= 4e15 then tell('blocked', '1') end
   if gates_any() then
-    for _, name in ipairs(gate_names(r.queue, tenant, sub(r.lane, 2))) do
-      if gate_closed(name) then tell('gate', name .. '|' .. gate_line(gate(name))) end
+    for _, names in ipairs({ lane_gates(sub(r.lane, 2)), tenant_gates(tenant, r.queue), { 'q:' .. r.queue } }) do
+      for _, name in ipairs(names) do
+        if gate_closed(name) then tell('gate', name .. '|' .. gate_line(gate(name))) end
+      end
     end
   end
   return 'waiting'

@@ -76,7 +76,7 @@ func (m *Migration) Run(ctx context.Context) (MigrationPlan, error) {
 	steps := []func(context.Context) error{m.fence, m.copyPartitions, m.storePolicy, m.copyKeys, m.copyJobs, m.copyRest, m.verify, m.remove, m.commit, m.tidy}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
-			return plan, fmt.Errorf("%w; nothing is lost, and nothing is admitted until the same is run again", err)
+			return plan, fmt.Errorf("%w; nothing is lost, and what is refused now is admitted once the same has been run to its end", err)
 		}
 	}
 	return plan, nil
@@ -171,12 +171,13 @@ func (m *Migration) quiet(ctx context.Context) error {
 	began := time.Now()
 	tick := time.NewTicker(quietEvery)
 	defer tick.Stop()
-	for {
+	for most := 0; ; {
 		busy, err := m.busy(ctx)
 		if err != nil || len(busy) == 0 {
 			return err
 		}
-		m.observe("wait for "+busy[0], 0, int64(len(busy)))
+		most = max(most, len(busy))
+		m.observe("wait for "+busy[0], int64(most-len(busy)), int64(most))
 		if time.Since(began) >= m.config.Wait {
 			const told = 5
 			more := ""

@@ -20,7 +20,8 @@ const (
 	limitsSize = 6
 )
 
-// appendPaths appends distinct limits, then the paths, which name theirs.
+// appendPaths appends distinct limits, then the paths, which name theirs. Texts go as pointers, since an interface made of a
+// string is an allocation, three of them a path.
 func appendPaths(args []any, paths []path) []any {
 	countAt := len(args)
 	args = append(args, 0)
@@ -39,7 +40,7 @@ func appendPaths(args []any, paths []path) []any {
 	args[countAt] = len(distinct)
 	for i := range paths {
 		p := &paths[i]
-		args = append(args, p.tenant, p.queue, p.class, string(p.name), numbers[i])
+		args = append(args, &p.tenant, &p.queue, p.class, (*string)(&p.name), numbers[i])
 	}
 	return args
 }

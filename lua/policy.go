@@ -99,7 +99,7 @@ type Cap struct {
 func (c Cap) text() string {
 	text := strconv.Itoa(c.Limit)
 	if kind, _ := c.Gate.split(); kind == gateTenantRate || kind == gateDownstreamRate {
-		text = rate(c.Rate) + "|" + burst(c.Rate)
+		text = rate(c.Rate) + "|" + strconv.FormatInt(burst(c.Rate), 10)
 	}
 	if c.parts > 0 {
 		text += "/" + strconv.Itoa(c.parts)

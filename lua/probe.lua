@@ -9,6 +9,11 @@
 -- Never lets more calls and jobs together be probes than the rules allow, and counts a call that is sent again once.
 local STATE, NOW, DOWNSTREAM, CALL, WHAT = KEYS[1], ARGV[1], ARGV[2], 'p:' .. ARGV[3], ARGV[4]
 -- @include call
+-- @include gate
+-- @include due
+-- @include jobs
+-- A function of its own, as in promote.lua.
+return (function()
 -- @include follow
 -- @include relief
 local now = now_us(NOW)
@@ -57,3 +62,4 @@ local rest = fill(now) and 'more' or ''
 if not f then return { word, rest, breaker.STATES[breaker.CLOSED], '0', '-1' } end
 local state = f.forced == 1 and f.state == breaker.CLOSED and 'forced' or breaker.STATES[f.state]
 return { word, rest, state, format('%d', f.period), format('%d', breaker.ends(f)) }
+end)()

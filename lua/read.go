@@ -101,7 +101,10 @@ func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 
 // periodOf reads the period of an entry; 0 for none.
 func periodOf(m redis.XMessage) uint64 {
-	text, _ := m.Values["p"].(string)
+	text, ok := m.Values["p"].(string)
+	if !ok {
+		return 0
+	}
 	period, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {
 		return 0

@@ -6,6 +6,11 @@
 -- Never deletes a consumer that still holds entries.
 local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
 -- @include call
+-- @include gate
+-- @include due
+-- @include jobs
+-- A function of its own, as in promote.lua.
+return (function()
 -- @include reclaim
 -- @include relief
 local now = now_us(NOW)
@@ -15,3 +20,4 @@ local done = worker_reclaim(WORKER, false, now)
 freed_wake(now)
 local continues = fill(now)
 return { done and not continues and 'reclaimed' or 'more' }
+end)()

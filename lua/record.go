@@ -42,7 +42,7 @@ func encodeID(id string) string {
 		return id
 	}
 	u, err := uuid.Parse(id)
-	if err != nil || u.Variant() != uuid.RFC4122 || u.String() != id {
+	if err != nil || u.Variant() != uuid.RFC4122 || strings.ContainsAny(id, "ABCDEF") {
 		return id
 	}
 	return string(u[:])
@@ -159,12 +159,12 @@ type Record struct {
 
 var errShortRecord = errors.New("record too short")
 
-// decodeRecord reads what admit stored under key.
+// decodeRecord reads what admit stored under key. The job's texts are parts of raw, its payload is a copy.
 func decodeRecord(key, raw string) (Record, error) {
-	b := []byte(raw)
-	if len(b) < headerSize || b[0] != recordVersion {
+	if len(raw) < headerSize || raw[0] != recordVersion {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}
+	b, rest := []byte(raw[:headerSize]), raw[headerSize:]
 	k, err := decodeKey(key)
 	if err != nil {
 		return Record{}, err
@@ -180,29 +180,28 @@ func decodeRecord(key, raw string) (Record, error) {
 	if b[1]&flagDeadline != 0 {
 		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[atScore:])))
 	}
-	rest := b[headerSize:]
 	queueLen, downLen := int(b[atQueueLen]), int(b[atDownLen])
 	if len(rest) < queueLen+downLen {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}
-	j.Queue, j.Downstream = string(rest[:queueLen]), string(rest[queueLen:queueLen+downLen])
+	j.Queue, j.Downstream = rest[:queueLen], rest[queueLen:queueLen+downLen]
 	if err := decodeBody(j, rest[queueLen+downLen:]); err != nil {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, err)
 	}
 	return rec, nil
 }
 
-func decodeBody(j *headgate.Job, b []byte) error {
+func decodeBody(j *headgate.Job, text string) error {
 	var ok bool
-	if j.Type, b, ok = cutString(b); !ok {
+	if j.Type, text, ok = cutString(text); !ok {
 		return errShortRecord
 	}
-	timeout, b, ok := cutUvarint(b)
+	timeout, text, ok := cutUvarint(text)
 	if !ok {
 		return errShortRecord
 	}
 	j.Timeout = time.Duration(timeout) * time.Microsecond
-	count, b, ok := cutUvarint(b)
+	count, text, ok := cutUvarint(text)
 	if !ok || count > headgate.MaxHeaders {
 		return errShortRecord
 	}
@@ -211,30 +210,30 @@ func decodeBody(j *headgate.Job, b []byte) error {
 	}
 	for range count {
 		var name, value string
-		if name, b, ok = cutString(b); !ok {
+		if name, text, ok = cutString(text); !ok {
 			return errShortRecord
 		}
-		if value, b, ok = cutString(b); !ok {
+		if value, text, ok = cutString(text); !ok {
 			return errShortRecord
 		}
 		j.Headers[name] = value
 	}
-	j.Payload = b
+	j.Payload = []byte(text)
 	return nil
 }
 
-func cutUvarint(b []byte) (value uint64, rest []byte, ok bool) {
-	value, n := binary.Uvarint(b)
+func cutUvarint(text string) (value uint64, rest string, ok bool) {
+	value, n := binary.Uvarint([]byte(text[:min(len(text), binary.MaxVarintLen64)]))
 	if n <= 0 {
-		return 0, nil, false
+		return 0, "", false
 	}
-	return value, b[n:], true
+	return value, text[n:], true
 }
 
-func cutString(b []byte) (value string, rest []byte, ok bool) {
-	n, b, ok := cutUvarint(b)
-	if !ok || n > uint64(len(b)) {
-		return "", nil, false
+func cutString(text string) (value, rest string, ok bool) {
+	n, text, ok := cutUvarint(text)
+	if !ok || n > uint64(len(text)) {
+		return "", "", false
 	}
-	return string(b[:n]), b[n:], true
+	return text[:n], text[n:], true
 }

@@ -14,6 +14,11 @@
 local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
 -- @include call
+-- @include gate
+-- @include due
+-- @include jobs
+-- A function of its own, as in promote.lua.
+return (function()
 -- @include surplus
 -- @include worker
 -- @include relief
@@ -45,3 +50,4 @@ if known and known.slots > SLOTS then
   freed_wake(now)
 end
 return { fill(now) and 'more' or 'registered' }
+end)()

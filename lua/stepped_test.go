@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
 )
 
 // TestAClockThatIsSetBackStopsNothing: rates go by a clock that never goes back, and fills and wakes that ran out of moves are to go on at
@@ -53,6 +54,47 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 		if ready, want := y.ready(), plain+parked+2+second; ready != want {
 			t.Errorf("%d jobs are ready %d s later, want %d: a token a second", ready, second+1, want)
 		}
+	}
+}
+
+// TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack: the timers of both stand by the clock that Redis had.
+func TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	const room, aside = 10, 100
+	y := newYard(t)
+	start := ahead()
+	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	bound := func(version int64, jobs int) {
+		check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Expected: version - 1, Version: version, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
+			Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
+			Overflow: Overflow{Policy: Spillover, MaxJobs: jobs, MaxSpilled: aside, LowWater: 100},
+		}}}))
+	}
+	at(0)
+	bound(1, room)
+	jobs := make([]headgate.Job, room+aside)
+	for i := range jobs {
+		jobs[i] = mail("acme", fmt.Sprint("job-", i))
+	}
+	y.admitAt(1, jobs...)
+	_, err := y.store.ForceBreaker(t.Context(), "api", breaker.Open, time.Minute, Intervention{Reason: "to try"})
+	check(t, err)
+	bound(2, room+aside)
+	at(time.Second)
+	_, _, err = y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "job-0"}, "") // It makes room, for more than its moves.
+	check(t, err)
+	if census, err := y.store.Census(t.Context()); err != nil || census.Spilled == 0 || census.Spilled == aside {
+		t.Fatalf("%+v, %v", census, err)
+	}
+	at(-time.Hour)
+	y.promoteAll()
+	if census, err := y.store.Census(t.Context()); err != nil || census.Spilled != 0 {
+		t.Errorf("%d jobs are still aside, %v", census.Spilled, err)
+	}
+	at(-time.Hour + 2*time.Minute)
+	y.promoteAll()
+	if state, err := y.store.Breaker(t.Context(), "api"); err != nil || state.State == breaker.Open {
+		t.Errorf("the breaker is %s, %v", state.State, err)
 	}
 }
 

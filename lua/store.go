@@ -323,6 +323,4 @@ func rate(l headgate.Limit) string {
 // microsPerToken is the number of micro-tokens in a token.
 const microsPerToken = 1_000_000
 
-func burst(l headgate.Limit) string {
-	return strconv.FormatInt(int64(l.Burst)*microsPerToken, 10)
-}
+func burst(l headgate.Limit) int64 { return int64(l.Burst) * microsPerToken }

@@ -236,6 +236,15 @@ func (c *Compiled) ClassIndex(queue string, class headgate.Priority) (int, bool)
 	return 0, false
 }
 
+// ClassAt returns the class at a place of its queue's order, and whether there is one. It does not allocate.
+func (c *Compiled) ClassAt(queue string, place int) (headgate.Priority, bool) {
+	classes := c.queueOf(queue).Classes
+	if place < 0 || place >= len(classes) {
+		return "", false
+	}
+	return classes[place].Name, true
+}
+
 // ClassNamed returns the class that a job's priority stands for: a class of the queue by its name, or, for "0" to
 // "10", the one that ClassOfNumber gives.
 func (c *Compiled) ClassNamed(queue string, priority headgate.Priority) (headgate.Priority, bool) {

@@ -171,6 +171,19 @@ func TestQueueOfFillsInDefaults(t *testing.T) {
 		if index, ok := c.ClassIndex(want.queue, want.class); index != want.index || ok != want.ok {
 			t.Errorf("ClassIndex(%s, %q) = %d, %t, want %d, %t", want.queue, want.class, index, ok, want.index, want.ok)
 		}
+		if class, ok := c.ClassAt(want.queue, want.index); want.ok && (class != want.class || !ok) {
+			t.Errorf("ClassAt(%s, %d) = %q, %t, want %q", want.queue, want.index, class, ok, want.class)
+		}
+	}
+}
+
+func TestNoClassBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	c := prepare(t, Policy{})
+	for _, place := range []int{-1, len(headgate.DefaultClasses())} {
+		if class, ok := c.ClassAt("mail", place); class != "" || ok {
+			t.Errorf("ClassAt(mail, %d) = %q, %t", place, class, ok)
+		}
 	}
 }
 
@@ -186,6 +199,7 @@ func TestLookupsDoNotAllocate(t *testing.T) {
 			c.LimitsFor(tenant, "mail", headgate.High)
 			c.WeightOf(tenant, headgate.High)
 			c.ClassIndex("mail", headgate.Low)
+			c.ClassAt("mail", 0)
 		}
 	})
 	if allocations != 0 {

@@ -48,13 +48,13 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some
 	if some != nil {
 		n = len(some)
 	}
-	part := make([]entry, 0, min(n, lua.MaxBatchJobs))
-	at := make([]int, 0, cap(part)) // the place of each entry of part among the jobs
+	var part []entry
+	at := make([]int, 0, min(n, lua.MaxBatchJobs)) // the place of each entry of part among the jobs
 	bytes := 0
 	var ended error
 	send := func() {
 		ended = p.sendPart(ctx, part, at, results, ended)
-		part, at, bytes = part[:0], at[:0], 0
+		part, at, bytes = nil, at[:0], 0 // A flight may outlive the caller, so it keeps its entries.
 	}
 	for k := range n {
 		i := k
@@ -68,6 +68,9 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some
 		}
 		if len(part) == lua.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > lua.MaxBatchBytes {
 			send()
+		}
+		if part == nil {
+			part = make([]entry, 0, cap(at))
 		}
 		ended := p.enqueuing(ctx, &job)
 		part, at, bytes = append(part, entry{job: job, ended: ended}), append(at, i), bytes+len(job.Payload)
@@ -91,17 +94,17 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 	defer cancel()
 	err := p.limits.check(ctx, part)
 	if err == nil {
-		// A flight may outlive the caller, so it gets entries that nobody uses again.
-		good, places := make([]entry, 0, len(part)), make([]int, 0, len(part))
+		good := 0
 		for i := range part {
 			if part[i].err != nil {
 				results[at[i]].Verdict, results[at[i]].Err = part[i].result()
 				p.told(&part[i], results[at[i]])
 				continue
 			}
-			good, places = append(good, part[i]), append(places, at[i])
+			part[good], at[good] = part[i], at[i]
+			good++
 		}
-		if part, at = good, places; len(part) == 0 {
+		if part, at = part[:good], at[:good]; good == 0 {
 			return nil
 		}
 		err = p.travel(ctx, newTicket(part))

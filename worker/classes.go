@@ -39,9 +39,6 @@ func (c *classes) read(ctx context.Context, store *lua.Store) error {
 
 // name returns the name of a queue's class; empty if this worker has not heard of it yet.
 func (c *classes) name(queue string, class int) headgate.Priority {
-	all := c.policy.Load().ClassesOf(queue)
-	if class >= len(all) {
-		return ""
-	}
-	return all[class].Name
+	name, _ := c.policy.Load().ClassAt(queue, class)
+	return name
 }

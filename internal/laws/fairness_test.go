@@ -316,7 +316,6 @@ func (m *market) gated(name lua.GateName) bool {
 func (m *market) observe() {
 	m.Helper()
 	stream, due, later := m.look()
-	m.shelve(false)
 	for token, d := range m.ready {
 		if !stream[token] { // Nobody ended it: it was taken back.
 			delete(m.ready, token)
@@ -330,6 +329,7 @@ func (m *market) observe() {
 			m.place(d)
 		}
 	}
+	m.shelve(false) // After the jobs that came back: they may have been on the shelf, too.
 	for _, d := range m.watcher.next() {
 		m.dispatched(d)
 	}

@@ -156,7 +156,7 @@ func complete(l lua.Lease) lua.Finish { return finishAs(l, lua.Complete, 0) }
 
 func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish {
 	return lua.Finish{
-		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Plain: l.Plain, Downstream: l.Job.Downstream,
+		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
 	}
 }
 

@@ -35,12 +35,6 @@ local function entry_leave(pool_id, downstream)
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
 end
 
--- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
-local function caps_any()
-  local k = gate_kinds()
-  return k.q or k.t or k.u or k.d
-end
-
 -- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
 local function entry_release(pool_id, key, rec, plain)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
@@ -48,7 +42,6 @@ local function entry_release(pool_id, key, rec, plain)
   local downstream = sub(r.lane, 2)
   entry_leave(pool_id, downstream)
   if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
-  if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)

@@ -10,14 +10,18 @@
 local picks, dispatched = {}, {}
 local want = 1
 
--- tenants_load reads the gates of tenants in one call, if there are any.
-local function tenants_load(of, queue)
-  local of_tenants, names = gate_kinds(), {}
-  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
-  for _, tenant in ipairs(of) do
-    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+-- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
+-- reads them in one call.
+local function tenants_gates(of, queue)
+  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  if not (k.t or k.u or k.r) then return nil end
+  for i, tenant in ipairs(of) do
+    there[i] = tenant_gates(tenant, queue)
+    for _, name in ipairs(there[i]) do names[#names + 1] = name end
   end
   gates_load(names)
+  for i = 1, #of do there[i] = gates_there(there[i]) end
+  return there
 end
 
 local function plan_more(cl, p)
@@ -29,7 +33,7 @@ local function plan_more(cl, p)
   if n == 0 then return end
   local names, weights = {}, nil
   for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-  if gates_any() then tenants_load(names, cl.q.name) end
+  local there = gates_any() and tenants_gates(names, cl.q.name)
   local values = redis.call('HMGET', cl.ten, unpack(names))
   if state_num('nw') > 0 then
     local class, fields = cl.q.names[cl.c] .. ':', {}
@@ -40,7 +44,7 @@ local function plan_more(cl, p)
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
-    x.name, x.member = names[i], r[2 * i - 1]
+    x.name, x.member, x.gates = names[i], r[2 * i - 1], there and there[i] or NO_GATES
     x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
@@ -129,7 +133,7 @@ local function plan_write(cl)
 end
 
 local function queue_can_run(q, c)
-  return plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and plan_head(class_open(q, c)) ~= nil
 end
 
 local function pool_can_run(p, i)
@@ -147,7 +151,7 @@ end
 
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
-  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  if not waiter_park(cl, x.gates, x.tag, x.name, now) then return false end
   plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
@@ -162,7 +166,8 @@ end
 -- gates to others.
 local function park_lane(pool, cl, x, lane, now)
   local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+  if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
@@ -198,12 +203,22 @@ local function lane_popped(cl, x, lane)
   return mode
 end
 
+-- gates_pass counts a pick under those of some gates that there are.
+local function gates_pass(pick, names)
+  for _, name in ipairs(names) do
+    if gate(name) then
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
+    end
+  end
+end
+
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then
+  if x.gates[1] and park_tenant(cl, x, now) then
     pool.others = nil
     return false
   end
@@ -240,12 +255,9 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      if gate(name) then
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
+    gates_pass(pick, lane_gates(downstream))
+    gates_pass(pick, x.gates)
+    if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)
@@ -258,7 +270,11 @@ end
 local function queue_busy(q)
   for c = 1, q.n do
     local cl = class_open(q, c)
-    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+    local p = cl.plan
+    -- A tenant that the plan still has answers it, without a look at those behind.
+    if q.waiting[c] > 0 and (p and (p.line[p.h] or p.cand[p.i] or plan_head(cl)) or not p and redis.call('EXISTS', cl.act) == 1) then
+      return true
+    end
   end
   return false
 end

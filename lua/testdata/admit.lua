@@ -596,6 +596,51 @@ function wait_guess(path, position)
   return math.floor(all * q.pace) + DELIVERY
 end
 end
+-- nobody: nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.
+local function nobody_runs(q)
+  local waited_for = {}
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then waited_for[#waited_for + 1] = P .. 'act:' .. (c - 1) .. ':' .. q.name end
+  end
+  return not waited_for[1] or gates_any() and redis.call('EXISTS', unpack(waited_for)) == 0
+end
+local ask, caps_ask, any_on_way
+do
+-- onway: asks for gates on a job's way, without the functions of gate.lua, which cost more to make than most calls take.
+-- It names them as gate.lua does, with those of all that have none of their own. It needs `ng` loaded.
+local on_way, asked = {}, {}
+
+function ask(name)
+  if not asked[name] then asked[name], on_way[#on_way + 1] = true, name end
+end
+
+-- caps_ask asks for the caps that a job may count against, of the kinds of which there are any.
+function caps_ask(queue, tenant, downstream)
+  local kinds = match(state_get('ng'), '^[^|]*')
+  if string.find(kinds, 'q', 1, true) then ask('q:' .. queue) end
+  if string.find(kinds, 't', 1, true) then
+    ask('t:*')
+    ask('t:' .. tenant)
+  end
+  if string.find(kinds, 'u', 1, true) then
+    ask('u:*:' .. queue)
+    ask('u:' .. tenant .. ':' .. queue)
+  end
+  if downstream ~= '' and string.find(kinds, 'd', 1, true) then
+    ask('d:*')
+    ask('d:' .. downstream)
+  end
+end
+
+-- any_on_way reports whether there is one of those that were asked for.
+function any_on_way()
+  local found = on_way[1] and redis.call('HMGET', P .. 'gates', unpack(on_way)) or {}
+  for i = 1, #on_way do
+    if found[i] then return true end
+  end
+  return false
+end
+end
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -621,10 +666,12 @@ local seen, writes, admitted, answers = {}, {}, {}, {}
 local function rare_make()
   local rare = {}
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local NO_GATES = {}
 local gates, gates_dirty = {}, {}
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 local gate
-local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
-local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_kinds, gate_is_rate, gates_load, gates_there, gate_units, gate_closed
+local tenant_gates, lane_gates, gate_pass, gates_write, gate_park, gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -640,7 +687,6 @@ do
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
@@ -656,9 +702,10 @@ end
 
 -- gate_default names the gate of all that have none of their own.
 local function gate_default(name)
-  local kind = sub(name, 1, 1)
-  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
-  if kind == 't' or kind == 'd' then return kind .. ':*' end
+  local kind = byte(name)
+  if kind == 117 then return 'u:*' .. sub(name, string.find(name, ':', 3, true), -1) end
+  if kind == 116 then return 't:*' end
+  if kind == 100 then return 'd:*' end
 end
 
 function gate_is_rate(name)
@@ -667,12 +714,14 @@ function gate_is_rate(name)
 end
 
 
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
-  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  local limit, held, rest = '*', 0, nil
+  if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
-    return g and { limit = g.limit, held = tonumber(held), default = true }
+    return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if gate_is_rate(name) then
     return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
@@ -684,8 +733,7 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
-    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
@@ -693,16 +741,28 @@ end
 
 -- gates_load reads gates in one call.
 function gates_load(names)
-  local fields = {}
+  local k, fields, n = gate_kinds(), {}, 0
   for _, name in ipairs(names) do
-    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
-      gates[name] = false
-      fields[#fields + 1] = name
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
     end
   end
-  if #fields == 0 then return end
+  if n == 0 then return end
   local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
+-- gates_there returns those of some gates that there are. It needs them loaded.
+function gates_there(names)
+  local there = NO_GATES
+  for _, name in ipairs(names) do
+    if gates[name] then
+      if there == NO_GATES then there = {} end
+      there[#there + 1] = name
+    end
+  end
+  return there
 end
 
 -- gate_units returns how many more may pass.
@@ -718,7 +778,7 @@ end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
 -- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
-local NO_GATES, lane_names = {}, {}
+local lane_names = {}
 
 function tenant_gates(tenant, queue, of)
   local k = of or gate_kinds()
@@ -740,17 +800,6 @@ function lane_gates(downstream, of)
   if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
-  return names
-end
-
--- gate_names returns the gates on a job's way.
-function gate_names(queue, tenant, downstream)
-  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
-  if #own == 0 and not shut then return lanes end
-  local names = {}
-  for _, name in ipairs(lanes) do names[#names + 1] = name end
-  for _, name in ipairs(own) do names[#names + 1] = name end
-  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
@@ -1489,14 +1538,18 @@ do
 -- that were served by their new tags (`line`, from `h`), and what to write.
 local want = 1
 
--- tenants_load reads the gates of tenants in one call, if there are any.
-local function tenants_load(of, queue)
-  local of_tenants, names = gate_kinds(), {}
-  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
-  for _, tenant in ipairs(of) do
-    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+-- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
+-- reads them in one call.
+local function tenants_gates(of, queue)
+  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  if not (k.t or k.u or k.r) then return nil end
+  for i, tenant in ipairs(of) do
+    there[i] = tenant_gates(tenant, queue)
+    for _, name in ipairs(there[i]) do names[#names + 1] = name end
   end
   gates_load(names)
+  for i = 1, #of do there[i] = gates_there(there[i]) end
+  return there
 end
 
 local function plan_more(cl, p)
@@ -1508,7 +1561,7 @@ local function plan_more(cl, p)
   if n == 0 then return end
   local names, weights = {}, nil
   for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-  if gates_any() then tenants_load(names, cl.q.name) end
+  local there = gates_any() and tenants_gates(names, cl.q.name)
   local values = redis.call('HMGET', cl.ten, unpack(names))
   if state_num('nw') > 0 then
     local class, fields = cl.q.names[cl.c] .. ':', {}
@@ -1519,7 +1572,7 @@ local function plan_more(cl, p)
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
-    x.name, x.member = names[i], r[2 * i - 1]
+    x.name, x.member, x.gates = names[i], r[2 * i - 1], there and there[i] or NO_GATES
     x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
@@ -1608,7 +1661,7 @@ local function plan_write(cl)
 end
 
 local function queue_can_run(q, c)
-  return plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and plan_head(class_open(q, c)) ~= nil
 end
 
 local function pool_can_run(p, i)
@@ -1626,7 +1679,7 @@ end
 
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
-  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  if not waiter_park(cl, x.gates, x.tag, x.name, now) then return false end
   plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
@@ -1641,7 +1694,8 @@ end
 -- gates to others.
 local function park_lane(pool, cl, x, lane, now)
   local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+  if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
@@ -1677,12 +1731,22 @@ local function lane_popped(cl, x, lane)
   return mode
 end
 
+-- gates_pass counts a pick under those of some gates that there are.
+local function gates_pass(pick, names)
+  for _, name in ipairs(names) do
+    if gate(name) then
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
+    end
+  end
+end
+
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then
+  if x.gates[1] and park_tenant(cl, x, now) then
     pool.others = nil
     return false
   end
@@ -1719,12 +1783,9 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      if gate(name) then
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
+    gates_pass(pick, lane_gates(downstream))
+    gates_pass(pick, x.gates)
+    if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)
@@ -1737,7 +1798,11 @@ end
 local function queue_busy(q)
   for c = 1, q.n do
     local cl = class_open(q, c)
-    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+    local p = cl.plan
+    -- A tenant that the plan still has answers it, without a look at those behind.
+    if q.waiting[c] > 0 and (p and (p.line[p.h] or p.cand[p.i] or plan_head(cl)) or not p and redis.call('EXISTS', cl.act) == 1) then
+      return true
+    end
   end
   return false
 end
@@ -1960,17 +2025,6 @@ local SUSPENDED = P .. 'suspended'
     end
   end
 
-  -- memory_ask notes whether Redis has used more than MEMORY_FULL of its maxmemory.
-  local MEMORY_FULL = 0.9
-  function rare.memory_ask()
-    local info = redis.pcall('INFO', 'memory')
-    info = type(info) == 'string' and info or ''
-    local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-    local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-    state_set('ma', time_us)
-    state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
-  end
-
   -- unique_refused returns the refusal of a job whose unique key another holds.
   function rare.unique_refused(job)
     local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
@@ -2158,13 +2212,21 @@ local function known()
   end
 end
 
--- memory_short reports whether Redis is nearly full. It asks at most every MEMORY_EVERY microseconds, because asking takes
--- longer than admitting.
-local MEMORY_EVERY = 100000
+-- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
+-- microseconds, because asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits
+-- none does not note the answer.
+local MEMORY_EVERY, MEMORY_FULL = 100000, 0.9
 local short
 local function memory_short()
   if short == nil then
-    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then rare().memory_ask() end
+    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+      local info = redis.pcall('INFO', 'memory')
+      info = type(info) == 'string' and info or ''
+      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+      state_set('ma', time_us)
+      state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
+    end
     short = state_num('mf') == 1
   end
   return short
@@ -2199,14 +2261,12 @@ for i, job in ipairs(jobs) do
     answers[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
-  elseif memory_short() then
-    answers[i] = 'memory'
   elseif queue_refused(job.path.queue) then
     answers[i] = 'queues'
   else
     local q = queue_open(job.path.queue)
     answers[i] = suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost)
+      or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
       or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
     if not answers[i] then
       charge(job.path, cost)
@@ -2257,21 +2317,22 @@ end
 state_set('seq', last_seq)
 state_add('accepted', #admitted - redriven)
 
--- gates_apart reports whether the only gates there are, if any, are breakers of other downstreams.
-local function gates_apart(downstream)
+-- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
+-- known; else one call asks for all that might.
+local function gates_apart(path, downstream)
   if not gates_any() then return true end
+  if state_num('nh') > 0 then return false end
   local counts, names = match(state_get('ng'), '^([^|]*)(.*)$')
-  return state_num('nh') == 0 and match(counts, '^b%d+$') and (downstream == ''
-    or names ~= '' and not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
-    or names == '' and redis.call('HEXISTS', P .. 'gates', 'b:' .. downstream) == 0)
-end
-
--- nobody_runs reports whether nobody in the queue is runnable.
-local function nobody_runs(q)
-  for k = 1, q.n do
-    if q.waiting[k] > 0 and not (gates_any() and redis.call('EXISTS', P .. 'act:' .. (k - 1) .. ':' .. q.name) == 0) then return false end
+  if match(counts, '^b%d+$') and (downstream == '' or names ~= '') then
+    return downstream == '' or not string.find(names .. '|', '|' .. downstream .. '|', 1, true)
   end
-  return true
+  caps_ask(path.queue, path.tenant, downstream)
+  ask('r:' .. path.tenant)
+  if downstream ~= '' then
+    ask('b:' .. downstream)
+    ask('s:' .. downstream)
+  end
+  return not any_on_way()
 end
 
 -- place_alone serves the two commonest cases of a lone job that no gate stands before: nobody is runnable in the queue and
@@ -2283,7 +2344,7 @@ local function place_alone()
   if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
   local lane = record_lane(job.stamped)
   local downstream = sub(lane, 2)
-  if not gates_apart(downstream) then return nil end
+  if not gates_apart(job.path, downstream) then return nil end
   local q, c = queue_open(job.path.queue), job.path.class
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')

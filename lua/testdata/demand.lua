@@ -178,6 +178,7 @@ do
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
+local NO_GATES = {}
 local gates, gates_dirty = {}, {}
 local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
@@ -195,9 +196,10 @@ end
 
 -- gate_default names the gate of all that have none of their own.
 local function gate_default(name)
-  local kind = sub(name, 1, 1)
-  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
-  if kind == 't' or kind == 'd' then return kind .. ':*' end
+  local kind = byte(name)
+  if kind == 117 then return 'u:*' .. sub(name, string.find(name, ':', 3, true), -1) end
+  if kind == 116 then return 't:*' end
+  if kind == 100 then return 'd:*' end
 end
 
 local function gate_is_rate(name)
@@ -207,12 +209,14 @@ end
 
 local gate
 
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
-  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  local limit, held, rest = '*', 0, nil
+  if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
-    return g and { limit = g.limit, held = tonumber(held), default = true }
+    return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if gate_is_rate(name) then
     return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
@@ -224,8 +228,7 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
-    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
@@ -233,16 +236,28 @@ end
 
 -- gates_load reads gates in one call.
 local function gates_load(names)
-  local fields = {}
+  local k, fields, n = gate_kinds(), {}, 0
   for _, name in ipairs(names) do
-    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
-      gates[name] = false
-      fields[#fields + 1] = name
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
     end
   end
-  if #fields == 0 then return end
+  if n == 0 then return end
   local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
+-- gates_there returns those of some gates that there are. It needs them loaded.
+local function gates_there(names)
+  local there = NO_GATES
+  for _, name in ipairs(names) do
+    if gates[name] then
+      if there == NO_GATES then there = {} end
+      there[#there + 1] = name
+    end
+  end
+  return there
 end
 
 -- gate_units returns how many more may pass.
@@ -258,7 +273,7 @@ end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
 -- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
-local NO_GATES, lane_names = {}, {}
+local lane_names = {}
 
 local function tenant_gates(tenant, queue, of)
   local k = of or gate_kinds()
@@ -280,17 +295,6 @@ local function lane_gates(downstream, of)
   if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
-  return names
-end
-
--- gate_names returns the gates on a job's way.
-local function gate_names(queue, tenant, downstream)
-  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
-  if #own == 0 and not shut then return lanes end
-  local names = {}
-  for _, name in ipairs(lanes) do names[#names + 1] = name end
-  for _, name in ipairs(own) do names[#names + 1] = name end
-  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 

@@ -1,10 +1,11 @@
 -- finish ends, retries or hands back jobs that a worker holds, and fills the room.
--- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
+-- KEYS[1] state  hash; the partition's other keys share its hash tag and are queues_named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream),
+--   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream, text
+--   its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
@@ -224,6 +225,51 @@ end
 local function gates_any()
   return (state_get('ng') or '') ~= ''
 end
+-- nobody: nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.
+local function nobody_runs(q)
+  local waited_for = {}
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then waited_for[#waited_for + 1] = P .. 'act:' .. (c - 1) .. ':' .. q.name end
+  end
+  return not waited_for[1] or gates_any() and redis.call('EXISTS', unpack(waited_for)) == 0
+end
+local caps_ask, any_on_way
+do
+-- onway: asks for gates on a job's way, without the functions of gate.lua, which cost more to make than most calls take.
+-- It names them as gate.lua does, with those of all that have none of their own. It needs `ng` loaded.
+local on_way, asked = {}, {}
+
+local function ask(name)
+  if not asked[name] then asked[name], on_way[#on_way + 1] = true, name end
+end
+
+-- caps_ask asks for the caps that a job may count against, of the kinds of which there are any.
+function caps_ask(queue, tenant, downstream)
+  local kinds = match(state_get('ng'), '^[^|]*')
+  if string.find(kinds, 'q', 1, true) then ask('q:' .. queue) end
+  if string.find(kinds, 't', 1, true) then
+    ask('t:*')
+    ask('t:' .. tenant)
+  end
+  if string.find(kinds, 'u', 1, true) then
+    ask('u:*:' .. queue)
+    ask('u:' .. tenant .. ':' .. queue)
+  end
+  if downstream ~= '' and string.find(kinds, 'd', 1, true) then
+    ask('d:*')
+    ask('d:' .. downstream)
+  end
+end
+
+-- any_on_way reports whether there is one of those that were asked for.
+function any_on_way()
+  local found = on_way[1] and redis.call('HMGET', P .. 'gates', unpack(on_way)) or {}
+  for i = 1, #on_way do
+    if found[i] then return true end
+  end
+  return false
+end
+end
 local hold_add, hold_count, holds_write
 do
 -- holds: HASH POOL:DOWNSTREAM → how many entries of the pool's ready stream call the downstream.
@@ -264,33 +310,49 @@ local function take_held(pool_key, jobs)
 end
 
 local jobs, job_keys, records_needed = {}, {}, false
+local state_fields, queues_named = { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' }, {}
 for at = JOBS_AT, #ARGV, JOB_SIZE do
   local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
     reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
   jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
-  if job.what ~= 'complete' then records_needed = true end
+  if job.what ~= 'complete' then
+    records_needed = true
+  elseif not queues_named[job.text] then
+    queues_named[job.text] = true
+    state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
+  end
 end
-call_begin(time_us, { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' })
+call_begin(time_us, state_fields)
+
+-- any_capped reports whether one of the jobs, all complete, counts against a cap, or may: one of an older release does not
+-- name its queue.
+local function any_capped()
+  if not match(state_get('ng') or '', '^[^|]*[qtud]') then return false end
+  for _, job in ipairs(jobs) do
+    if job.text == '' then return true end
+    caps_ask(job.text, match(job.key, '^[^:]*'), job.reason)
+  end
+  return any_on_way()
+end
+
 if not state_get('pool:' .. POOL) then
   local lost = {}
   for i = 1, #jobs do lost[i] = 'lost' end
   return { 'finished', unpack(lost) }
 end
 take_held(READY, jobs)
+records_needed = records_needed or state_num('nl') > 0 or any_capped()
 
 -- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
-  local capped = match(state_get('ng') or '', '^[^|]*[qtud]')
-  if records_needed or capped or state_num('nc') + state_num('nl') + state_num('nh') > 0 then return nil end
+  if records_needed or state_num('nc') + state_num('nh') > 0 then return nil end
   local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
   if q.stamp > 0 then return nil end -- jobs have waited for room
-  for c = 1, q.n do
-    if q.waiting[c] > 0 and (not gates_any() or redis.call('EXISTS', P .. 'act:' .. (c - 1) .. ':' .. name) == 1) then return nil end
-  end
+  if not nobody_runs(q) then return nil end
   ended_rotate()
   local words = {}
   for i, job in ipairs(jobs) do
@@ -392,10 +454,12 @@ function bucket_text(b, fill)
 end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local NO_GATES = {}
 local gates, gates_dirty = {}, {}
+local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 local gate
-local gate_kinds, gate_is_rate, gates_load, gate_units, gate_closed, tenant_gates
-local lane_gates, gate_names, gate_pass, gates_write, gate_park, gate_tidy
+local gate_kinds, gate_is_rate, gates_load, gates_there, gate_units, gate_closed
+local tenant_gates, lane_gates, gate_pass, gates_write, gate_park, gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -411,7 +475,6 @@ do
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
-local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
 function gate_kinds()
@@ -427,9 +490,10 @@ end
 
 -- gate_default names the gate of all that have none of their own.
 local function gate_default(name)
-  local kind = sub(name, 1, 1)
-  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
-  if kind == 't' or kind == 'd' then return kind .. ':*' end
+  local kind = byte(name)
+  if kind == 117 then return 'u:*' .. sub(name, string.find(name, ':', 3, true), -1) end
+  if kind == 116 then return 't:*' end
+  if kind == 100 then return 'd:*' end
 end
 
 function gate_is_rate(name)
@@ -438,12 +502,14 @@ function gate_is_rate(name)
 end
 
 
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
-  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  local limit, held, rest = '*', 0, nil
+  if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
-    return g and { limit = g.limit, held = tonumber(held), default = true }
+    return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if gate_is_rate(name) then
     return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
@@ -455,8 +521,7 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
-    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
@@ -464,16 +529,28 @@ end
 
 -- gates_load reads gates in one call.
 function gates_load(names)
-  local fields = {}
+  local k, fields, n = gate_kinds(), {}, 0
   for _, name in ipairs(names) do
-    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
-      gates[name] = false
-      fields[#fields + 1] = name
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
     end
   end
-  if #fields == 0 then return end
+  if n == 0 then return end
   local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
+-- gates_there returns those of some gates that there are. It needs them loaded.
+function gates_there(names)
+  local there = NO_GATES
+  for _, name in ipairs(names) do
+    if gates[name] then
+      if there == NO_GATES then there = {} end
+      there[#there + 1] = name
+    end
+  end
+  return there
 end
 
 -- gate_units returns how many more may pass.
@@ -489,7 +566,7 @@ end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
 -- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
-local NO_GATES, lane_names = {}, {}
+local lane_names = {}
 
 function tenant_gates(tenant, queue, of)
   local k = of or gate_kinds()
@@ -511,17 +588,6 @@ function lane_gates(downstream, of)
   if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
-  return names
-end
-
--- gate_names returns the gates on a job's way.
-function gate_names(queue, tenant, downstream)
-  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
-  if #own == 0 and not shut then return lanes end
-  local names = {}
-  for _, name in ipairs(lanes) do names[#names + 1] = name end
-  for _, name in ipairs(own) do names[#names + 1] = name end
-  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
@@ -616,6 +682,8 @@ function due_add(zset, at, member)
   end
 end
 end
+-- A function of its own, as in promote.lua.
+return (function()
 -- header: a job's value in the jobs hash. Bytes, counted from 1:
 --   1 version · 2 flags · 3 class, from 0 · 4 attempts · 5 max attempts · 6 suspicion: 0, or 1 + the deliveries lost that
 --   count · 7-14 seq · 15-22 score, 23-30 arrival, in microseconds · 31-34 cost in tokens · 35 length of queue · 36 length
@@ -1312,14 +1380,18 @@ do
 -- that were served by their new tags (`line`, from `h`), and what to write.
 local want = 1
 
--- tenants_load reads the gates of tenants in one call, if there are any.
-local function tenants_load(of, queue)
-  local of_tenants, names = gate_kinds(), {}
-  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
-  for _, tenant in ipairs(of) do
-    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+-- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
+-- reads them in one call.
+local function tenants_gates(of, queue)
+  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  if not (k.t or k.u or k.r) then return nil end
+  for i, tenant in ipairs(of) do
+    there[i] = tenant_gates(tenant, queue)
+    for _, name in ipairs(there[i]) do names[#names + 1] = name end
   end
   gates_load(names)
+  for i = 1, #of do there[i] = gates_there(there[i]) end
+  return there
 end
 
 local function plan_more(cl, p)
@@ -1331,7 +1403,7 @@ local function plan_more(cl, p)
   if n == 0 then return end
   local names, weights = {}, nil
   for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-  if gates_any() then tenants_load(names, cl.q.name) end
+  local there = gates_any() and tenants_gates(names, cl.q.name)
   local values = redis.call('HMGET', cl.ten, unpack(names))
   if state_num('nw') > 0 then
     local class, fields = cl.q.names[cl.c] .. ':', {}
@@ -1342,7 +1414,7 @@ local function plan_more(cl, p)
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
-    x.name, x.member = names[i], r[2 * i - 1]
+    x.name, x.member, x.gates = names[i], r[2 * i - 1], there and there[i] or NO_GATES
     x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
@@ -1431,7 +1503,7 @@ local function plan_write(cl)
 end
 
 local function queue_can_run(q, c)
-  return plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and plan_head(class_open(q, c)) ~= nil
 end
 
 local function pool_can_run(p, i)
@@ -1449,7 +1521,7 @@ end
 
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
-  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  if not waiter_park(cl, x.gates, x.tag, x.name, now) then return false end
   plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
@@ -1464,7 +1536,8 @@ end
 -- gates to others.
 local function park_lane(pool, cl, x, lane, now)
   local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+  if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
@@ -1500,12 +1573,22 @@ local function lane_popped(cl, x, lane)
   return mode
 end
 
+-- gates_pass counts a pick under those of some gates that there are.
+local function gates_pass(pick, names)
+  for _, name in ipairs(names) do
+    if gate(name) then
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
+    end
+  end
+end
+
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then
+  if x.gates[1] and park_tenant(cl, x, now) then
     pool.others = nil
     return false
   end
@@ -1542,12 +1625,9 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      if gate(name) then
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
+    gates_pass(pick, lane_gates(downstream))
+    gates_pass(pick, x.gates)
+    if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)
@@ -1560,7 +1640,11 @@ end
 local function queue_busy(q)
   for c = 1, q.n do
     local cl = class_open(q, c)
-    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+    local p = cl.plan
+    -- A tenant that the plan still has answers it, without a look at those behind.
+    if q.waiting[c] > 0 and (p and (p.line[p.h] or p.cand[p.i] or plan_head(cl)) or not p and redis.call('EXISTS', cl.act) == 1) then
+      return true
+    end
   end
   return false
 end
@@ -1721,7 +1805,7 @@ local function cap_names(queue, tenant, downstream, of)
   if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
   return names
 end
-local entry_leave, caps_any, entry_release
+local entry_leave, entry_release
 do
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
@@ -1757,12 +1841,6 @@ function entry_leave(pool_id, downstream)
   shelf_freed[name] = (shelf_freed[name] or 0) + 1
 end
 
--- caps_any reports whether there are caps: only then the record of a job is needed to give its units back.
-function caps_any()
-  local k = gate_kinds()
-  return k.q or k.t or k.u or k.d
-end
-
 -- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
 function entry_release(pool_id, key, rec, plain)
   if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
@@ -1770,7 +1848,6 @@ function entry_release(pool_id, key, rec, plain)
   local downstream = sub(r.lane, 2)
   entry_leave(pool_id, downstream)
   if not plain and downstream ~= '' then mark_release(key, 'b:' .. downstream) end
-  if not caps_any() then return end
   local tenant = key_split(key)
   local names = cap_names(r.queue, tenant, downstream)
   gates_load(names)
@@ -1883,7 +1960,7 @@ end
     return 'released'
   end
 
-  if records_needed or caps_any() or state_num('nl') > 0 then
+  if records_needed then
     local records = redis.call('HMGET', JOBS, unpack(job_keys))
     for i, job in ipairs(jobs) do
       job.rec = records[i]
@@ -1902,6 +1979,7 @@ end
   refill_pools[POOL] = true
   local continues = fill(time_us)
   return { continues and 'more' or 'finished', unpack(words) }
+end)()
 end
 
 return complete_all() or finish_and_fill()

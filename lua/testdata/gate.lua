@@ -202,12 +202,13 @@ function bucket_text(b, fill)
 end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local NO_GATES = {}
 local gates, gates_dirty = {}, {}
 local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 local gate
-local NO_GATES, lane_names = {}, {}
-local gate_kinds, gate_default, gate_is_rate, gates_load, gate_units, gate_closed
-local tenant_gates, lane_gates, gate_names, gate_pass, gates_write, gate_park
+local lane_names = {}
+local gate_kinds, gate_default, gate_is_rate, gates_load, gates_there, gate_units
+local gate_closed, tenant_gates, lane_gates, gate_pass, gates_write, gate_park
 local gate_tidy
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
@@ -239,9 +240,10 @@ end
 
 -- gate_default names the gate of all that have none of their own.
 function gate_default(name)
-  local kind = sub(name, 1, 1)
-  if kind == 'u' then return 'u:*:' .. match(name, '^u:[^:]*:(.*)$') end
-  if kind == 't' or kind == 'd' then return kind .. ':*' end
+  local kind = byte(name)
+  if kind == 117 then return 'u:*' .. sub(name, string.find(name, ':', 3, true), -1) end
+  if kind == 116 then return 't:*' end
+  if kind == 100 then return 'd:*' end
 end
 
 function gate_is_rate(name)
@@ -250,12 +252,14 @@ function gate_is_rate(name)
 end
 
 
+-- gate_parse returns the gate of a value, false for none: that of all where there is no value.
 local function gate_parse(name, v)
-  local limit, held, rest = match(v or '*|0', '^([^|]*)|([^|]*)|?(.*)$')
+  local limit, held, rest = '*', 0, nil
+  if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
     local default = gate_default(name)
     local g = default and default ~= name and gate(default)
-    return g and { limit = g.limit, held = tonumber(held), default = true }
+    return g and { limit = g.limit, held = tonumber(held), default = true } or false
   end
   if gate_is_rate(name) then
     return bucket_settle({ rate = tonumber(limit), burst = tonumber(held) }, rest ~= '' and rest, 0, state_num('bt'))
@@ -267,8 +271,7 @@ end
 function gate(name)
   local g = gates[name]
   if g == nil then
-    local v = gate_kinds()[sub(name, 1, 1)] and redis.call('HGET', GATES, name)
-    g = (v or v == false and gate_default(name)) and gate_parse(name, v) or false
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
     gates[name] = g
   end
   return g
@@ -276,16 +279,28 @@ end
 
 -- gates_load reads gates in one call.
 function gates_load(names)
-  local fields = {}
+  local k, fields, n = gate_kinds(), {}, 0
   for _, name in ipairs(names) do
-    if gates[name] == nil and gate_kinds()[sub(name, 1, 1)] then
-      gates[name] = false
-      fields[#fields + 1] = name
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
     end
   end
-  if #fields == 0 then return end
+  if n == 0 then return end
   local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) or false end
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
+-- gates_there returns those of some gates that there are. It needs them loaded.
+function gates_there(names)
+  local there = NO_GATES
+  for _, name in ipairs(names) do
+    if gates[name] then
+      if there == NO_GATES then there = {} end
+      there[#there + 1] = name
+    end
+  end
+  return there
 end
 
 -- gate_units returns how many more may pass.
@@ -322,17 +337,6 @@ function lane_gates(downstream, of)
   if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
   if not of then lane_names[downstream] = names end
-  return names
-end
-
--- gate_names returns the gates on a job's way.
-function gate_names(queue, tenant, downstream)
-  local lanes, own, shut = lane_gates(downstream), tenant_gates(tenant, queue), gate_kinds().q
-  if #own == 0 and not shut then return lanes end
-  local names = {}
-  for _, name in ipairs(lanes) do names[#names + 1] = name end
-  for _, name in ipairs(own) do names[#names + 1] = name end
-  if shut then names[#names + 1] = 'q:' .. queue end
   return names
 end
 
@@ -1235,14 +1239,18 @@ do
 -- that were served by their new tags (`line`, from `h`), and what to write.
 local want = 1
 
--- tenants_load reads the gates of tenants in one call, if there are any.
-local function tenants_load(of, queue)
-  local of_tenants, names = gate_kinds(), {}
-  if not (of_tenants.t or of_tenants.u or of_tenants.r) then return end
-  for _, tenant in ipairs(of) do
-    for _, name in ipairs(tenant_gates(tenant, queue)) do names[#names + 1] = name end
+-- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
+-- reads them in one call.
+local function tenants_gates(of, queue)
+  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  if not (k.t or k.u or k.r) then return nil end
+  for i, tenant in ipairs(of) do
+    there[i] = tenant_gates(tenant, queue)
+    for _, name in ipairs(there[i]) do names[#names + 1] = name end
   end
   gates_load(names)
+  for i = 1, #of do there[i] = gates_there(there[i]) end
+  return there
 end
 
 local function plan_more(cl, p)
@@ -1254,7 +1262,7 @@ local function plan_more(cl, p)
   if n == 0 then return end
   local names, weights = {}, nil
   for i = 1, n do names[i] = sub(r[2 * i - 1], 9) end
-  if gates_any() then tenants_load(names, cl.q.name) end
+  local there = gates_any() and tenants_gates(names, cl.q.name)
   local values = redis.call('HMGET', cl.ten, unpack(names))
   if state_num('nw') > 0 then
     local class, fields = cl.q.names[cl.c] .. ':', {}
@@ -1265,7 +1273,7 @@ local function plan_more(cl, p)
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
     cl.tenants[names[i]] = x
-    x.name, x.member = names[i], r[2 * i - 1]
+    x.name, x.member, x.gates = names[i], r[2 * i - 1], there and there[i] or NO_GATES
     x.tag, x.number = score_of(r[2 * i]), number_at(r[2 * i - 1], 1)
     x.weight = weights and tonumber(weights[i] or weights[n + 1] or 1) or 1
     p.cand[#p.cand + 1] = x
@@ -1354,7 +1362,7 @@ local function plan_write(cl)
 end
 
 local function queue_can_run(q, c)
-  return plan_head(class_open(q, c)) ~= nil
+  return q.waiting[c] > 0 and plan_head(class_open(q, c)) ~= nil
 end
 
 local function pool_can_run(p, i)
@@ -1372,7 +1380,7 @@ end
 
 -- park_tenant parks x if a gate of its tenant is closed. Its open lanes leave their units to others.
 local function park_tenant(cl, x, now)
-  if not waiter_park(cl, tenant_gates(x.name, cl.q.name), x.tag, x.name, now) then return false end
+  if not waiter_park(cl, x.gates, x.tag, x.name, now) then return false end
   plan_leave(cl, x, 't')
   if x.lane ~= '*' then
     lane_vanished(x.lane)
@@ -1387,7 +1395,8 @@ end
 -- gates to others.
 local function park_lane(pool, cl, x, lane, now)
   local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  if not (gates_any() and waiter_park(cl, lane_gates(downstream), x.tag, x.name .. ':' .. lane, now)) then
+  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+  if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
@@ -1423,12 +1432,22 @@ local function lane_popped(cl, x, lane)
   return mode
 end
 
+-- gates_pass counts a pick under those of some gates that there are.
+local function gates_pass(pick, names)
+  for _, name in ipairs(names) do
+    if gate(name) then
+      pick.period = gate_pass(name) or pick.period
+      if gate_is_rate(name) then pass_on[name] = true end
+    end
+  end
+end
+
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
   moves = moves - 1
   q.touched = true
-  if gated and park_tenant(cl, x, now) then
+  if x.gates[1] and park_tenant(cl, x, now) then
     pool.others = nil
     return false
   end
@@ -1465,12 +1484,9 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    for _, name in ipairs(gate_names(q.name, x.name, downstream)) do
-      if gate(name) then
-        pick.period = gate_pass(name) or pick.period
-        if gate_is_rate(name) then pass_on[name] = true end
-      end
-    end
+    gates_pass(pick, lane_gates(downstream))
+    gates_pass(pick, x.gates)
+    if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)
@@ -1483,7 +1499,11 @@ end
 local function queue_busy(q)
   for c = 1, q.n do
     local cl = class_open(q, c)
-    if cl.plan and plan_head(cl) or not cl.plan and redis.call('EXISTS', cl.act) == 1 then return true end
+    local p = cl.plan
+    -- A tenant that the plan still has answers it, without a look at those behind.
+    if q.waiting[c] > 0 and (p and (p.line[p.h] or p.cand[p.i] or plan_head(cl)) or not p and redis.call('EXISTS', cl.act) == 1) then
+      return true
+    end
   end
   return false
 end

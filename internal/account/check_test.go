@@ -1,0 +1,62 @@
+package account_test
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/limiter"
+	"github.com/headgate/headgate/lua"
+)
+
+// checkRows are checks of a limiter that leases nothing.
+func checkRows() []row {
+	return []row{
+		{"Limiter.Check, granted", "grant: begin, path", 1, func(s *site) func() func() {
+			return s.checks(headgate.Admitted)
+		}},
+		{"Limiter.Check, refused", "grant: path, refusal_of", 1, func(s *site) func() func() {
+			return s.checks(headgate.Refused)
+		}},
+		{"64 checks that share a call", "grant: begin, path", lua.MaxBatchJobs, func(s *site) func() func() {
+			g := lua.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]lua.Question, lua.MaxBatchJobs)}
+			for i := range g.Questions {
+				g.Questions[i] = lua.Question{
+					Tenant: tenantName(i), Queue: queue, Class: headgate.Medium, Cost: 1,
+					Limits: [headgate.Levels]headgate.Limit{ample, ample, ample, ample},
+				}
+			}
+			return func() func() {
+				return func() {
+					_, err := s.store.Grant(s.Context(), &g)
+					s.check(err)
+				}
+			}
+		}},
+	}
+}
+
+// checks asks for one tenant after the other: what a limiter knows to be refused it does not ask again.
+func (s *site) checks(want headgate.Decision) func() func() {
+	s.Helper()
+	p := limits()
+	if want == headgate.Refused {
+		p.Tiers["standard"] = tierOf(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1})
+	}
+	l, err := limiter.New(s.store, limiter.Config{Policy: &p, Exact: true, Timeout: 10 * time.Second})
+	s.check(err)
+	next := -1
+	ask := func() bool {
+		v, err := l.Check(s.Context(), limiter.Request{Tenant: tenantName(next), Queue: queue, Class: headgate.Medium})
+		s.check(err)
+		return v.Admitted
+	}
+	return func() func() {
+		next++
+		ask() // Whatever is made anew for a tenant is.
+		return func() {
+			if ask() != (want == headgate.Admitted) {
+				s.Fatalf("the check is not %v", want)
+			}
+		}
+	}
+}

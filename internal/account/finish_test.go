@@ -1,0 +1,71 @@
+package account_test
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// finishRows are what a worker asks of Redis for its jobs.
+func finishRows() []row {
+	return []row{
+		{"read of a job", "XREADGROUP", 1, func(s *site) func() func() {
+			return func() func() {
+				s.empty()
+				s.enqueue(s.urgent(0))
+				return func() { s.read(1) }
+			}
+		}},
+		{"read of 64", "XREADGROUP", lua.MaxBatchJobs, func(s *site) func() func() {
+			s.register(lua.MaxBatchJobs)
+			return func() func() {
+				s.empty()
+				s.enqueue(s.batch()...)
+				return func() { s.read(lua.MaxBatchJobs) }
+			}
+		}},
+		{"finish of a job, nothing waits", "finish: complete_all", 1, func(s *site) func() func() {
+			return s.finishes(1, 0, completed, lua.EndedDone)
+		}},
+		{"finish of 64, nothing waits", "finish: complete_all", lua.MaxBatchJobs, func(s *site) func() func() {
+			return s.finishes(lua.MaxBatchJobs, 0, completed, lua.EndedDone)
+		}},
+		{"finish of a job, one is dispatched", "finish: finish_and_fill, fill", 1, func(s *site) func() func() {
+			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+		}},
+		{"finish of 64, 64 are dispatched", "finish: finish_and_fill, fill", lua.MaxBatchJobs, func(s *site) func() func() {
+			return s.finishes(lua.MaxBatchJobs, 6, completed, lua.EndedDone)
+		}},
+		{"finish of a job under a cap, one is dispatched", "finish: entry, freed, fill", 1, func(s *site) func() func() {
+			_, _, err := s.store.SetGate(s.Context(), lua.Gate{Name: lua.TenantGate(lua.Every), Limit: 10})
+			s.check(err)
+			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+		}},
+		{"finish of a job that failed, nothing waits", "finish: history, due", 1, func(s *site) func() func() {
+			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome, f.Delay, f.Text = lua.Retry, time.Hour, "no answer" }), lua.EndedRetried)
+		}},
+	}
+}
+
+// finishes is about so many jobs at a time, with so many times as many waiting behind them.
+func (s *site) finishes(jobs, waiting int, how func([]lua.Lease) []lua.Finish, want lua.Ended) func() func() {
+	s.Helper()
+	s.register(jobs)
+	next := func() []headgate.Job {
+		if jobs == 1 {
+			return []headgate.Job{s.urgent(s.jobs)}
+		}
+		return s.batch()
+	}
+	var backlog []headgate.Job
+	for range waiting {
+		backlog = append(backlog, next()...)
+	}
+	s.enqueue(backlog...)
+	return func() func() {
+		s.enqueue(next()...)
+		ended := how(s.read(jobs))
+		return func() { s.end(ended, want) }
+	}
+}

@@ -1,0 +1,88 @@
+package account_test
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+)
+
+// seldomAdmitRows are calls of Enqueue with jobs that have something of their own, or under settings that most have not.
+func seldomAdmitRows() []row {
+	return []row{
+		{"Enqueue with a deadline, no slot is free", "admit: place, due", 1, func(s *site) func() func() {
+			s.fillSlots()
+			return s.adorned(headgate.PlaceWaiting, func(j *headgate.Job) { j.Deadline = time.Now().Add(time.Hour) })
+		}},
+		{"Enqueue for later", "admit: rare.options, due", 1, func(s *site) func() func() {
+			return s.adorned(headgate.PlaceLater, func(j *headgate.Job) { j.Delay = time.Hour })
+		}},
+		{"Enqueue with a unique key", "admit: unique_refused, place, fill", 1, func(s *site) func() func() {
+			return s.adorned(headgate.PlaceReady, func(j *headgate.Job) { j.Unique.Key = j.ID })
+		}},
+		{"Enqueue of 8 KiB", "admit: rare.options, place, fill", 1, func(s *site) func() func() {
+			large := bytes.Repeat(payload, 32)
+			return s.adorned(headgate.PlaceReady, func(j *headgate.Job) { j.Payload = large })
+		}},
+		{"Enqueue, the tenant's depth is bounded", "admit: overflow, depth, place, fill", 1, func(s *site) func() func() {
+			s.putPolicy(lua.PolicyUpdate{Overflows: []lua.TenantOverflow{
+				{Tenant: tenantName(0), Queue: queue, Overflow: lua.Overflow{Policy: lua.Reject, MaxJobs: 1000}},
+			}})
+			return s.adorned(headgate.PlaceReady, func(*headgate.Job) {})
+		}},
+		{"Enqueue, the queue is suspended", "admit: suspension", 1, func(s *site) func() func() {
+			s.check(s.store.Suspend(s.Context(), lua.QueueGate(queue), time.Hour, "the account"))
+			return s.refusals("")
+		}},
+		{"Enqueue, enough wait for an ill downstream", "admit: rare.parked", 1, func(s *site) func() func() {
+			s.putPolicy(lua.PolicyUpdate{MaxParked: map[string]int{"api": 1}})
+			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, time.Hour, lua.Intervention{Reason: "the account"})
+			s.check(err)
+			j := s.urgent(0)
+			j.Downstream = "api"
+			s.enqueue(j)
+			return s.refusals("api")
+		}},
+	}
+}
+
+// putPolicy stores the first version of the policy, and gives the producer the same.
+func (s *site) putPolicy(u lua.PolicyUpdate) {
+	s.Helper()
+	u.Version, u.Text, u.Window = 1, []byte("{}"), time.Minute
+	s.check(s.store.PutPolicy(s.Context(), u))
+	p := limits()
+	p.Version = 1
+	var err error
+	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute})
+	s.check(err)
+}
+
+// adorned is about the first tenant's jobs, changed.
+func (s *site) adorned(want headgate.Place, change func(*headgate.Job)) func() func() {
+	return func() func() {
+		if want == headgate.PlaceReady {
+			s.empty()
+		}
+		j := s.urgent(0)
+		change(&j)
+		return s.enqueueAlone(j, want)
+	}
+}
+
+// refusals is about the first tenant's jobs, which are all refused.
+func (s *site) refusals(downstream string) func() func() {
+	return func() func() {
+		j := s.urgent(0)
+		j.Downstream = downstream
+		return func() {
+			if _, err := s.producer.Enqueue(s.Context(), j); !errors.As(err, new(*headgate.RefusedError)) {
+				s.Fatalf("the job is not refused: %v", err)
+			}
+		}
+	}
+}

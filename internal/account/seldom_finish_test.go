@@ -1,0 +1,95 @@
+package account_test
+
+import (
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+)
+
+// seldomFinishRows are what a worker asks of Redis for jobs that have something of their own, or under settings that most
+// have not.
+func seldomFinishRows() []row {
+	return []row{
+		{"finish of a job, one of a tenant with a weight is dispatched", "finish: fill, weights", 1, func(s *site) func() func() {
+			s.putPolicy(lua.PolicyUpdate{Weights: []lua.TenantWeight{{Class: headgate.High, Tenant: tenantName(0), Weight: 2}}})
+			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+		}},
+		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
+			caps := make([]lua.Cap, tenants)
+			for i := range caps {
+				caps[i] = lua.Cap{Gate: lua.TenantRateGate(tenantName(i)), Rate: headgate.PerSecond(1_000_000, 1_000_000)}
+			}
+			s.putPolicy(lua.PolicyUpdate{Caps: caps})
+			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+		}},
+		{"finish of a job, one out of two lanes is dispatched", "finish: fill, lane_popped", 1, func(s *site) func() func() {
+			s.fillSlots()
+			var jobs []headgate.Job
+			for range 3 * mostCalls { // The lane of those with deadlines goes first, and lasts.
+				dated := s.urgent(0)
+				dated.Deadline = time.Now().Add(time.Minute)
+				jobs = append(jobs, dated, s.urgent(0))
+			}
+			s.enqueue(jobs...)
+			return func() func() {
+				ended := completed(s.read(1))
+				return func() { s.end(ended, lua.EndedDone) }
+			}
+		}},
+		{"finish of a job with a result", "finish: complete", 1, func(s *site) func() func() {
+			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Result, f.KeepResult = payload, time.Minute }), lua.EndedDone)
+		}},
+		{"finish of a dead letter", "finish: dead_letter", 1, func(s *site) func() func() {
+			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome, f.Reason, f.Text = lua.Kill, "invalid", "no such city" }), lua.EndedDead)
+		}},
+		{"finish of a job that is handed back", "finish: job_return, place, fill", 1, func(s *site) func() func() {
+			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome = lua.Release }), lua.EndedReleased)
+		}},
+		{"finish of a job that is no longer the worker's", "finish: take_held", 1, func(s *site) func() func() {
+			s.register(1)
+			s.enqueue(s.urgent(0))
+			lost := completed(s.read(1))
+			s.end(lost, lua.EndedDone)
+			return func() func() {
+				return func() { s.end(lost, lua.EndedLost) }
+			}
+		}},
+		{"a suspect begins", "start", 1, func(s *site) func() func() {
+			return func() func() {
+				s.empty()
+				s.enqueue(s.urgent(0))
+				l := s.read(1)[0]
+				return func() {
+					s.check(s.store.Started(s.Context(), pool.ID(), worker, l.Token, headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}))
+				}
+			}
+		}},
+		{"report of a downstream's calls", "breaker: report", 1, func(s *site) func() func() {
+			defaults, err := breaker.Config{}.Complete()
+			s.check(err)
+			sequence := uint64(0)
+			return func() func() {
+				sequence++
+				report := lua.Outcomes{Downstream: "api", Config: defaults}
+				report.Sequence, report.Counts = sequence, breaker.Counts{Successes: 10}
+				return func() {
+					_, _, err := s.store.ReportOutcomes(s.Context(), lua.Reporter{Name: worker}, []lua.Outcomes{report})
+					s.check(err)
+				}
+			}
+		}},
+	}
+}
+
+// each returns the ends of jobs, changed.
+func (s *site) each(change func(*lua.Finish)) func([]lua.Lease) []lua.Finish {
+	return func(leases []lua.Lease) []lua.Finish {
+		out := completed(leases)
+		for i := range out {
+			change(&out[i])
+		}
+		return out
+	}
+}

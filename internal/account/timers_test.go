@@ -1,0 +1,59 @@
+package account_test
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// timerRows are what workers and schedulers ask of Redis by time.
+func timerRows() []row {
+	return []row{
+		{"heartbeat of a worker", "heartbeat", 1, func(s *site) func() func() {
+			return func() func() {
+				return func() {
+					_, err := s.store.Heartbeat(s.Context(), worker, time.Hour)
+					s.check(err)
+				}
+			}
+		}},
+		{"promote, nothing is due", "promote", 1, func(s *site) func() func() {
+			return func() func() { return s.promotes(0) }
+		}},
+		{"promote, a retry is due, a slot is free", "promote: later_promote, return, fill", 1, func(s *site) func() func() {
+			return s.retries(1)
+		}},
+		{"promote, 32 retries are due", "promote: later_promote, return, fill", lua.MaxBatchJobs / 2, func(s *site) func() func() {
+			return s.retries(lua.MaxBatchJobs / 2)
+		}},
+	}
+}
+
+// promotes fails unless so many moves are made.
+func (s *site) promotes(moves int) func() {
+	return func() {
+		p, err := s.store.Promote(s.Context(), "scheduler-1", time.Minute)
+		if s.check(err); p.Moved != moves {
+			s.Fatalf("%+v, want %d moves", p, moves)
+		}
+	}
+}
+
+// retries lets so many jobs fail that come back at once.
+func (s *site) retries(jobs int) func() func() {
+	s.register(jobs)
+	return func() func() {
+		s.empty()
+		batch := s.batch()[:jobs]
+		for i := range batch {
+			batch[i].MaxAttempts = 10
+		}
+		s.enqueue(batch...)
+		ended := completed(s.read(jobs))
+		for i := range ended {
+			ended[i].Outcome = lua.Retry
+		}
+		s.end(ended, lua.EndedRetried)
+		return s.promotes(2 * jobs)
+	}
+}
