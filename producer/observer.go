@@ -5,10 +5,11 @@ import (
 	"maps"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 )
 
 // Observer is told about the jobs that a Producer is asked to enqueue. A nil function is not called. They are called from
-// many goroutines at a time, outside of all locks; the caller waits for them, so they should be quick.
+// many goroutines at a time, outside of all locks; the caller waits for them, so they should be quick. A panic of one is logged and changes nothing.
 type Observer struct {
 	// Enqueuing is called with a job that is valid, before it is sent. The headers that it returns travel with the job, in
 	// place of others of their names, unless a job may not have so many: then none of them does. ended, if not nil, is
@@ -17,6 +18,30 @@ type Observer struct {
 	// Decided is called with each answer on a job: for each try of EnqueueWait, and for dead letters that are redriven. The
 	// error is what the caller of Enqueue would be told.
 	Decided func(job headgate.Job, verdict headgate.Verdict, err error)
+}
+
+// guarded returns the observer without its panics.
+func (o Observer) guarded(guard *callback.Guard) Observer {
+	given := o
+	if given.Enqueuing != nil {
+		o.Enqueuing = func(ctx context.Context, job headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
+			var headers map[string]string
+			var ended func(headgate.Verdict, error)
+			guard.Do("Observer.Enqueuing", func() { headers, ended = given.Enqueuing(ctx, job) })
+			if ended == nil {
+				return headers, nil
+			}
+			return headers, func(verdict headgate.Verdict, err error) {
+				guard.Do("ended of Observer.Enqueuing", func() { ended(verdict, err) })
+			}
+		}
+	}
+	if given.Decided != nil {
+		o.Decided = func(job headgate.Job, verdict headgate.Verdict, err error) {
+			guard.Do("Observer.Decided", func() { given.Decided(job, verdict, err) })
+		}
+	}
+	return o
 }
 
 // enqueuing tells the observer of a job that is prepared. What it returns is nil where nobody wants to hear how it ends.

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 )
 
@@ -121,4 +125,36 @@ func TestAWaitIsOneEnqueuingOfManyAnswers(t *testing.T) {
 		t.Fatalf("%v %+v", err, results)
 	}
 	w.saw(t, "begun", w.begun, map[string]int{"a": 1, "b": 1})
+}
+
+// TestAnObserverThatPanicsChangesNothing, neither what the caller is told nor the headers of the job.
+func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
+	t.Parallel()
+	store := open(t, redistest.Shared(t).Client(t))
+	for name, enqueuing := range map[string]func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)){
+		"at once": func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
+			panic("at once")
+		},
+		"at the end": func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
+			return nil, func(headgate.Verdict, error) { panic("at the end") }
+		},
+	} {
+		var said strings.Builder
+		p := newProducer(t, store, producer.Config{Policy: new(policy.Unlimited()), Logger: zerolog.New(&said), Observer: producer.Observer{
+			Enqueuing: enqueuing, Decided: func(headgate.Job, headgate.Verdict, error) { panic("decided") },
+		}})
+		if verdict, err := p.Enqueue(t.Context(), job("acme")); err != nil || verdict.Decision != headgate.Admitted {
+			t.Errorf("%s: %+v, %v", name, verdict, err)
+		}
+		if verdict, err := p.EnqueueWait(t.Context(), job("acme")); err != nil || verdict.Decision != headgate.Admitted {
+			t.Errorf("%s: %+v, %v", name, verdict, err)
+		}
+		results, err := p.EnqueueBatch(t.Context(), []headgate.Job{job("acme"), job("acme")})
+		if err != nil || results[0].Err != nil || results[1].Err != nil {
+			t.Errorf("%s: %+v, %v", name, results, err)
+		}
+		if text := said.String(); strings.Count(text, `Observer.Enqueuing"`) != 1 || strings.Count(text, `"Observer.Decided"`) != 1 {
+			t.Errorf("%s: the log says\n%s", name, text)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 )
 
 // Missed says what becomes of ticks that no process was there for, or that were refused for too long. A tick is missed
@@ -40,7 +41,7 @@ type PeriodicJob struct {
 	Spec string
 	// Job is what is enqueued; Make, if it is not nil, returns it instead, and several goroutines may call it. ID, RunAt,
 	// Delay and Unique are the tick's: those of Job must be zero, those from Make are not looked at. Deadline can only
-	// come from Make.
+	// come from Make. A tick for which Make panics is logged and enqueues nothing.
 	Job  headgate.Job
 	Make func(tick time.Time) headgate.Job
 	// Missed says what becomes of missed ticks; empty means MissedSkip. MaxMissed, 1 to 1000, is for MissedAll; zero means
@@ -158,23 +159,32 @@ func (e *periodic) checkTemplate(p *Producer, at string) []error {
 	if e.Make != nil {
 		return nil
 	}
-	job := e.job(e.schedule.next(time.Now()))
-	if err := p.prepare(&job); err != nil {
+	job, err := e.job(e.schedule.next(time.Now()))
+	if err == nil {
+		err = p.prepare(&job)
+	}
+	if err != nil {
 		return []error{fmt.Errorf("%s.Job: %w", at, err)}
 	}
 	return nil
 }
 
-// job returns what is enqueued for a tick.
-func (e *periodic) job(tick time.Time) headgate.Job {
+// job returns what is enqueued for a tick. The error is a panic of Make.
+func (e *periodic) job(tick time.Time) (headgate.Job, error) {
 	job := e.Job
 	if e.Make != nil {
-		job = e.Make(tick)
+		err := callback.Try(func() error {
+			job = e.Make(tick)
+			return nil
+		})
+		if err != nil {
+			return headgate.Job{}, fmt.Errorf("make the job of a tick: %w", err)
+		}
 	}
 	job.ID = e.Name + "@" + strconv.FormatInt(tick.Unix(), 10)
 	job.RunAt, job.Delay = tick, 0
 	job.Unique = headgate.Unique{Key: job.ID, For: tickUnique, Release: headgate.ReleaseAtExpiry}
-	return job
+	return job, nil
 }
 
 // due returns the ticks that are to be enqueued now, in order, when all up to done have been.
@@ -269,7 +279,12 @@ func (p *Periodic) begin(ctx context.Context, e *periodic) (time.Time, bool) {
 
 // enqueue asks for a tick's job to enter. The error is one that passes; a tick that never will is logged and done with.
 func (p *Periodic) enqueue(ctx context.Context, e *periodic, tick time.Time) error {
-	verdict, err := p.producer.Enqueue(ctx, e.job(tick))
+	job, err := e.job(tick)
+	if err != nil {
+		p.config.Logger.Error().Err(err).Str("job", e.Name).Time("tick", tick).Msg("tick cannot be enqueued")
+		return nil
+	}
+	verdict, err := p.producer.Enqueue(ctx, job)
 	switch {
 	case err == nil || verdict.Reason == headgate.ReasonUnique:
 		return nil // Here or by another process.

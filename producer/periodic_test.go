@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
@@ -229,5 +231,26 @@ func TestBadPeriodicJobsAreErrorsAtOnce(t *testing.T) {
 		if _, err := producer.NewPeriodic(p, c.config); !errors.Is(err, headgate.ErrInvalid) || err.Error() != "configure periodic jobs: "+c.want {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
+	}
+}
+
+// TestAMakeThatPanicsCostsItsTickOnly: the next ones come.
+func TestAMakeThatPanicsCostsItsTickOnly(t *testing.T) {
+	t.Parallel()
+	c := newClockwork(t)
+	var first atomic.Int64
+	entry := report("* * * * * *")
+	entry.Make = func(tick time.Time) headgate.Job {
+		if first.CompareAndSwap(0, tick.Unix()) {
+			panic("no template")
+		}
+		return job("acme")
+	}
+	var said strings.Builder
+	stop := c.run(1, producer.PeriodicConfig{Seconds: true, Jobs: []producer.PeriodicJob{entry}, Logger: zerolog.New(&said)})
+	c.await("a tick after it", func() bool { return len(c.ticks()) > 0 })
+	stop()
+	if ticks := c.ticks(); ticks[0] <= first.Load() || !strings.Contains(said.String(), "panic: no template") {
+		t.Errorf("the first tick was %d, now there are %v; the log says\n%s", first.Load(), ticks, said.String())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
@@ -41,6 +42,7 @@ func New(store *lua.Store, config Config) (*Producer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure producer: %w", err)
 	}
+	config.Observer = config.Observer.guarded(callback.NewGuard(config.Logger))
 	p := &Producer{
 		store: store, config: config, limits: limits, line: line{places: config.InFlight}, tally: &tally.Tally{},
 		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),

@@ -17,13 +17,13 @@ type Config struct {
 	Logger zerolog.Logger
 	// OnDead, if not nil, is told about each dead letter, at least once, within two seconds or so, and by one Scheduler of
 	// the deployment at a time: the holder of the timer lease. So all are to have it, or those that do not are to be
-	// rare: while one of them holds the lease nobody is told. A letter for which it returns an error is told again
+	// rare: while one of them holds the lease nobody is told. A letter for which it returns an error, or panics, is told again
 	// after 1 s, then ever more seldom down to once a minute; the others go on. One that was purged, redriven or
 	// dropped for its age before its turn is not told. Letters that were there before anybody followed them are told too. One
 	// goroutine calls it; ctx ends with Run's.
 	OnDead func(ctx context.Context, letter DeadLetter) error
 	// OnBreaker, if not nil, is told about each transition of a downstream's circuit breaker, at least once and in their
-	// order, by the one Scheduler that holds the timer lease, as with OnDead. A transition for which it returns an error is
+	// order, by the one Scheduler that holds the timer lease, as with OnDead. A transition for which it returns an error, or panics, is
 	// told again after 1 s, then ever more seldom down to once a minute, or when a *RetryError says; after OnBreakerRetry it
 	// is given up, which is logged and counted. Others go on meanwhile: Period tells an old word from a new one. Transitions
 	// from before anybody followed are not told, nor those that have left the stream, which keeps about the last 1000,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -250,7 +251,7 @@ func (s *Scheduler) tell(ctx context.Context, f *following, deaths []lua.Death) 
 			f.told(d)
 			continue
 		}
-		if err := s.config.OnDead(ctx, letterOf(letter)); err != nil {
+		if err := callback.Try(func() error { return s.config.OnDead(ctx, letterOf(letter)) }); err != nil {
 			f.again(d)
 			s.config.Logger.Warn().Err(err).Str("tenant", letter.Job.Tenant).Str("job", letter.Job.ID).Msg("dead letter not taken note of, telling it again")
 			continue

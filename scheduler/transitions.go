@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -16,11 +17,17 @@ type Transition = lua.BreakerEvent
 type RetryError struct {
 	// After is how long to wait, 1 h at most; less than the usual pause is not heard.
 	After time.Duration
-	Err   error
+	// Err is why; it may be nil.
+	Err error
 }
 
-// Error returns the text of Err.
-func (e *RetryError) Error() string { return e.Err.Error() }
+// Error returns the text of Err, if there is one.
+func (e *RetryError) Error() string {
+	if e.Err == nil {
+		return "tell it again after " + e.After.String()
+	}
+	return e.Err.Error()
+}
 
 // Unwrap returns Err.
 func (e *RetryError) Unwrap() error { return e.Err }
@@ -148,7 +155,7 @@ func (s *Scheduler) noteHeard(ctx context.Context, h *hearing) error {
 
 // tellTransition tells one transition, and keeps it for another time if that is refused.
 func (s *Scheduler) tellTransition(ctx context.Context, h *hearing, r *refusal) {
-	err := s.config.OnBreaker(ctx, r.Transition)
+	err := callback.Try(func() error { return s.config.OnBreaker(ctx, r.Transition) })
 	if err == nil {
 		s.told.Add(1)
 		h.forget(r)

@@ -3,8 +3,6 @@ package worker
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"strings"
 	"time"
 )
 
@@ -60,34 +58,6 @@ type payloadError struct{ cause error }
 
 func (e *payloadError) Error() string { return "decode payload: " + e.cause.Error() }
 func (e *payloadError) Unwrap() error { return e.cause }
-
-// panicError is a panic of a handler.
-type panicError struct {
-	value any
-	stack string
-}
-
-func newPanicError(value any) *panicError {
-	stack := string(debug.Stack())
-	// The frames above the panic are the runtime's and this package's; a kept text has no room for them.
-	if _, below, ok := strings.Cut(stack, "\npanic("); ok {
-		if _, below, ok = strings.Cut(below, "\n"); ok {
-			_, stack, _ = strings.Cut(below, "\n")
-		}
-	}
-	return &panicError{value, stack}
-}
-
-func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
-
-// try asks an error all that it will be asked. One that panics then, as a nil of its own type does, is a panic of its handler,
-// not of the worker.
-func try(err error) {
-	if err != nil {
-		_ = err.Error()
-		_ = is[*panicError](err)
-	}
-}
 
 // errExited is a handler that ended its goroutine.
 var errExited = errors.New("handler called runtime.Goexit")

@@ -8,7 +8,7 @@ import (
 )
 
 // BackoffFunc returns how long a job waits after its attempt'th failed run, from 1. What is below 0 counts as 0, what is
-// above headgate.MaxDelay as that. Several goroutines call it.
+// above headgate.MaxDelay as that. Several goroutines call it. Where it panics, that is logged, and the job waits as by default.
 type BackoffFunc func(attempt int) time.Duration
 
 // ExponentialBackoff returns a backoff with full jitter: even in [0, d), where d is base after the first failed run
@@ -21,6 +21,11 @@ func ExponentialBackoff(base, most time.Duration) BackoffFunc {
 		}
 		return rand.N(max(min(d, most), 1))
 	}
+}
+
+// defaultBackoff is that of a Config without one.
+func defaultBackoff(attempt int) time.Duration {
+	return ExponentialBackoff(time.Second, 10*time.Minute)(attempt)
 }
 
 // backoff returns how long a job waits after its attempt'th failed run: by its own header, else by its type, its queue,

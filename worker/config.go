@@ -92,7 +92,7 @@ func (c Config) withDefaults() Config {
 	c.ReportEvery = cmp.Or(c.ReportEvery, 100*time.Millisecond)
 	c.ReportAfter = cmp.Or(c.ReportAfter, 100)
 	if c.Backoff == nil {
-		c.Backoff = ExponentialBackoff(time.Second, 10*time.Minute)
+		c.Backoff = defaultBackoff
 	}
 	c.Breakers, c.CallTimeouts = maps.Clone(c.Breakers), maps.Clone(c.CallTimeouts)
 	c.QueueBackoff, c.TypeBackoff = maps.Clone(c.QueueBackoff), maps.Clone(c.TypeBackoff)

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
 )
@@ -23,7 +24,7 @@ type GuestConfig struct {
 	Breaker  breaker.Config
 	Breakers map[string]breaker.Config
 	// Changed, if not nil, is called after each change of a fleet's breaker that this process hears of, from several
-	// goroutines. What it waits for, other changes wait for too.
+	// goroutines. What it waits for, other changes wait for too. A panic of it is logged and changes nothing.
 	Changed func(downstream string)
 }
 
@@ -52,6 +53,8 @@ func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
 	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)
 	}
+	guard := callback.NewGuard(config.Logger)
+	full = full.guarded(guard)
 	g := &Guest{store: store, config: config}
 	var all []*breakers
 	for i, part := range store.Partitions() {
@@ -63,7 +66,7 @@ func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
 		own.guest = true
 		own.changed = func(downstream string) {
 			if config.Changed != nil && store.PartitionOf(downstream) == i {
-				config.Changed(downstream)
+				guard.Do("Changed", func() { config.Changed(downstream) })
 			}
 		}
 		all = append(all, own)

@@ -9,7 +9,7 @@ import (
 )
 
 // Observer is told what happens to jobs in this worker. A nil function is not called. They are called from many
-// goroutines at a time, outside of all locks; a job waits for them, so they should be quick.
+// goroutines at a time, outside of all locks; a job waits for them, so they should be quick. A panic of one is logged and changes nothing.
 type Observer struct {
 	// Taken is called as a job comes into this worker's hand, with what its handler's ctx will be and its headers, which
 	// must not be changed. The handler gets the ctx that it returns, which must come from the one given; ended, if not

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -162,14 +163,8 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 	answered := make(chan error, 1)
 	go func() { // A handler may end its goroutine, and this one has things left to do.
 		err := errExited
-		defer func() {
-			if value := recover(); value != nil {
-				err = newPanicError(value)
-			}
-			answered <- err
-		}()
-		err = handler(ctx, job)
-		try(err)
+		defer func() { answered <- err }()
+		err = callback.Try(func() error { return handler(ctx, job) })
 	}()
 	return <-answered
 }
@@ -178,7 +173,7 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
 	retry, _ := errors.AsType[*retryError](err)
-	drained := ctx.Err() != nil && !is[*panicError](err)
+	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
 	reason, cancelled := cancelledBy(ctx)
 	switch {
 	case cancelled:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
 )
@@ -61,6 +62,7 @@ func New(store *lua.Store, config Config) (*Worker, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
+	config = config.guarded(callback.NewGuard(config.Logger))
 	if parts := store.Partitions(); len(parts) > 1 {
 		return newOfParts(parts, config)
 	}
