@@ -189,6 +189,16 @@ type ask struct {
 // call makes a call and checks the answer against the description of its operation.
 func (p *plant) call(credential string, a ask) reply {
 	p.tb.Helper()
+	got, err := p.answer(credential, a)
+	if err != nil {
+		p.tb.Error(err)
+	}
+	return got
+}
+
+// answer makes a call; the error is that its answer is not as described.
+func (p *plant) answer(credential string, a ask) (reply, error) {
+	p.tb.Helper()
 	method, path, _ := strings.Cut(a.op, " ")
 	target := path
 	for name, value := range a.path {
@@ -218,14 +228,14 @@ func (p *plant) call(credential string, a ask) reply {
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
 	})
 	if err != nil {
-		p.tb.Errorf("%s answers %d, which is not as described: %v\n%s", a.op, got.status, err, got.body)
+		return got, fmt.Errorf("%s answers %d, which is not as described: %w\n%s", a.op, got.status, err, got.body)
 	}
 	if got.status < 300 {
 		p.seen.Lock()
 		p.seen.good[a.op] = true
 		p.seen.Unlock()
 	}
-	return got
+	return got, nil
 }
 
 // want is call with a status that it must have.

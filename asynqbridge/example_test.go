@@ -103,12 +103,17 @@ func ExampleBreaker() {
 	}
 	inspector := asynq.NewInspector(connection)
 	defer inspector.Close()
-	deadline := time.Now().Add(time.Minute)
-	for paused := false; !paused; time.Sleep(10 * time.Millisecond) {
-		info, err := inspector.GetQueueInfo("mail")
-		if err == nil && time.Now().After(deadline) {
-			err = errors.New("queue mail is not paused within a minute")
+	waiting, stopWaiting := context.WithTimeout(ctx, time.Minute)
+	defer stopWaiting()
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for paused := false; !paused; {
+		select {
+		case <-look.C:
+		case <-waiting.Done():
+			log.Fatal("queue mail is not paused: ", waiting.Err())
 		}
+		info, err := inspector.GetQueueInfo("mail")
 		if err != nil {
 			log.Fatal(err)
 		}

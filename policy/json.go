@@ -1,13 +1,10 @@
 package policy
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -96,10 +93,8 @@ func Unmarshal(text []byte) (Policy, error) {
 	if err := checkNames(text); err != nil {
 		return Policy{}, err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
 	var wire *policyJSON
-	if err := decoder.Decode(&wire); err != nil {
+	if err := json.Unmarshal(text, &wire); err != nil {
 		return Policy{}, decodeError(err)
 	}
 	if wire == nil {
@@ -138,10 +133,9 @@ func checkSize(text []byte) error {
 	}
 }
 
-// decodeError returns err as an invalid policy, with the field and the kind of value where they are known.
+// decodeError returns err as an invalid policy.
 func decodeError(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		err = &headgate.FieldError{Field: cmp.Or(strings.ReplaceAll(wrong.Field, "rulesJSON.", ""), "policy"), Value: "JSON " + wrong.Value, Allowed: kindName(wrong.Type.Kind())}
+	if _, named := errors.AsType[*headgate.FieldError](err); named {
 		return fmt.Errorf("read policy: %w", err)
 	}
 	return fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)

@@ -110,23 +110,33 @@ func TestAnEmptyDocumentIsTheDefault(t *testing.T) {
 func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
-		{`{"limits":{}}`, `invalid policy: json: unknown field "limits"`},
-		{`{"tenants":{"acme":{"teir":"basic"}}}`, `invalid policy: json: unknown field "teir"`},
-		{`{"queues":{"mail":{"classes":[{"name":"a","weight":1,"color":"red"}]}}}`, `invalid policy: json: unknown field "color"`},
-		{`{"global":{"Tokens":1}}`, `invalid policy: policy.global holds the unknown field "Tokens"`},
-		{`{"tenants":{"acme":{},"acme":{}}}`, `invalid policy: policy.tenants holds "acme" twice`},
+		{
+			`{"limits":{}}`,
+			`read policy: invalid limits (unknown): allowed is one of version, global, tiers, tenants, queue_limits, priority_limits, overflows, max_running, queues, ` +
+				`downstreams, any_downstream, observe, rollout, dedup_window`,
+		},
+		{`{"tenants":{"acme":{"limt":{}}}}`, `read policy: invalid tenants.acme.limt (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},
+		{`{"rollout":{"rules":{"tenants":{"a\nb":{"":1}}}}}`, `read policy: invalid rollout.rules.tenants.a\nb. (unknown): allowed is one of tier, limit, priority_weights, max_running, dispatch`},
+		{`{"queues":{"mail":{"classes":[{"name":"a","weight":1,"color":"red"}]}}}`, `read policy: invalid queues.mail.classes[].color (unknown): allowed is one of name, weight`},
+		{`{"global":{"Tokens":1}}`, `read policy: invalid global.Tokens (unknown): allowed is one of tokens, per, burst, rate_per_second, burst_capacity, enabled`},
+		{`{"any_downstream":{"Dispatch":{}}}`, `read policy: invalid any_downstream.Dispatch (unknown): allowed is one of max_running, dispatch, max_parked`},
+		{`{"tenants":{"acme":{},"acme":{}}}`, `invalid policy: tenants holds "acme" twice`},
 		{`{"version":1} {"version":2}`, `invalid policy: something follows the policy`},
 		{`null`, `invalid policy: null is no policy`},
 		{``, `invalid policy: the text ends too soon`},
 		{`{"version":`, `invalid policy: the text ends too soon`},
 		{`{"version" 1}`, `invalid policy: invalid character '1' after object key`},
 		{`{"version":1.5}`, `read policy: invalid version JSON number 1.5: allowed is a whole number`},
-		{`{"tiers":{"basic":{"limit":{"per":5}}}}`, `read policy: invalid tiers.limit.per JSON number: allowed is text`},
+		{`{"tiers":{"basic":{"limit":{"per":5}}}}`, `read policy: invalid tiers.basic.limit.per JSON number: allowed is text`},
 		{`[]`, `read policy: invalid policy JSON array: allowed is an object`},
-		{`{"queues":{"mail":{"classes":"high"}}}`, `read policy: invalid queues.classes JSON string: allowed is an array`},
+		{`{"queues":{"mail":{"classes":"high"}}}`, `read policy: invalid queues.mail.classes JSON string: allowed is an array`},
 		{`{"global":{"enabled":"yes"}}`, `read policy: invalid global.enabled JSON string: allowed is true or false`},
 		{`{"global":{"rate_per_second":"9"}}`, `read policy: invalid global.rate_per_second JSON string: allowed is a number`},
-		{`{"queues":{"mail":{"poison_limit":"3"}}}`, `read policy: invalid queues.poison_limit JSON string: allowed is a whole number`},
+		{`{"queues":{"mail":{"poison_limit":"3"}}}`, `read policy: invalid queues.mail.poison_limit JSON string: allowed is a whole number`},
+		{`{"tenants":{"acme":{"max_running":99999999999999999999}}}`, `read policy: invalid tenants.acme.max_running JSON number 99999999999999999999: allowed is a whole number`},
+		{`{"global":{"rate_per_second":1e999}}`, `read policy: invalid global.rate_per_second JSON number 1e999: allowed is a number`},
+		{`{"observe":{"acme":true}}`, `read policy: invalid observe JSON object: allowed is an array`},
+		{`{"tenants":{"acme":[1]}}`, `read policy: invalid tenants.acme JSON array: allowed is an object`},
 		{`{"queues":{"mail":{"max_wait":"0s","keep_dead":"a week"}}}`, `invalid queues.mail.max_wait "0s": allowed is a duration such as "500ms", "30s" or "24h"` + "\n" +
 			`invalid queues.mail.keep_dead "a week": allowed is a duration such as "500ms", "30s" or "24h"`},
 		{`{"dedup_window":"soon"}`, `invalid dedup_window "soon": allowed is a duration such as "500ms", "30s" or "24h"`},
@@ -137,7 +147,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{`{"global":{"rate_per_second":5,"per":"1m","burst":1,"burst_capacity":2}}`, `invalid global.rate_per_second 5: allowed is only without "tokens" and "per"` + "\n" +
 			`invalid global.burst_capacity 2: allowed is only without "burst"`},
 		{`{"tenants":{"acme":{"tier":"gold"}}}`, `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`},
-		{strings.Repeat("[", 1<<20), `invalid policy: policy` + strings.Repeat("[]", 17) + `... nests deeper than any policy`},
+		{strings.Repeat("[", 1<<20), `read policy: invalid policy JSON array: allowed is an object`},
 		{strings.Repeat(" ", MaxBytes) + "{}", `invalid policy 4194306 bytes: allowed is JSON of up to 4194304 bytes`},
 	} {
 		p, err := Unmarshal([]byte(c.text))

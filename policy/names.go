@@ -2,22 +2,25 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"reflect"
 	"strings"
+
+	"github.com/headgate/headgate"
 )
 
-// maxDepth is deeper than any policy nests.
-const maxDepth = 16
-
-// checkNames refuses what encoding/json would let pass in silence: an object that holds a name twice, of which
-// the last would win; a field name in other letters than its own; and anything but blanks after the policy.
+// checkNames refuses what encoding/json would let pass in silence, an object that holds a name twice, of which the last would win, a
+// field name in other letters than its own, and anything but blanks after the policy; and unknown fields and values of another kind,
+// whose place it would not say.
 func checkNames(text []byte) error {
-	walk := nameWalk{json.NewDecoder(bytes.NewReader(text))}
+	walk := nameWalk{json.NewDecoder(bytes.NewReader(text)), map[reflect.Type]fields{}}
 	walk.decoder.UseNumber()
-	err := walk.value("policy", "", 0)
+	err := walk.value("", reflect.TypeFor[policyJSON]())
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return decodeError(errors.New("the text ends too soon"))
 	}
@@ -30,26 +33,38 @@ func checkNames(text []byte) error {
 	return nil
 }
 
-// nameWalk reads a text token by token.
+// nameWalk reads a text token by token, no deeper than a policy nests.
 type nameWalk struct {
 	decoder *json.Decoder
+	// kinds are the fields of those structs that were met.
+	kinds map[reflect.Type]fields
 }
 
-// value reads one value, which path names in errors and field in the object that holds it.
-func (w nameWalk) value(path, field string, depth int) error {
-	if depth > maxDepth {
-		return fmt.Errorf("%s... nests deeper than any policy", path)
+// fields are what may be in an object by its name, and the names in their order. Those of a map, whose keys are names that operators
+// choose, are none.
+type fields struct {
+	of    map[string]reflect.Type
+	names []string
+}
+
+// value reads one value, which path names in errors and which is to be decoded into a kind.
+func (w nameWalk) value(path string, kind reflect.Type) error {
+	if kind.Kind() == reflect.Pointer {
+		kind = kind.Elem()
 	}
 	token, err := w.decoder.Token()
 	if err != nil {
 		return err
 	}
+	if got := misfit(token, kind); got != "" {
+		return &headgate.FieldError{Field: cmp.Or(path, "policy"), Value: "JSON " + got, Allowed: kindName(kind.Kind())}
+	}
 	switch token {
 	case json.Delim('{'):
-		err = w.object(path, field, depth)
+		err = w.object(path, kind)
 	case json.Delim('['):
 		for err == nil && w.decoder.More() {
-			err = w.value(path+"[]", field, depth+1)
+			err = w.value(path+"[]", kind.Elem())
 		}
 	default:
 		return nil
@@ -60,33 +75,99 @@ func (w nameWalk) value(path, field string, depth int) error {
 	return err
 }
 
-func (w nameWalk) object(path, field string, depth int) error {
+func (w nameWalk) object(path string, kind reflect.Type) error {
+	known, met := w.kinds[kind]
+	if !met {
+		known = fieldsOf(kind)
+		w.kinds[kind] = known
+	}
 	seen := make(map[string]bool)
 	for w.decoder.More() {
 		token, err := w.decoder.Token()
 		if err != nil {
 			return err
 		}
-		name, ok := token.(string)
-		if !ok || !keyedByName(field) && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") != "" {
-			return fmt.Errorf("%s holds the unknown field %.64q", path, fmt.Sprint(token))
-		}
+		name := fmt.Sprint(token)
 		if seen[name] {
-			return fmt.Errorf("%s holds %.64q twice", path, name)
+			return fmt.Errorf("%s holds %.64q twice", cmp.Or(path, "policy"), name)
 		}
 		seen[name] = true
-		if err := w.value(path+"."+name, name, depth+1); err != nil {
+		below := path + "." + shownName(name)
+		if path == "" {
+			below = shownName(name)
+		}
+		value := known.of[name]
+		if kind.Kind() == reflect.Map {
+			value = kind.Elem()
+		}
+		if value == nil {
+			return &headgate.FieldError{Field: below, Value: "(unknown)", Allowed: "one of " + strings.Join(known.names, ", ")}
+		}
+		if err := w.value(below, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keyedByName reports whether the keys of the object in this field are names that operators choose.
-func keyedByName(field string) bool {
-	switch field {
-	case "tiers", "tenants", "queue_limits", "priority_limits", "overflows", "queues", "priority_weights", "downstreams", "max_running":
-		return true
+// misfit returns what a value is that begins with a token, if it cannot be decoded into a kind; null can be anything.
+func misfit(token json.Token, kind reflect.Type) string {
+	if token == nil {
+		return ""
 	}
-	return false
+	var got string
+	fits := false
+	switch token := token.(type) {
+	case json.Delim:
+		got, fits = "object", kind.Kind() == reflect.Struct || kind.Kind() == reflect.Map
+		if token == '[' {
+			got, fits = "array", kind.Kind() == reflect.Slice
+		}
+	case json.Number:
+		got = "number " + shownName(token.String())
+		switch kind.Kind() {
+		case reflect.Int, reflect.Int64:
+			_, err := token.Int64()
+			fits = err == nil
+		case reflect.Float64:
+			_, err := token.Float64()
+			fits = err == nil
+		default:
+			got = "number"
+		}
+	case string:
+		got, fits = "string", kind.Kind() == reflect.String
+	case bool:
+		got, fits = "bool", kind.Kind() == reflect.Bool
+	}
+	if fits {
+		return ""
+	}
+	return got
 }
+
+func fieldsOf(kind reflect.Type) fields {
+	f := fields{of: map[string]reflect.Type{}}
+	if kind.Kind() != reflect.Struct {
+		return f
+	}
+	for field := range kind.Fields() {
+		if field.Anonymous {
+			inner := fieldsOf(field.Type)
+			maps.Copy(f.of, inner.of)
+			f.names = append(f.names, inner.names...)
+			continue
+		}
+		f.of[nameOf(field)] = field.Type
+		f.names = append(f.names, nameOf(field))
+	}
+	return f
+}
+
+func nameOf(field reflect.StructField) string {
+	name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+	return name
+}
+
+// shownName makes a name from outside fit for a path in an error.
+func shownName(name string) string { return strings.Trim(fmt.Sprintf("%.64q", name), `"`) }

@@ -46,6 +46,16 @@ func advice(options *redis.Options, err error) string {
 	return "check that the address is that of a Redis"
 }
 
+// Advice says what to do about an error that Redis has answered, also long after Open; empty where nobody knows.
+func Advice(err error) string {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return ""
+	}
+	advice, _ := adviceOnReply(reply)
+	return advice
+}
+
 // adviceOnReply knows the errors that Redis itself answers.
 func adviceOnReply(err error) (string, bool) {
 	for _, known := range []struct{ part, advice string }{
@@ -56,6 +66,11 @@ func adviceOnReply(err error) (string, bool) {
 		{"LOADING", "it still loads its data: try again"},
 		{"DENIED", "it is in protected mode: give it a password or bind it to this network"},
 		{"MASTERDOWN", "it is a replica without a master: give the master's address"},
+		{"READONLY", "it is a replica and takes no writes: give the master's address, or its Sentinels'"},
+		{"NOREPLICAS", "it has too few replicas to take writes: see min-replicas-to-write"},
+		{"OOM ", "it is full: raise its maxmemory, or let go of something"},
+		{"MISCONF", "it cannot save and takes no writes: see its log"},
+		{"cluster support disabled", "it is no cluster: write redis:// instead of redis-cluster://"},
 		{"DB index is out of range", "it has no such database"},
 	} {
 		if strings.Contains(err.Error(), known.part) {

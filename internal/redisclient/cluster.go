@@ -72,7 +72,7 @@ func NewCluster(options *redis.Options, addrs []string) *redis.ClusterClient {
 		return node
 	}
 	client = redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, NewClient: newNode, MaxRedirects: -1, DisableRoutingPolicies: true,
+		Addrs: addrs, NewClient: newNode, MaxRedirects: -1, DisableRoutingPolicies: true, Dialer: options.Dialer,
 		ClientName: options.ClientName, Username: options.Username, Password: options.Password, TLSConfig: options.TLSConfig,
 		DialTimeout: options.DialTimeout, ReadTimeout: options.ReadTimeout, WriteTimeout: options.WriteTimeout,
 		PoolTimeout: options.PoolTimeout, PoolSize: options.PoolSize, PipelinePoolSize: options.PipelinePoolSize,

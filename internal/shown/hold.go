@@ -13,6 +13,12 @@ type Gate struct {
 	// Limit is how many jobs may be in workers' hands at a time, Held how many are; a limit of 0 is shut.
 	Limit int `json:"limit"`
 	Held  int `json:"held"`
+	// NoShare says of a limit of 0 that it is no pause: of several partitions none has a whole unit of a cap, until it is shared out
+	// anew.
+	NoShare bool `json:"no_share,omitempty"`
+	// Rate is jobs a second and Burst how many at once, where the gate is a rate; Limit and Held are then 0.
+	Rate  float64 `json:"rate,omitempty"`
+	Burst int     `json:"burst,omitempty"`
 	// Shares is what each of several partitions has of the limit, or of a rate a second.
 	Shares []float64  `json:"shares,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
@@ -21,7 +27,10 @@ type Gate struct {
 
 // GateOf shows a gate.
 func GateOf(g lua.GateState) Gate {
-	return Gate{g.Name, g.Limit, g.Held, g.Shares, Stamp(g.Until), g.Reason}
+	return Gate{
+		Name: g.Name, Limit: g.Limit, Held: g.Held, NoShare: g.NoShare, Rate: g.Rate, Burst: g.Burst, Shares: g.Shares,
+		Until: Stamp(g.Until), Reason: g.Reason,
+	}
 }
 
 // Suspension is somebody for whom enqueueing is suspended.

@@ -88,13 +88,15 @@ func TestConfigCheckAndPrint(t *testing.T) {
 			"unknown key worker.concurency: did you mean worker.concurrency?", "invalid worker.lease 1: allowed is 200ms to 10m",
 			`invalid worker.deliver.url "ftp://example.com": allowed is http`, "redis.url: redis address has an unknown scheme",
 		}},
-		"check /nowhere.yaml":              {exitFailure, []string{"open /nowhere.yaml"}},
-		"check a b":                        {exitUsage, []string{"takes one argument at most, the file, got 2"}},
-		"check a --config b":               {exitUsage, []string{"the file is given twice"}},
+		"check /nowhere.yaml": {exitFailure, []string{"open /nowhere.yaml"}},
+		"check a b":           {exitUsage, []string{"takes one argument at most, the file, got 2"}},
+		"check a --config b":  {exitUsage, []string{"the file is given twice"}},
+		"print --prefix " + strings.Repeat("a", 99): {exitUsage, []string{`invalid --prefix "` + strings.Repeat("a", 63) + `…: allowed is 1-32 bytes`}},
 		"print a":                          {exitUsage, []string{`takes no argument, got "a"`}},
 		"print --set worker.concurrency=0": {exitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
-		"bogus":                            {exitUsage, []string{`there is no command "bogus"`}},
-		"reference":                        {exitOK, []string{"# Configuration", "HEADGATE_WORKER_LEASE"}},
+		"print --set worker.concurrency=0 --config " + good: {exitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
+		"bogus":     {exitUsage, []string{`there is no command "bogus"`}},
+		"reference": {exitOK, []string{"# Configuration", "HEADGATE_WORKER_LEASE"}},
 		"print --redis h:1 --set worker.lease=30s": {exitOK, []string{`url: "h:1" # --redis`, `lease: "30s" # --set worker.lease`, "concurrency: 10 # default"}},
 		"print --config " + good + " --prefix other": {exitOK, []string{
 			`url: "redis://ada:xxxxx@localhost:6379" # file ` + good, `prefix: "other" # --prefix`, `queues: ["mail=3"] # file`,
@@ -123,7 +125,7 @@ func TestAFileSaysWhereTheRedisIs(t *testing.T) {
 	if out := runHeadgate(t.Context(), "job", "show", "acme", "one", "--config", name); out.code != exitOK {
 		t.Errorf("job show: %+v", out)
 	}
-	if out := runHeadgate(t.Context(), "doctor", "--config", name, "--set", "worker.lease=1ns"); out.code != exitFailure || !strings.Contains(out.stderr, "--set worker.lease 1ns") {
+	if out := runHeadgate(t.Context(), "doctor", "--config", name, "--set", "worker.lease=1ns"); out.code != exitUsage || !strings.Contains(out.stderr, "--set worker.lease 1ns") {
 		t.Errorf("doctor with a bad option: %+v", out)
 	}
 }

@@ -169,6 +169,9 @@ func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.S
 		return nil
 	})
 	painter.Done(true)
+	if err != nil && view.Purged == 0 {
+		return err
+	}
 	if printed := o.print(c, view, view.write); err != nil || printed != nil {
 		return errors.Join(err, printed)
 	}

@@ -94,6 +94,13 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	if most := int64(headgate.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
 		return nil, fieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
 	}
+	if f.per < headgate.MinLimitPer || f.per > headgate.MaxLimitPer {
+		per := "per"
+		if flag != "tokens" {
+			per = flag + "-per"
+		}
+		return nil, fieldError(per, f.per.String(), headgate.MinLimitPer.String()+" to "+headgate.MaxLimitPer.String())
+	}
 	limit := headgate.Limit{Tokens: headgate.Tokens(f.tokens), Per: f.per, Burst: headgate.Tokens(f.burst)}
 	if f.burst == 0 {
 		limit.Burst = limit.Tokens

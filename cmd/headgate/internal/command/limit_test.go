@@ -48,7 +48,7 @@ func TestLimitCommands(t *testing.T) {
 		"limit get a:b:c:d":                 "invalid scope",
 		"limit set acme":                    "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
 		"limit set acme --tokens 1 --off":   "invalid --off true: allowed is it or --tokens, not both",
-		"limit set acme --tokens 1 --per 0": "invalid",
+		"limit set acme --tokens 1 --per 0": "invalid --per 0s: allowed is 1ms to 744h0m0s",
 	} {
 		code := exitUsage
 		if want == "" {

@@ -191,6 +191,9 @@ func TestDeadCommands(t *testing.T) {
 		}
 	}
 	checkKeys(t, "a purge", p.object(exitOK, "dead purge acme a"), []string{"purged"})
+	if out := p.run(exitUsage, "dead purge --queue ! --yes"); out.stdout != "" || !strings.Contains(out.stderr, `invalid queue "!"`) {
+		t.Errorf("got %+v", out)
+	}
 	if out := p.run(exitUsage, "dead purge --queue mail"); !strings.Contains(out.stderr, "say so with --yes") {
 		t.Errorf("%s", out.stderr)
 	}

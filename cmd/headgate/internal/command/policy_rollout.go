@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -68,7 +69,11 @@ The standard tier has to keep its weights and max_running.`,
 				return fmt.Errorf("rules %s: %w: %w", args[0], headgate.ErrInvalid, err)
 			}
 			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
-				return rollout.StartCandidate(ctx, store, text, editBy(reason))
+				result, err := rollout.StartCandidate(ctx, store, text, editBy(reason))
+				if bad, ok := errors.AsType[*headgate.FieldError](err); ok && strings.HasPrefix(bad.Field, "rollout.rules.") {
+					err = errors.New("rules " + args[0] + ": " + bad.Error()) // Of the file, not of the command line.
+				}
+				return result, err
 			})
 		},
 	}

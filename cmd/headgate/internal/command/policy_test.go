@@ -122,7 +122,9 @@ func TestARolloutIsBegunGrownAndEnded(t *testing.T) {
 	if out := p.run(exitOK, "policy rollout shadow"); !strings.Contains(out.stdout, "1 allowed") || !strings.Contains(out.stdout, "by tenant: 0") {
 		t.Errorf("shadow: %+v", out)
 	}
-	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{"colour": 1}`))
+	if out := p.run(exitFailure, "policy rollout start "+writePolicy(t, `{"colour": 1}`)); !strings.Contains(out.stderr, "invalid rollout.rules.colour (unknown)") {
+		t.Errorf("%+v", out)
+	}
 	p.run(exitFailure, "policy rollout start "+writePolicy(t, `{`))
 }
 

@@ -32,6 +32,12 @@ func queueState(v shown.Queue) string {
 
 func gateWords(g shown.Gate) string {
 	switch {
+	case g.Burst > 0:
+		return "starts " + headgate.TokensPerSecond(g.Rate).Words("job")
+	case g.Limit == 0 && strings.HasPrefix(string(g.Name), "b:"):
+		return "held by its circuit breaker"
+	case g.NoShare:
+		return fmt.Sprintf("waits for its cap to be shared out, %d jobs run", g.Held)
 	case g.Limit == 0:
 		return "paused" + because(g.Reason) + until(g.Until)
 	case g.Held >= g.Limit:

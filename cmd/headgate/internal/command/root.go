@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/internal/embedded"
 )
 
 // The exit codes.
@@ -64,6 +65,9 @@ func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	if _, wrong := errors.AsType[*usageError](err); wrong {
 		fmt.Fprintln(stderr, "headgate: see headgate help, or --help after a command")
 		return exitUsage
+	}
+	if advice := embedded.Advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
+		fmt.Fprintf(stderr, "headgate: about redis: %s\n", advice)
 	}
 	return failureCode(err)
 }

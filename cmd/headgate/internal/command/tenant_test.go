@@ -70,18 +70,19 @@ func TestMistakesOfTenantAreNamed(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	for line, want := range map[string]string{
-		"tenant set acme":                          "say what the tenant is to have",
-		"tenant set acme --tier gold":              `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`,
-		"tenant set acme --tokens 0":               "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
-		"tenant set acme --tokens 1 --off":         "invalid --off true: allowed is it or --tokens, not both",
-		"tenant set acme --dispatch 0":             "invalid --dispatch 0: allowed is 1 to 1000000000; for no limit headgate tenant unset TENANT dispatch",
-		"tenant set acme --weight high=0":          "invalid tenants.acme.priority_weights.high 0",
-		"tenant set acme --max-running -1":         "invalid tenants.acme.max_running -1: allowed is 1 to 1000000, or 0 for none",
-		"tenant set global --tier basic":           `invalid tenant "global"`,
-		"tenant show a:b":                          `invalid tenant "a:b"`,
-		"tenant unset acme colour":                 `there is no setting "colour": there are tier, limit, weights, max-running, dispatch`,
-		"tenant unset":                             "takes a TENANT, and perhaps what to take away",
-		"tenant list --tier basic --weight high=1": "unknown flag: --weight",
+		"tenant set acme":                                "say what the tenant is to have",
+		"tenant set acme --tier gold":                    `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`,
+		"tenant set acme --tokens 0":                     "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
+		"tenant set acme --tokens 1 --off":               "invalid --off true: allowed is it or --tokens, not both",
+		"tenant set acme --dispatch 0":                   "invalid --dispatch 0: allowed is 1 to 1000000000; for no limit headgate tenant unset TENANT dispatch",
+		"tenant set acme --weight high=0":                "invalid tenants.acme.priority_weights.high 0",
+		"tenant set acme --max-running -1":               "invalid tenants.acme.max_running -1: allowed is 1 to 1000000, or 0 for none",
+		"tenant set global --tier basic":                 `invalid tenant "global"`,
+		"tenant show a:b":                                `invalid tenant "a:b"`,
+		"tenant unset acme colour":                       `there is no setting "colour": there are tier, limit, weights, max-running, dispatch`,
+		"tenant unset":                                   "takes a TENANT, and perhaps what to take away",
+		"tenant set acme --dispatch 1 --dispatch-per 0s": "invalid --dispatch-per 0s: allowed is 1ms to 744h0m0s",
+		"tenant list --tier basic --weight high=1":       "unknown flag: --weight",
 	} {
 		if out := p.run(exitUsage, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: %s", line, out.stderr)

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 func TestMistakesAreNamed(t *testing.T) {
@@ -93,5 +95,38 @@ func TestHelpHasExamples(t *testing.T) {
 	}
 	if out := runHeadgate(t.Context(), "version"); out.code != exitOK || !strings.HasPrefix(out.stdout, "headgate ") {
 		t.Errorf("version: %+v", out)
+	}
+}
+
+// TestARedisThatTakesNoWritesIsExplained, though it answered when it was opened.
+func TestARedisThatTakesNoWritesIsExplained(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
+	if out := runHeadgate(t.Context(), "enqueue", "--tenant", "acme", "--queue", "mail", "--type", "send", "--redis", server.URL()); out.code != exitOK {
+		t.Fatalf("%+v", out)
+	}
+	for _, row := range []struct {
+		setting []string
+		want    string
+	}{
+		{[]string{"CONFIG", "SET", "min-replicas-to-write", "1"}, "about redis: it has too few replicas to take writes"},
+		{[]string{"CONFIG", "SET", "min-replicas-to-write", "0", "maxmemory", "1"}, "about redis: it is full: raise its maxmemory"},
+		{[]string{"REPLICAOF", "127.0.0.1", "1"}, "about redis: it is a replica and takes no writes: give the master's address"},
+	} {
+		words := make([]any, len(row.setting))
+		for i, word := range row.setting {
+			words[i] = word
+		}
+		if err := client.Do(t.Context(), words...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		out := runHeadgate(t.Context(), "migrate", "--partitions", "2", "--redis", server.URL())
+		if out.code != exitFailure || strings.Count(out.stderr, row.want) != 1 {
+			t.Errorf("%v: exit code %d, %s", row.setting, out.code, out.stderr)
+		}
+	}
+	if out := runHeadgate(t.Context(), "queue", "list", "--redis", strings.Replace(server.URL(), "redis://", "redis://ada:sesame@", 1)); strings.Contains(out.stderr, "about redis") {
+		t.Errorf("what the error says is said again: %s", out.stderr)
 	}
 }

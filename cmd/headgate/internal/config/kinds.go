@@ -43,7 +43,7 @@ func (k kind[T]) read(to *Config, raw any, text bool) (bad []string) {
 
 func (k kind[T]) shown(v T) string {
 	if s, ok := any(v).(string); ok {
-		return strconv.Quote(s)
+		return cut(strconv.Quote(s))
 	}
 	return k.text(v)
 }
@@ -58,9 +58,11 @@ func (k kind[T]) plain(from *Config) any {
 }
 
 // quote shows a value that is of a wrong type, in one line that is not too long.
-func quote(raw any) string {
+func quote(raw any) string { return cut(quoteJSON(raw)) }
+
+// cut bounds a value in an error.
+func cut(text string) string {
 	const most = 64
-	text := quoteJSON(raw)
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "…"
 	}

@@ -184,9 +184,11 @@ func (l *Loaded) option(path string) *Option {
 // Given says whether any source set an option.
 func (l *Loaded) Given(path string) bool { return l.source(path) != Default }
 
-// OnlyFlags says whether what is wrong with a command's configuration can only be wrong with its line.
+// OnlyFlags says whether what is wrong with a command's configuration is wrong with its line: all else that is said has no fault.
 func OnlyFlags(s Sources) bool {
-	return s.File == "" && !slices.ContainsFunc(s.Environ, func(v string) bool { return strings.HasPrefix(v, variablePrefix) })
+	s.Flags, s.Set = nil, nil
+	_, err := Load(s)
+	return err == nil
 }
 
 // field names an option in an error, by what set it.

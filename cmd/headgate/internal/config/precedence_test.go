@@ -125,3 +125,30 @@ func TestWhatIsPrintedCanBeLoadedAndMeansTheSame(t *testing.T) {
 		}
 	})
 }
+
+// TestTheLineIsAtFault where nothing else is, whatever else is said.
+func TestTheLineIsAtFault(t *testing.T) {
+	t.Parallel()
+	good, bad := writeText(t, t.TempDir(), "good.yaml", "worker: {lease: 30s}"), writeText(t, t.TempDir(), "bad.yaml", "worker: {lease: 1}")
+	wrong := []string{"worker.concurrency=0"}
+	for name, row := range map[string]struct {
+		sources Sources
+		want    bool
+	}{
+		"alone":                       {Sources{Set: wrong}, true},
+		"a flag":                      {Sources{Flags: map[string]any{"worker.concurrency": "0"}}, true},
+		"beside a variable":           {Sources{Set: wrong, Environ: []string{"HEADGATE_WORKER_LEASE=30s"}}, true},
+		"beside a file":               {Sources{Set: wrong, File: good}, true},
+		"against a variable":          {Sources{Set: []string{"worker.deliver.command=true"}, Environ: []string{"HEADGATE_WORKER_DELIVER_URL=http://example.com"}}, true},
+		"beside a wrong variable":     {Sources{Set: wrong, Environ: []string{"HEADGATE_WORKER_LEASE=1"}}, false},
+		"beside a wrong file":         {Sources{Set: wrong, File: bad}, false},
+		"a wrong file without a line": {Sources{File: bad}, false},
+	} {
+		if _, err := Load(row.sources); err == nil {
+			t.Errorf("%s: there is no fault", name)
+		}
+		if got := OnlyFlags(row.sources); got != row.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"mime"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/worker"
 )
@@ -50,7 +51,8 @@ func encodeEvent(job *worker.Job[[]byte]) ([]byte, error) {
 	}
 	if len(job.Payload) > 0 {
 		e.DataContentType = contentType(job)
-		if isJSON(e.DataContentType) && json.Valid(job.Payload) {
+		// A text of another encoding, which JSON takes in its strings, would make the event one that cannot be read.
+		if isJSON(e.DataContentType) && json.Valid(job.Payload) && utf8.Valid(job.Payload) {
 			e.Data = job.Payload
 		} else {
 			e.DataBase64 = job.Payload

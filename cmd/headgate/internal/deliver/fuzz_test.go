@@ -1,7 +1,9 @@
 package deliver
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/worker"
 )
 
 // FuzzSecrets: secrets that are taken have the size that the specification allows, and are the same in its own form; an
@@ -100,6 +103,49 @@ func FuzzTarget(f *testing.F) {
 		}
 		if target.Scheme != "http" && target.Scheme != "https" || target.Hostname() == "" {
 			t.Errorf("%q is taken for %s", text, target)
+		}
+	})
+}
+
+// FuzzEvent: whatever a job holds, its event is JSON in UTF-8, and its data is the payload.
+func FuzzEvent(f *testing.F) {
+	for _, seed := range []struct{ payload, contentType string }{
+		{`{"a": [1, 2]}`, ""},
+		{`{"a": 1}`, "text/plain; charset=latin1"},
+		{"plain", ""},
+		{"\"\xff\"", ""},
+		{"\"\xff\"", "application/problem+json"},
+		{"", "x/y"},
+		{"null", ""},
+		{"1", "\xff/;="},
+		{"\"\u2028<&\"", "application/json"},
+	} {
+		f.Add([]byte(seed.payload), seed.contentType)
+	}
+	f.Fuzz(func(t *testing.T, payload []byte, contentType string) {
+		job := worker.Job[[]byte]{Job: headgate.NewJob("acme", "mail", "welcome", payload)}
+		job.Headers = map[string]string{"Content-Type": contentType, "traceparent": contentType}
+		body, err := encodeEvent(&job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read struct {
+			Data       json.RawMessage `json:"data"`
+			DataBase64 []byte          `json:"data_base64"`
+		}
+		if err := json.Unmarshal(body, &read); err != nil || !utf8.Valid(body) {
+			t.Fatalf("%q: %q, %v", payload, body, err)
+		}
+		got := read.DataBase64
+		if read.Data != nil {
+			var want bytes.Buffer
+			if err := json.Compact(&want, payload); err != nil {
+				t.Fatalf("%q is data: %v", payload, err)
+			}
+			got, payload = read.Data, want.Bytes()
+		}
+		if !bytes.Equal(got, payload) {
+			t.Errorf("the data is %q, want %q", got, payload)
 		}
 	})
 }

@@ -18,6 +18,7 @@ type Painter struct {
 	every time.Duration
 	lines int
 	last  time.Time
+	said  string
 }
 
 // How often progress shows.
@@ -36,14 +37,14 @@ func NewPainter(to io.Writer) *Painter {
 	return p
 }
 
-// Paint shows progress: picture on a terminal, line elsewhere and only when the last one is some time ago.
+// Paint shows progress: picture on a terminal, line elsewhere, only when it is another one and the last is some time ago.
 func (p *Painter) Paint(picture, line string) {
 	if p.file != nil {
 		p.repaint(picture)
 		return
 	}
-	if now := time.Now(); now.Sub(p.last) >= p.every {
-		p.last = now
+	if now := time.Now(); line != p.said && now.Sub(p.last) >= p.every {
+		p.last, p.said = now, line
 		fmt.Fprintln(p.to, line)
 	}
 }

@@ -128,6 +128,13 @@ func TestProgressIsALineWhereThereIsNoTerminal(t *testing.T) {
 	if out.String() != "first\n" {
 		t.Errorf("got %q", out.String())
 	}
+	p.every = 0
+	for _, line := range []string{"first", "second", "second"} {
+		p.Paint("a picture", line)
+	}
+	if out.String() != "first\nsecond\n" {
+		t.Errorf("got %q, with lines that say nothing new", out.String())
+	}
 	if bar := Bar(0.5, 4); bar != "██░░" || Bar(2, 2) != "██" || Bar(-1, 2) != "░░" {
 		t.Errorf("half a bar is %q", bar)
 	}
