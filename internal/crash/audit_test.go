@@ -132,7 +132,7 @@ func (f *findings) runsOf(s *storm) {
 
 // outcomes returns the keys of the jobs that ended and of the dead letters, and counts these by reason. The dedup window
 // must not have passed.
-func outcomes(ctx context.Context, fail func(...any), client *redis.Client, store *lua.Store) (ended, dead map[string]bool, deaths map[string]int) {
+func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClient, store *lua.Store) (ended, dead map[string]bool, deaths map[string]int) {
 	ended, dead, deaths = map[string]bool{}, map[string]bool{}, map[string]int{}
 	why, err := client.HGetAll(ctx, store.Keys().Why()).Result()
 	if err != nil {

@@ -54,10 +54,7 @@ func (o *outage) measure(jobs, costed int, idle *usage) *measurement {
 	if idle == nil {
 		idle = &m.idle
 	}
-	others := all.since(idle.times(all.seconds))
-	if rest.ill > 0 {
-		others = others.since(rest.since(idle.times(rest.seconds)).times(float64(all.ill) / float64(rest.ill)))
-	}
+	others := all.less(rest, *idle)
 	m.micros, m.commands, m.took = others.micros/float64(costed), others.commands/float64(costed), cost.took
 	return m
 }
@@ -68,6 +65,15 @@ type spell struct {
 
 	seconds float64
 	ill     int
+}
+
+// less returns what was used beyond idle, by time, and beyond what a rest used for each job of an ill downstream.
+func (s spell) less(rest spell, idle usage) usage {
+	others := s.since(idle.times(s.seconds))
+	if rest.ill > 0 {
+		others = others.since(rest.since(idle.times(rest.seconds)).times(float64(s.ill) / float64(rest.ill)))
+	}
+	return others
 }
 
 func (s spell) plus(more spell) spell {

@@ -16,6 +16,7 @@ import (
 //
 //	producer  S NUMBER: about to ask · A NUMBER: admitted · R NUMBER REASON: refused · X NUMBER: it will never know
 //	replicated  A NANOS NUMBER BOOL: admitted, and whether the replica was not heard in time
+//	producer of parts  A NANOS NANOS KEY BOOL: a call from then until then, admitted, as above · E NANOS NANOS KIND: one that failed
 //	worker    B NANOS KEY ATTEMPT SUSPECT: a handler begins · E NANOS KEY: it ends · F NANOS KEY OUTCOME: Redis took note
 //	offerer   A ID DOWNSTREAM: admitted
 //	caller    T and F NANOS KEY DOWNSTREAM TOKEN: as above, with what became of it · K NANOS DOWNSTREAM STATE: heard of the

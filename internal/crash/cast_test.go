@@ -1,10 +1,12 @@
 package crash_test
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +27,16 @@ type cast struct {
 	prefix string
 	dir    string
 	actors []*actor
+	// known are the bytes that rest has read of each book.
+	known map[string]int64
 }
 
 // actor is a role, and the process that plays it now.
 type actor struct {
 	role   string
 	number int
+	// host is the address that it connects from, in a network that has several; empty means any.
+	host string
 	// binary is of another release; empty means this one.
 	binary  string
 	command *exec.Cmd
@@ -39,7 +45,7 @@ type actor struct {
 
 func newCast(tb testing.TB, server *redistest.Server) *cast {
 	tb.Helper()
-	c := &cast{TB: tb, server: server, ways: map[string]string{}, dir: tb.TempDir()}
+	c := &cast{TB: tb, server: server, ways: map[string]string{}, dir: tb.TempDir(), known: map[string]int64{}}
 	tb.Cleanup(func() {
 		for _, a := range c.actors {
 			if a.command != nil {
@@ -59,7 +65,13 @@ func (c *cast) book(role string, number int) string {
 // enter makes a role and starts its process.
 func (c *cast) enter(role string, number int) *actor {
 	c.Helper()
-	a := &actor{role: role, number: number}
+	return c.enterAt("", role, number)
+}
+
+// enterAt is enter at a host of a redistest.Network.
+func (c *cast) enterAt(host, role string, number int) *actor {
+	c.Helper()
+	a := &actor{role: role, number: number, host: host}
 	c.actors = append(c.actors, a)
 	c.start(a)
 	return a
@@ -70,10 +82,13 @@ func (c *cast) start(a *actor) {
 	c.Helper()
 	own, err := os.Executable()
 	c.check(err)
-	addr := cmp.Or(c.ways[a.role], c.server.Addr())
+	addr := c.ways[a.role]
+	if addr == "" {
+		addr = c.server.Addr()
+	}
 	a.command = exec.CommandContext(c.Context(), cmp.Or(a.binary, own)) //nolint:gosec // It is this binary, or was made for it.
 	a.command.Env = append(os.Environ(), roleVariable+"="+a.role, numberVariable+"="+strconv.Itoa(a.number),
-		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, "GOMAXPROCS=2")
+		bookVariable+"="+c.book(a.role, a.number), addrVariable+"="+addr, prefixVariable+"="+c.prefix, fromVariable+"="+a.host, "GOMAXPROCS=2")
 	a.command.SysProcAttr = dieWithParent()
 	a.command.Stderr = os.Stderr
 	a.input, err = a.command.StdinPipe()
@@ -130,6 +145,24 @@ func (c *cast) read(role string, each func(number int, words []string)) {
 			c.check(readBook(c.book(role, a.number), func(words []string) { each(a.number, words) }))
 		}
 	}
+}
+
+// rest reads the whole lines of a book that were not read yet.
+func (c *cast) rest(path string) string {
+	c.Helper()
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	c.check(err)
+	defer file.Close()
+	_, err = file.Seek(c.known[path], io.SeekStart)
+	c.check(err)
+	text, err := io.ReadAll(file)
+	c.check(err)
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	c.known[path] += int64(len(text))
+	return string(text)
 }
 
 func (c *cast) check(err error) {

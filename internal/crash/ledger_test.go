@@ -1,12 +1,7 @@
 package crash_test
 
 import (
-	"bytes"
 	"cmp"
-	"errors"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +15,6 @@ import (
 // ledger is what the books of an outage say, read as they grow.
 type ledger struct {
 	*cast
-	known map[string]int64 // bytes read of each book
 	// offered counts the jobs that producers were told are in, by downstream.
 	offered map[string]int
 	calls   []callLine
@@ -55,7 +49,7 @@ type heardLine struct {
 }
 
 func newLedger(c *cast) *ledger {
-	return &ledger{cast: c, known: map[string]int64{}, offered: map[string]int{}}
+	return &ledger{cast: c, offered: map[string]int{}}
 }
 
 // follow reads what was written since the last time.
@@ -67,24 +61,6 @@ func (l *ledger) follow() {
 			l.note(a.number, strings.Fields(line))
 		}
 	}
-}
-
-// rest reads the whole lines of a book that were not read yet.
-func (l *ledger) rest(path string) string {
-	l.Helper()
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	l.check(err)
-	defer file.Close()
-	_, err = file.Seek(l.known[path], io.SeekStart)
-	l.check(err)
-	text, err := io.ReadAll(file)
-	l.check(err)
-	text = text[:bytes.LastIndexByte(text, '\n')+1]
-	l.known[path] += int64(len(text))
-	return string(text)
 }
 
 func (l *ledger) note(number int, words []string) {

@@ -12,10 +12,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
@@ -29,16 +31,19 @@ const (
 	bookVariable   = "HEADGATE_CRASH_BOOK"
 	numberVariable = "HEADGATE_CRASH_NUMBER"
 	prefixVariable = "HEADGATE_CRASH_PREFIX"
+	fromVariable   = "HEADGATE_CRASH_FROM"
 
 	producerRole  = "producer"
 	schedulerRole = "scheduler"
 	workerRole    = "worker"
+	steadyRole    = "steady-worker"
 	stubbornRole  = "stubborn"
 	scriptRole    = "script-producer"
 	workingRole   = "script-worker"
 	asynqRole     = "asynq"
 
 	replicatedRole = "replicated"
+	partsRole      = "producer-of-parts"
 
 	downstreamRole = "downstream"
 	callerRole     = "caller"
@@ -48,7 +53,9 @@ const (
 const (
 	// stormLease is short, so that a process that is stopped outlasts it.
 	stormLease = 1500 * time.Millisecond
-	stormSlots = 12
+	// steadyLease is long, so that a machine that halts does not end it.
+	steadyLease = 30 * time.Second
+	stormSlots  = 12
 	// stormCallers times stormPace is the load of a producer.
 	stormCallers = 6
 	stormPace    = 50 * time.Millisecond
@@ -80,7 +87,9 @@ func playRole(role string) int {
 		case schedulerRole:
 			err = p.schedule(ctx)
 		case workerRole:
-			err = p.work(ctx)
+			err = p.work(ctx, stormLease)
+		case steadyRole:
+			err = p.work(ctx, steadyLease)
 		case stubbornRole:
 			err = p.insist(ctx, commands.lines)
 		case scriptRole:
@@ -89,6 +98,8 @@ func playRole(role string) int {
 			err = p.workScript(ctx)
 		case replicatedRole:
 			err = p.produceReplicated(ctx)
+		case partsRole:
+			err = p.produceInParts(ctx)
 		case asynqRole:
 			err = p.workAsynq(ctx)
 		case downstreamRole:
@@ -135,13 +146,12 @@ func (p *player) open(ctx context.Context) (err error) {
 	if !strings.Contains(address, "://") {
 		address = "redis://" + address
 	}
-	options, sentinel, err := redisclient.Parse(address)
+	client, err := dial(address, os.Getenv(fromVariable))
 	if err != nil {
 		return err
 	}
-	client := redisclient.New(options, sentinel)
 	config := lua.Config{Prefix: os.Getenv(prefixVariable)}
-	if os.Getenv(roleVariable) == replicatedRole {
+	if role := os.Getenv(roleVariable); role == replicatedRole || role == partsRole {
 		config.Replicas = 1
 	}
 	for {
@@ -152,6 +162,19 @@ func (p *player) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
+}
+
+// dial returns a client of the Redis at an address; one of a cluster may be at a host of its own.
+func dial(address, host string) (redis.UniversalClient, error) {
+	if host == "" {
+		return redisclient.Dial(address)
+	}
+	options, addrs, err := redisclient.ParseCluster(address)
+	if err != nil {
+		return nil, err
+	}
+	options.Dialer = redistest.DialFrom(host)
+	return redisclient.NewCluster(options, addrs), nil
 }
 
 func wait(ctx context.Context, d time.Duration) error {
@@ -238,9 +261,9 @@ func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int)
 var errPlanned = errors.New("fails as it was planned")
 
 // work runs jobs as their payloads say.
-func (p *player) work(ctx context.Context) error {
+func (p *player) work(ctx context.Context, lease time.Duration) error {
 	w, err := worker.New(p.store, worker.Config{
-		Queues: stormQueues, Concurrency: stormSlots, Lease: stormLease, NoScheduler: true, DrainTimeout: 2 * time.Second,
+		Queues: stormQueues, Concurrency: stormSlots, Lease: lease, NoScheduler: true, DrainTimeout: 2 * time.Second,
 		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 20 * time.Millisecond },
 		Observer: worker.Observer{
 			Started:  func(e worker.Event) { p.book.note("T", nanos(), e.Key, e.Token) },

@@ -25,6 +25,7 @@ var rooms = []room{
 	{path: "internal/fairness", floor: pureFloor},
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/keyspace", floor: 2},
+	{path: "internal/callback", floor: 2},
 	{path: "lua", floor: 3},
 	{path: "limiter", floor: 4},
 	{path: "producer", floor: 4},
@@ -44,6 +45,7 @@ var rooms = []room{
 	{path: "internal/embedded", floor: 0, leaf: true},
 	{path: "internal/redistest", floor: 0, leaf: true},
 	{path: "internal/house", floor: 0, leaf: true},
+	{path: "internal/account", floor: 6},
 	{path: "internal/laws", floor: 6},
 	{path: "internal/crash", floor: 6},
 }
@@ -78,7 +80,7 @@ var libraries = []library{
 	},
 	{
 		path:  "github.com/rs/zerolog",
-		rooms: []string{"limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		rooms: []string{"internal/callback", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
 		why:   "only services and those above log; return the error",
 	},
 }

@@ -5,6 +5,8 @@
 //	shared     Shared(t), Prefix(t)   one server a test process; each test has its own key prefix
 //	own        Start(t, Options{})    to kill, pause, restart, fill up or configure
 //	cluster    SharedCluster(t)       one node that owns all slots: refuses a script that spans two
+//	nodes      StartNodes(t, ...)     a cluster of several masters, with replicas if asked for
+//	network    StartNodesApart(t, n)  the same, whose network can be cut in two
 //	failover   StartFailover(t, ...)  a master, its replica and three Sentinels
 //	proxy      NewProxy(t, addr)      cuts a connection before a command or before its reply
 //

@@ -22,29 +22,65 @@ type Cluster struct {
 	// Masters are so named for what they are at the start, each with an even part of the slots. Replicas follow the master of
 	// the same index.
 	Masters, Replicas []*Server
+	// Network is between the nodes of StartNodesApart; nil elsewhere.
+	Network *Network
 }
+
+// After how many milliseconds of silence nodes take another for gone: as it is after the start, and never because the machine halts.
+// See GoneAfter.
+const (
+	NodeTimeout = 1000
+	NeverGone   = neverGone
+)
+
+// joinTimeout is the same while they come to know each other. A node whose disk halts for longer drops those that it has just met, for good.
+const joinTimeout = 10_000
 
 // StartNodes runs a cluster of so many masters for this test alone, each with a replica if asked for. It returns when all
 // nodes find it well and the replicas follow, which takes some three seconds.
 func StartNodes(tb testing.TB, masters int, replicas bool) *Cluster {
 	tb.Helper()
-	options := Options{Cluster: true, Args: []string{"--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0"}}
-	c := &Cluster{}
+	return startNodes(tb, nil, masters, replicas)
+}
+
+// StartNodesApart is StartNodes with replicas and with a Network between all nodes and clients that can be cut.
+func StartNodesApart(tb testing.TB, masters int) *Cluster {
+	tb.Helper()
+	return startNodes(tb, newNetwork(tb), masters, true)
+}
+
+func startNodes(tb testing.TB, network *Network, masters int, replicas bool) *Cluster {
+	tb.Helper()
+	options := Options{Cluster: true, Args: []string{"--cluster-node-timeout", strconv.Itoa(joinTimeout), "--repl-diskless-sync-delay", "0"}}
+	start := Start
+	if network != nil {
+		start = network.start
+	}
+	c := &Cluster{Network: network}
 	for range masters {
-		c.Masters = append(c.Masters, Start(tb, options))
+		c.Masters = append(c.Masters, start(tb, options))
 		if replicas {
-			c.Replicas = append(c.Replicas, Start(tb, options))
+			c.Replicas = append(c.Replicas, start(tb, options))
 		}
 	}
-	first := c.Masters[0]
+	c.join(tb)
+	return c
+}
+
+// join makes a cluster of the nodes.
+func (c *Cluster) join(tb testing.TB) {
+	tb.Helper()
+	first, masters := c.Masters[0], len(c.Masters)
 	for i, node := range c.nodes() {
 		client := node.Client(tb)
 		// Without epochs of their own two masters would settle a conflict first.
 		must(tb, client.Do(tb.Context(), "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err())
 		if node != first {
-			host, port, err := net.SplitHostPort(first.Addr())
+			host, port, err := net.SplitHostPort(c.addrOf(first))
 			must(tb, err)
-			must(tb, client.Do(tb.Context(), "CLUSTER", "MEET", host, port, busOf(tb, port)).Err())
+			_, busPort, err := net.SplitHostPort(c.busOf(tb, first))
+			must(tb, err)
+			must(tb, client.Do(tb.Context(), "CLUSTER", "MEET", host, port, busPort).Err())
 		}
 	}
 	for i, node := range c.Masters {
@@ -62,17 +98,44 @@ func StartNodes(tb testing.TB, masters int, replicas bool) *Cluster {
 	for _, node := range c.Replicas {
 		awaitInfo(tb, node.Client(tb), "replication", "role:slave", "master_link_status:up")
 	}
-	return c
+	c.GoneAfter(tb, NodeTimeout)
 }
 
-// busOf returns the port of the cluster bus beside a port; see Options.portArgs.
-func busOf(tb testing.TB, port string) string {
-	tb.Helper()
-	number := 0
-	if _, err := fmt.Sscan(port, &number); err != nil {
-		tb.Fatal(err)
+// addrOf returns the address by which a node is known to others.
+func (c *Cluster) addrOf(node *Server) string {
+	if c.Network != nil {
+		return c.Network.places[node].addr
 	}
-	return Options{Cluster: true}.portArgs(number)[1]
+	return node.Addr()
+}
+
+// busOf returns that of a node's cluster bus.
+func (c *Cluster) busOf(tb testing.TB, node *Server) string {
+	tb.Helper()
+	if c.Network != nil {
+		return c.Network.places[node].bus
+	}
+	return busAddr(tb, node.Addr())
+}
+
+// busAddr returns the address of the cluster bus of a node; see Options.portArgs.
+func busAddr(tb testing.TB, addr string) string {
+	tb.Helper()
+	host, text, err := net.SplitHostPort(addr)
+	must(tb, err)
+	port, err := strconv.Atoi(text)
+	must(tb, err)
+	return net.JoinHostPort(host, Options{Cluster: true}.portArgs(port)[1])
+}
+
+// GoneAfter tells all nodes that run after how many milliseconds of silence another is gone. It goes past the Network.
+func (c *Cluster) GoneAfter(tb testing.TB, milliseconds int) {
+	tb.Helper()
+	for _, node := range c.nodes() {
+		if node.child.Running() {
+			must(tb, node.Client(tb).ConfigSet(tb.Context(), "cluster-node-timeout", strconv.Itoa(milliseconds)).Err())
+		}
+	}
 }
 
 func (c *Cluster) nodes() []*Server {
@@ -84,7 +147,7 @@ func (c *Cluster) nodes() []*Server {
 func (c *Cluster) URL() string {
 	addrs := make([]string, len(c.Masters))
 	for i, node := range c.Masters {
-		addrs[i] = node.Addr()
+		addrs[i] = c.addrOf(node)
 	}
 	return "redis-cluster://" + strings.Join(addrs, ",")
 }
@@ -138,7 +201,7 @@ func (c *Cluster) master(shard redis.ClusterShard) *Server {
 	for _, known := range shard.Nodes {
 		addr := net.JoinHostPort(known.IP, strconv.FormatInt(known.Port, 10))
 		for _, node := range c.nodes() {
-			if known.Role == "master" && known.Health == "online" && node.Addr() == addr {
+			if known.Role == "master" && known.Health == "online" && c.addrOf(node) == addr {
 				return node
 			}
 		}
@@ -218,6 +281,30 @@ func (c *Cluster) try(tb testing.TB, do func() error) {
 		case <-poll.C:
 		}
 	}
+}
+
+// AwaitWhole waits until there are as many masters as at the start, all nodes find the cluster well and all replicas follow.
+func (c *Cluster) AwaitWhole(tb testing.TB) {
+	tb.Helper()
+	c.await(tb, func(info string) bool { return strings.Contains(info, "cluster_state:ok") })
+	c.try(tb, func() error {
+		masters := 0
+		for _, node := range c.nodes() {
+			info, err := node.Client(tb).Info(tb.Context(), "replication").Result()
+			switch {
+			case err != nil:
+				return err
+			case strings.Contains(info, "role:master"):
+				masters++
+			case !strings.Contains(info, "master_link_status:up"):
+				return errors.New(info)
+			}
+		}
+		if masters != len(c.Masters) {
+			return fmt.Errorf("%d nodes are masters", masters)
+		}
+		return nil
+	})
 }
 
 func must(tb testing.TB, err error) {
