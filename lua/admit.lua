@@ -421,7 +421,12 @@ local function place_alone()
     state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
     pattern_commit(q, c)
     q.dispatched, q.touched = 1, true
-    redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    local uncounted = gates_any() and caps_version() or ''
+    if uncounted == '' then
+      redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+    else
+      redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2], 'u', uncounted)
+    end
     answers[i] = 'straight'
   else
     local line = (c - 1) .. ':' .. q.name

@@ -123,9 +123,7 @@ func (d *divide4) end(p int) int {
 	leases, err := d.part(p).Read(d.t.Context(), "w", yardPool.ID(), 1000, -1, false)
 	check(d.t, err)
 	for _, l := range leases {
-		_, _, err := d.part(p).Finish(d.t.Context(), yardPool.ID(), "w", []Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
-		}})
+		_, _, err := d.part(p).Finish(d.t.Context(), yardPool.ID(), "w", []Finish{l.Finish(Complete)})
 		check(d.t, err)
 	}
 	return len(leases)

@@ -111,7 +111,7 @@ func benchDrain(b *testing.B, s *Store, pool Pool, batch int) {
 	check(b, err)
 	ends := make([]Finish, len(leases))
 	for i, l := range leases {
-		ends[i] = Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream}
+		ends[i] = l.Finish(Complete)
 	}
 	_, _, err = s.Finish(b.Context(), pool.ID(), "w", ends)
 	check(b, err)

@@ -25,15 +25,11 @@ const (
 	Expire Outcome = "expire"
 )
 
-// Finish says how one held job ends.
+// Finish says how one held job ends. That of Lease.Finish is cheaper than one made of the token and the key alone.
 type Finish struct {
 	Token   string
 	Key     headgate.Key
 	Outcome Outcome
-	// Plain is the lease's: the job owns nothing but its record, and no unit of a breaker. Queue and Downstream are then the
-	// job's, too; where there are caps, one without its queue costs a reading of its record.
-	Plain             bool
-	Queue, Downstream string
 	// Delay is for Retry and Release.
 	Delay time.Duration
 	// Reason is for Kill, Text is what went wrong. At most 1 KiB of Text is kept.
@@ -41,10 +37,15 @@ type Finish struct {
 	Text   string
 	// Ran is how long the handler ran.
 	Ran time.Duration
-	// Result of a completed job is kept for KeepResult, if that is above zero. It is for jobs that are not Plain, or are
-	// said not to be.
+	// Result of a completed job is kept for KeepResult, if that is above zero.
 	Result     []byte
 	KeepResult time.Duration
+
+	// plain means that the job owns nothing but its record, and no unit of a breaker. The others are then the job's and the
+	// lease's. Where there are caps, a job without its queue costs a reading of its record, and one that does not name them
+	// as uncounted a look for its own.
+	plain                        bool
+	queue, downstream, uncounted string
 }
 
 // Ended is what became of a job after Finish.
@@ -91,8 +92,8 @@ func (s *Store) finishArgs(pool, worker string, jobs []Finish) []any {
 		keys[i] = encodeKey(f.Key)
 		args = append(args, &f.Token, &keys[i])
 		switch {
-		case f.Outcome == Complete && f.Plain && f.KeepResult <= 0:
-			args = append(args, string(Complete), 0, &f.Downstream, &f.Queue)
+		case f.Outcome == Complete && f.plain && f.KeepResult <= 0:
+			args = append(args, string(Complete), &f.uncounted, &f.downstream, &f.queue)
 		case f.Outcome == Complete:
 			args = append(args, "complete_full", f.KeepResult.Microseconds(), &f.Reason, f.Result)
 		default:

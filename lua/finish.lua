@@ -4,8 +4,8 @@
 -- ARGV[2] pool  id
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
---   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; reason is its downstream, text
---   its queue),
+--   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
+--   that do not count it, see anygate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
@@ -35,11 +35,11 @@ end
 local jobs, job_keys, records_needed = {}, {}, false
 local state_fields, queues_named = { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' }, {}
 for at = JOBS_AT, #ARGV, JOB_SIZE do
-  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = tonumber(ARGV[at + 3]),
+  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
     reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
   jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
   if job.what ~= 'complete' then
-    records_needed = true
+    job.delay, records_needed = tonumber(job.delay), true
   elseif not queues_named[job.text] then
     queues_named[job.text] = true
     state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
@@ -51,9 +51,10 @@ call_begin(time_us, state_fields)
 -- name its queue.
 local function any_capped()
   if not match(state_get('ng') or '', '^[^|]*[qtud]') then return false end
+  local version = caps_version()
   for _, job in ipairs(jobs) do
     if job.text == '' then return true end
-    caps_ask(job.text, match(job.key, '^[^:]*'), job.reason)
+    if version == '' or job.delay ~= version then caps_ask(job.text, match(job.key, '^[^:]*'), job.reason) end
   end
   return any_on_way()
 end
@@ -125,7 +126,9 @@ return (function()
   end
 
   local function complete(job)
-    if job.delay > 0 then redis.call('SET', P .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000)) end
+    if job.what == 'complete_full' and job.delay > 0 then
+      redis.call('SET', P .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000))
+    end
     leave(job.key, 'completed', job.rec)
     return 'done'
   end

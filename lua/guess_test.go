@@ -3,8 +3,6 @@ package lua
 import (
 	"testing"
 	"time"
-
-	"github.com/headgate/headgate"
 )
 
 // TestLookGuessesTheWait: a job that waits for its turn is told for how long, one behind a gate is not.
@@ -23,8 +21,7 @@ func TestLookGuessesTheWait(t *testing.T) {
 		leases, err := y.store.Read(ctx, "w", pool, 1, time.Second, false)
 		check(t, err)
 		<-time.After(pace)
-		key := headgate.Key{Tenant: "acme", ID: leases[0].Job.ID}
-		_, _, err = y.store.Finish(ctx, pool, "w", []Finish{{Token: leases[0].Token, Key: key, Outcome: Complete, Plain: leases[0].Plain, Queue: leases[0].Job.Queue, Downstream: leases[0].Job.Downstream}})
+		_, _, err = y.store.Finish(ctx, pool, "w", []Finish{leases[0].Finish(Complete)})
 		check(t, err)
 	}
 	near, far := y.look("d").EstimatedWait, y.look("e").EstimatedWait

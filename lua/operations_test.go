@@ -159,7 +159,7 @@ func (w *walk) readAs(worker string, count int) {
 	for _, l := range leases {
 		k := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 		got = append(got, k.String())
-		w.held[worker] = append(w.held[worker], Finish{Token: l.Token, Key: k, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream})
+		w.held[worker] = append(w.held[worker], l.Finish(""))
 	}
 	if !slices.Equal(got, want) {
 		w.rt.Fatalf("read: script gives %v, model %v", got, want)
@@ -189,7 +189,7 @@ func (w *walk) finish() {
 	for i := range jobs {
 		jobs[i].Outcome = pick(w, "outcome", []Outcome{Complete, Complete, Complete, Retry, Kill, Release, Expire})
 		if w.number("worker of 0.1.0", 0, 3) == 0 {
-			jobs[i].Queue = ""
+			jobs[i].queue, jobs[i].uncounted = "", ""
 		}
 		if jobs[i].Outcome == Kill {
 			jobs[i].Reason = "discarded"

@@ -99,9 +99,7 @@ func (w *walk) work(worker string, slots int) (done int) {
 		}
 		jobs := make([]Finish, len(leases))
 		for i, l := range leases {
-			jobs[i] = Finish{
-				Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
-			}
+			jobs[i] = l.Finish(Complete)
 		}
 		ends, _, err := w.store.Finish(w.ctx, quietPool.ID(), worker, jobs)
 		check(w.tb, err)

@@ -20,8 +20,19 @@ type Lease struct {
 	// Period is that of the breaker under whose gate the job was dispatched, as a probe or in a slow start; 0 for none.
 	Period uint64
 	Record
+	// uncounted names the caps that there were at its dispatch, if the job counts against none of them; else it is empty.
+	uncounted string
 	// Err says that the record, or its payload, cannot be read; Job then names the job at most. No retry mends that.
 	Err error
+}
+
+// Finish says how the job ends, to be completed with what the outcome has besides. It knows of the job what makes the
+// commonest ends cheap.
+func (l *Lease) Finish(outcome Outcome) Finish {
+	return Finish{
+		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome,
+		plain: l.Plain, queue: l.Job.Queue, downstream: l.Job.Downstream, uncounted: l.uncounted,
+	}
 }
 
 const group = "g"
@@ -77,7 +88,8 @@ func (s *Store) moving(ctx context.Context, worker string, err error) bool {
 func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 	key, _ := m.Values["j"].(string)
 	raw, _ := m.Values["r"].(string)
-	lease := Lease{Token: m.ID, Period: periodOf(m)}
+	uncounted, _ := m.Values["u"].(string)
+	lease := Lease{Token: m.ID, Period: periodOf(m), uncounted: uncounted}
 	lease.Record, lease.Err = decodeRecord(key, raw)
 	if lease.Err != nil {
 		if k, err := decodeKey(key); err == nil {

@@ -7,6 +7,7 @@
 -- Never writes, or looks at more bounds than some PAGE.
 -- luacheck: ignore 211
 local STATE, NOW, CURSOR = KEYS[1], ARGV[1], ARGV[2]
+-- @include gatesload
 -- @include hunger
 -- @include share
 -- @include time

@@ -204,11 +204,8 @@ func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall,
 }
 
 func finishOf(lease lua.Lease, a answer) lua.Finish {
-	f := lua.Finish{
-		Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID},
-		Outcome: a.outcome, Plain: lease.Plain, Queue: lease.Job.Queue, Downstream: lease.Job.Downstream, Delay: min(a.delay, headgate.MaxDelay), Ran: a.ran,
-		Result: a.result, KeepResult: a.keep,
-	}
+	f := lease.Finish(a.outcome)
+	f.Delay, f.Ran, f.Result, f.KeepResult = min(a.delay, headgate.MaxDelay), a.ran, a.result, a.keep
 	switch a.outcome {
 	case lua.Kill, lua.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()

@@ -42,10 +42,25 @@ func finishRows() []row {
 			s.check(err)
 			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
 		}},
+		{"finish of a job beside another tenant's cap, nothing waits", "finish: any_capped, complete_all", 1, func(s *site) func() func() {
+			s.capAnother()
+			return s.finishes(1, 0, completed, lua.EndedDone)
+		}},
+		{"finish of a job beside another tenant's cap, one is dispatched", "finish: any_capped, fill, tenants_gates", 1, func(s *site) func() func() {
+			s.capAnother()
+			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+		}},
 		{"finish of a job that failed, nothing waits", "finish: history, due", 1, func(s *site) func() func() {
 			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome, f.Delay, f.Text = lua.Retry, time.Hour, "no answer" }), lua.EndedRetried)
 		}},
 	}
+}
+
+// capAnother bounds a tenant that has no jobs.
+func (s *site) capAnother() {
+	s.Helper()
+	_, _, err := s.store.SetGate(s.Context(), lua.Gate{Name: lua.TenantGate("another"), Limit: 10})
+	s.check(err)
 }
 
 // finishes is about so many jobs at a time, with so many times as many waiting behind them.

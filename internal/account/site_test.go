@@ -159,10 +159,7 @@ func (s *site) read(count int) []lua.Lease {
 func completed(leases []lua.Lease) []lua.Finish {
 	out := make([]lua.Finish, len(leases))
 	for i := range leases {
-		l := &leases[i]
-		out[i] = lua.Finish{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Complete, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
-		}
+		out[i] = leases[i].Finish(lua.Complete)
 	}
 	return out
 }

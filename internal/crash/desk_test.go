@@ -110,7 +110,7 @@ func (d *desk) finish(leases []lua.Lease, end func(lua.Lease) lua.Finish) (ends 
 }
 
 func endAs(l lua.Lease, outcome lua.Outcome) lua.Finish {
-	return lua.Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream}
+	return l.Finish(outcome)
 }
 
 func complete(l lua.Lease) lua.Finish { return endAs(l, lua.Complete) }

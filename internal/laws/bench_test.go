@@ -17,7 +17,8 @@ import (
 
 // BenchmarkBeside reports what a job costs Redis, from its admission to its end, that no gate stops: beside nothing, twice,
 // which tells how far the measure can be believed; beside 50,000 jobs of 5,000 tenants for tomorrow, and as many parked behind
-// an open breaker; and beside 10,000 tenants of the same queue at their caps with jobs waiting.
+// an open breaker; and beside 10,000 tenants of the same queue at their caps with jobs waiting, and as many without caps, which take
+// as much room.
 // "through" is from a job's admission to its end, with a free slot; "dispatch" is out of a backlog of open tenants: finish, and what
 // it dispatches.
 //
@@ -33,6 +34,7 @@ func besideRows(b *testing.B) []*beside {
 		newBeside(b, "nothing", bystanders{}), newBeside(b, "nothing_again", bystanders{}), newBeside(b, "50000_scheduled", bystanders{scheduled: 50_000}),
 		newBeside(b, "1_parked", bystanders{parked: 1}), newBeside(b, "50000_parked", bystanders{parked: 50_000}),
 		newBeside(b, "1_capped", bystanders{capped: 1}), newBeside(b, "10000_capped", bystanders{capped: 10_000}),
+		newBeside(b, "10000_uncapped", bystanders{uncapped: 10_000}),
 	}
 }
 
@@ -114,8 +116,9 @@ type beside struct {
 }
 
 // bystanders are what stands beside the jobs that are measured: jobs for tomorrow, which cost no more than the room that they take,
-// jobs behind an open breaker, and tenants at their caps, each with a job that runs and one that waits.
-type bystanders struct{ scheduled, parked, capped int }
+// jobs behind an open breaker, tenants at their caps, each with a job that runs and one that waits, and as many without caps, whose
+// second job waits for an open breaker.
+type bystanders struct{ scheduled, parked, capped, uncapped int }
 
 func newBeside(b *testing.B, name string, by bystanders) *beside {
 	b.Helper()
@@ -130,19 +133,23 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 	}
 	s.check(store.PutPolicy(b.Context(), update))
 	s.version = 1
-	s.register("c", cappedPool, max(1, by.capped))
-	for i := range by.capped { // the first runs for ever, and the second, which is beside those that are measured, waits for it
-		s.admit(s.job(tenantName(i), "capped", ""))
-		s.admit(s.job(tenantName(i), "mail", ""))
+	busy, downstream := by.capped+by.uncapped, ""
+	if by.uncapped > 0 {
+		downstream = "dead"
 	}
-	s.read("c", cappedPool, max(1, by.capped))
+	s.register("c", cappedPool, max(1, busy))
+	for i := range busy { // the first runs for ever, and the second, which is beside those that are measured, waits for it
+		s.admit(s.job(tenantName(i), "capped", ""))
+		s.admit(s.job(tenantName(i), "mail", downstream))
+	}
+	s.read("c", cappedPool, max(1, busy))
 	s.crowd(by.scheduled, func(i int) lua.Candidate {
 		later := s.job(tenantName(i%5000), "mail", "dead")
 		later.Job.Delay = 24 * time.Hour
 		return later
 	})
 	s.crowd(by.parked, func(i int) lua.Candidate { return s.job(tenantName(i%5000), "mail", "dead") })
-	if by.parked > 0 {
+	if by.parked+by.uncapped > 0 {
 		_, err := store.ForceBreaker(b.Context(), "dead", breaker.Open, 0, lua.Intervention{Reason: "dead"})
 		s.check(err)
 	}

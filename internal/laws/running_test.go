@@ -73,6 +73,50 @@ func TestCapsAreNeverPassed(t *testing.T) {
 	}
 }
 
+// TestACapInThePlaceOfAnotherCountsWhatRuns asserts that units come back of jobs that were dispatched beside the cap of another
+// tenant, where a cap of their own has come since and that one has gone, so that there are as many as before. The first cap after a
+// time without any counts them, too.
+func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, redistest.Shared(t))
+	capped := func(tenants ...string) {
+		u := lua.PolicyUpdate{}
+		for _, tenant := range tenants {
+			u.Caps = append(u.Caps, lua.Cap{Gate: lua.TenantGate(tenant), Limit: 1})
+		}
+		s.putPolicy(u)
+	}
+	s.putPolicy(lua.PolicyUpdate{})
+	s.register("w", mailPool, 4, longLease)
+	classes := headgate.DefaultClasses()
+	run := func(want int) []lua.Lease {
+		t.Helper()
+		leases := s.read("w", mailPool, 4)
+		if len(leases) != want {
+			t.Fatalf("%d jobs run, want %d", len(leases), want)
+		}
+		return leases
+	}
+	for _, before := range [][]string{{"ann"}, {"ann", "cy"}, {}} {
+		for _, after := range [][]string{{"bob"}, {"bob", "cy"}} {
+			capped(before...)
+			s.admit(s.job("bob", "mail", 0, classes))
+			first := run(1)
+			capped()
+			capped(after...)
+			s.admit(s.job("bob", "mail", 0, classes))
+			run(0)
+			s.finish(mailPool, first, complete)
+			second := run(1)
+			capped()
+			s.finish(mailPool, second, complete)
+			if s.census().Live != 0 {
+				t.Fatalf("%q, then %q: %+v", before, after, s.census())
+			}
+		}
+	}
+}
+
 func runningWorker(i int) string { return fmt.Sprintf("w%d", i) }
 
 func (r *running) step() {

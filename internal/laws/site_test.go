@@ -155,9 +155,9 @@ func (s *site) finish(pool lua.Pool, leases []lua.Lease, end func(lua.Lease) lua
 func complete(l lua.Lease) lua.Finish { return finishAs(l, lua.Complete, 0) }
 
 func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish {
-	return lua.Finish{
-		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: delay, Plain: l.Plain, Queue: l.Job.Queue, Downstream: l.Job.Downstream,
-	}
+	f := l.Finish(outcome)
+	f.Delay = delay
+	return f
 }
 
 func (s *site) setGate(name lua.GateName, limit int) (more bool) {

@@ -13,14 +13,25 @@ local want = 1
 -- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
 -- reads them in one call.
 local function tenants_gates(of, queue)
-  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  local k, names, n = gate_kinds(), {}, 0
   if not (k.t or k.u or k.r) then return nil end
-  for i, tenant in ipairs(of) do
-    there[i] = tenant_gates(tenant, queue)
-    for _, name in ipairs(there[i]) do names[#names + 1] = name end
+  if k.t then names[1], n = 't:*', 1 end
+  if k.u then names[n + 1], n = 'u:*:' .. queue, n + 1 end
+  for _, tenant in ipairs(of) do
+    if k.t then names[n + 1], n = 't:' .. tenant, n + 1 end
+    if k.u then names[n + 1], n = 'u:' .. tenant .. ':' .. queue, n + 1 end
+    if k.r then names[n + 1], n = 'r:' .. tenant, n + 1 end
   end
-  gates_load(names)
-  for i = 1, #of do there[i] = gates_there(there[i]) end
+  local values, any = redis.call('HMGET', GATES, unpack(names)), false
+  for i = 1, n do
+    if values[i] or gates[names[i]] then any = true end
+  end
+  if not any then return nil end
+  for i = 1, n do
+    if gates[names[i]] == nil then gates[names[i]] = gate_parse(names[i], values[i]) end
+  end
+  local there = {}
+  for i, tenant in ipairs(of) do there[i] = gates_there(tenant_gates(tenant, queue)) end
   return there
 end
 
@@ -162,15 +173,15 @@ local function park_tenant(cl, x, now)
   return true
 end
 
--- park_lane parks a lane if a gate of its downstream is closed, or if it goes on the shelf. It leaves the units of other
--- gates to others.
-local function park_lane(pool, cl, x, lane, now)
-  local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+-- park_lane parks a lane if one of the gates of its downstream is closed, or if it goes on the shelf. It leaves the units of
+-- other gates to others.
+local function park_lane(pool, cl, x, lane, stops, now)
+  local downstream = sub(lane, 2)
   if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
+  local lanes = lanes_key(cl, x.name)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
@@ -208,7 +219,11 @@ local function gates_pass(pick, names)
   for _, name in ipairs(names) do
     if gate(name) then
       pick.period = gate_pass(name) or pick.period
-      if gate_is_rate(name) then pass_on[name] = true end
+      if gate_is_rate(name) then
+        pass_on[name] = true
+      else
+        pick.counted = true
+      end
     end
   end
 end
@@ -225,7 +240,8 @@ local function serve(pool, cl, x, now)
   local lane = x.lane
   if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
   local downstream = sub(lane, 2)
-  if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  local stops = gated and lane_gates(downstream) or NO_GATES
+  if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
   local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
   local member = popped[1]
@@ -255,8 +271,8 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    gates_pass(pick, lane_gates(downstream))
-    gates_pass(pick, x.gates)
+    if stops[1] then gates_pass(pick, stops) end
+    if x.gates[1] then gates_pass(pick, x.gates) end
     if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
@@ -314,12 +330,15 @@ local function picks_write()
   local keys = {}
   for i = 1, #picks do keys[i] = picks[i].key end
   local records = redis.call('HMGET', JOBS, unpack(keys))
+  local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+    elseif uncounted ~= '' and not picks[i].counted then
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'u', uncounted)
     else
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
     end

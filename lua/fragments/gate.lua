@@ -10,7 +10,8 @@
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
--- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
+-- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
@@ -69,20 +70,6 @@ function gate(name)
     gates[name] = g
   end
   return g
-end
-
--- gates_load reads gates in one call.
-local function gates_load(names)
-  local k, fields, n = gate_kinds(), {}, 0
-  for _, name in ipairs(names) do
-    if gates[name] == nil and k[sub(name, 1, 1)] then
-      gates[name], n = false, n + 1
-      fields[n] = name
-    end
-  end
-  if n == 0 then return end
-  local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
 end
 
 -- gates_there returns those of some gates that there are. It needs them loaded.

@@ -72,9 +72,18 @@ local function state_write()
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
 end
 end
+local gates_any
+do
 -- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
-local function gates_any()
-  return (state_get('ng') or '') ~= ''
+function gates_any()
+  return (st.ng or '') ~= ''
+end
+
+-- caps_version names the caps that there are, as `ng` counts them, and their version; '' where there are none. What is
+-- dispatched without counting against one carries it: while it is the same, none counts that job.
+local function caps_version()
+  return (string.gsub(match(st.ng or '', '^[^|]*v%d+') or '', '[brs]%d+', ''))
+end
 end
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 local number_at
@@ -176,7 +185,8 @@ do
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
--- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
+-- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
@@ -233,20 +243,6 @@ function gate(name)
     gates[name] = g
   end
   return g
-end
-
--- gates_load reads gates in one call.
-local function gates_load(names)
-  local k, fields, n = gate_kinds(), {}, 0
-  for _, name in ipairs(names) do
-    if gates[name] == nil and k[sub(name, 1, 1)] then
-      gates[name], n = false, n + 1
-      fields[n] = name
-    end
-  end
-  if n == 0 then return end
-  local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
 end
 
 -- gates_there returns those of some gates that there are. It needs them loaded.

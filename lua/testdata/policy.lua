@@ -145,7 +145,13 @@ local function call_begin(now, fields)
 end
 -- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
-  return (state_get('ng') or '') ~= ''
+  return (st.ng or '') ~= ''
+end
+
+-- caps_version names the caps that there are, as `ng` counts them, and their version; '' where there are none. What is
+-- dispatched without counting against one carries it: while it is the same, none counts that job.
+local function caps_version()
+  return (string.gsub(match(st.ng or '', '^[^|]*v%d+') or '', '[brs]%d+', ''))
 end
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
@@ -236,7 +242,7 @@ local gates, gates_dirty = {}, {}
 local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 local gate
 local lane_names = {}
-local gate_kinds, gate_default, gate_is_rate, gates_load, gates_there, gate_units
+local gate_kinds, gate_default, gate_is_rate, gate_parse, gates_there, gate_units
 local gate_closed, tenant_gates, lane_gates, gate_pass, gates_write, gate_park
 local gate_tidy
 do
@@ -250,7 +256,8 @@ do
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
--- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
+-- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
@@ -282,7 +289,7 @@ end
 
 
 -- gate_parse returns the gate of a value, false for none: that of all where there is no value.
-local function gate_parse(name, v)
+function gate_parse(name, v)
   local limit, held, rest = '*', 0, nil
   if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
@@ -304,20 +311,6 @@ function gate(name)
     gates[name] = g
   end
   return g
-end
-
--- gates_load reads gates in one call.
-function gates_load(names)
-  local k, fields, n = gate_kinds(), {}, 0
-  for _, name in ipairs(names) do
-    if gates[name] == nil and k[sub(name, 1, 1)] then
-      gates[name], n = false, n + 1
-      fields[n] = name
-    end
-  end
-  if n == 0 then return end
-  local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
 end
 
 -- gates_there returns those of some gates that there are. It needs them loaded.
@@ -1268,14 +1261,25 @@ local want = 1
 -- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
 -- reads them in one call.
 local function tenants_gates(of, queue)
-  local k, names, there = gate_kinds(), { 't:*', 'u:*:' .. queue }, {}
+  local k, names, n = gate_kinds(), {}, 0
   if not (k.t or k.u or k.r) then return nil end
-  for i, tenant in ipairs(of) do
-    there[i] = tenant_gates(tenant, queue)
-    for _, name in ipairs(there[i]) do names[#names + 1] = name end
+  if k.t then names[1], n = 't:*', 1 end
+  if k.u then names[n + 1], n = 'u:*:' .. queue, n + 1 end
+  for _, tenant in ipairs(of) do
+    if k.t then names[n + 1], n = 't:' .. tenant, n + 1 end
+    if k.u then names[n + 1], n = 'u:' .. tenant .. ':' .. queue, n + 1 end
+    if k.r then names[n + 1], n = 'r:' .. tenant, n + 1 end
   end
-  gates_load(names)
-  for i = 1, #of do there[i] = gates_there(there[i]) end
+  local values, any = redis.call('HMGET', GATES, unpack(names)), false
+  for i = 1, n do
+    if values[i] or gates[names[i]] then any = true end
+  end
+  if not any then return nil end
+  for i = 1, n do
+    if gates[names[i]] == nil then gates[names[i]] = gate_parse(names[i], values[i]) end
+  end
+  local there = {}
+  for i, tenant in ipairs(of) do there[i] = gates_there(tenant_gates(tenant, queue)) end
   return there
 end
 
@@ -1417,15 +1421,15 @@ local function park_tenant(cl, x, now)
   return true
 end
 
--- park_lane parks a lane if a gate of its downstream is closed, or if it goes on the shelf. It leaves the units of other
--- gates to others.
-local function park_lane(pool, cl, x, lane, now)
-  local lanes, downstream = lanes_key(cl, x.name), sub(lane, 2)
-  local stops = gates_any() and lane_gates(downstream) or NO_GATES
+-- park_lane parks a lane if one of the gates of its downstream is closed, or if it goes on the shelf. It leaves the units of
+-- other gates to others.
+local function park_lane(pool, cl, x, lane, stops, now)
+  local downstream = sub(lane, 2)
   if not (stops[1] and waiter_park(cl, stops, x.tag, x.name .. ':' .. lane, now)) then
     if not must_shelve(pool, downstream) then return false end
     gate_park('h:' .. downstream, cl.c - 1, cl.q.name, x.tag, x.name .. ':' .. lane)
   end
+  local lanes = lanes_key(cl, x.name)
   local head = redis.call('ZRANGE', lane_key(cl, x.name, lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes, format('%d', score_of(head[2]) + BLOCKED), lane)
   lane_vanished(lane)
@@ -1463,7 +1467,11 @@ local function gates_pass(pick, names)
   for _, name in ipairs(names) do
     if gate(name) then
       pick.period = gate_pass(name) or pick.period
-      if gate_is_rate(name) then pass_on[name] = true end
+      if gate_is_rate(name) then
+        pass_on[name] = true
+      else
+        pick.counted = true
+      end
     end
   end
 end
@@ -1480,7 +1488,8 @@ local function serve(pool, cl, x, now)
   local lane = x.lane
   if lane == '*' then lane = redis.call('ZRANGE', lanes_key(cl, x.name), 0, 0)[1] end
   local downstream = sub(lane, 2)
-  if downstream ~= '' and park_lane(pool, cl, x, lane, now) then return false end
+  local stops = gated and lane_gates(downstream) or NO_GATES
+  if downstream ~= '' and park_lane(pool, cl, x, lane, stops, now) then return false end
   pool.others = nil
   local popped = redis.call('ZPOPMIN', lane_key(cl, x.name, lane))
   local member = popped[1]
@@ -1510,8 +1519,8 @@ local function serve(pool, cl, x, now)
   end
   local pick = { pool = pool, key = key, downstream = downstream }
   if gated then
-    gates_pass(pick, lane_gates(downstream))
-    gates_pass(pick, x.gates)
+    if stops[1] then gates_pass(pick, stops) end
+    if x.gates[1] then gates_pass(pick, x.gates) end
     if gate_kinds().q then gates_pass(pick, { 'q:' .. q.name }) end
   end
   hold_add(pool.id, downstream, 1)
@@ -1569,12 +1578,15 @@ local function picks_write()
   local keys = {}
   for i = 1, #picks do keys[i] = picks[i].key end
   local records = redis.call('HMGET', JOBS, unpack(keys))
+  local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
+    elseif uncounted ~= '' and not picks[i].counted then
+      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'u', uncounted)
     else
       redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
     end
@@ -1670,11 +1682,16 @@ local gate_count, gate_remove
 do
 -- gateset: gates come and go.
 -- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
-local NAMED = 8
+local NAMED, CAP_KINDS = 8, { q = 1, t = 1, u = 1, d = 1 }
 function gate_count(name, n)
   local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
   kinds[kind], lane_names = left > 0 and left or nil, {}
+  if n > 0 and CAP_KINDS[kind] then kinds.v = (kinds.v or state_num('gv')) + n end
+  if kinds.v and not (kinds.q or kinds.t or kinds.u or kinds.d) then
+    state_set('gv', kinds.v)
+    kinds.v = nil
+  end
   for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
   table.sort(parts)
   if kind == 'b' then

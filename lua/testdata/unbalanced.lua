@@ -73,7 +73,13 @@ end
 do
 -- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
-  return (state_get('ng') or '') ~= ''
+  return (st.ng or '') ~= ''
+end
+
+-- caps_version names the caps that there are, as `ng` counts them, and their version; '' where there are none. What is
+-- dispatched without counting against one carries it: while it is the same, none counts that job.
+local function caps_version()
+  return (string.gsub(match(st.ng or '', '^[^|]*v%d+') or '', '[brs]%d+', ''))
 end
 end
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
@@ -163,8 +169,9 @@ end
 end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
+local gates, gates_dirty = {}, {}
 local gate
-local gate_is_rate, gates_load, gate_closed
+local gate_kinds, gate_is_rate, gate_parse, gate_closed
 do
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
@@ -176,15 +183,15 @@ do
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
 -- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
--- with a b: where these have been few since there was none, so that others cost nothing either: b1t20|api. Waiters
+-- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
+-- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
 local NO_GATES = {}
-local gates, gates_dirty = {}, {}
 local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
-local function gate_kinds()
+function gate_kinds()
   if not kinds then
     kinds = {}
     local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
@@ -210,7 +217,7 @@ end
 
 
 -- gate_parse returns the gate of a value, false for none: that of all where there is no value.
-local function gate_parse(name, v)
+function gate_parse(name, v)
   local limit, held, rest = '*', 0, nil
   if v then limit, held, rest = match(v, '^([^|]*)|([^|]*)|?(.*)$') end
   if limit == '*' then
@@ -232,20 +239,6 @@ function gate(name)
     gates[name] = g
   end
   return g
-end
-
--- gates_load reads gates in one call.
-function gates_load(names)
-  local k, fields, n = gate_kinds(), {}, 0
-  for _, name in ipairs(names) do
-    if gates[name] == nil and k[sub(name, 1, 1)] then
-      gates[name], n = false, n + 1
-      fields[n] = name
-    end
-  end
-  if n == 0 then return end
-  local values = redis.call('HMGET', GATES, unpack(fields))
-  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
 end
 
 -- gates_there returns those of some gates that there are. It needs them loaded.
@@ -348,6 +341,20 @@ local function gate_tidy(name, line)
   end
 end
 end
+-- gatesload: gates_load reads gates in one call.
+local function gates_load(names)
+  local k, fields, n = gate_kinds(), {}, 0
+  for _, name in ipairs(names) do
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
+    end
+  end
+  if n == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
 local queue_open
 do
 -- queue: a queue's settings and dynamics. State fields:

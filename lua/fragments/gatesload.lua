@@ -1,0 +1,15 @@
+-- @include gate
+-- gatesload: gates_load reads gates in one call.
+local function gates_load(names)
+  local k, fields, n = gate_kinds(), {}, 0
+  for _, name in ipairs(names) do
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
+    end
+  end
+  if n == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
