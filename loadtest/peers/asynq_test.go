@@ -40,7 +40,7 @@ func openAsynq(tb testing.TB, server *redistest.Server) queue {
 
 func (q *asynqQueue) enqueue(tb testing.TB, tenant string, number int) {
 	tb.Helper()
-	body := append([]byte(fmt.Sprintf("%s %d ", tenant, number)), payload...)
+	body := append(fmt.Appendf(nil, "%s %d ", tenant, number), payload...)
 	_, err := q.client.EnqueueContext(tb.Context(), asynq.NewTask("bench", body))
 	check(tb, err)
 }

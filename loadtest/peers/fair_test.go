@@ -37,7 +37,7 @@ func newFair(tb testing.TB) queue {
 
 func (q *fairQueue) enqueue(tb testing.TB, tenant string, number int) {
 	tb.Helper()
-	body := append([]byte(fmt.Sprintf("%s %d ", tenant, number)), payload...)
+	body := append(fmt.Appendf(nil, "%s %d ", tenant, number), payload...)
 	_, err := q.fair.EnqueueContext(asynqbridge.WithTenant(tb.Context(), tenant), asynq.NewTask("bench", body))
 	check(tb, err)
 }

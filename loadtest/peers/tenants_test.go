@@ -43,7 +43,7 @@ func (q *asynqQueues) enqueueMany(tb testing.TB, tenant func(int) string, first,
 	for n := first; n < last; n++ {
 		name := tenant(n)
 		q.tenants[name] = 1
-		body := append([]byte(fmt.Sprintf("%s %d ", name, n)), payload...)
+		body := append(fmt.Appendf(nil, "%s %d ", name, n), payload...)
 		_, err := q.client.EnqueueContext(tb.Context(), asynq.NewTask("bench", body), asynq.Queue(name))
 		check(tb, err)
 	}
