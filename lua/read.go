@@ -74,6 +74,21 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 	return leases, nil
 }
 
+// Pending returns the tokens of up to count jobs that a worker of a pool holds for so long, to the millisecond: the oldest first.
+func (s *Store) Pending(ctx context.Context, worker, pool string, count int, since time.Duration) ([]string, error) {
+	entries, err := connection(s).XPendingExt(ctx, &redis.XPendingExtArgs{
+		Stream: s.partition.Ready(pool), Group: group, Idle: since, Start: "-", End: "+", Count: int64(count), Consumer: worker,
+	}).Result()
+	if err != nil {
+		return nil, fmt.Errorf("read what %q holds: %w", worker, unread(err))
+	}
+	tokens := make([]string, len(entries))
+	for i := range entries {
+		tokens[i] = entries[i].ID
+	}
+	return tokens, nil
+}
+
 // moving reports whether a pool that seems gone has only left this node of a cluster: its worker is still registered, or nobody
 // can tell, while ctx lasts.
 func (s *Store) moving(ctx context.Context, worker string, err error) bool {

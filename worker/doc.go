@@ -28,7 +28,8 @@
 //
 // Redis takes a job for held once it has answered a read, whether the answer arrived or not. So after a read that
 // failed, the history (what this consumer holds) is read before anything new, and what is not known yet is started.
-// An ending whose answer was lost is sent again, until it is answered.
+// An ending whose answer was lost is sent again, until it is answered. What a master took from this worker and lost when it was
+// replaced comes back to it within a third of the lease, when it compares what it holds with what Redis says: at least once.
 //
 // # How a job ends
 //

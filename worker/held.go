@@ -62,6 +62,13 @@ func (h *held) add(lease lua.Lease) admission {
 	return added
 }
 
+// knows reports whether a job is held.
+func (h *held) knows(token string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.jobs[token] != nil
+}
+
 // watch gives the means to end the job's handler.
 func (h *held) watch(token string, cancel context.CancelCauseFunc) {
 	h.mu.Lock()

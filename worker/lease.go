@@ -45,6 +45,7 @@ func (s *session) keep(ctx context.Context) {
 			if time.Since(refreshed) >= pace {
 				looks++
 				s.refresh(ctx, looks%classesEvery == 0)
+				s.recall(ctx)
 				refreshed = time.Now()
 			}
 		case errors.Is(err, headgate.ErrLeaseLost):
@@ -90,6 +91,24 @@ func (s *session) refresh(ctx context.Context, classes bool) {
 	}
 	if err != nil && ctx.Err() == nil {
 		s.logger.Warn().Err(err).Msg("clock or classes not refreshed")
+	}
+}
+
+// recall has the history read where Redis holds jobs for this worker that it does not know. It takes what was lost with a master
+// that was replaced: the answer of a read, or the end of a job, which that master took from this worker after its replica had it
+// last.
+func (s *session) recall(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.w.config.Lease/timeoutsPerLease)
+	defer cancel()
+	// Among one more than there are slots, one is not known if any is not.
+	tokens, err := s.w.store.Pending(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency+1, blockTime)
+	if err != nil {
+		return // The reader says so, or the next look succeeds.
+	}
+	for _, token := range tokens {
+		if !s.held.knows(token) { // It may have ended since: a history too many.
+			s.unsure.Store(true)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ const (
 
 // read takes jobs from the ready stream, as many as there are free slots, and starts them. A read that failed may
 // have been carried out: Redis then takes its jobs for held, and only the history tells of them. So the history is
-// read before anything new.
+// read before anything new, and where recall has found that Redis holds jobs for this worker that it does not know.
 func (s *session) read(ctx, jobs context.Context) {
 	trouble := outage{logger: s.logger, what: "read ready stream"}
 	doubt := false
@@ -25,8 +25,9 @@ func (s *session) read(ctx, jobs context.Context) {
 		if !ok {
 			break
 		}
+		doubt = s.unsure.Swap(false) || doubt
 		leases, err := s.take(ctx, free, doubt)
-		late := s.accept(ctx, jobs, leases)
+		late, more := s.accept(ctx, jobs, leases, free)
 		if doubt {
 			s.held.endHistory()
 		}
@@ -37,7 +38,7 @@ func (s *session) read(ctx, jobs context.Context) {
 			}
 			return
 		}
-		if doubt = err != nil; doubt {
+		if doubt = err != nil || doubt && more; err != nil {
 			trouble.failed(ctx, err)
 			continue
 		}
@@ -56,18 +57,23 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]lua.Leas
 		return s.w.store.Read(ctx, s.name, s.w.pool.ID(), count, blockTime, false)
 	}
 	s.held.beginHistory()
-	// All that this consumer holds, running jobs included: with those that are not known yet that fits the slots.
+	// What this consumer holds, running jobs included: with a slot free, one that is not known is among so many.
 	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency, blockTime, true)
 }
 
-// accept starts the jobs that were read and returns those for which it is too late.
-func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease) (late []lua.Lease) {
+// accept starts the jobs that were read, as many as there are free slots, and returns those for which it is too late. more says
+// that a history may have others still.
+func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease, free int) (late []lua.Lease, more bool) {
 	for _, lease := range leases {
 		if ctx.Err() != nil {
 			s.held.close()
 		}
+		if free == 0 && !s.held.knows(lease.Token) {
+			return late, true
+		}
 		switch s.held.add(lease) {
 		case added:
+			free, more = free-1, true
 			s.w.slots.take()
 			s.w.shared.took(s.w)
 			go s.handle(jobs, lease) // Run waits for it by its slot.
@@ -76,7 +82,7 @@ func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease) (late []
 		case known:
 		}
 	}
-	return late
+	return late, more
 }
 
 // handBack releases what the last read of all may have brought without anybody being told. What is missed here,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -26,6 +27,8 @@ type session struct {
 	lose func(cause error)
 	// lost is closed by lose.
 	lost chan struct{}
+	// unsure has the reader read the history before anything new.
+	unsure atomic.Bool
 	// guard calls lose shortly before the lease ends, whatever else hangs.
 	guard *time.Timer
 	// registering is held by whoever tells Redis how many slots there are; a drain does not give it back.

@@ -121,7 +121,12 @@ func startSentinel(tb testing.TB, host, port string) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(server.Close)
+	tb.Cleanup(func() {
+		server.Close()
+		if tb.Failed() {
+			tb.Logf("Sentinel %s said:\n%s", server.Addr(), server.Log())
+		}
+	})
 	return &Server{child: server}
 }
 
@@ -139,35 +144,61 @@ func awaitInfo(tb testing.TB, client *redis.Client, section string, words ...str
 	})
 }
 
-// await tries until there is no error.
+// await tries until there is no error. One of a try that the time ran out for is told only where no other was seen.
 func await(tb testing.TB, try func(context.Context) error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), failoverTimeout)
 	defer cancel()
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
+	var last error
 	for {
 		err := try(ctx)
 		if err == nil {
 			return
 		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("waited in vain: %v", err)
+			tb.Fatalf("waited in vain: %v", last)
 		case <-poll.C:
 		}
 	}
 }
 
-// Switch asks a Sentinel for a failover while the master is well, as soon as it knows that a replica could take over: it
-// asks that one every ten seconds whether it follows.
+// Switch asks a Sentinel for a failover while the master is well, as soon as all Sentinels know that the other server follows: each
+// asks it every ten seconds. One that takes it for a master that has come back makes it a replica, also while another promotes it.
 func (f *Failover) Switch(tb testing.TB) {
 	tb.Helper()
+	for _, addr := range f.addrs {
+		awaitFollower(tb, newClient(tb, clientOptions(addr)))
+	}
 	sentinel := newClient(tb, clientOptions(f.addrs[0]))
 	await(tb, func(ctx context.Context) error {
 		err := sentinel.Do(ctx, "SENTINEL", "FAILOVER", masterName).Err()
 		if err != nil && !strings.HasPrefix(err.Error(), "NOGOODSLAVE") {
 			tb.Fatal(err)
+		}
+		return err
+	})
+}
+
+// awaitFollower waits until a Sentinel knows all replicas for such, which follow.
+func awaitFollower(tb testing.TB, sentinel *redis.Client) {
+	tb.Helper()
+	await(tb, func(ctx context.Context) error {
+		replicas, err := sentinel.Do(ctx, "SENTINEL", "REPLICAS", masterName).Slice()
+		for _, replica := range replicas {
+			said, _ := replica.([]any)
+			fields := map[any]any{}
+			for i := 0; i+1 < len(said); i += 2 {
+				fields[said[i]] = said[i+1]
+			}
+			if fields["role-reported"] != "slave" || fields["master-link-status"] != "ok" {
+				return fmt.Errorf("a Sentinel knows no follower yet: %v", fields)
+			}
 		}
 		return err
 	})
