@@ -75,17 +75,11 @@ func TestCapsAreNeverPassed(t *testing.T) {
 
 // TestACapInThePlaceOfAnotherCountsWhatRuns asserts that units come back of jobs that were dispatched beside the cap of another
 // tenant, where a cap of their own has come since and that one has gone, so that there are as many as before. The first cap after a
-// time without any counts them, too.
+// time without any counts them, too. Caps come with a policy and by themselves, and an older release changes them by a policy
+// without their version.
 func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Shared(t))
-	capped := func(tenants ...string) {
-		u := lua.PolicyUpdate{}
-		for _, tenant := range tenants {
-			u.Caps = append(u.Caps, lua.Cap{Gate: lua.TenantGate(tenant), Limit: 1})
-		}
-		s.putPolicy(u)
-	}
 	s.putPolicy(lua.PolicyUpdate{})
 	s.register("w", mailPool, 4, longLease)
 	classes := headgate.DefaultClasses()
@@ -97,21 +91,46 @@ func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
 		}
 		return leases
 	}
-	for _, before := range [][]string{{"ann"}, {"ann", "cy"}, {}} {
-		for _, after := range [][]string{{"bob"}, {"bob", "cy"}} {
-			capped(before...)
-			s.admit(s.job("bob", "mail", 0, classes))
-			first := run(1)
-			capped()
-			capped(after...)
-			s.admit(s.job("bob", "mail", 0, classes))
-			run(0)
-			s.finish(mailPool, first, complete)
-			second := run(1)
-			capped()
-			s.finish(mailPool, second, complete)
-			if s.census().Live != 0 {
-				t.Fatalf("%q, then %q: %+v", before, after, s.census())
+	byPolicy := func(_, tenants []string) {
+		u := lua.PolicyUpdate{}
+		for _, tenant := range tenants {
+			u.Caps = append(u.Caps, lua.Cap{Gate: lua.TenantGate(tenant), Limit: 1})
+		}
+		s.putPolicy(u)
+	}
+	alone := func(was, tenants []string) {
+		for _, tenant := range was {
+			s.setGate(lua.TenantGate(tenant), lua.Unlimited)
+		}
+		for _, tenant := range tenants {
+			s.setGate(lua.TenantGate(tenant), 1)
+		}
+	}
+	for _, way := range []struct {
+		name   string
+		change func(was, tenants []string)
+		older  bool
+	}{{"by policy", byPolicy, false}, {"by an older release", byPolicy, true}, {"alone", alone, false}} {
+		for _, before := range [][]string{{"ann"}, {"ann", "cy"}, {}} {
+			for _, after := range [][]string{{"bob"}, {"bob", "cy"}} {
+				way.change(nil, before)
+				counts := s.client.HGet(t.Context(), s.key("state"), "ng").Val()
+				s.admit(s.job("bob", "mail", 0, classes))
+				first := run(1)
+				way.change(before, nil)
+				way.change(nil, after)
+				if way.older && len(before) == len(after) { // It knows no version of the caps, and so leaves it as it is.
+					s.check(s.client.HSet(t.Context(), s.key("state"), "ng", counts).Err())
+				}
+				s.admit(s.job("bob", "mail", 0, classes))
+				run(0)
+				s.finish(mailPool, first, complete)
+				second := run(1)
+				way.change(after, nil)
+				s.finish(mailPool, second, complete)
+				if s.census().Live != 0 {
+					t.Fatalf("%s: %q, then %q: %+v", way.name, before, after, s.census())
+				}
 			}
 		}
 	}

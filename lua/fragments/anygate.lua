@@ -4,8 +4,10 @@ local function gates_any()
   return (st.ng or '') ~= ''
 end
 
--- caps_version names the caps that there are, as `ng` counts them, and their version; '' where there are none. What is
--- dispatched without counting against one carries it: while it is the same, none counts that job.
+-- caps_version names the caps that there are, as `ng` counts them, their version, and that of the policy, with which caps of an older
+-- release come; '' where there are none. What is dispatched without counting against one carries it: while it is the same, none
+-- counts that job. It needs `pv` loaded, too.
 local function caps_version()
-  return (string.gsub(match(st.ng or '', '^[^|]*v%d+') or '', '[brs]%d+', ''))
+  local counts = match(st.ng or '', '^[^|]*v%d+')
+  return counts and string.gsub(counts, '[brs]%d+', '') .. '.' .. (st.pv or 0) or ''
 end

@@ -138,7 +138,7 @@ local function clock_begin(now, fields)
 end
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb' }) do
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv' }) do
     fields[#fields + 1] = field
   end
   clock_begin(now, fields)
@@ -148,10 +148,12 @@ local function gates_any()
   return (st.ng or '') ~= ''
 end
 
--- caps_version names the caps that there are, as `ng` counts them, and their version; '' where there are none. What is
--- dispatched without counting against one carries it: while it is the same, none counts that job.
+-- caps_version names the caps that there are, as `ng` counts them, their version, and that of the policy, with which caps of an older
+-- release come; '' where there are none. What is dispatched without counting against one carries it: while it is the same, none
+-- counts that job. It needs `pv` loaded, too.
 local function caps_version()
-  return (string.gsub(match(st.ng or '', '^[^|]*v%d+') or '', '[brs]%d+', ''))
+  local counts = match(st.ng or '', '^[^|]*v%d+')
+  return counts and string.gsub(counts, '[brs]%d+', '') .. '.' .. (st.pv or 0) or ''
 end
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
