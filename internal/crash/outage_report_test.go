@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// roundsVariable is how often each outage is repeated; `make outage` says five. reportVariable is where the report
+	// roundsVariable is how often each outage is repeated; `make outage` says seven. reportVariable is where the report
 	// goes as report.md and report.json; without it only the former is logged.
 	roundsVariable = "HEADGATE_OUTAGE_ROUNDS"
 	reportVariable = "HEADGATE_OUTAGE_REPORT"
