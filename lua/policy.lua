@@ -29,6 +29,11 @@ local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY = ARGV[10], ARGV[11], ARGV[1
 local QUEUES_AT = 16
 -- @include audit
 -- @include call
+-- @include gate
+-- @include due
+-- @include jobs
+-- A function of its own, as in promote.lua.
+return (function()
 -- @include freed
 -- @include gateset
 -- @include held
@@ -186,3 +191,4 @@ state_set('nb', BOUND_COUNT)
 state_set('nk', PARKED)
 freed_wake(now)
 return { fill(now) and 'more' or 'stored' }
+end)()

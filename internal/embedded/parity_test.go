@@ -3,6 +3,8 @@ package embedded_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,6 +30,25 @@ func TestParity(t *testing.T) {
 		}
 		return fmt.Sprintf("redis:     %s\nminiredis: %s\n", ofRedis, ofMini)
 	})
+}
+
+// TestEachScriptCompilesInProcess: Lua in Go has room for fewer local variables than Redis's own.
+func TestEachScriptCompilesInProcess(t *testing.T) {
+	scripts, err := filepath.Glob("../../lua/testdata/*.lua")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("%d scripts: %v", len(scripts), err)
+	}
+	client := patient(t, openMiniredis(t))
+	for _, script := range scripts {
+		text, err := os.ReadFile(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// It needs arguments: that it fails is no fault of what is asked here.
+		if err = client.Eval(t.Context(), string(text), []string{"hg{0}:state"}).Err(); err != nil && strings.Contains(err.Error(), "compile error") {
+			t.Errorf("%s: %v", script, err)
+		}
+	}
 }
 
 // evalEmpty runs a script on an empty database and returns its reply as text.

@@ -1979,12 +1979,12 @@ local gate_count, gate_remove
 do
 -- gateset: gates come and go.
 -- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
-local NAMED, CAP_KINDS = 8, { q = 1, t = 1, u = 1, d = 1 }
+local NAMED = 8
 function gate_count(name, n)
   local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
   kinds[kind], lane_names = left > 0 and left or nil, {}
-  if n > 0 and CAP_KINDS[kind] then kinds.v = (kinds.v or state_num('gv')) + n end
+  if n > 0 and string.find('qtud', kind, 1, true) then kinds.v = (kinds.v or state_num('gv')) + n end
   if kinds.v and not (kinds.q or kinds.t or kinds.u or kinds.d) then
     state_set('gv', kinds.v)
     kinds.v = nil
