@@ -29,11 +29,6 @@ local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY = ARGV[10], ARGV[11], ARGV[1
 local QUEUES_AT = 16
 -- @include audit
 -- @include call
--- @include gate
--- @include due
--- @include jobs
--- A function of its own, as in promote.lua.
-return (function()
 -- @include freed
 -- @include gateset
 -- @include held
@@ -134,6 +129,8 @@ local function caps_apply(at)
   end
 end
 
+-- A function of its own: Lua in Go has room for fewer local variables at a time.
+return (function()
 call_begin(now, { 'pv', 'pe', 'pools' })
 local current = state_get('pv') or '0'
 if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end

@@ -414,56 +414,6 @@ function gate_tidy(name, line)
   end
 end
 end
--- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
-local function score_of(s)
-  return tonumber(s) or s + 0
-end
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local due_add
-do
--- due: timers, one ZSET by time. Members by their first byte:
---   w worker            its lease ends
---   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
---   g gate              a gate's time is over, or a rate has a token
---   k gate              waiters of an open gate are not all awake yet
---   f pool              a fill that ran out of moves goes on
---   c pool              consumers are compared with registrations
---   o tenant:queue      spilled jobs that have room go on coming back
---   x job               the deadline of a spilled job passes
---   r queue             its oldest dead letter has been kept for long enough
---   s name              enqueueing is no longer suspended
---   b downstream        its breaker's state ends by time, or is to be looked at
--- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
--- schedulers block.
-local earliest
-
-local function due_earliest()
-  if not earliest then
-    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
-    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
-    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
-  end
-  return earliest
-end
-
-function due_add(zset, at, member)
-  local before = due_earliest()
-  redis.call('ZADD', zset, format('%d', at), member)
-  if at < before then
-    earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
-  end
-end
-end
--- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
--- is a window old.
-local JOBS = P .. 'jobs'
-
-local function ended_key(generation)
-  return P .. 'ended:' .. format('%d', generation)
-end
--- A function of its own, as in promote.lua.
-return (function()
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
@@ -522,6 +472,54 @@ local function queue_open(name)
   end
   queues[name] = q
   return q
+end
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
+end
+local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
+local due_add
+do
+-- due: timers, one ZSET by time. Members by their first byte:
+--   w worker            its lease ends
+--   d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+--   g gate              a gate's time is over, or a rate has a token
+--   k gate              waiters of an open gate are not all awake yet
+--   f pool              a fill that ran out of moves goes on
+--   c pool              consumers are compared with registrations
+--   o tenant:queue      spilled jobs that have room go on coming back
+--   x job               the deadline of a spilled job passes
+--   r queue             its oldest dead letter has been kept for long enough
+--   s name              enqueueing is no longer suspended
+--   b downstream        its breaker's state ends by time, or is to be looked at
+-- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
+-- schedulers block.
+local earliest
+
+local function due_earliest()
+  if not earliest then
+    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
+    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  end
+  return earliest
+end
+
+function due_add(zset, at, member)
+  local before = due_earliest()
+  redis.call('ZADD', zset, format('%d', at), member)
+  if at < before then
+    earliest = at
+    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+  end
+end
+end
+-- jobs: the jobs hash, and the sets of ended ids: two generations, `en` and `eo` their sizes; the older goes when it
+-- is a window old.
+local JOBS = P .. 'jobs'
+
+local function ended_key(generation)
+  return P .. 'ended:' .. format('%d', generation)
 end
 -- leave: the way out of a job that owns nothing but its record. It goes from the jobs hash into the set of ended ids,
 -- and a counter tells why. letter.lua has the other ways.
@@ -1928,6 +1926,8 @@ local function caps_apply(at)
   end
 end
 
+-- A function of its own: Lua in Go has room for fewer local variables at a time.
+return (function()
 call_begin(now, { 'pv', 'pe', 'pools' })
 local current = state_get('pv') or '0'
 if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
