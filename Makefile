@@ -116,6 +116,13 @@ outage: deps ## Let downstreams die, fail, hang, slow down and flap in seven rou
 	HEADGATE_OUTAGE_ROUNDS=7 HEADGATE_OUTAGE_REPORT=$(OUTAGE) $(GO) test ./internal/crash -run '^$$' -bench Outage -benchtime 1x -timeout 1h
 	@cat $(OUTAGE)/report.md
 
+# Further flags for `make breaks`, as in: make breaks BREAKFLAGS='-run worker/'
+BREAKFLAGS ?= -sound -table docs/BREAKS.md
+
+.PHONY: breaks
+breaks: deps ## Put each deliberate fault of internal/breaks/list into the code and run the test that must go red; writes docs/BREAKS.md. An hour or so.
+	$(GO) run ./internal/breaks $(BREAKFLAGS)
+
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.
 	@found=0; for package in $$($(GO) list $(PACKAGES)); do \

@@ -46,6 +46,7 @@ var rooms = []room{
 	{path: "internal/redistest", floor: 0, leaf: true},
 	{path: "internal/house", floor: 0, leaf: true},
 	{path: "internal/account", floor: 6},
+	{path: "internal/breaks", floor: 6},
 	{path: "internal/laws", floor: 6},
 	{path: "internal/crash", floor: 6},
 }
