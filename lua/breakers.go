@@ -25,8 +25,11 @@ type BreakerState struct {
 	Period uint64
 	Cause  breaker.Cause
 	Since  time.Time
-	// Until is when the state ends by time alone; zero for never.
+	// Until is when the state ends by time alone; zero for never. Since and Until are times of Redis, whose clock need not be
+	// this machine's.
 	Until time.Time
+	// For is how long the state lasted still when it was read, if nothing happens; negative if time alone does not end it.
+	For time.Duration
 	// Forced says that an operator chose the state; Reason is the one given with the last force or reset.
 	Forced bool
 	Reason string
@@ -88,6 +91,7 @@ func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
 
 func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]BreakerState, error) {
 	pipe := connection(s).Pipeline()
+	read := pipe.Time(ctx)
 	clocks := pipe.HMGet(ctx, s.partition.State(), "t", "bt")
 	waiting := pipe.HMGet(ctx, s.partition.Waits(), downstreams...)
 	reads := make([]*redis.MapStringStringCmd, len(downstreams))
@@ -102,11 +106,14 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 		return nil, fmt.Errorf("read breakers: %w", err)
 	}
 	var all []BreakerState
-	for i, read := range reads {
-		if len(read.Val()) == 0 {
+	for i, fields := range reads {
+		if len(fields.Val()) == 0 {
 			continue
 		}
-		state, err := parseBreaker(downstreams[i], read.Val(), clock, ahead)
+		state, err := parseBreaker(downstreams[i], fields.Val(), clock, ahead)
+		if state.For = -1; !state.Until.IsZero() {
+			state.For = max(0, state.Until.Sub(read.Val()))
+		}
 		if err == nil {
 			state.Waiting, err = strconv.ParseInt(cmp.Or(textAt(waiting.Val(), i), "0"), 10, 64)
 		}

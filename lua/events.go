@@ -24,8 +24,10 @@ type BreakerEvent struct {
 	// Workers is how many workers voted for opening, of Callers that called the downstream in the window.
 	Workers, Callers int
 	At               time.Time
-	// Until is when To ends by time alone; zero for never.
+	// Until is when To ends by time alone; zero for never. At and Until are times of Redis, whose clock need not be this machine's.
 	Until time.Time
+	// For is how long To lasts from At if nothing happens; negative if time alone does not end it.
+	For time.Duration
 }
 
 // BreakerEvents waits up to wait for transitions after a position, and returns them, up to 100, and the position after
@@ -130,10 +132,11 @@ func parseEvent(m redis.XMessage) (BreakerEvent, error) {
 	}
 	e := BreakerEvent{
 		ID: m.ID, Downstream: text("downstream"), From: from, To: to, Period: uint64(number("period")), Cause: text("cause"), Reason: text("reason"),
-		Workers: int(number("workers")), Callers: int(number("callers")), At: time.UnixMicro(number("at")),
+		Workers: int(number("workers")), Callers: int(number("callers")), At: time.UnixMicro(number("at")), For: -1,
 	}
 	if until := number("until"); until > 0 {
 		e.Until = time.UnixMicro(until)
+		e.For = max(0, e.Until.Sub(e.At))
 	}
 	return e, nil
 }

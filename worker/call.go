@@ -144,7 +144,7 @@ func (c *guardedCall) failed() time.Duration {
 	c.end((*breaker.Call).FailureAt, breaker.Counts{Failures: 1})
 	now := c.breakers.instant()
 	if view := c.guard.fleet(); view.state == breaker.Open {
-		return max(view.until.Sub(now), 0)
+		return min(max(view.until.Sub(now), 0), c.guard.local.Config().OpenMax) // A forced one may last longer: its gate holds the job then.
 	}
 	if c.guard.local.State() != breaker.Open {
 		return 0

@@ -81,8 +81,8 @@ func (b *breakers) ask(ctx context.Context, g *guard) {
 
 func (b *breakers) read(s *lua.BreakerState) {
 	view := fleetView{state: s.State, period: s.Period, forced: s.Forced}
-	b.setUntil(&view, s.Until)
 	if g := b.guardOf(s.Downstream); g != nil {
+		b.setRest(&view, g, s.For)
 		b.hear(g, view)
 	}
 }
@@ -100,14 +100,27 @@ func (b *breakers) heard(e *lua.BreakerEvent) {
 	b.logger.WithLevel(level).Str("downstream", e.Downstream).Stringer("from", e.From).Stringer("to", e.To).Str("cause", e.Cause).
 		Str("reason", e.Reason).Int("workers", e.Workers).Msg("circuit breaker changed")
 	view := fleetView{state: e.To, period: e.Period, forced: e.Cause == breaker.CauseForced.String()}
-	b.setUntil(&view, e.Until)
+	b.setRest(&view, g, e.For)
 	b.hear(g, view)
 }
 
-// setUntil makes of a time of Redis one of this process; exact is not needed.
-func (b *breakers) setUntil(view *fleetView, until time.Time) {
-	if !until.IsZero() {
-		view.until = b.instant().Add(time.Until(until))
+// viewOf is what the answer to a report says, which never counts a state as forced that is open.
+func (b *breakers) viewOf(word lua.BreakerWord) fleetView {
+	view := fleetView{state: word.State, period: word.Period, forced: word.Forced}
+	if word.For >= 0 {
+		view.until = b.instant().Add(word.For)
+	}
+	return view
+}
+
+// setRest notes for how long a state lasts, negative for nobody knows. Redis says it as a duration: its clock need not be this
+// machine's. Of itself none lasts longer than OpenMax, whatever was read.
+func (b *breakers) setRest(view *fleetView, g *guard, rest time.Duration) {
+	if !view.forced {
+		rest = min(rest, g.local.Config().OpenMax)
+	}
+	if rest >= 0 {
+		view.until = b.instant().Add(rest)
 	}
 }
 

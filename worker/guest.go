@@ -97,7 +97,8 @@ type FleetState struct {
 	State breaker.State
 	// Period grows with each transition.
 	Period uint64
-	// Rest is how long an open one stays so by the clock of this process; lua.MaxForce where it does until somebody ends it.
+	// Rest is how long an open one stays so, as Redis said it by its clock and this process has counted on; at most OpenMax
+	// unless it was forced, and lua.MaxForce where it stays so until somebody ends it.
 	Rest time.Duration
 }
 
@@ -177,9 +178,5 @@ func (p *guestPart) answered(own *guard, word lua.BreakerWord, more bool) {
 		own.forget()
 		return
 	}
-	view := fleetView{state: word.State, period: word.Period, forced: word.Forced}
-	if word.For >= 0 {
-		view.until = p.breakers.instant().Add(word.For)
-	}
-	p.breakers.hear(own, view)
+	p.breakers.hear(own, p.breakers.viewOf(word))
 }

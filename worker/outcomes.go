@@ -123,7 +123,7 @@ func (b *breakers) call(ctx context.Context, reports []lua.Outcomes) ([]lua.Brea
 // lonely.
 func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 	if !word.Full {
-		b.hear(g, fleetView{state: word.State, period: word.Period, forced: word.Forced, until: b.instant().Add(word.For)})
+		b.hear(g, b.viewOf(word))
 	}
 	if word.State != breaker.Closed || g.local.State() != breaker.Open {
 		return

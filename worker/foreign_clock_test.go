@@ -1,0 +1,127 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/worker"
+)
+
+// foreignClock is a rig on a Redis whose clock differs from this machine's: the one that runs in the process, since a real one
+// takes the machine's.
+func foreignClock(t *testing.T, off time.Duration) *rig {
+	t.Helper()
+	server := miniredis.RunT(t)
+	tick := time.NewTicker(5 * time.Millisecond)
+	done := make(chan struct{})
+	var ticking sync.WaitGroup
+	server.SetTime(time.Now().Add(off))
+	ticking.Go(func() {
+		for {
+			select {
+			case <-tick.C:
+				server.SetTime(time.Now().Add(off))
+			case <-done:
+				return
+			}
+		}
+	})
+	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
+	t.Cleanup(func() {
+		_ = client.Close()
+		tick.Stop()
+		close(done)
+		ticking.Wait()
+	})
+	r := &rig{tb: t, client: client, prefix: "foreign"}
+	r.store = r.open(client)
+	var err error
+	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestTheMachinesClockDoesNotSayHowLongABreakerIsOpen reads the state, and hears of the change, from a Redis whose clock is off.
+func TestTheMachinesClockDoesNotSayHowLongABreakerIsOpen(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"ahead": 10 * time.Minute, "behind": -10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := foreignClock(t, off)
+			guest, err := worker.NewGuest(r.store, worker.GuestConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			defer running.Wait()
+			defer stop()
+			force := func(downstream string) {
+				if _, err := r.store.ForceBreaker(ctx, downstream, breaker.Open, time.Hour, lua.Intervention{Reason: "maintenance"}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			rest := func(downstream string) {
+				t.Helper()
+				r.await("word of "+downstream, func() bool { return guest.Fleet(downstream).State == breaker.Open })
+				if rest := guest.Fleet(downstream).Rest; rest <= time.Hour-patience || rest > time.Hour {
+					t.Errorf("%s is open for %s, want an hour", downstream, rest)
+				}
+			}
+			force("read")
+			running.Go(func() { _ = guest.Run(ctx) })
+			rest("read")
+			force("heard")
+			rest("heard")
+			if state, err := r.store.Breaker(ctx, "read"); err != nil || state.For <= time.Hour-patience || state.For > time.Hour {
+				t.Errorf("got %s, %v", state.For, err)
+			}
+		})
+	}
+}
+
+// TestAFailedProbesJobComesBackWithTheBreakerWhateverTheMachinesClockSays lets probes fail, and looks for how long Redis put the
+// jobs away: as long as the breaker is open, not as long as the two clocks differ.
+func TestAFailedProbesJobComesBackWithTheBreakerWhateverTheMachinesClockSays(t *testing.T) {
+	t.Parallel()
+	for name, off := range map[string]time.Duration{"ahead": 10 * time.Minute, "behind": -10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := foreignClock(t, off)
+			const open = 20 * time.Second
+			config := worker.Config{Concurrency: 1, Backoff: quick, Breaker: breaker.Config{FailureThreshold: 1, OpenBase: open, OpenMax: open, MaxProbes: 1}}
+			a := r.runWithTimers(r.store, config, on("send", func(context.Context, worker.Job[[]byte]) error { return errDown }))
+			first := to("pay", "first")
+			first.MaxAttempts = 1
+			r.enqueue(first)
+			r.await("the breaker to open", func() bool { return r.gate() == "0" })
+			r.enqueue(to("pay", "probe"))
+			// An operator ends the cooldown: what follows is a probe.
+			if _, err := r.store.ForceBreaker(t.Context(), "pay", breaker.Open, time.Millisecond, lua.Intervention{Reason: "look now"}); err != nil {
+				t.Fatal(err)
+			}
+			r.await("the probe to fail", func() bool { return a.said("probe") == "released(probe_failed)" })
+			sight, err := r.store.Look(t.Context(), a.ends("probe")[0].Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, err := r.store.Time(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if wait := sight.At.Sub(now); wait <= 0 || wait > open+time.Second {
+				t.Errorf("it is to come back in %s, the breaker is open for up to %s", wait, open)
+			}
+		})
+	}
+}
