@@ -351,7 +351,7 @@ func (w *walk) compare(op string) {
 // for, unless a timer that stands as near as a script puts it continues the work.
 func (w *walk) assertWakeUp(op string) {
 	room := w.model.room
-	if w.model.stepped || w.now != w.model.last {
+	if w.model.leapt != 0 || w.now != w.model.last {
 		return // promote has yet to bring timers near that an old clock put far ahead, or no script has seen this one.
 	}
 	continues := func(timer string) bool {

@@ -31,15 +31,19 @@ func sortedByTime(timers map[string]int64, now int64, limit int) []string {
 	return names[:min(limit, len(names))]
 }
 
-func (m *model) promote(now int64, owner string, lease int64) (word string, next int64, dispatched []fairqueue.Dispatch) {
+func (m *model) promote(now int64, leap Leap, owner string, lease int64) (word string, next int64, dispatched []fairqueue.Dispatch) {
 	if owner != m.promoter && m.promoterUntil >= now && m.promoterUntil <= now+lease {
 		return "held", m.promoterUntil - now + 1, nil
 	}
 	c := m.begin(now)
 	m.promoter, m.promoterUntil = owner, now+lease
+	if m.leapt == 1 && leap == LeapAsk {
+		return "leapt", 0, nil
+	}
 	m.rotate()
-	if m.stepped {
-		m.stepped = false
+	stepped := m.leapt == -1 || m.leapt == 1 && leap == LeapStep
+	m.leapt = 0
+	if stepped {
 		for name, w := range m.workers {
 			m.timers["w"+name] = now + w.lease
 		}

@@ -33,9 +33,9 @@ type model struct {
 	workers  map[string]modelWorker
 	timers   map[string]int64 // w and c timers
 	gateEnds map[string]gateEnd
-	// The clock: last time seen, the buckets' own, the dedup window's own clock, when it last rotated, whether it has stepped.
+	// The clock: last time seen, the buckets' own, the dedup window's own clock, when it last rotated, and how it leapt since promote last looked: -1 back, 1 ahead.
 	last, filled, window, rotated int64
-	stepped                       bool
+	leapt                         int
 	promoter                      string
 	promoterUntil                 int64
 	queues                        map[string]QueueSettings
@@ -108,8 +108,11 @@ func (m *model) bucketTime(now int64) int64 {
 func (m *model) begin(now int64) *fairqueue.Call {
 	m.filled = m.bucketTime(now)
 	passed := now - m.last
-	if m.last > 0 && (passed > modelMaxStep || passed < -modelMaxStep) {
-		m.stepped = true
+	switch {
+	case m.last > 0 && passed < -modelMaxStep:
+		m.leapt = -1
+	case m.last > 0 && passed > modelMaxStep && m.leapt == 0:
+		m.leapt = 1
 	}
 	m.window += max(0, min(passed, modelMaxStep))
 	m.last = now

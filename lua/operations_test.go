@@ -308,10 +308,12 @@ func (w *walk) orphan() {
 
 func (w *walk) promote() {
 	owner := pick(w, "owner", []string{"s1", "s1", "s2"})
-	word, next, dispatched := w.model.promote(w.now, owner, 1_000_000)
-	got, err := w.store.Promote(w.ctx, owner, time.Second)
+	leap := pick(w, "leap", []Leap{LeapAsk, LeapSilence, LeapStep})
+	word, next, dispatched := w.model.promote(w.now, leap, owner, 1_000_000)
+	got, err := w.store.PromoteAfter(w.ctx, leap, owner, time.Second)
 	check(w.tb, err)
-	if got.Held != (word == "held") || got.More != (word == "more") || got.Next.Microseconds() != next {
+	same := got.Held == (word == "held") && got.More == (word == "more") && got.Leapt == (word == "leapt")
+	if !same || got.Next.Microseconds() != next || got.At.UnixMicro() != w.now {
 		w.rt.Fatalf("promote: script says %+v, model %s next %d", got, word, next)
 	}
 	if got.Stepped {

@@ -20,16 +20,39 @@ type Promotion struct {
 	Moved int
 	// Stepped means that the clock of Redis had stepped: every registration was armed anew.
 	Stepped bool
+	// Leapt asks whether a leap ahead of the time of Redis was a step of its clock; nothing was done. It answers LeapAsk only.
+	Leapt bool
+	// At is the time of Redis.
+	At time.Time
 }
+
+// Leap is what a Promote makes of it if the time of Redis went on by more than 5 s since the last call of any script. A step back is
+// always a step.
+type Leap string
+
+// The leaps. Only who has seen the time of Redis before, and has a monotonic clock, can tell.
+const (
+	// LeapSilence is the time that nobody called.
+	LeapSilence Leap = ""
+	// LeapStep is a step of the clock of Redis.
+	LeapStep Leap = "stepped"
+	// LeapAsk has Promote ask: see Promotion.Leapt.
+	LeapAsk Leap = "ask"
+)
 
 // Promote runs what is due, up to 64 moves. One owner at a time holds the timer lease.
 func (s *Store) Promote(ctx context.Context, owner string, timerLease time.Duration) (Promotion, error) {
-	reply, err := s.runFor(ctx, 4, "promote", s.now, owner, micros(timerLease))
+	return s.PromoteAfter(ctx, LeapSilence, owner, timerLease)
+}
+
+// PromoteAfter is Promote for one who can tell a step of the clock of Redis from silence.
+func (s *Store) PromoteAfter(ctx context.Context, leap Leap, owner string, timerLease time.Duration) (Promotion, error) {
+	reply, err := s.runFor(ctx, 5, "promote", s.now, owner, micros(timerLease), string(leap))
 	if err != nil {
 		return Promotion{}, err
 	}
-	numbers, err := parseNumbers(reply[1] + " " + reply[2] + " " + reply[3])
-	if err == nil && len(numbers) != 3 {
+	numbers, err := parseNumbers(strings.Join(reply[1:], " "))
+	if err == nil && len(numbers) != 4 {
 		err = errUnknownReply
 	}
 	if err != nil {
@@ -37,7 +60,7 @@ func (s *Store) Promote(ctx context.Context, owner string, timerLease time.Durat
 	}
 	return Promotion{
 		Held: reply[0] == "held", More: reply[0] == "more", Next: time.Duration(numbers[0]) * time.Microsecond,
-		Moved: int(numbers[1]), Stepped: numbers[2] == 1,
+		Moved: int(numbers[1]), Stepped: numbers[2] == 1, Leapt: reply[0] == "leapt", At: time.UnixMicro(numbers[3]),
 	}, nil
 }
 

@@ -4,20 +4,28 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] owner  the scheduler's name
 -- ARGV[3] timer_lease  microseconds
--- Reply {"promoted" | "more" | "held", microseconds until the next timer or until the other's lease ends, -1
---   for none, jobs moved, clock steps seen}
+-- ARGV[4] leap  what a leap ahead of the time since the last call of any script is: "" the time that nobody called, "stepped" a
+--   step of the clock, "ask" if that is to be asked
+-- Reply {"promoted" | "more" | "held" | "leapt", microseconds until the next timer or until the other's lease ends, -1
+--   for none, jobs moved, clock steps seen, now}; leapt asks what the leap is, and nothing was done
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
-local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 -- @include call
 local time_us = now_us(NOW)
 call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
 local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
 held_until = tonumber(held_until)
 if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then
-  return { 'held', format('%d', held_until - time_us + 1), '0', '0' }
+  return { 'held', format('%d', held_until - time_us + 1), '0', '0', format('%d', time_us) }
 end
 
 -- @include relief
+state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
+if state_num('step') == 1 and LEAP == 'ask' then
+  state_write()
+  return { 'leapt', '0', '0', '0', format('%d', time_us) }
+end
+
 -- @include gate
 -- @include due
 -- @include jobs
@@ -37,10 +45,10 @@ local function later_promote()
   for i, key in ipairs(keys) do job_return(key, records[i], time_us) end
 end
 
-state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
 ended_rotate()
-local stepped = state_num('step') == 1
+local stepped = state_num('step') == -1 or state_num('step') == 1 and LEAP == 'stepped'
 if stepped then clock_stepped(time_us) end
+if state_num('step') ~= 0 then state_set('step', 0) end
 later_promote()
 -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
 local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', time_us + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
@@ -60,5 +68,5 @@ local next_at = due_earliest()
 local soon = time_us + (moves == 0 and CONTINUE_AFTER or 0)
 local word = (continues or next_at <= soon) and 'more' or 'promoted'
 return { word, next_at < 9e15 and format('%d', math.max(0, next_at - time_us)) or '-1', format('%d', MOVES - moves),
-  stepped and '1' or '0' }
+  stepped and '1' or '0', format('%d', time_us) }
 end)()

@@ -19,6 +19,9 @@
 // Any number of Schedulers may run. A timer lease in Redis picks one; the others ask again when it ends, so they
 // take over within it when the holder dies. Promote is a script: two that run it after all do no harm.
 //
+// Where the time of Redis leaps, Promote asks whether that was a step of its clock or mere silence. The Scheduler knows by its own
+// monotonic clock: see stepped.
+//
 // The holder also tells the hooks, if there are any, about dead letters (OnDead) and about transitions of circuit breakers
 // (OnBreaker), each at least once: how far they were told stands in Redis.
 package scheduler

@@ -46,6 +46,13 @@ func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
 // run runs a scheduler until stop is called, or the test ends.
 func run(tb testing.TB, store *lua.Store, config scheduler.Config) (stop func()) {
 	tb.Helper()
+	_, stop = begin(tb, store, config)
+	return stop
+}
+
+// begin is run for one who asks the scheduler something.
+func begin(tb testing.TB, store *lua.Store, config scheduler.Config) (s *scheduler.Scheduler, stop func()) {
+	tb.Helper()
 	s, err := scheduler.New(store, config)
 	if err != nil {
 		tb.Fatal(err)
@@ -62,7 +69,7 @@ func run(tb testing.TB, store *lua.Store, config scheduler.Config) (stop func())
 		running.Wait()
 	})
 	tb.Cleanup(stop)
-	return stop
+	return s, stop
 }
 
 // bench is a worker's place that a test fills by hand: it admits jobs and reads them.

@@ -23,6 +23,7 @@ type Scheduler struct {
 	// holding is until when this Scheduler may take itself for the holder of the timer lease, in nanoseconds since born.
 	holding atomic.Int64
 	born    time.Time
+	clock   watch
 	// stepped says that the clock of Redis has stepped since the follower last looked.
 	stepped atomic.Bool
 	// woken holds a token when the earliest timer has been lowered since the last look.
@@ -121,16 +122,29 @@ const roundsInARow = 64
 const callTimeout = 2 * time.Second
 
 func (s *Scheduler) promote(ctx context.Context) (lua.Promotion, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	sent := time.Since(s.born)
-	p, err := s.store.Promote(ctx, s.owner, s.config.TimerLease)
-	if err == nil && !p.Held {
-		s.holding.Store(int64(sent + s.config.TimerLease))
+	p, seen, err := s.promoteAfter(ctx, lua.LeapAsk)
+	if err == nil && p.Leapt {
+		p, seen, err = s.promoteAfter(ctx, s.clock.leap(seen))
 	}
-	if err == nil && p.Stepped {
+	if err != nil {
+		return p, err
+	}
+	s.clock.note(seen)
+	if !p.Held {
+		s.holding.Store(int64(seen.sent + s.config.TimerLease))
+	}
+	if p.Stepped {
 		s.stepped.Store(true)
 		s.config.Logger.Error().Msg("the clock of redis has stepped by more than 5 s: all worker leases were armed anew")
 	}
-	return p, err
+	return p, nil
+}
+
+// promoteAfter is one call.
+func (s *Scheduler) promoteAfter(ctx context.Context, leap lua.Leap) (lua.Promotion, glance, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	sent := time.Since(s.born)
+	p, err := s.store.PromoteAfter(ctx, leap, s.owner, s.config.TimerLease)
+	return p, glance{redis: p.At, sent: sent, heard: time.Since(s.born)}, err
 }

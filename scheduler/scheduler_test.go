@@ -180,20 +180,6 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	}
 }
 
-func TestAStepOfTheClockIsSaidLoudly(t *testing.T) {
-	t.Parallel()
-	client := redistest.Shared(t).Client(t)
-	store := open(t, client)
-	var said logs
-	run(t, store, scheduler.Config{Logger: said.logger()})
-	b := newBench(t, store)
-	if err := client.HSet(t.Context(), store.Keys().State(), "t", time.Now().Add(-time.Hour).UnixMicro()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	b.admit("a") // Some script sees it first.
-	await(t, "the step is logged", func() bool { return strings.Contains(said.String(), "clock of redis has stepped") })
-}
-
 func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendFsync: "always"})

@@ -8,6 +8,7 @@
 //	nodes      StartNodes(t, ...)     a cluster of several masters, with replicas if asked for
 //	network    StartNodesApart(t, n)  the same, whose network can be cut in two
 //	failover   StartFailover(t, ...)  a master, its replica and three Sentinels
+//	clock      NewClock(t, offset)    a time of day for servers of one's own, which the test steps
 //	proxy      NewProxy(t, addr)      cuts a connection before a command or before its reply
 //
 // A machine without redis-server fails these tests; only -short leaves them out. No server survives its test

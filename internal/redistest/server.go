@@ -28,6 +28,8 @@ type Options struct {
 	AppendFsync string
 	// Cluster turns cluster mode on. StartCluster also hands out the slots.
 	Cluster bool
+	// Clock is the time of day that the server reads; nil means this machine's, or what ClockVariable says.
+	Clock *Clock
 	// Args follow all others, as on the command line: {"--requirepass", "secret"}.
 	Args []string
 }
@@ -88,9 +90,14 @@ func start(dir string, options Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	if options.Clock == nil {
+		if options.Clock, err = everyClock(); err != nil {
+			return nil, err
+		}
+	}
 	// No test's ctx: a shared server outlives the test that needs it first.
 	server, err := child.Start(context.Background(), child.Config{
-		Binary: binary, Dir: dir, Args: options.args(), PortArgs: options.portArgs,
+		Binary: binary, Dir: dir, Args: options.args(), PortArgs: options.portArgs, Env: options.Clock.env(),
 	})
 	if err != nil {
 		return nil, err

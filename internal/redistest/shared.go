@@ -48,6 +48,9 @@ func Main(m interface{ Run() int }) {
 func StopShared() {
 	sharedServer.stop()
 	sharedCluster.stop()
+	if clockDir != "" {
+		_ = os.RemoveAll(clockDir) // A directory left in /tmp fails no test.
+	}
 }
 
 func (l *lazy) get(tb testing.TB) *Server {
@@ -74,7 +77,7 @@ func (l *lazy) stop() {
 		l.server.child.Close()
 	}
 	if l.dir != "" {
-		_ = os.RemoveAll(l.dir) // A directory left in /tmp fails no test.
+		_ = os.RemoveAll(l.dir) // as above
 	}
 }
 

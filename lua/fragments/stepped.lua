@@ -22,7 +22,6 @@ local function clock_stepped(now)
     local lease = match(all[i + 1], '(%d+)$')
     redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
   end
-  state_set('step', 0)
   state_add('steps', 1)
   earliest = nil
 end

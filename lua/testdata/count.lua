@@ -76,7 +76,8 @@ local now_us
 do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
--- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+-- `step` is -1 after a larger step back, and 1 after a larger leap ahead: that is a step of the clock, or the time that nobody
+-- called. Promote asks its caller, who has a clock of its own, which it was.
 local STEP = 5000000
 
 function now_us(given)
@@ -97,7 +98,8 @@ local function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
-  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if last > 0 and passed < -STEP then state_set('step', -1) end
+  if last > 0 and passed > STEP and state_num('step') == 0 then state_set('step', 1) end
   if passed > STEP then passed = STEP end
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)

@@ -4,10 +4,12 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] owner  the scheduler's name
 -- ARGV[3] timer_lease  microseconds
--- Reply {"promoted" | "more" | "held", microseconds until the next timer or until the other's lease ends, -1
---   for none, jobs moved, clock steps seen}
+-- ARGV[4] leap  what a leap ahead of the time since the last call of any script is: "" the time that nobody called, "stepped" a
+--   step of the clock, "ask" if that is to be asked
+-- Reply {"promoted" | "more" | "held" | "leapt", microseconds until the next timer or until the other's lease ends, -1
+--   for none, jobs moved, clock steps seen, now}; leapt asks what the leap is, and nothing was done
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
-local STATE, NOW, OWNER, TIMER_LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
@@ -72,7 +74,8 @@ local now_us, clock_advance
 do
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
--- A larger step of Redis TIME, either way, raises `step`, and promote then re-arms every registration.
+-- `step` is -1 after a larger step back, and 1 after a larger leap ahead: that is a step of the clock, or the time that nobody
+-- called. Promote asks its caller, who has a clock of its own, which it was.
 local STEP = 5000000
 
 function now_us(given)
@@ -93,7 +96,8 @@ function clock_advance(now)
   local last = state_num('t')
   local passed = now - last
   state_set('bt', bucket_time(now))
-  if last > 0 and (passed > STEP or passed < -STEP) then state_set('step', 1) end
+  if last > 0 and passed < -STEP then state_set('step', -1) end
+  if last > 0 and passed > STEP and state_num('step') == 0 then state_set('step', 1) end
   if passed > STEP then passed = STEP end
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
@@ -117,12 +121,18 @@ call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
 local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
 held_until = tonumber(held_until)
 if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then
-  return { 'held', format('%d', held_until - time_us + 1), '0', '0' }
+  return { 'held', format('%d', held_until - time_us + 1), '0', '0', format('%d', time_us) }
 end
 
 -- relief: a first write that a full Redis allows, which frees the rest of the script from the check. Only admit,
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
 redis.call('DEL', P .. 'relief')
+state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
+if state_num('step') == 1 and LEAP == 'ask' then
+  state_write()
+  return { 'leapt', '0', '0', '0', format('%d', time_us) }
+end
+
 -- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
 local function gates_any()
   return (st.ng or '') ~= ''
@@ -2568,7 +2578,6 @@ function clock_stepped(now)
     local lease = match(all[i + 1], '(%d+)$')
     redis.call('ZADD', DUE, format('%d', now + lease), 'w' .. all[i])
   end
-  state_set('step', 0)
   state_add('steps', 1)
   earliest = nil
 end
@@ -2600,10 +2609,10 @@ local function later_promote()
   for i, key in ipairs(keys) do job_return(key, records[i], time_us) end
 end
 
-state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
 ended_rotate()
-local stepped = state_num('step') == 1
+local stepped = state_num('step') == -1 or state_num('step') == 1 and LEAP == 'stepped'
 if stepped then clock_stepped(time_us) end
+if state_num('step') ~= 0 then state_set('step', 0) end
 later_promote()
 -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
 local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', time_us + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
@@ -2623,5 +2632,5 @@ local next_at = due_earliest()
 local soon = time_us + (moves == 0 and CONTINUE_AFTER or 0)
 local word = (continues or next_at <= soon) and 'more' or 'promoted'
 return { word, next_at < 9e15 and format('%d', math.max(0, next_at - time_us)) or '-1', format('%d', MOVES - moves),
-  stepped and '1' or '0' }
+  stepped and '1' or '0', format('%d', time_us) }
 end)()

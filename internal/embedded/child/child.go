@@ -49,6 +49,8 @@ type Config struct {
 	File string
 	// Args follow the server's own arguments, so they win. Persistence is off unless they turn it on.
 	Args []string
+	// Env is added to the environment of this process, as "name=value"; nil adds nothing.
+	Env []string
 	// PortArgs, if not nil, returns further arguments for the port that was picked.
 	PortArgs func(port int) []string
 }
@@ -198,6 +200,9 @@ func (s *Server) fork(ctx context.Context) (*process, error) {
 	// The ctx bounds the start, not the life: the server stays until Close.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), s.config.Binary, args...)
 	cmd.Dir = s.config.Dir
+	if s.config.Env != nil {
+		cmd.Env = append(os.Environ(), s.config.Env...)
+	}
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	cmd.SysProcAttr = dieWithParent()
 
