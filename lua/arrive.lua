@@ -17,14 +17,10 @@ local now = now_us(NOW)
 
 local function letter_arrive(key, rec, at, why)
   local queue = record_queue(rec)
-  local letters = P .. 'dead:' .. queue
-  redis.call('ZADD', DEAD, at, key)
-  redis.call('ZADD', letters, at, key)
-  redis.call('HSET', WHY, key, why)
-  state_add('nd', 1)
+  letter_place(key, rec, at, why)
   local _, age = queue_bounds(queue_open(queue))
   if age > 0 then
-    due_add(DUE, score_of(redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
+    due_add(DUE, score_of(redis.call('ZRANGE', P .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
   end
 end
 

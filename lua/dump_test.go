@@ -316,12 +316,14 @@ func (d *redisDump) jobs() {
 // marks writes what is noted about jobs beside their records.
 func (d *redisDump) marks() {
 	for name := range d.keys {
-		queue, ok := strings.CutPrefix(name, "dead:")
-		if !ok {
-			continue
-		}
-		for _, z := range d.zset(name) {
-			d.add("letter %s of %s at %.0f", z.Member, queue, z.Score)
+		kind, rest, _ := strings.Cut(name, ":")
+		switch kind {
+		case "dead", "letters", "deadof", "deadin":
+			for _, z := range d.zset(name) {
+				if name != "dead" {
+					d.add("%s %s: %s %.0f", kind, rest, z.Member, z.Score)
+				}
+			}
 		}
 	}
 	for key, mark := range d.hash("marks") {
@@ -391,9 +393,7 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 	m.dumpDepths(add)
 	m.dumpBreakers(add)
 	m.dumpLeases(add)
-	for key, queue := range m.letters {
-		add("letter %s of %s at %d", key, queue, m.dead[key])
-	}
+	m.dumpLetters(add)
 	for key := range m.cancelled {
 		add("cancelled %s", key)
 	}

@@ -146,40 +146,6 @@ func (m *model) releaseUnique(key string) {
 	}
 }
 
-func (m *model) bury(key, reason string, now int64) {
-	queue := m.live[key].Queue
-	m.uncount(m.live[key])
-	m.dead[key], m.letters[key] = now, queue
-	m.died[reason]++
-	m.releaseUnique(key)
-	of := m.lettersOf(queue)
-	if keep := m.queues[queue].KeepDead; keep > 0 && len(of) == 1 {
-		m.timers["r"+queue] = now + keep.Microseconds()
-	}
-	if len(of) > cmp.Or(m.queues[queue].MaxDead, DefaultMaxDead) {
-		m.purge(of[0])
-	} else if len(m.dead) > m.deadCap {
-		m.purge(sortedByTime(m.dead, modelNoTimers, 1)[0])
-	}
-}
-
-// lettersOf returns a queue's dead letters, the oldest first.
-func (m *model) lettersOf(queue string) []string {
-	times := map[string]int64{}
-	for key, of := range m.letters {
-		if of == queue {
-			times[key] = m.dead[key]
-		}
-	}
-	return sortedByTime(times, modelNoTimers, len(times))
-}
-
-func (m *model) purge(key string) {
-	delete(m.dead, key)
-	delete(m.letters, key)
-	m.leave(key, "purged")
-}
-
 func (m *model) expire(j *fairqueue.Job, now int64) {
 	reason := "expired"
 	if m.live[j.Key()].timed {

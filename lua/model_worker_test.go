@@ -190,7 +190,7 @@ func (m *model) lettersPurge(c *fairqueue.Call, queue string, now int64) {
 	for _, key := range m.lettersOf(queue) {
 		if m.dead[key] <= now-keep && c.MovesLeft > 0 {
 			c.MovesLeft--
-			m.purge(key)
+			m.endLetter(key, "purged")
 		}
 	}
 	if left := m.lettersOf(queue); len(left) > 0 {

@@ -59,7 +59,7 @@ func (w *walk) purge() {
 	}
 	w.model.begin(w.now)
 	key := pick(w, "purged", slices.Sorted(maps.Keys(w.model.dead)))
-	w.model.purge(key)
+	w.model.endLetter(key, "purged")
 	k, err := decodeKey(key)
 	check(w.tb, err)
 	send := func() []bool {

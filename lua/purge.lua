@@ -15,7 +15,7 @@ call_begin(now, {})
 local words = {}
 for i = 2, #ARGV do
   local dead = redis.call('ZSCORE', DEAD, ARGV[i])
-  if dead then letter_purge(ARGV[i]) end
+  if dead then letter_end(ARGV[i], 'purged') end
   words[#words + 1] = dead and 'purged' or 'unknown'
 end
 leave_write()

@@ -90,7 +90,7 @@ type Queue struct {
 	// had begun, that make a job a dead letter, 1 to 254; zero means DefaultPoisonLimit.
 	PoisonLimit int
 	// KeepDead is how long dead letters are kept, 1 s to 366 days; zero means as long as there is room. MaxDead is how
-	// many are kept, 1 to 100,000; zero means DefaultMaxDead. The oldest go first.
+	// many are kept, 1 to 100,000; zero means DefaultMaxDead. The oldest of the tenant that has the most go first.
 	KeepDead time.Duration
 	MaxDead  int
 	// Overflow bounds the depth of each tenant in the queue.

@@ -55,7 +55,7 @@ local function letters_purge(queue, now)
   local letters = P .. 'dead:' .. queue
   local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
   moves = moves - #old
-  for _, key in ipairs(old) do letter_purge(key) end
+  for _, key in ipairs(old) do letter_end(key, 'purged') end
   local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
   if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end

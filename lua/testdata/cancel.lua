@@ -632,8 +632,10 @@ end
 local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
 local unique_release, leave, dead_letter
 do
--- letter: dead letters stay in the jobs hash, stand in `dead` and in their queue's `dead:QUEUE` by their time, and `why`
--- keeps their reason. `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
+-- letter: dead letters stay in the jobs hash, stand in `dead`, in their queue's `dead:QUEUE` and in `letters:TENANT:QUEUE` by their
+-- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
+-- Letters of a release that did not count them are in none of these four.
+-- `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
 local DEAD_CAP = 100000
 
 function unique_release(key)
@@ -652,41 +654,76 @@ function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
+-- letter_count counts letters of a tenant in a queue.
+local function letter_count(tenant, queue, n)
+  for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
+    if score_of(redis.call('ZINCRBY', zset, n, member)) <= 0 then redis.call('ZREM', zset, member) end
+  end
+end
+
+-- letter_place puts a job among the dead.
+local function letter_place(key, rec, at, why)
+  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
+  redis.call('ZADD', DEAD, at, key)
+  redis.call('ZADD', P .. 'dead:' .. queue, at, key)
+  redis.call('ZADD', P .. 'letters:' .. tenant .. ':' .. queue, at, key)
+  redis.call('HSET', WHY, key, why)
+  letter_count(tenant, queue, 1)
+  return state_add('nd', 1)
+end
+
 -- letter_remove takes a dead letter out of its places, not out of the jobs hash.
 local function letter_remove(key, rec)
+  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
   redis.call('ZREM', DEAD, key)
-  redis.call('ZREM', P .. 'dead:' .. record_queue(rec), key)
+  redis.call('ZREM', P .. 'dead:' .. queue, key)
   redis.call('HDEL', WHY, key)
   state_add('nd', -1)
+  if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
-local function letter_purge(key)
+-- letter_end ends a dead letter for good.
+local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
-  leave(key, 'purged', rec)
+  leave(key, counter, rec)
 end
 
--- dead_letter keeps a job among the dead. At most one older letter of its queue, or of all, goes out for it, so the
--- store stays within its caps.
+-- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the
+-- most, the newcomer's own where none has more; of no tenant with one alone, unless more tenants have one than there is room for.
+-- Those that nobody counts go first.
+local function letter_evict(tenant, queue)
+  local of = queue and ':' .. queue or ''
+  local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
+  local counted = P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. (queue or record_queue(redis.call('HGET', JOBS, oldest)))
+  local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
+  if score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
+    local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
+    local who = own == score_of(most[2]) and tenant or most[1]
+    local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
+    oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
+  end
+  letter_end(oldest, 'evicted')
+end
+
+-- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
+-- stays within its caps.
 function dead_letter(key, rec, reason, text, now)
-  local queue = record_queue(rec)
-  local letters = P .. 'dead:' .. queue
+  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
   local _, age, cap = queue_bounds(queue_open(queue))
   if record_has(rec, COUNTED) then
     depth_leave(key, rec)
     redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
-  redis.call('ZADD', DEAD, format('%d', now), key)
-  redis.call('ZADD', letters, format('%d', now), key)
-  redis.call('HSET', WHY, key, reason .. '|' .. text)
+  local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
-  local count, all = redis.call('ZCARD', letters), state_add('nd', 1)
+  local count = redis.call('ZCARD', P .. 'dead:' .. queue)
   if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
   if count > cap then
-    letter_purge(redis.call('ZRANGE', letters, 0, 0)[1])
+    letter_evict(tenant, queue)
   elseif all > DEAD_CAP then
-    letter_purge(redis.call('ZRANGE', DEAD, 0, 0)[1])
+    letter_evict(tenant)
   end
 end
 end

@@ -131,14 +131,14 @@ func NewSummary(run Run) Summary {
 }
 
 // take fills in what Redis holds, and whether it adds up. Dead letters of the reasons with a count of their own, and
-// those that were purged, are in that of the reason; a run redrives none.
+// those that were purged or evicted, are in that of the reason; a run redrives none.
 func (s *Summary) take(c lua.Census) {
 	s.Completed = c.Left["completed"]
 	s.Cancelled = c.Left["cancelled"]
 	s.Dropped = c.Died["dropped"]
 	timedOut := c.Died["expired"] + c.Died["queue_timeout"]
 	s.Expired = timedOut + c.Left["expired"] + c.Left["queue_timeout"]
-	s.Dead = c.Dead + c.Left["purged"] - timedOut - s.Dropped
+	s.Dead = c.Dead + c.Left["purged"] + c.Left["evicted"] - timedOut - s.Dropped
 	s.Waiting = c.Waiting + c.Later + c.Spilled + c.Ready
 	sum := s.Completed + s.Expired + s.Dropped + s.Cancelled + s.Dead + s.Waiting
 	s.Conserved = c.Conserved() && c.Accepted == int64(s.Admitted) && sum == c.Accepted
