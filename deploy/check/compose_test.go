@@ -24,7 +24,7 @@ func TestComposeIsValid(t *testing.T) {
 	}
 	names := project.ServiceNames()
 	slices.Sort(names)
-	if got := strings.Join(names, " "); got != "demo echo grafana prometheus redis worker" {
+	if got := strings.Join(names, " "); got != "demo echo grafana prometheus redis serve worker" {
 		t.Errorf("services %s", got)
 	}
 	for name, service := range project.Services {

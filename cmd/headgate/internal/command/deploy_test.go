@@ -188,7 +188,7 @@ func TestComposeNamesWhatThereIs(t *testing.T) {
 			t.Errorf("%s is killed after %s, before a drain ends", name, service.Grace)
 		}
 	}
-	if own != 2 || !strings.Contains(scrapes, ":9080") {
+	if own != 3 || !strings.Contains(scrapes, `["serve:9080"]`) {
 		t.Errorf("%d services are Headgate's; deploy/prometheus.yml is\n%s", own, scrapes)
 	}
 	shown := regexp.MustCompile(`(?m)(?:^ *# +|: )headgate ([a-z][a-z-]+ [^#\n']*)`)
