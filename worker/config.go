@@ -35,7 +35,8 @@ type Config struct {
 	// Lease is for how long Redis leaves the jobs to a worker that is not heard of, 200 ms to 10 min; zero means 15 s.
 	// Handlers' contexts end a tenth of it early.
 	Lease time.Duration
-	// DrainTimeout is how long running handlers may go on after Run's ctx has ended, up to 1 h; zero means 30 s.
+	// DrainTimeout is how long running handlers may go on after Run's ctx has ended, up to 1 h; zero means 30 s. Where Redis is
+	// away by then they may only until the lease ends.
 	DrainTimeout time.Duration
 	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
 	// CallTimeout is instead for jobs that name a downstream: zero means 5 s, or DefaultTimeout if that is set. CallTimeouts

@@ -62,6 +62,7 @@
 //
 // # Shutdown
 //
-// Run's ctx ends the reading and begins the drain; drain.go says in which order and why. A read that is blocked in
+// Run's ctx ends the reading and begins the drain; drain.go says in which order and why. With Redis away the drain ends with the
+// lease: from then on the jobs are Redis's. A read that is blocked in
 // Redis cannot be interrupted: where another worker of the same pool lives, Run returns up to a second later for it.
 package worker

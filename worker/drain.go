@@ -22,14 +22,18 @@ const (
 //  4. Reclaim ends the registration, and takes back what a read may have been given that nobody was told of. It comes
 //     before the reader is waited for: where this was the pool's last worker, it also ends the blocked read.
 //
-// The lease is extended all the while.
-func (s *session) drain(after context.Context, cancelJobs context.CancelCauseFunc) {
+// The lease is extended all the while. Where Redis is away it ends, and with it the drain, whatever step that is at: the jobs are
+// then Redis's, and nobody would hear what else is to be said. So a drain takes DrainTimeout, or what is left of the lease
+// if that is longer, and the graces and calls of a few seconds below.
+func (s *session) drain(leased context.Context, cancelJobs context.CancelCauseFunc) {
 	n := s.held.close()
 	s.registering <- struct{}{}
 	s.logger.Info().Int("running", n).Msg("worker drains")
-	s.shrink(after, n)
-	if !s.w.await(s.held.none(), s.w.config.DrainTimeout) {
-		s.logger.Warn().Int("running", s.held.close()).Msg("drain time-out: handlers are cancelled, their jobs handed back")
+	s.shrink(leased, n)
+	if !s.awaitHandlers() {
+		if !s.isLost() {
+			s.logger.Warn().Int("running", s.held.close()).Msg("drain time-out: handlers are cancelled, their jobs handed back")
+		}
 		cancelJobs(ErrDraining)
 		if !s.w.await(s.held.none(), cancelGrace) {
 			rest := s.held.claimRest()
@@ -41,7 +45,20 @@ func (s *session) drain(after context.Context, cancelJobs context.CancelCauseFun
 		}
 	}
 	cancelJobs(ErrDraining)
-	s.reclaim(after)
+	s.reclaim(leased)
+}
+
+// awaitHandlers waits until nothing is held, DrainTimeout at most, and no longer than the lease.
+func (s *session) awaitHandlers() bool {
+	timer := time.NewTimer(s.w.config.DrainTimeout)
+	defer timer.Stop()
+	select {
+	case <-s.held.none():
+		return true
+	case <-timer.C:
+	case <-s.lost:
+	}
+	return false
 }
 
 // shrink leaves the worker as many slots as it has running jobs. It may fail: jobs then wait for Reclaim.
@@ -62,7 +79,7 @@ func (s *session) reclaim(ctx context.Context) {
 	defer cancel()
 	trouble := outage{logger: s.logger, what: "reclaim"}
 	for ctx.Err() == nil {
-		more, err := s.w.store.Reclaim(ctx, s.name)
+		more, err := s.reclaimOnce(ctx)
 		if err != nil {
 			trouble.failed(ctx, err)
 			continue
@@ -74,4 +91,10 @@ func (s *session) reclaim(ctx context.Context) {
 		}
 	}
 	s.logger.Error().Msg("registration not ended: it ends with its lease")
+}
+
+func (s *session) reclaimOnce(ctx context.Context) (more bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return s.w.store.Reclaim(ctx, s.name)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -129,6 +130,61 @@ func TestAHandlerThatIgnoresItsCtxDoesNotHoldUpTheDrain(t *testing.T) {
 	}
 	if c := r.census(); c.Waiting != 1 || c.Ready != 0 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestAWorkerThatIsToldToStopWhileRedisIsAwayEnds: Redis never comes back, and a handler does not mind its ctx or has an end to
+// tell that nobody takes.
+func TestAWorkerThatIsToldToStopWhileRedisIsAwayEnds(t *testing.T) {
+	t.Parallel()
+	stubborn := "run worker: 1 handlers ignored the end of their ctx and were left running"
+	for _, c := range []struct {
+		name    string
+		away    func(*redistest.Server, testing.TB)
+		ignores bool
+		want    string
+	}{
+		{"killed, under a handler that ignores its ctx", (*redistest.Server).Kill, true, stubborn},
+		{"hanging, under a handler that ignores its ctx", (*redistest.Server).Pause, true, stubborn},
+		{"killed, before a job is done", (*redistest.Server).Kill, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, redistest.Options{})
+			r := newRigOn(t, server)
+			w, err := worker.New(r.store, withQueue(worker.Config{Lease: 2 * time.Second, DrainTimeout: 50 * time.Millisecond}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			started, release := make(chan struct{}), make(chan struct{})
+			defer close(release)
+			worker.Register(w, "send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+				close(started)
+				if c.ignores {
+					<-release
+				}
+				<-ctx.Done()
+				return nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			r.enqueue(job("send", "a"))
+			done := make(chan error, 1)
+			go func() { done <- w.Run(ctx) }()
+			<-started
+			c.away(server, t)
+			cancel()
+			select {
+			case err := <-done:
+				if err != nil && err.Error() != c.want || err == nil && c.want != "" {
+					t.Errorf("got %v", err)
+				}
+			case <-time.After(patience):
+				t.Error("the worker waits for Redis")
+				server.Restart(t)
+				<-done
+			}
+		})
 	}
 }
 

@@ -60,10 +60,19 @@ func (s *session) keep(ctx context.Context) {
 	}
 }
 
+// inTime bounds a call of the goroutine that keeps the lease: what is answered after its end is of no use.
+func (s *session) inTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	end := time.Now().Add(s.w.config.Lease / timeoutsPerLease)
+	if s.leaseEnd.Before(end) {
+		end = s.leaseEnd
+	}
+	return context.WithDeadline(ctx, end)
+}
+
 // beat makes one heartbeat.
 func (s *session) beat(ctx context.Context) error {
 	lease := s.w.config.Lease
-	ctx, cancel := context.WithTimeout(ctx, lease/timeoutsPerLease)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	sent := time.Now()
 	beat, err := s.w.store.Heartbeat(ctx, s.name, lease)
@@ -83,7 +92,7 @@ func (s *session) beat(ctx context.Context) error {
 
 // refresh looks again at what Redis knows better: the time, and now and then the classes. It may fail.
 func (s *session) refresh(ctx context.Context, classes bool) {
-	ctx, cancel := context.WithTimeout(ctx, s.w.config.Lease/timeoutsPerLease)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	err := s.w.clock.read(ctx, s.w.store)
 	if err == nil && classes {
@@ -98,7 +107,7 @@ func (s *session) refresh(ctx context.Context, classes bool) {
 // that was replaced: the answer of a read, or the end of a job, which that master took from this worker after its replica had it
 // last.
 func (s *session) recall(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.w.config.Lease/timeoutsPerLease)
+	ctx, cancel := s.inTime(ctx)
 	defer cancel()
 	// Among one more than there are slots, one is not known if any is not.
 	tokens, err := s.w.store.Pending(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency+1, blockTime)
@@ -119,7 +128,6 @@ func (s *session) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-s.lost:
 	case <-ctx.Done():
 	}
 	return false

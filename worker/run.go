@@ -76,7 +76,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 	if ctx.Err() != nil {
 		return answer{outcome: lua.Release, reason: ReasonShutdown}
 	}
-	if !job.Deadline.IsZero() && s.w.clock.now().After(job.Deadline) {
+	if s.w.tooLateFor(job) {
 		return answer{outcome: lua.Expire, reason: ReasonDeadline}
 	}
 	handler := s.w.handlerOf(job.Type)
@@ -107,7 +107,15 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
 		}
 	}
+	if s.w.tooLateFor(job) { // Once more, the last thing of all: the leases of probes and the note of a suspect take their time.
+		return answer{outcome: lua.Expire, reason: ReasonDeadline}
+	}
 	return s.run(ctx, handler, lease, call, event)
+}
+
+// tooLateFor reports whether a job's deadline has passed, by the clock of Redis as far as it is known.
+func (w *Worker) tooLateFor(job *headgate.Job) bool {
+	return !job.Deadline.IsZero() && w.clock.now().After(job.Deadline)
 }
 
 // noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker

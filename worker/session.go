@@ -25,8 +25,8 @@ type session struct {
 
 	// lose ends the session as lost; it may be called often and from anywhere.
 	lose func(cause error)
-	// lost is closed by lose.
-	lost chan struct{}
+	// lost is closed by lose, and when the session is over.
+	lost <-chan struct{}
 	// unsure has the reader read the history before anything new.
 	unsure atomic.Bool
 	// guard calls lose shortly before the lease ends, whatever else hangs.
@@ -42,15 +42,18 @@ type session struct {
 func (w *Worker) serve(ctx, after context.Context) {
 	jobs, cancelJobs := context.WithCancelCause(after) // of all handlers
 	reading, stopReading := context.WithCancel(ctx)
-	keeping, stopKeeping := context.WithCancel(after)
+	leased, endLease := context.WithCancelCause(after) // of all that is said to Redis under the lease
+	keeping, stopKeeping := context.WithCancel(leased)
 	defer stopKeeping()
+	defer endLease(nil)
 	defer stopReading()
 	s := w.newSession()
+	s.lost = leased.Done()
 	s.lose = func(cause error) {
 		cancelJobs(cause)
 		stopReading()
+		endLease(cause)
 	}
-	s.lose = once(s.lose, s.lost)
 	if !s.register(ctx) {
 		cancelJobs(nil)
 		return
@@ -65,23 +68,14 @@ func (w *Worker) serve(ctx, after context.Context) {
 	case <-s.lost:
 		s.held.close()
 	case <-ctx.Done():
-		s.drain(after, cancelJobs)
+		s.drain(leased, cancelJobs)
 	}
 	stopKeeping()
 	keeper.Wait()
 	s.guard.Stop()
+	// Nobody extends the lease any more, and what the reader still hands back is Redis's when it ends.
+	defer time.AfterFunc(time.Until(s.leaseEnd), func() { endLease(headgate.ErrLeaseLost) }).Stop()
 	reader.Wait()
-}
-
-// once returns a function that calls f and closes done, the first time only.
-func once(f func(error), done chan struct{}) func(error) {
-	var first sync.Once
-	return func(cause error) {
-		first.Do(func() {
-			f(cause)
-			close(done)
-		})
-	}
 }
 
 func (w *Worker) newSession() *session {
@@ -92,7 +86,7 @@ func (w *Worker) newSession() *session {
 	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
 	w.finisher.worker.Store(&name)
 	return &session{
-		w: w, name: name, held: newHeld(), lost: make(chan struct{}), registering: make(chan struct{}, 1),
+		w: w, name: name, held: newHeld(), registering: make(chan struct{}, 1),
 		logger: w.config.Logger.With().Str("worker", name).Logger(),
 	}
 }
@@ -148,25 +142,38 @@ func (s *session) margin() time.Duration { return s.w.config.Lease / 10 }
 
 // loseLease ends the session as one whose jobs are no longer its own.
 func (s *session) loseLease(why string) {
-	select {
-	case <-s.lost:
+	if s.isLost() {
 		return
-	default:
 	}
 	s.logger.Error().Str("why", why).Msg("lease lost: handlers are cancelled, registering under a new name")
 	s.lose(headgate.ErrLeaseLost)
 }
 
-// release hands jobs back unharmed and at once, and waits until Redis has taken note.
+// isLost reports whether the jobs are no longer this session's.
+func (s *session) isLost() bool {
+	select {
+	case <-s.lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// release hands jobs back unharmed and at once, and waits until Redis has taken note, or the lease is over: then Redis has
+// them back, whatever this worker says.
 func (s *session) release(jobs []lua.Lease, reason string) {
 	endings := make([]*ending, len(jobs))
 	for i := range jobs {
 		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: lua.Release})
 	}
 	for i, e := range endings {
-		<-e.done
 		event := s.event(jobs[i])
-		event.Outcome, event.Reason = outcomeOf(e.ended), reason
+		event.Outcome, event.Reason = Lost, reason
+		select {
+		case <-e.done:
+			event.Outcome = outcomeOf(e.ended)
+		case <-s.lost:
+		}
 		s.w.finished(event)
 		s.held.remove(jobs[i].Token)
 	}

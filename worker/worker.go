@@ -92,7 +92,9 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 // Run registers the worker and runs jobs until ctx ends. Then it drains: it takes no further jobs, gives the running
 // handlers DrainTimeout, cancels those that are left with ErrDraining, hands their jobs back, and returns when
 // all of its goroutines have. A handler that ignores the end of its ctx is left behind, and the error says how many
-// were. Redis may be away for any time: Run waits for it, and returns an error only for what waiting does not mend.
+// were. Redis may be away for any time: Run waits for it, and returns an error only for what waiting does not mend. Once ctx
+// has ended it waits for Redis no longer than the lease: Run returns a few seconds after DrainTimeout, or after the end of the
+// lease if that is later, whatever Redis and the handlers do, and jobs whose end it could not tell run again elsewhere.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("run worker: it ran before")
