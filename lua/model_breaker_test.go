@@ -86,7 +86,7 @@ func (m *model) tell(downstream string, b *modelBreaker, change breaker.Transiti
 	}
 	s := b.SnapshotAt(m.instant())
 	e := BreakerEvent{
-		Downstream: downstream, From: change.From, To: change.To, Period: s.Period, Cause: change.Cause.String(), At: time.UnixMicro(now),
+		Downstream: downstream, From: change.From, To: change.To, Period: s.Period, Cause: change.Cause.String(), At: time.UnixMicro(now), For: -1,
 	}
 	switch change.Cause { //nolint:exhaustive // the others have neither
 	case breaker.CauseForced, breaker.CauseReset:
@@ -96,6 +96,7 @@ func (m *model) tell(downstream string, b *modelBreaker, change breaker.Transiti
 	}
 	if change.Until != 0 {
 		e.Until = time.UnixMicro(now + change.Until.Sub(m.instant()).Microseconds())
+		e.For = max(0, e.Until.Sub(e.At))
 	}
 	m.events = append(m.events, e)
 }
