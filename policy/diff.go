@@ -67,6 +67,9 @@ func tree(p Policy) (map[string]any, error) {
 // escapeName writes a name as a part of a JSON pointer.
 var escapeName = strings.NewReplacer("~", "~0", "/", "~1")
 
+// unescapeName reads it.
+var unescapeName = strings.NewReplacer("~1", "/", "~0", "~")
+
 // diff adds what differs below a path. A value that is nil is not there.
 func diff(path string, before, after any, found *[]Change) error {
 	old, wasObject := before.(map[string]any)
@@ -103,4 +106,35 @@ func diff(path string, before, after any, found *[]Change) error {
 	}
 	*found = append(*found, change)
 	return nil
+}
+
+// Unsaid returns those changes of which a text in JSON says nothing: it has neither a value at the place nor the object that
+// would hold it. They come about because the text leaves something out.
+func Unsaid(changes []Change, text []byte) []Change {
+	var said any
+	if err := json.Unmarshal(text, &said); err != nil {
+		return changes
+	}
+	var unsaid []Change
+	for _, c := range changes {
+		names := strings.Split(c.Path, "/")[1:]
+		if c.Before != nil && !says(said, names[:len(names)-1]) || c.After == nil && !says(said, names) {
+			unsaid = append(unsaid, c)
+		}
+	}
+	return unsaid
+}
+
+// says reports whether a value has something at a place.
+func says(value any, names []string) bool {
+	for _, name := range names {
+		members, ok := value.(map[string]any)
+		if !ok {
+			return false
+		}
+		if value, ok = members[unescapeName.Replace(name)]; !ok {
+			return false
+		}
+	}
+	return true
 }

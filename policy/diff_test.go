@@ -106,7 +106,7 @@ func TestDiffNamesPlaces(t *testing.T) {
 	}
 	want := []string{
 		"added /global/burst >100", `added /global/per >"1s"`, "added /global/tokens >1000", "removed /tenants/a~1b/limit/burst 5>",
-		`removed /tenants/a~1b/limit/per "1s">`, "removed /tenants/a~1b/limit/tokens 10>", `removed /tenants/a~1b/tier "standard">`,
+		`removed /tenants/a~1b/limit/per "1s">`, "removed /tenants/a~1b/limit/tokens 10>",
 		"changed /tiers/basic/limit/burst 25>30",
 	}
 	if !reflect.DeepEqual(got, want) {

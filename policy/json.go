@@ -191,7 +191,9 @@ func optional(limit *headgate.Limit) *limitJSON {
 func (w *policyJSON) policy(bad *problems) Policy {
 	p := Policy{Version: w.Version, DedupWindow: bad.parseDuration("dedup_window", w.DedupWindow)}
 	if w.Global != nil {
-		p.Global = w.Global.limit("global", bad)
+		if p.Global = w.Global.limit("global", bad); p.Global == (headgate.Limit{}) {
+			bad.field("global.tokens", "0", `1 to 1000000000; for no limit "enabled": false, or leave "global" out`)
+		}
 	}
 	p = p.withRules(w.rules("", bad))
 	p.Observe, p.Rollout = w.Observe, w.Rollout.rollout(bad)

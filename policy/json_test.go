@@ -58,7 +58,7 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 	}
 	want := `{"version":7,"global":{"tokens":1000,"per":"1s","burst":200},` +
 		`"tiers":{"standard":{"limit":{"tokens":200,"per":"1s","burst":50},"priority_weights":{"high":2}}},` +
-		`"tenants":{"acme":{"tier":"standard","limit":{"tokens":1,"per":"24h","burst":3,"enabled":false}}},` +
+		`"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":3,"enabled":false}}},` +
 		`"queue_limits":{"acme:mail":{"enabled":false}},` +
 		`"priority_limits":{"acme:mail:high":{"tokens":5,"per":"1m","burst":5}},` +
 		`"queues":{"mail":{"classes":[{"name":"high","weight":3},{"name":"medium","weight":2},{"name":"low","weight":1}],` +
@@ -121,11 +121,15 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{`{"global":{"Tokens":1}}`, `read policy: invalid global.Tokens (unknown): allowed is one of tokens, per, burst, rate_per_second, burst_capacity, enabled`},
 		{`{"any_downstream":{"Dispatch":{}}}`, `read policy: invalid any_downstream.Dispatch (unknown): allowed is one of max_running, dispatch, max_parked`},
 		{`{"tenants":{"acme":{},"acme":{}}}`, `invalid policy: tenants holds "acme" twice`},
-		{`{"version":1} {"version":2}`, `invalid policy: something follows the policy`},
+		{`{"version":1} {"version":2}`, `invalid policy: something follows the policy, at line 1, column 15`},
 		{`null`, `invalid policy: null is no policy`},
-		{``, `invalid policy: the text ends too soon`},
-		{`{"version":`, `invalid policy: the text ends too soon`},
-		{`{"version" 1}`, `invalid policy: invalid character '1' after object key`},
+		{``, `invalid policy: the text ends too soon, at line 1, column 1`},
+		{`{"version":`, `invalid policy: the text ends too soon, at line 1, column 12`},
+		{`{"version" 1}`, `invalid policy: invalid character '1' after object key, at line 1, column 12`},
+		{"{\n  \"version\": 1,\n  bad\n}", `invalid policy: invalid character 'b' looking for beginning of object key string, at line 3, column 3`},
+		{`{bad`, `invalid policy: invalid character 'b', at line 1, column 2`},
+		{`{"global":{"tokens":0}}`, `invalid global.tokens 0: allowed is 1 to 1000000000; for no limit "enabled": false, or leave "global" out`},
+		{`{"global":{}}`, `invalid global.tokens 0: allowed is 1 to 1000000000; for no limit "enabled": false, or leave "global" out`},
 		{`{"version":1.5}`, `read policy: invalid version JSON number 1.5: allowed is a whole number`},
 		{`{"tiers":{"basic":{"limit":{"per":5}}}}`, `read policy: invalid tiers.basic.limit.per JSON number: allowed is text`},
 		{`[]`, `read policy: invalid policy JSON array: allowed is an object`},

@@ -22,15 +22,26 @@ func checkNames(text []byte) error {
 	walk.decoder.UseNumber()
 	err := walk.value("", reflect.TypeFor[policyJSON]())
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return decodeError(errors.New("the text ends too soon"))
+		return decodeError(errors.New("the text ends too soon" + place(text, int64(len(text)))))
+	}
+	if wrong, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return decodeError(errors.New(wrong.Error() + place(text, walk.decoder.InputOffset())))
 	}
 	if err != nil {
 		return decodeError(err)
 	}
+	end := walk.decoder.InputOffset()
 	if _, err := walk.decoder.Token(); !errors.Is(err, io.EOF) {
-		return decodeError(errors.New("something follows the policy"))
+		return decodeError(errors.New("something follows the policy" + place(text, end)))
 	}
 	return nil
+}
+
+// place says where in a text the token is that follows an offset, for people: its line and its column in bytes, from 1.
+func place(text []byte, offset int64) string {
+	rest := text[offset:]
+	at := text[:len(text)-len(bytes.TrimLeft(rest, " \t\r\n"))]
+	return fmt.Sprintf(", at line %d, column %d", bytes.Count(at, []byte("\n"))+1, len(at)-bytes.LastIndexByte(at, '\n'))
 }
 
 // nameWalk reads a text token by token, no deeper than a policy nests.

@@ -44,10 +44,13 @@ func (r Rules) wire() rulesJSON {
 			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning}
 		}),
 		Tenants: convert(r.Tenants, func(_ string, tenant Tenant) tenantJSON {
-			return tenantJSON{
-				Tier: tenant.Tier, Limit: optional(tenant.Limit), Weights: tenant.Weights, MaxRunning: tenant.MaxRunning,
-				Dispatch: optional(tenant.Dispatch),
+			written := tenantJSON{
+				Limit: optional(tenant.Limit), Weights: tenant.Weights, MaxRunning: tenant.MaxRunning, Dispatch: optional(tenant.Dispatch),
 			}
+			if tenant.Tier != StandardTier { // What it has without saying so is nothing of its own.
+				written.Tier = tenant.Tier
+			}
+			return written
 		}),
 		QueueLimits: convert(r.QueueLimits, limit), PriorityLimits: convert(r.PriorityLimits, limit),
 		Overflows: r.Overflows, MaxRunning: r.MaxRunning,

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -35,21 +37,60 @@ type plan struct {
 	Result
 
 	update lua.PolicyUpdate
+	// base is the policy that was in force.
+	base policy.Policy
 }
 
 // Put stores a document as the next version. A document whose Version is not 0 must have been made from the version in
 // force, or the error is a *StaleError.
 func Put(ctx context.Context, store *lua.Store, document policy.Policy, edit Edit) (Result, error) {
-	return Change(ctx, store, edit, func(policy.Policy) (policy.Policy, error) { return document, nil })
+	p, err := planChange(ctx, store, edit.Expected, func(policy.Policy) (policy.Policy, error) { return document, nil })
+	if err != nil {
+		return Result{}, err
+	}
+	return p.store(ctx, store, edit)
 }
 
-// Change stores what change makes of the policy in force as the next version.
+// editors is how many others may be faster one after the other before an edit is given up.
+const editors = 100
+
+// Change stores what change makes of the policy in force as the next version. An edit of AnyVersion is made anew of what
+// others have put in force meanwhile, so change may be called several times; if they changed what it changes, or what is
+// above or below that, the error is lua.ErrConflict.
 func Change(ctx context.Context, store *lua.Store, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
 	p, err := planChange(ctx, store, edit.Expected, change)
 	if err != nil {
 		return Result{}, err
 	}
-	return p.store(ctx, store, edit)
+	seen := p.base
+	for try := 1; ; try++ {
+		done, lost := p.store(ctx, store, edit)
+		if !errors.Is(lost, lua.ErrConflict) || edit.Expected != AnyVersion || try == editors {
+			return done, lost
+		}
+		if p, err = planChange(ctx, store, AnyVersion, change); err != nil {
+			return Result{}, err
+		}
+		theirs, err := policy.Diff(seen, p.base)
+		if err != nil {
+			return Result{}, err
+		}
+		if path, both := overlap(p.Changes, theirs); both {
+			return Result{}, fmt.Errorf("%w: somebody else has changed %s", lost, path)
+		}
+	}
+}
+
+// overlap returns a place that is changed by both, or below one that is.
+func overlap(mine, theirs []policy.Change) (path string, found bool) {
+	for _, a := range mine {
+		for _, b := range theirs {
+			if strings.HasPrefix(a.Path+"/", b.Path+"/") || strings.HasPrefix(b.Path+"/", a.Path+"/") {
+				return b.Path, true
+			}
+		}
+	}
+	return "", false
 }
 
 // DryRun returns what Put would do now, or why it would fail, and changes nothing.
@@ -148,7 +189,7 @@ func newPlan(current, document policy.Policy, text []byte) (plan, error) {
 	if update.Changes, err = summary(changes); err != nil {
 		return plan{}, err
 	}
-	return plan{Result{current.Version, document.Version, changes}, update}, nil
+	return plan{Result{current.Version, document.Version, changes}, update, current}, nil
 }
 
 func (p plan) store(ctx context.Context, store *lua.Store, edit Edit) (Result, error) {

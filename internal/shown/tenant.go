@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/headgate/headgate"
@@ -26,7 +23,7 @@ type Tenant struct {
 }
 
 // TenantPath is where the JSON of a policy has what a tenant has of its own.
-func TenantPath(tenant string) []string { return []string{"tenants", tenant} }
+func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 
 // ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
 func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, tenant string) (Tenant, error) {
@@ -55,27 +52,31 @@ type TenantSettings struct {
 	Own    json.RawMessage `json:"own"`
 }
 
-// Tenants are those that the policy names.
+// Tenants are those that the policy names, in the order of their names.
 type Tenants struct {
 	Tenants []TenantSettings `json:"tenants"`
+	// Cursor continues the list; empty where it ends.
+	Cursor string `json:"cursor,omitempty"`
 }
 
-// TenantsOf shows the tenants that a policy names, those of a tier unless it is empty.
-func TenantsOf(current policy.Policy, tier string) (Tenants, error) {
+// TenantsOf shows the tenants that a policy names and that follow a cursor, those of a tier unless it is empty, most of them; all if
+// most is 0.
+func TenantsOf(current policy.Policy, tier, cursor string, most int) (Tenants, error) {
 	v := Tenants{Tenants: []TenantSettings{}}
-	all, err := current.At("tenants")
-	if err != nil || all == nil {
+	all, err := PartsOf(current, TenantsOwn, cursor, 0)
+	if err != nil {
 		return v, err
 	}
-	var own map[string]json.RawMessage
-	if err := json.Unmarshal(all, &own); err != nil {
-		return v, fmt.Errorf("read policy: %w", err)
-	}
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		of := cmp.Or(current.Tenants[name].Tier, policy.StandardTier)
-		if tier == "" || of == tier {
-			v.Tenants = append(v.Tenants, TenantSettings{name, of, own[name]})
+	for _, p := range all.Parts {
+		of := cmp.Or(current.Tenants[p.Name].Tier, policy.StandardTier)
+		if tier != "" && of != tier {
+			continue
 		}
+		if most > 0 && len(v.Tenants) == most {
+			v.Cursor = v.Tenants[most-1].Tenant
+			break
+		}
+		v.Tenants = append(v.Tenants, TenantSettings{p.Name, of, p.Own})
 	}
 	return v, nil
 }

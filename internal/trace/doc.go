@@ -12,6 +12,9 @@
 //	num_images_per_prompt, num_inference_steps  Row.Cost = ⌈images × steps / 30⌉, at least 1
 //	checkpoint_model_version_id             Row.Downstream
 //
+// Arrival and tenant must have a column; a file without one of the others is read as if each row had its default: type job, no failure,
+// no run time, no payload, cost 1, no downstream. A run time is in seconds, or has its unit, as in 250ms.
+//
 // A row that cannot be a job is bad: it is returned with its line and its reason, never dropped in silence. Real
-// files have such rows, so they do not stop the reading; a missing column does.
+// files have such rows, so they do not stop the reading; a missing column that must be there, or that was named, does.
 package trace

@@ -97,6 +97,30 @@ func TestColumnsAreFoundByName(t *testing.T) {
 	}
 }
 
+// TestAFileOfOnesOwnNeedsTwoColumns: arrival and tenant. The rest has defaults, unless a column was named that is not there.
+func TestAFileOfOnesOwnNeedsTwoColumns(t *testing.T) {
+	t.Parallel()
+	const text = "when,customer,took\n2024-11-15 16:57:50,acme,250ms\n2024-11-15 16:57:51,bolt,1.5\n"
+	read, err := Read(strings.NewReader(text), Columns{Arrival: "when", Tenant: "customer", RunTime: "took"}, 0)
+	if err != nil || len(read.Bad) != 0 {
+		t.Fatal(read, err)
+	}
+	at := time.Date(2024, 11, 15, 16, 57, 50, 0, time.UTC)
+	want := []Row{
+		{Line: 2, Arrival: at, Type: "job", RunTime: 250 * time.Millisecond, Tenant: "acme", Cost: 1},
+		{Line: 3, Arrival: at.Add(time.Second), Type: "job", RunTime: 1500 * time.Millisecond, Tenant: "bolt", Cost: 1},
+	}
+	if !slices.Equal(read.Rows, want) {
+		t.Errorf("%+v", read.Rows)
+	}
+	if _, err := Read(strings.NewReader(text), Columns{Tenant: "customer"}, 0); err == nil || !strings.Contains(err.Error(), "--column-arrival") || strings.Contains(err.Error(), "--column-type") {
+		t.Errorf("without an arrival: %v", err)
+	}
+	if _, err := Read(strings.NewReader(text), Columns{Arrival: "when", Tenant: "customer", Type: "kind"}, 0); err == nil || !strings.Contains(err.Error(), `no column "kind"`) {
+		t.Errorf("a column that was named: %v", err)
+	}
+}
+
 func TestRowsAreSortedAndLimited(t *testing.T) {
 	t.Parallel()
 	at := func(second, tenant string) string {

@@ -28,18 +28,19 @@ func (p place) row(record []string, width int) (Row, error) {
 			bad = append(bad, err)
 		}
 	}
-	cell := func(i int) string { return strings.TrimSpace(record[i]) }
+	cell := func(c cell) string { return c.of(record) }
 	r := Row{Type: strings.Clone(cell(p.kind)), Tenant: strings.Clone(cell(p.tenant)), Downstream: strings.Clone(cell(p.downstream))}
 	fault(present("tenant", r.Tenant, headgate.ValidateTenant))
 	fault(present("type", r.Type, func(name string) error { return headgate.ValidateName("type", name, false) }))
-	fault(present("downstream", r.Downstream, func(name string) error { return headgate.ValidateName("downstream", name, false) }))
+	if r.Downstream != "" || p.downstream.otherwise == nil { // Without such a column nothing is called.
+		fault(present("downstream", r.Downstream, func(name string) error { return headgate.ValidateName("downstream", name, false) }))
+	}
 	r.Fails = strings.EqualFold(cell(p.status), failed)
 	var err error
 	r.Arrival, err = arrival(cell(p.arrival))
 	fault(err)
-	seconds, err := number("run time", cell(p.runTime), maxRunTime.Seconds())
+	r.RunTime, err = runTime(cell(p.runTime))
 	fault(err)
-	r.RunTime = time.Duration(seconds * float64(time.Second))
 	images, err := number("images", cell(p.images), math.MaxInt32)
 	fault(err)
 	steps, err := number("steps", cell(p.steps), math.MaxInt32)
@@ -95,6 +96,15 @@ func number(what, text string, most float64) (float64, error) {
 		return 0, fmt.Errorf("%s %.40q is not a number from 0 to %.0f", what, text, most)
 	}
 	return value, nil
+}
+
+// runTime reads seconds, or a duration with its unit.
+func runTime(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 && d <= maxRunTime {
+		return d, nil
+	}
+	seconds, err := number("run time", text, maxRunTime.Seconds())
+	return time.Duration(seconds * float64(time.Second)), err
 }
 
 // arrival reads a time in one of the notations of the package comment.

@@ -33,7 +33,7 @@ nothing changes one. The last 10,000 are kept.`,
 				}
 				view := shown.AuditPageOf(page)
 				if len(view.Entries) == 0 {
-					fmt.Fprintln(c.ErrOrStderr(), "headgate: nobody has changed the policy or a breaker")
+					none(c, "nobody has changed the policy or a breaker")
 				}
 				return o.print(c, view, func(to io.Writer) { writeAudit(to, view) })
 			})

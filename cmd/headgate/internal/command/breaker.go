@@ -51,13 +51,10 @@ func newBreakerList(o *operator) *cobra.Command {
 					return err
 				}
 				all := shown.BreakersOf(states)
-				if err := o.print(c, all, func(to io.Writer) { writeBreakers(to, all) }); err != nil {
-					return err
-				}
 				if len(states) == 0 {
-					return nothing("there is no breaker yet: no worker has called a downstream within a day")
+					none(c, "there is no breaker yet: no worker has called a downstream within a day")
 				}
-				return nil
+				return o.print(c, all, func(to io.Writer) { writeBreakers(to, all) })
 			})
 		},
 	}

@@ -45,6 +45,7 @@ Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
 				s.file = args[0]
 			}
 			loaded, err := s.read()
+			writeDoubts(c.ErrOrStderr(), loaded)
 			if err := errors.Join(err, loaded.Check()); err != nil {
 				return err
 			}

@@ -115,13 +115,10 @@ func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store,
 			break
 		}
 	}
-	if err := o.print(c, view, view.write); err != nil {
-		return err
-	}
 	if len(view.Jobs) == 0 {
-		return nothing("no job is like that")
+		none(c, "no job is like that")
 	}
-	return nil
+	return o.print(c, view, view.write)
 }
 
 func newJobCancel(o *operator) *cobra.Command {

@@ -36,6 +36,9 @@ type keysView struct {
 }
 
 func (v keysView) write(to io.Writer) {
+	if len(v.Keys) == 0 {
+		return
+	}
 	t := report.NewTable(to, 4, "name", "role", "tenant", "until")
 	for _, k := range v.Keys {
 		until, tenant := "for good", k.Tenant
@@ -63,7 +66,7 @@ func (f *keysFlags) addKeys(c *cobra.Command) {
 }
 
 // keys reads them.
-func (f *keysFlags) keys() (*access.Keys, error) {
+func (f *keysFlags) keys(c *cobra.Command) (*access.Keys, error) {
 	loaded, err := f.load()
 	if err != nil {
 		return nil, err
@@ -73,7 +76,7 @@ func (f *keysFlags) keys() (*access.Keys, error) {
 		return nil, err
 	}
 	if all.Keys.Len() == 0 {
-		return nil, nothing("there is no key: headgate key new makes one")
+		none(c, "there is no key: headgate key new makes one")
 	}
 	return all.Keys, nil
 }
@@ -84,15 +87,15 @@ func newKeyList() *cobra.Command {
 		Use: "list", Short: "List whose keys a keys file has", Args: noArgs,
 		Long: `Lists the keys of --keys-file, of the configuration or of HEADGATE_KEYS, without their hashes.
 
-Exit codes: 0 done, 1 a line is wrong, 2 a wrong command line, 3 there is none.`,
+Exit codes: 0 done, 1 a line is wrong, 2 a wrong command line.`,
 		Example: `  headgate key list --keys-file keys
   headgate key list --config headgate.yaml --json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			keys, err := f.keys()
+			keys, err := f.keys(c)
 			if err != nil {
 				return err
 			}
-			view := keysView{}
+			view := keysView{Keys: []principalView{}}
 			for _, who := range keys.Principals() {
 				view.Keys = append(view.Keys, principalViewOf(who))
 			}
@@ -113,7 +116,7 @@ HEADGATE_KEYS. It asks no server.
 Exit codes: 0 it is valid, 1 a failure, 2 a wrong command line, 3 it is not.`,
 		Example: `  headgate key check --keys-file keys < key`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			keys, err := f.keys()
+			keys, err := f.keys(c)
 			if err != nil {
 				return err
 			}

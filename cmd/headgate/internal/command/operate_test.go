@@ -128,7 +128,7 @@ func TestJobCommands(t *testing.T) {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
 	}
-	p.run(exitNothing, "job list --tenant nobody")
+	p.run(exitOK, "job list --tenant nobody")
 
 	_, err := p.store.Register(t.Context(), "w", mailPool, 1, time.Minute)
 	must(t, err)
@@ -148,7 +148,7 @@ func TestJobCommands(t *testing.T) {
 func TestQueueCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	p.run(exitNothing, "queue list")
+	p.run(exitOK, "queue list")
 	p.enqueue("a", "b")
 	queues, _ := p.object(exitOK, "queue list")["queues"].([]any)
 	fields := strings.Fields("classes dead later later_at_least pools queue ready running slots spilled waiting workers")
@@ -180,7 +180,7 @@ func TestDeadCommands(t *testing.T) {
 	if out := p.run(exitOK, "dead list --queue mail --reason discarded"); !strings.Contains(out.stdout, "discarded: bad [2J address") || strings.Contains(out.stdout, "\x1b") {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitNothing, "dead list --reason expired")
+	p.run(exitOK, "dead list --reason expired")
 	dead := p.object(exitOK, "dead show acme a")
 	if history, _ := dead["history"].([]any); dead["reason"] != "discarded" || len(history) != 1 {
 		t.Errorf("%v", dead)

@@ -29,6 +29,9 @@ func nothing(format string, args ...any) error {
 	return &nothingError{cause: fmt.Errorf(format, args...)}
 }
 
+// none says that a list is empty; that is no failure.
+func none(c *cobra.Command, why string) { fmt.Fprintln(c.ErrOrStderr(), "headgate:", why) }
+
 // failureCode is the exit code of a command that ended with an error and was called rightly.
 func failureCode(err error) int {
 	if _, no := errors.AsType[*nothingError](err); no {
@@ -114,7 +117,7 @@ func clock(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02 15:04:05")
+	return t.UTC().Format("2006-01-02 15:04:05Z")
 }
 
 // shownText is how much of a text a table shows.

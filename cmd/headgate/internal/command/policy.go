@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/user"
@@ -24,14 +25,15 @@ and overrides for tenants, queues and priorities; and which share each tenant ha
 JSON document. All processes follow a new one within a second. The last 100 versions are kept,
 and an audit of who stored them, when and why.
 
-Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, or diff
-found differences.`, `  headgate policy get --redis localhost:6379 > policy.json
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, diff found
+differences, or set would lose settings.`, `  headgate policy get --redis localhost:6379 > policy.json
   headgate policy dry-run policy.json --redis localhost:6379
   headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
+  headgate policy merge part.json --reason "new contract" --redis localhost:6379
   headgate policy history --redis localhost:6379
   headgate policy rollback 17 --reason "too strict" --redis localhost:6379`)
 	o.add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
 	return c
 }
 
@@ -49,28 +51,41 @@ func newPolicyGet(o *operator) *cobra.Command {
 
 func newPolicySet(o *operator) *cobra.Command {
 	var reason string
-	var dry bool
+	var dry, replace bool
 	c := &cobra.Command{
 		Use: "set FILE|default", Short: "Put a policy in force, or the built-in one",
-		Long: `Puts the policy in FILE in force, as the version after the one in force. A "version" in the
-file must be that of the policy it was made from: if another one is in force by now, nothing
-is changed. Without "version" the file overrules whatever is in force. "-" reads standard
-input; "default" is the built-in policy, so a file of that name is ./default. --dry-run makes
-all checks, tells what would change, and changes nothing.`,
+		Long: `Puts the policy in FILE in force, as the version after the one in force. The file is the whole
+policy: what it does not say is gone, or as by default. A "version" in the file must be that of
+the policy it was made from: if another one is in force by now, nothing is changed. Without
+"version" nothing is changed if anything would be lost that the file does not name; it is listed,
+and --replace does it all the same. To put a part in force use headgate policy merge. "-" reads
+standard input; "default" is the built-in policy, so a file of that name is ./default. --dry-run
+makes all checks, tells what would change, and changes nothing.`,
 		Args: oneArg("FILE or default"),
 		Example: `  headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
-  headgate policy set default --redis localhost:6379`,
+  headgate policy set default --replace --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			document, err := readPolicy(args[0], c.InOrStdin())
+			text, document, err := readDocument(args[0], c.InOrStdin())
 			if err != nil {
 				return err
 			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				edit := editBy(reason)
+				if !replace && document.Version == 0 {
+					edit.Expected, err = dropsNothing(ctx, c, store, text, document)
+					_, drops := errors.AsType[*nothingError](err)
+					switch {
+					case drops && dry:
+						fmt.Fprintln(c.ErrOrStderr(), "headgate:", err)
+					case err != nil:
+						return err
+					}
+				}
 				var done rollout.Result
 				if dry {
 					done, err = rollout.DryRun(ctx, store, document)
 				} else {
-					done, err = rollout.Put(ctx, store, document, editBy(reason))
+					done, err = rollout.Put(ctx, store, document, edit)
 				}
 				if err != nil {
 					return err
@@ -82,6 +97,58 @@ all checks, tells what would change, and changes nothing.`,
 	}
 	reasonFlag(c, &reason)
 	c.Flags().BoolVar(&dry, "dry-run", false, "check and tell what would change, and change nothing")
+	c.Flags().BoolVar(&replace, "replace", false, "do so also where settings would be lost that FILE does not name")
+	return c
+}
+
+// shownDrops is how many settings that would be lost are listed.
+const shownDrops = 20
+
+// dropsNothing reports settings in force that a text would do away with by not naming them, and the version that has them.
+func dropsNothing(ctx context.Context, c *cobra.Command, store *lua.Store, text []byte, document policy.Policy) (version int64, err error) {
+	current, err := rollout.Current(ctx, store)
+	if err != nil || current.Version == 0 { // What is built in is nobody's setting.
+		return 0, err
+	}
+	changes, err := policy.Diff(current, document)
+	if err != nil {
+		return 0, err
+	}
+	drops := shown.ChangesOf(policy.Unsaid(changes, text))
+	if len(drops) == 0 {
+		return current.Version, nil
+	}
+	writeChanges(c.ErrOrStderr(), drops[:min(len(drops), shownDrops)])
+	return 0, nothing("settings in force that the file does not name: %d (the first %d are listed), and they would be lost: "+
+		"--replace puts the file in force all the same, headgate policy merge only what it names", len(drops), min(len(drops), shownDrops))
+}
+
+func newPolicyMerge(o *operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "merge FILE", Short: "Put a part of a policy in force, and leave the rest as it is",
+		Long: `Changes the policy in force by the part of one in FILE, as RFC 7396 (JSON merge patch) says:
+objects are merged name by name, null takes what it names away, anything else replaces what is
+there. A "version" in the file must be that in force. "-" reads standard input.`,
+		Args: oneArg("FILE"),
+		Example: `  headgate policy merge launch.json --reason "launch of acme" --redis localhost:6379
+  echo '{"tenants":{"acme":{"tier":"premium"},"bolt":null}}' | headgate policy merge - --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			patch, err := readText(args[0], c.InOrStdin())
+			if err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+				done, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) { return current.Merge(patch) })
+				if err != nil {
+					return err
+				}
+				view := resultViewOf(done, false)
+				return o.print(c, view, func(to io.Writer) { writeChanges(to, view.Changes); view.write(to) })
+			})
+		},
+	}
+	reasonFlag(c, &reason)
 	return c
 }
 
@@ -170,16 +237,21 @@ func printText(text []byte, to io.Writer) error {
 
 // readPolicy reads a policy from a file, standard input for "-", or takes the built-in one for "default".
 func readPolicy(name string, stdin io.Reader) (policy.Policy, error) {
+	_, document, err := readDocument(name, stdin)
+	return document, err
+}
+
+// readDocument is readPolicy with the text that was read.
+func readDocument(name string, stdin io.Reader) (text []byte, document policy.Policy, err error) {
 	if name == "default" {
-		return policy.Default(), nil
+		text, err = policy.Marshal(policy.Default())
+		return text, policy.Default(), err
 	}
-	text, err := readText(name, stdin)
-	if err != nil {
-		return policy.Policy{}, err
+	if text, err = readText(name, stdin); err != nil {
+		return nil, policy.Policy{}, err
 	}
-	document, err := policy.Unmarshal(text)
-	if err != nil {
-		return policy.Policy{}, fmt.Errorf("policy %s: %w", name, err)
+	if document, err = policy.Unmarshal(text); err != nil {
+		return nil, policy.Policy{}, fmt.Errorf("policy %s: %w", name, err)
 	}
-	return document, nil
+	return text, document, nil
 }

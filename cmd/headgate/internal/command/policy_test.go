@@ -59,7 +59,10 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	if out := p.run(exitOK, "policy set "+premium+" --reason launch"); out.stdout != "version 1 is in force\n" {
 		t.Errorf("set: %+v", out)
 	}
-	p.run(exitOK, "policy set default --reason end")
+	if out := p.run(exitNothing, "policy set default"); !strings.HasPrefix(out.stderr, "- /tenants/acme/tier \"premium\"\n") || !strings.Contains(out.stderr, "--replace") {
+		t.Errorf("a tenant would be lost: %+v", out)
+	}
+	p.run(exitOK, "policy set default --replace --reason end")
 	if out := p.run(exitOK, "policy show 1"); !strings.Contains(out.stdout, `"acme"`) {
 		t.Errorf("show: %+v", out)
 	}
@@ -80,10 +83,45 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	p.run(exitNothing, "policy show 9")
 	p.run(exitNothing, "policy rollback 9")
 	p.run(exitUsage, "policy show latest")
-	p.run(exitUsage, "policy set default --reason "+strings.Repeat("x", lua.MaxReason+1))
+	p.run(exitUsage, "policy set default --replace --reason "+strings.Repeat("x", lua.MaxReason+1))
 	stale := writePolicy(t, `{"version": 1}`)
 	p.run(exitFailure, "policy set "+stale+" --dry-run")
 	p.run(exitFailure, "policy set "+stale)
+}
+
+// TestAPartOfAPolicyDoesAwayWithNothing: set tells what the file leaves out and does nothing, merge leaves it as it is.
+func TestAPartOfAPolicyDoesAwayWithNothing(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	p.run(exitOK, "limit set acme --tokens 5")
+	p.run(exitOK, "tier set standard --tokens 7")
+	part := writePolicy(t, `{"tenants": {"bolt": {"tier": "premium"}}}`)
+	out := p.run(exitNothing, "policy set "+part)
+	for _, want := range []string{"- /tenants/acme/limit/tokens 5\n", "~ /tiers/standard/limit/tokens 7 → 200\n", "in force that the file does not name: 5 (the first 5"} {
+		if !strings.Contains(out.stderr, want) {
+			t.Errorf("%q is not in %s", want, out.stderr)
+		}
+	}
+	if out := p.run(exitOK, "policy set "+part+" --dry-run"); !strings.Contains(out.stderr, "--replace") {
+		t.Errorf("%+v", out)
+	}
+	if out := p.run(exitOK, "policy merge "+part+" --reason part"); out.stdout != "+ /tenants/bolt/tier \"premium\"\nversion 3 is in force\n" {
+		t.Errorf("%+v", out)
+	}
+	whole := filepath.Join(t.TempDir(), "whole.json")
+	must(t, os.WriteFile(whole, []byte(p.run(exitOK, "policy get").stdout), 0o600))
+	p.run(exitOK, "policy set "+whole)
+	if out := p.run(exitOK, "policy merge "+writePolicy(t, `{"tenants":{"acme":null}}`)); !strings.HasPrefix(out.stdout, "- /tenants/acme/limit/burst") {
+		t.Errorf("%+v", out)
+	}
+	p.run(exitFailure, "policy merge "+writePolicy(t, `{"version":1}`))
+	if out := p.run(exitFailure, "policy merge "+writePolicy(t, "{\n bad")); !strings.Contains(out.stderr, "at line 2, column 2") {
+		t.Errorf("%+v", out)
+	}
+	p.run(exitOK, "policy set "+part+" --replace")
+	if list := p.run(exitOK, "tenant list").stdout; strings.Contains(list, "acme") || !strings.Contains(list, "bolt") {
+		t.Errorf("%s", list)
+	}
 }
 
 // TestARolloutIsBegunGrownAndEnded walks through one that is promoted and one that is abandoned.

@@ -27,6 +27,9 @@ func newPolicyHistory(o *operator) *cobra.Command {
 				for _, v := range versions {
 					view.Versions = append(view.Versions, versionViewOf(v))
 				}
+				if len(view.Versions) == 0 {
+					none(c, "the built-in policy is in force: nobody has stored another one")
+				}
 				return o.print(c, view, view.write)
 			})
 		},

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strconv"
 
@@ -14,15 +13,17 @@ import (
 
 func newQueue() *cobra.Command {
 	var o operator
-	c := parent("queue", "See what waits where, and who works on it", `Shows queues: what waits in each class, what runs, what is paused, who waits most, and which
-jobs are next.
+	c := parent("queue", "See what waits where, and who works on it; change a queue's settings", `Shows queues: what waits in each class, what runs, what is paused, who waits most, and which
+jobs are next; and changes what the policy says of one: its classes, bounds and deadlines.
 
-Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 no such queue, or none at all.`,
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such queue, or nothing like
+that to take away. A list of none is 0.`,
 		`  headgate queue list --redis localhost:6379
   headgate queue show mail --redis localhost:6379
-  headgate queue peek mail --redis localhost:6379`)
+  headgate queue peek mail --redis localhost:6379
+  headgate queue set mail --max-running 50 --overflow reject --max-jobs 10000 --redis localhost:6379`)
 	o.add(c)
-	c.AddCommand(newQueueList(&o), newQueueShow(&o), newQueuePeek(&o))
+	c.AddCommand(newQueueList(&o), newQueueShow(&o), newQueuePeek(&o), newQueueSettings(&o), newQueueSet(&o), newQueueUnset(&o))
 	return c
 }
 
@@ -38,13 +39,10 @@ func newQueueList(o *operator) *cobra.Command {
 					return err
 				}
 				view := shown.QueuesOf(queues)
-				if err := o.print(c, view, func(to io.Writer) { writeQueues(to, view) }); err != nil {
-					return err
-				}
 				if len(queues) == 0 {
-					return &nothingError{cause: errors.New("there is no queue yet: no job was enqueued and no worker registered")}
+					none(c, "there is no queue yet: no job was enqueued and no worker registered")
 				}
-				return nil
+				return o.print(c, view, func(to io.Writer) { writeQueues(to, view) })
 			})
 		},
 	}

@@ -34,7 +34,8 @@ A row becomes a job by its columns (see --column-...): tenant, type, downstream;
 images x steps / 30, rounded up, at least 1; the payload is as long as both prompts. The class
 comes from a stable hash of the tenant, a third each for high, medium and low. A row whose
 status is FAILED fails every time it runs: a second attempt would fail as well, so by default
-there is one. Rows that lack what a job needs are reported, counted and left out.
+there is one. Rows that lack what a job needs are reported, counted and left out. Only arrival and
+tenant must have a column; each other one has a value for files without it.
 
 No limit stands in the way unless --policy sets some. Circuit breakers are the product's: ten
 failures in a row open one for a minute, at any speed. The replay ends when all rows are in and
@@ -50,6 +51,7 @@ func newReplay() *cobra.Command {
 	c := &cobra.Command{
 		Use: "replay FILE.csv", Short: "Run the jobs of a trace", Long: replayHelp, Args: oneArg("the trace's file"),
 		Example: `  headgate replay requests.csv --speed 10000
+  headgate replay mine.csv --column-arrival time --column-tenant customer --column-run-time took
   headgate replay requests.csv --speed 100000 --concurrency 4 --json > report.json
   headgate replay requests.csv --speed 1e9 --preload --exclude-downstream M0013
   headgate replay requests.csv --speed 10000 --policy policy.json --redis localhost:6379`,
@@ -66,7 +68,11 @@ func newReplay() *cobra.Command {
 	flags.StringVar(&f.policy, "policy", "", "`FILE` of the policy to apply; by default nothing is limited")
 	flags.StringVar(&f.exclude, "exclude-downstream", "", "leave the rows of the downstream `NAME` out")
 	for _, column := range f.columns.All() {
-		flags.StringVar(column.Value, "column-"+column.Name, column.Default, "`COLUMN` of: "+column.Meaning)
+		meaning := "`COLUMN` of: " + column.Meaning
+		if column.Otherwise != nil {
+			meaning += fmt.Sprintf(" (a file without it has %q in each row)", *column.Otherwise)
+		}
+		flags.StringVar(column.Value, "column-"+column.Name, column.Default, meaning)
 	}
 	return c
 }

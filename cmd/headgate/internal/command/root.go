@@ -78,7 +78,11 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Short: "An admission layer for job queues on Redis",
 		Long: `Headgate stands in front of a job queue on Redis. It decides which jobs enter (token
 buckets for everybody, a tenant, a queue and a priority), in what order they run (classes of
-urgency, fair shares of tenants, deadlines), and which may run now (circuit breakers).`,
+urgency, fair shares of tenants, deadlines), and which may run now (circuit breakers).
+
+Exit codes: 0 done, also where a list is empty; 1 a failure; 2 a wrong command line; 3 all works and
+the answer is no: what was named is not there, or something was refused. Commands say where theirs
+mean more.`,
 		Example: `  headgate demo                                    the whole story in 20 seconds; needs nothing
   headgate replay requests.csv --speed 10000       do again what a trace recorded
   headgate policy get --redis localhost:6379       which limits are in force
@@ -97,7 +101,7 @@ urgency, fair shares of tenants, deadlines), and which may run now (circuit brea
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	root.AddCommand(newConfig())
 	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor(), newMigrate())
-	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit(), newTenant())
+	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit(), newTenant(), newTier(), newDownstream())
 	return root
 }
 

@@ -185,7 +185,7 @@ func TestKeysAreListedAndChecked(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys")
 	must(t, os.WriteFile(file, []byte(line+"\n"+ended+"\n"), 0o600))
 	out := runHeadgate(t.Context(), "key", "list", "--keys-file", file)
-	for _, want := range []string{"ops", "admin", "for good", "acme-ci", "2020-01-31 00:00:00, which is over"} {
+	for _, want := range []string{"ops", "admin", "for good", "acme-ci", "2020-01-31 00:00:00Z, which is over"} {
 		if !strings.Contains(out.stdout, want) {
 			t.Errorf("%q is not in %+v", want, out)
 		}
@@ -206,7 +206,7 @@ func TestKeysAreListedAndChecked(t *testing.T) {
 			t.Errorf("a key is shown: %s", stderr.String())
 		}
 	}
-	if out := runHeadgate(t.Context(), "key", "list"); out.code != exitNothing {
+	if out := runHeadgate(t.Context(), "key", "list"); out.code != exitOK {
 		t.Errorf("%+v", out)
 	}
 }

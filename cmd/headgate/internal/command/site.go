@@ -79,6 +79,7 @@ func (s *site) open(ctx context.Context, notes io.Writer) (*embedded.Store, erro
 	if err := s.validate(); err != nil {
 		return nil, err
 	}
+	writeDoubts(notes, s.loaded)
 	where, err := s.loaded.Store(notes)
 	if err != nil {
 		return nil, err
@@ -88,6 +89,13 @@ func (s *site) open(ctx context.Context, notes io.Writer) (*embedded.Store, erro
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	return opened, nil
+}
+
+// writeDoubts warns of variables that may be mistyped: they are ignored, because others may use names like that.
+func writeDoubts(notes io.Writer, loaded *config.Loaded) {
+	for _, doubt := range loaded.Doubts() {
+		fmt.Fprintf(notes, "headgate: warning: %v It is ignored.\n", doubt)
+	}
 }
 
 // producerLogger returns the logger of a producer. What a command writes says how it went, so it is silent unless a level for

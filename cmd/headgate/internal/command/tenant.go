@@ -1,14 +1,9 @@
 package command
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -50,17 +45,14 @@ func newTenantList(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view, err := shown.TenantsOf(current, tier)
+				view, err := shown.TenantsOf(current, tier, "", 0)
 				if err != nil {
 					return err
 				}
-				if err := o.print(c, view, func(to io.Writer) { writeTenants(to, view) }); err != nil {
-					return err
-				}
 				if len(view.Tenants) == 0 {
-					return &nothingError{cause: errors.New("the policy names no tenant like that: all are of the tier " + policy.StandardTier)}
+					none(c, "the policy names no tenant like that: all are of the tier "+policy.StandardTier)
 				}
-				return nil
+				return o.print(c, view, func(to io.Writer) { writeTenants(to, view) })
 			})
 		},
 	}
@@ -90,97 +82,32 @@ func (o *operator) showTenant(ctx context.Context, c *cobra.Command, store *lua.
 	return o.print(c, view, func(to io.Writer) { writeTenant(to, view) })
 }
 
-// tenantSettings are what a tenant may have of its own.
-var tenantSettings = []struct {
-	word string
-	// take takes it away, and reports whether it was there.
-	take func(*policy.Tenant) bool
-}{
-	{"tier", func(t *policy.Tenant) bool {
-		was := cmp.Or(t.Tier, policy.StandardTier)
-		t.Tier = policy.StandardTier
-		return was != policy.StandardTier
-	}},
-	{"limit", func(t *policy.Tenant) bool { was := t.Limit; t.Limit = nil; return was != nil }},
-	{"weights", func(t *policy.Tenant) bool { was := t.Weights; t.Weights = nil; return len(was) > 0 }},
-	{"max-running", func(t *policy.Tenant) bool { was := t.MaxRunning; t.MaxRunning = 0; return was != 0 }},
-	{"dispatch", func(t *policy.Tenant) bool { was := t.Dispatch; t.Dispatch = nil; return was != nil }},
+// tenantPart is what a tenant has of its own.
+var tenantPart = part{
+	noun: "tenant", path: shown.TenantPath,
+	settings: func() []setting {
+		return []setting{
+			textSetting("tier", "tier", "`TIER` of the policy, such as premium"), limitSetting(), weightsSetting(), maxRunningSetting("its "),
+			dispatchSetting("headgate tenant unset TENANT dispatch"),
+		}
+	},
+	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too.",
+	show: func(ctx context.Context, o *operator, c *cobra.Command, store *lua.Store, name string) error {
+		return o.showTenant(ctx, c, store, name)
+	},
 }
 
-func settingWords() (words []string) {
-	for _, s := range tenantSettings {
-		words = append(words, s.word)
-	}
-	return words
+func newTenantSet(o *operator) *cobra.Command {
+	return tenantPart.newSet(o, `Changes the settings of a tenant that flags name, and leaves the others as they are. Weights are
+changed class by class.`, `  headgate tenant set acme --tier premium --redis localhost:6379
+  headgate tenant set acme --tokens 100 --per 1s --burst 50 --weight high=5 --reason "new contract" --redis localhost:6379
+  headgate tenant set acme --off --redis localhost:6379
+  headgate tenant set acme --max-running 20 --dispatch 600 --dispatch-per 1m --redis localhost:6379`)
 }
 
 func newTenantUnset(o *operator) *cobra.Command {
-	var reason string
-	c := &cobra.Command{
-		Use: "unset TENANT [SETTING...]", Short: "Take away what a tenant has of its own",
-		Long: `Takes settings of a tenant away: ` + strings.Join(settingWords(), ", ") + `; without any, all of them.
-The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of
-its queues and priorities (headgate limit) too.`,
-		Example: `  headgate tenant unset acme limit weights --reason "contract is over" --redis localhost:6379
-  headgate tenant unset acme --redis localhost:6379`,
-		Args: tenantArgs,
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) == 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return settingWords(), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if err := unsetTenant(ctx, store, args[0], args[1:], reason); err != nil {
-					return err
-				}
-				return o.showTenant(ctx, c, store, args[0])
-			})
-		},
-	}
-	reasonFlag(c, &reason)
-	return c
-}
-
-// tenantArgs takes TENANT and settings.
-func tenantArgs(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usage(fmt.Errorf("%s takes a TENANT, and perhaps what to take away", c.CommandPath()))
-	}
-	for _, word := range args[1:] {
-		if !slices.Contains(settingWords(), word) {
-			return usage(fmt.Errorf("there is no setting %q: there are %s", word, strings.Join(settingWords(), ", ")))
-		}
-	}
-	return nil
-}
-
-// errNothingOwn is a tenant of which nothing can be taken away.
-var errNothingOwn = errors.New("the tenant has nothing like that of its own")
-
-// unsetTenant stores the policy without settings of a tenant, all of them for no words. A tenant that has nothing left is one
-// that the policy does not name.
-func unsetTenant(ctx context.Context, store *lua.Store, tenant string, words []string, reason string) error {
-	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
-		rest, named := current.Tenants[tenant]
-		found := named && len(words) == 0
-		for _, s := range tenantSettings {
-			if len(words) == 0 || slices.Contains(words, s.word) {
-				found = s.take(&rest) || found
-			}
-		}
-		if !found {
-			return current, nothing("%s: %w", tenant, errNothingOwn)
-		}
-		current.Tenants = maps.Clone(current.Tenants)
-		current.Tenants[tenant] = rest
-		if rest.Tier == policy.StandardTier && rest.Limit == nil && len(rest.Weights) == 0 && rest.MaxRunning == 0 && rest.Dispatch == nil {
-			delete(current.Tenants, tenant)
-		}
-		return current, nil
-	})
-	return err
+	return tenantPart.newUnset(o, `  headgate tenant unset acme limit weights --reason "contract is over" --redis localhost:6379
+  headgate tenant unset acme --redis localhost:6379`)
 }
 
 func writeTenants(to io.Writer, v shown.Tenants) {
@@ -189,7 +116,7 @@ func writeTenants(to io.Writer, v shown.Tenants) {
 	}
 	t := report.NewTable(to, 2, "tenant", "tier", "its own")
 	for _, tenant := range v.Tenants {
-		t.AppendRow(table.Row{tenant.Tenant, tenant.Tier, string(tenant.Own)})
+		t.AppendRow(table.Row{tenant.Tenant, tenant.Tier, spaced(tenant.Own)})
 	}
 	t.Render()
 }
@@ -201,7 +128,7 @@ func writeTenant(to io.Writer, v shown.Tenant) {
 	}
 	own := "nothing"
 	if v.Own != nil {
-		own = string(v.Own)
+		own = spaced(v.Own)
 	}
 	t := report.NewTable(to, 2, "field", "value")
 	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"its own", own}})

@@ -10,7 +10,9 @@ import (
 func TestTenantCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	p.run(exitNothing, "tenant list")
+	if out := p.run(exitOK, "tenant list"); out.stdout != "" {
+		t.Errorf("a list of none says %q", out.stdout)
+	}
 	if got := p.object(exitOK, "tenant show acme"); got["tier"] != "standard" || got["own"] != nil {
 		t.Errorf("%v", got)
 	}
@@ -30,7 +32,7 @@ func TestTenantCommands(t *testing.T) {
 		t.Errorf("%v", acme)
 	}
 	out := p.run(exitOK, "tenant show acme").stdout
-	for _, want := range []string{"7 tokens a minute, at most 9 at once", "tenant acme in queue mail", "paused (moving)", `"priority_weights":{"high":5,"low":2}`} {
+	for _, want := range []string{"7 tokens a minute, at most 9 at once", "tenant acme in queue mail", "paused (moving)", `"priority_weights":{"high":5, "low":2}`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is not in\n%s", want, out)
 		}

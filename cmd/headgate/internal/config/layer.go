@@ -42,6 +42,8 @@ type layer struct {
 	names map[string]string
 	// file is the file's name.
 	file string
+	// doubts are variables that may be mistyped.
+	doubts []error
 }
 
 // place names what set a path, for people.
@@ -174,6 +176,10 @@ func readEnvironment(environ []string, table []Option) (*layer, error) {
 			return path, value
 		case sections[variablePrefix+section] && !serviceLink.MatchString(name):
 			bad = append(bad, &UnknownKeyError{Key: name, Near: nearest(name, slices.Collect(maps.Keys(paths)))})
+		default: // A mistake in the section itself, perhaps.
+			if near := nearest(name, slices.Collect(maps.Keys(paths))); near != "" {
+				l.doubts = append(l.doubts, &UnknownKeyError{Key: name, Near: near})
+			}
 		}
 		return "", nil
 	}

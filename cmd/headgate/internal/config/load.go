@@ -32,7 +32,11 @@ type Loaded struct {
 	origins map[string]*layer
 	// contents are those of its file and the files of secrets.
 	contents Contents
+	doubts   []error
 }
+
+// Doubts are variables that are nobody's here, and whose names are those of options but for a letter or two.
+func (l *Loaded) Doubts() []error { return l.doubts }
 
 // Load reads a configuration. Its error holds everything that is wrong with any source, also with what a stronger one
 // overrules: unknown keys, wrong types, values out of range, and values that contradict each other.
@@ -47,6 +51,7 @@ func Load(s Sources) (*Loaded, error) {
 	add := func(layer *layer, err error) {
 		bad = append(bad, err)
 		if layer != nil {
+			l.doubts = append(l.doubts, layer.doubts...)
 			layers = append(layers, layer)
 		}
 	}

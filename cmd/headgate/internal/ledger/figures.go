@@ -153,10 +153,12 @@ func (l *Ledger) Figures(classes []headgate.Class, weight func(tenant string, cl
 		if r.decided && r.verdict.Decision == headgate.Refused {
 			f.Refused[r.verdict.Reason]++
 		}
-		if byDownstream[r.Downstream] == nil {
-			byDownstream[r.Downstream] = &sample{}
+		if r.Downstream != "" {
+			if byDownstream[r.Downstream] == nil {
+				byDownstream[r.Downstream] = &sample{}
+			}
+			byDownstream[r.Downstream].add(p, r)
 		}
-		byDownstream[r.Downstream].add(p, r)
 		if s := byClass[r.Class]; s != nil {
 			s.add(p, r)
 		}

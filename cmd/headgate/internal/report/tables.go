@@ -11,31 +11,14 @@ import (
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/headgate/headgate"
 )
 
-// NewTable returns a table in the style of the house. The first columns, as many as words, are to the left; the others
-// hold numbers.
-func NewTable(to io.Writer, words int, header ...any) table.Writer {
-	t := table.NewWriter()
-	t.SetOutputMirror(to)
-	t.SetStyle(table.StyleRounded)
-	t.Style().Format.Header = text.FormatDefault
-	t.AppendHeader(header)
-	columns := make([]table.ColumnConfig, 0, len(header))
-	for i := words + 1; i <= len(header); i++ {
-		columns = append(columns, table.ColumnConfig{Number: i, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.SetColumnConfigs(columns)
-	return t
-}
-
 // WriteTotals writes what became of all jobs.
 func (s *Summary) WriteTotals(to io.Writer) {
 	t := NewTable(to, 1, "jobs", "number", "")
-	t.SetColumnConfigs([]table.ColumnConfig{{Number: 2, Align: text.AlignRight, AlignHeader: text.AlignRight}})
+	t.Left(3)
 	t.AppendRow(table.Row{"rows", s.Rows, fmt.Sprintf("of which %d are bad and %d excluded", s.BadRows, s.ExcludedRows)})
 	t.AppendRow(table.Row{"submitted", s.Submitted, "= admitted + duplicates + refused"})
 	t.AppendRow(table.Row{"admitted", s.Admitted, "= completed + expired + dropped + cancelled + dead + waiting"})
