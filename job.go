@@ -35,7 +35,8 @@ const (
 // others whose jobs travel together: do not use their memory again then.
 type Job struct {
 	// ID names the job within its tenant, 1-128 bytes of [A-Za-z0-9._:@/-]. Empty means that the producer
-	// gives it a UUIDv7. One (tenant, ID) enqueued many times is one job.
+	// gives it a UUIDv7. One (tenant, ID) enqueued many times is one job while that lives and, after it has ended, for
+	// the dedup window of the policy (30 s unless set, 24 h at most) or up to twice that; sent later it is a new job and runs again.
 	ID string
 	// Tenant is the customer on whose behalf the job runs. It may hold no ':' and may not be "global".
 	Tenant string

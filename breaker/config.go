@@ -28,8 +28,9 @@ type Config struct {
 	// FailureThreshold is the number of failures in a row that trips, whatever the window holds: 1 to 1e6,
 	// default 10. A number never reached turns the rule off.
 	FailureThreshold int
-	// SlowCallDuration is what a call must last to be slow: 1ms to 24h, default 5s. Where calls are
-	// rightly long it must be set; 24h turns the rule off.
+	// SlowCallDuration is what a call must last to be slow: 1ms to 24h, default 30s, which the calls of a model are rightly below.
+	// Where calls are rightly longer it must be set, and where they are short a shorter one sees sooner that a downstream
+	// hangs; 24h turns the rule off.
 	SlowCallDuration time.Duration
 	// SlowCallRate is the part of slow calls that trips: above 0, at most 1. The default is 0.8: a downstream
 	// that hangs reaches it though some of its calls still fail fast, and one with a slow half does not.
@@ -67,7 +68,7 @@ func (c Config) withDefaults() Config {
 	c.MinCalls = cmp.Or(c.MinCalls, 10)
 	c.FailureRate = cmp.Or(c.FailureRate, 0.5)
 	c.FailureThreshold = cmp.Or(c.FailureThreshold, 10)
-	c.SlowCallDuration = cmp.Or(c.SlowCallDuration, 5*time.Second)
+	c.SlowCallDuration = cmp.Or(c.SlowCallDuration, 30*time.Second)
 	c.SlowCallRate = cmp.Or(c.SlowCallRate, 0.8)
 	c.SuccessThreshold = cmp.Or(c.SuccessThreshold, 5)
 	c.MaxProbes = cmp.Or(c.MaxProbes, 1)

@@ -68,7 +68,8 @@ func (p *Producer) of(tenant string) *Producer {
 // Enqueue asks for one job to enter and returns the verdict. The error is nil if it was admitted or is a duplicate,
 // a *headgate.RefusedError if it was refused, a *headgate.FieldError for each bad field if it is not valid; it
 // matches headgate.ErrUnavailable if nothing was sent for want of a Redis, and headgate.ErrOutcomeUnknown if the
-// job may have entered all the same. The verdict names the job's ID in every case.
+// job may have entered all the same. The verdict names the job's ID in every case. A duplicate is a job whose ID lives in
+// its tenant, or ended less than the policy's dedup window ago (30 s unless set): sent later than that it enters again.
 func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
 	if err := p.prepare(&job); err != nil {
 		return headgate.Verdict{ID: job.ID}, err

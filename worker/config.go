@@ -20,7 +20,9 @@ import (
 
 // Config is what a Worker needs beside a store and handlers. Only Queues has no default.
 type Config struct {
-	// Logger says what goes wrong; its zero value is silent.
+	// Logger says what goes wrong; its zero value is silent. How handlers fail is told without being asked for: a warning while the
+	// job comes back, an error where it is a dead letter, with its tenant, id, queue, type and attempt, the error and the stack of
+	// a panic, never the payload. Of failures of one cause that is one line at once and one in 10 s, with the number of the others.
 	Logger zerolog.Logger
 	// SchedulerLogger and BreakerLogger, if not nil, are instead of Logger for the scheduler beside the worker and for the
 	// circuit breakers.
@@ -39,8 +41,9 @@ type Config struct {
 	// away by then they may only until the lease ends.
 	DrainTimeout time.Duration
 	// DefaultTimeout ends the ctx of a handler whose job has no Timeout, 1 ms to headgate.MaxTimeout; zero means 5 min.
-	// CallTimeout is instead for jobs that name a downstream: zero means 5 s, or DefaultTimeout if that is set. CallTimeouts
-	// is instead of both for single downstreams.
+	// CallTimeout is instead for jobs that name a downstream, zero for DefaultTimeout. CallTimeouts is instead of both for single
+	// downstreams. A handler's error says which of them cut it. A call that hangs holds its slot that long, but counts against the
+	// downstream's circuit breaker as soon as it is slow (breaker.Config.SlowCallDuration).
 	DefaultTimeout time.Duration
 	CallTimeout    time.Duration
 	CallTimeouts   map[string]time.Duration
@@ -88,8 +91,8 @@ func (c Config) withDefaults() Config {
 	c.Concurrency = cmp.Or(c.Concurrency, slotsPerProcessor*runtime.GOMAXPROCS(0))
 	c.Lease = cmp.Or(c.Lease, 15*time.Second)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 30*time.Second)
-	c.CallTimeout = cmp.Or(c.CallTimeout, c.DefaultTimeout, 5*time.Second)
 	c.DefaultTimeout = cmp.Or(c.DefaultTimeout, 5*time.Minute)
+	c.CallTimeout = cmp.Or(c.CallTimeout, c.DefaultTimeout)
 	c.ReportEvery = cmp.Or(c.ReportEvery, 100*time.Millisecond)
 	c.ReportAfter = cmp.Or(c.ReportAfter, 100)
 	if c.Backoff == nil {

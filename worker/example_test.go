@@ -22,7 +22,7 @@ type Welcome struct {
 
 // A worker runs jobs with typed handlers until its ctx ends; then it drains.
 func Example() {
-	ctx, stop := context.WithCancel(context.Background()) // in main: signal.NotifyContext(…, syscall.SIGTERM)
+	ctx, stop := context.WithCancel(context.Background()) // in main: signal.NotifyContext(…, os.Interrupt, syscall.SIGTERM)
 	url, stopRedis := startRedis(ctx)                     // yours: "redis://localhost:6379"
 	defer stopRedis()
 	store, err := lua.Connect(ctx, url, lua.Config{})

@@ -51,6 +51,14 @@ func foreignClock(t *testing.T, off time.Duration) *rig {
 	return r
 }
 
+// halfOpen has an operator open a breaker for a moment: the next call is a probe.
+func (r *rig) halfOpen(downstream string) {
+	r.tb.Helper()
+	if _, err := r.store.ForceBreaker(r.tb.Context(), downstream, breaker.Open, time.Millisecond, lua.Intervention{Reason: "look now"}); err != nil {
+		r.tb.Fatal(err)
+	}
+}
+
 // TestTheMachinesClockDoesNotSayHowLongABreakerIsOpen reads the state, and hears of the change, from a Redis whose clock is off.
 func TestTheMachinesClockDoesNotSayHowLongABreakerIsOpen(t *testing.T) {
 	t.Parallel()
@@ -107,9 +115,7 @@ func TestAFailedProbesJobComesBackWithTheBreakerWhateverTheMachinesClockSays(t *
 			r.await("the breaker to open", func() bool { return r.gate() == "0" })
 			r.enqueue(to("pay", "probe"))
 			// An operator ends the cooldown: what follows is a probe.
-			if _, err := r.store.ForceBreaker(t.Context(), "pay", breaker.Open, time.Millisecond, lua.Intervention{Reason: "look now"}); err != nil {
-				t.Fatal(err)
-			}
+			r.halfOpen("pay")
 			r.await("the probe to fail", func() bool { return a.said("probe") == "released(probe_failed)" })
 			sight, err := r.store.Look(t.Context(), a.ends("probe")[0].Key)
 			if err != nil {

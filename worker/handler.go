@@ -29,8 +29,8 @@ type Job[A any] struct {
 
 // Handler runs a job, its payload undecoded. Its answer is the error: nil completes the job, Discard, Snooze and
 // RetryAfter do what they say, any other fails it: it is retried after a backoff until it is out of attempts. A panic
-// fails it too. When ctx ends, context.Cause says why: the job's time-out, headgate.ErrLeaseLost, ErrDraining, or
-// ErrCancelled with its reason.
+// fails it too. When ctx ends, context.Cause says why: a time-out, which matches context.DeadlineExceeded and names whose it is,
+// headgate.ErrLeaseLost, ErrDraining, or ErrCancelled with its reason.
 type Handler func(ctx context.Context, job Job[[]byte]) error
 
 // Middleware wraps every handler.
@@ -42,9 +42,10 @@ func (w *Worker) Use(middleware ...Middleware) {
 	w.middleware = append(w.middleware, middleware...)
 }
 
-// Register makes handler the one of all jobs of a type. A payload is decoded from JSON into A; []byte, string and
-// json.RawMessage take it as it is. A job whose payload A does not take becomes a dead letter for the reason
-// "bad_payload". Register must not be called once Run was; a bad or repeated type is reported by Run.
+// Register makes handler the one of all jobs of a type. A payload is decoded from JSON into A, an empty one is A's zero value.
+// []byte, string and json.RawMessage, but not other types made of them, take the bytes as they are: Job[string] of the payload
+// "ada" in quotes has the quotes. A job whose payload A does not take becomes a dead letter for the reason "bad_payload".
+// Register must not be called once Run was; a bad or repeated type is reported by Run.
 func Register[A any](w *Worker, jobType string, handler func(ctx context.Context, job Job[A]) error) {
 	if err := headgate.ValidateName("type", jobType, false); err != nil {
 		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
@@ -85,7 +86,9 @@ func decode(payload []byte, args any) error {
 	case *string:
 		*raw = string(payload)
 	default:
-		return json.Unmarshal(payload, args)
+		if len(payload) > 0 {
+			return json.Unmarshal(payload, args)
+		}
 	}
 	return nil
 }

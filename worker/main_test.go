@@ -234,6 +234,20 @@ func (r *rig) run(store *lua.Store, config worker.Config, register func(*worker.
 // runWithTimers starts a worker as users do.
 func (r *rig) runWithTimers(store *lua.Store, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
+	said := &logs{}
+	a := r.launch(store, zerolog.New(said), config, register)
+	a.logs = said
+	return a
+}
+
+// runLogging is runWithTimers with a logger of the test's own.
+func (r *rig) runLogging(logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
+	r.tb.Helper()
+	return r.launch(r.store, logger, config, register)
+}
+
+func (r *rig) launch(store *lua.Store, logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
+	r.tb.Helper()
 	a := &running{journal: &journal{}, logs: &logs{}}
 	if config.Queues == nil {
 		config.Queues = []lua.QueueWeight{{Queue: "mail"}}
@@ -241,7 +255,7 @@ func (r *rig) runWithTimers(store *lua.Store, config worker.Config, register fun
 	if config.Concurrency == 0 {
 		config.Concurrency = 4
 	}
-	config.Observer, config.Logger = a.observer(), zerolog.New(a.logs)
+	config.Observer, config.Logger = a.observer(), logger
 	w, err := worker.New(store, config)
 	if err != nil {
 		r.tb.Fatal(err)

@@ -1,10 +1,8 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -28,9 +26,6 @@ type answer struct {
 	result []byte
 	keep   time.Duration
 }
-
-// errJobTimeout is the cause with which a handler's ctx ends at its job's time-out.
-var errJobTimeout = fmt.Errorf("time-out of the job: %w", context.DeadlineExceeded)
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
 func (s *session) handle(jobs context.Context, lease lua.Lease) {
@@ -60,6 +55,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 		// The lease is over: Redis gives the job to another, and would refuse to hear from this worker.
 		event.Outcome = Lost
 	}
+	s.w.failures.tell(&s.logger, event, a)
 	s.w.finished(event)
 	ended.call(event)
 }
@@ -143,25 +139,10 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	return a
 }
 
-// timeout returns how long a job's handler may run.
-func (s *session) timeout(job *headgate.Job) time.Duration {
-	config := &s.w.config
-	switch {
-	case job.Timeout > 0:
-		return job.Timeout
-	case job.Downstream == "":
-		return config.DefaultTimeout
-	}
-	return cmp.Or(config.CallTimeouts[job.Downstream], config.CallTimeout)
-}
-
 // call runs the handler until it returns, panics or exits.
-func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) (err error) {
-	timeout := s.timeout(&lease.Job)
-	if most := call.mostTime(); most > 0 {
-		timeout = min(timeout, most)
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errJobTimeout)
+func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) error {
+	cut := s.timeout(&lease.Job, call)
+	ctx, cancel := context.WithTimeoutCause(ctx, cut.after, cut)
 	defer cancel()
 	job := Job[[]byte]{
 		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Suspect: lease.Suspect,
@@ -174,7 +155,7 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 		defer func() { answered <- err }()
 		err = callback.Try(func() error { return handler(ctx, job) })
 	}()
-	return <-answered
+	return cut.explain(ctx, <-answered)
 }
 
 // judge turns the handler's error into an answer, and tells the downstream's breaker.

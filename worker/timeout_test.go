@@ -42,6 +42,22 @@ func TestTheMostParticularTimeoutCounts(t *testing.T) {
 	}
 }
 
+// TestACallIsNotCutUnlessSomebodySaysSo: a model may take its time.
+func TestACallIsNotCutUnlessSomebodySaysSo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	left := make(chan time.Duration, 1)
+	r.run(r.store, worker.Config{}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		deadline, _ := ctx.Deadline()
+		left <- time.Until(deadline)
+		return nil
+	}))
+	r.enqueue(to("openai", "a"))
+	if got := (<-left).Round(time.Minute); got != 5*time.Minute {
+		t.Errorf("it may take %s", got)
+	}
+}
+
 func TestTimeoutsOfDownstreamsAreChecked(t *testing.T) {
 	t.Parallel()
 	_, err := worker.New(&lua.Store{}, worker.Config{

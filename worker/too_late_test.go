@@ -76,9 +76,7 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.ForceBreaker(t.Context(), "pay", breaker.Open, time.Millisecond, lua.Intervention{Reason: "look now"}); err != nil {
-		t.Fatal(err)
-	}
+	r.halfOpen("pay")
 	config := worker.Config{Breaker: breaker.Config{MaxProbes: 1, SuccessThreshold: 1}}
 	a := r.runWithTimers(store, config, on("send", nothing))
 	r.await("a half-open breaker", func() bool { return r.everywhere(t.Context(), breaker.HalfOpen) })

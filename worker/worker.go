@@ -49,7 +49,8 @@ type Worker struct {
 	// leave ends Run with an error that waiting does not mend.
 	leave context.CancelCauseFunc
 	// unknown is for warnings about types without a handler.
-	unknown sampled
+	unknown  sampled
+	failures *failures
 }
 
 // ErrDraining is the cause with which a handler's ctx ends when Config.DrainTimeout has passed: the job is handed back
@@ -82,7 +83,7 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 	w := &Worker{
 		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
-		promoting: newNudge(), slots: newSlots(config.Concurrency), suspect: &sync.Mutex{}, resized: newNudge(),
+		promoting: newNudge(), slots: newSlots(config.Concurrency), suspect: &sync.Mutex{}, resized: newNudge(), failures: newFailures(),
 	}
 	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
 	w.breakers = newBreakers(store, config, w.promoting)

@@ -44,7 +44,7 @@ func breakerOptions(path string, at func(*Config) *Breaker) []Option {
 			value: count(1, 1_000_000, func(c *Config) *int { return &at(c).FailureThreshold }),
 		},
 		{
-			Path: ".slow_call_duration", Default: "5s", Doc: "What a call must last to be slow; 24h turns the rule off.",
+			Path: ".slow_call_duration", Default: "30s", Doc: "What a call must last to be slow, also while it runs; 24h turns the rule off.",
 			value: duration(time.Millisecond, day, func(c *Config) *time.Duration { return &at(c).SlowCallDuration }),
 		},
 		{
