@@ -85,6 +85,9 @@ func (e *RefusedError) Error() string {
 	case ReasonBuckets:
 		return fmt.Sprintf("job refused: tenant has its largest number of buckets, scope %s would be one more", v.Scope)
 	case ReasonQueues:
+		if v.Detail != "" {
+			return "job refused: its tenant has made " + v.Detail + " that the policy does not name and no worker serves, and this one would be new"
+		}
 		return "job refused: there are as many queues as the store keeps, and this one would be new"
 	case ReasonDeadline:
 		return "job refused for good: its deadline has passed"

@@ -43,7 +43,8 @@ const (
 	ReasonDedup Reason = "dedup"
 	// ReasonBuckets means that the tenant has its largest number of buckets.
 	ReasonBuckets Reason = "buckets"
-	// ReasonQueues means that the deployment has its largest number of queues.
+	// ReasonQueues means that the deployment, or the tenant, has its largest number of queues that the policy does not name and
+	// no worker serves.
 	ReasonQueues Reason = "queues"
 	// ReasonDeadline means that the deadline had passed on arrival.
 	ReasonDeadline Reason = "deadline"

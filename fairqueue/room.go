@@ -112,6 +112,9 @@ func (r *Room) AddQueue(name string, classes []headgate.Class) {
 	r.queues[name] = q
 }
 
+// Know makes a queue that a job names which is not placed yet.
+func (r *Room) Know(queue string) { r.queue(queue).used = true }
+
 func (r *Room) queue(name string) *queue {
 	if r.queues[name] == nil {
 		r.AddQueue(name, headgate.DefaultClasses())

@@ -215,6 +215,12 @@ func (s *Store) vitalsOfAll(ctx context.Context) (worst Vitals, err error) {
 			worst.Memory, worst.MaxMemory = v.Memory, v.MaxMemory
 		}
 		worst.Late = max(worst.Late, v.Late)
+		if i == 0 {
+			worst.Bounds = v.Bounds
+		}
+		for k, u := range v.Bounds {
+			worst.Bounds[k].Used = max(worst.Bounds[k].Used, u.Used)
+		}
 	}
 	return worst, err
 }

@@ -151,6 +151,9 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 		return v, nil
 	case "queues":
 		v.Reason, v.RetryAfter = headgate.ReasonQueues, dedupRetry
+		if rest != "" {
+			v.Detail = rest + " queues"
+		}
 		return v, nil
 	case "deadline":
 		v.Reason = headgate.ReasonDeadline

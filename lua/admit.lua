@@ -12,11 +12,13 @@
 --   starts (microseconds from now if negative), and its unique key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
---   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
+--   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
+--   tenant's depth in the queue,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
--- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
+-- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
+--   may forget queues.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -31,6 +33,7 @@ local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include guess
 -- @include nobody
 -- @include onway
+-- @include named
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -38,10 +41,9 @@ local function record_stamp(rec, flags, seq, score, arrival)
   return sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
--- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
-local QUEUE_CAP = 4096
-local function queue_refused(name)
-  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
+-- makes_queue reports whether a job would make a queue.
+local function makes_queue(name)
+  return queue_open(name).fresh and not queue_known(name)
 end
 
 local function admitted_line(job, position)
@@ -58,7 +60,8 @@ local function rare_make()
 -- @include fill
 -- @include place
 -- @include shrink
--- @include suspended
+-- @include made
+  rare.queue_refused, rare.queue_made = made_full, made_plan
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -192,6 +195,13 @@ local function rare_make()
     end
   end
 
+  -- refused ends a call that admits nothing: room is made for the next.
+  function rare.refused()
+    if not crowded then return end
+    queues_forget(time_us)
+    state_write()
+  end
+
   function rare.place_and_fill()
     for _, i in ipairs(admitted) do
       if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
@@ -202,6 +212,7 @@ local function rare_make()
     for _, i in ipairs(admitted) do
       local job = jobs[i]
       local q = queue_open(job.path.queue)
+      if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
       if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
       if job.unique then
         redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
@@ -222,6 +233,7 @@ local function rare_make()
         refill[q.name] = true
       end
     end
+    if crowded then queues_forget(time_us) end
     local continues = fill(time_us)
     local straight = {}
     for _, key in ipairs(dispatched) do straight[key] = true end
@@ -326,11 +338,9 @@ for i, job in ipairs(jobs) do
     answers[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
-  elseif queue_refused(job.path.queue) then
-    answers[i] = 'queues'
   else
-    local q = queue_open(job.path.queue)
-    answers[i] = suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
+    local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
+    answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
       or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
       or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
     if not answers[i] then
@@ -355,6 +365,7 @@ for i, job in ipairs(jobs) do
       end
       if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+      if makes then rare().queue_made(job.path) end
       if job.unique then uniques[job.unique] = job.key end
       if job.parking then job.parking.waiting = job.parking.waiting + 1 end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
@@ -365,7 +376,10 @@ for i, job in ipairs(jobs) do
     end
   end
 end
-if #admitted == 0 then return { 'decided', unpack(answers) } end
+if #admitted == 0 then
+  if rare_made then rare_made.refused() end
+  return { 'decided', unpack(answers) }
+end
 
 local answer = redis.pcall('HSET', JOBS, unpack(writes))
 if type(answer) == 'table' and answer.err then

@@ -45,6 +45,7 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
 	later := pipe.ZRangeWithScores(ctx, p.Later(), 0, 0)
 	workers := pipe.HLen(ctx, p.Workers())
+	bounds := (&Store{partition: p}).boundsIn(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil && state.Err() != nil {
 		return partitionFacts{}, fmt.Errorf("read state: %w", unread(err))
 	}
@@ -56,6 +57,7 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	}
 	d.policy(ctx, facts.version, max(inForce, facts.version))
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
+	d.bounds(bounds())
 	d.workers(workers.Val(), live.Val())
 	first := math.Inf(1)
 	for _, z := range append(due.Val(), later.Val()...) {

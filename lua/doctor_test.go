@@ -185,3 +185,25 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		t.Errorf("with a master killed: %v", err)
 	}
 }
+
+// TestDoctorWarnsBeforeABoundIsReached: from three quarters on, of the one that is the fullest.
+func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	for _, row := range []struct {
+		queues, letters int64
+		health          Health
+		text            string
+	}{
+		{3071, 74_999, HealthOK, "74999 of 100000 dead letters are there, the fullest bound"},
+		{3072, 74_999, HealthWarn, "3072 of 4096 queues are there: beyond, jobs that would make another are refused"},
+		{0, 75_000, HealthWarn, "75000 of 100000 dead letters are there: beyond, one of the tenant that has the most goes for each that comes"},
+	} {
+		check(t, y.client.HSet(t.Context(), y.store.partition.State(), "nq", row.queues, "nd", row.letters).Err())
+		r, err := y.store.Doctor(t.Context())
+		check(t, err)
+		if f := finding(t, r, "bounds"); f.Health != row.health || f.Text != row.text || (f.Do != "") != (f.Health == HealthWarn) {
+			t.Errorf("%+v", f)
+		}
+	}
+}

@@ -79,7 +79,7 @@ const (
 	modelWindow   = 30_000_000
 	modelAudit    = 15_000_000
 	modelMaxStep  = 5_000_000
-	modelDeadCap  = 100_000
+	modelDeadCap  = mostLetters
 	modelNoTimers = int64(9e15)
 )
 
@@ -276,6 +276,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			waiting[j.Downstream]++
 		}
 		plan.spared[key] = true
+		if start > now && !m.knows(j.Queue) {
+			m.room.Know(j.Queue)
+		}
 		placed, at, entrants = append(placed, mj), append(at, i), append(entrants, entering)
 		switch {
 		case entering.spilled:
@@ -316,6 +319,19 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		}
 	}
 	return words, dispatched
+}
+
+// knows reports whether the policy names a queue or a worker serves it.
+func (m *model) knows(queue string) bool {
+	if _, named := m.queues[queue]; named {
+		return true
+	}
+	for _, p := range m.room.Pools {
+		if slices.Contains(p.Queues, queue) {
+			return true
+		}
+	}
+	return false
 }
 
 // parkedOut reports whether as many jobs wait for a downstream whose breaker is not closed as may.

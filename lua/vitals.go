@@ -15,6 +15,8 @@ type Vitals struct {
 	Late time.Duration
 	// Memory is what Redis uses, MaxMemory its bound, in bytes; 0 for no bound, and both where it does not tell.
 	Memory, MaxMemory int64
+	// Bounds are what is used of what is kept at most, each of the partition that has the most.
+	Bounds []BoundUse
 }
 
 // Vitals reads them in one round trip.
@@ -26,10 +28,11 @@ func (s *Store) Vitals(ctx context.Context) (Vitals, error) {
 	now := pipe.Time(ctx)
 	first := pipe.ZRangeWithScores(ctx, s.partition.Due(), 0, 0)
 	info := pipe.Info(ctx)
+	bounds := s.boundsIn(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
 		return Vitals{}, fmt.Errorf("read vitals: %w", unread(err))
 	}
-	v := Vitals{Late: lateness(now.Val(), first.Val())}
+	v := Vitals{Late: lateness(now.Val(), first.Val()), Bounds: bounds()}
 	fields := parseInfo(info.Val())
 	for to, name := range map[*int64]string{&v.Memory: "used_memory", &v.MaxMemory: "maxmemory"} {
 		if text := fields[name]; text != "" {

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,10 @@ func TestVitals(t *testing.T) {
 	check(t, err)
 	if v.Late != 0 || v.Memory <= 0 || v.Memory >= v.MaxMemory || v.MaxMemory != 64<<20 {
 		t.Errorf("got %+v", v)
+	}
+	check(t, client.HSet(t.Context(), store.Keys().State(), "nq", 7, "nd", 8).Err())
+	if v = due(time.Hour); !slices.Equal(v.Bounds, []BoundUse{{"queues", 7, mostQueues}, {"dead letters", 8, mostLetters}}) {
+		t.Errorf("bounds %+v", v.Bounds)
 	}
 	if v := due(time.Hour); v.Late != 0 {
 		t.Errorf("a timer of the future is late by %s", v.Late)

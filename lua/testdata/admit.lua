@@ -12,11 +12,13 @@
 --   starts (microseconds from now if negative), and its unique key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
---   "buckets LEVEL", "queues", "deadline", "spilled POSITION", "overflow JOBS BYTES" of its tenant's depth in the queue,
+--   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
+--   tenant's depth in the queue,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
--- Never charges a job that it refuses, writes before the first admitted job, or reads a client's clock.
+-- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
+--   may forget queues.
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -651,6 +653,10 @@ function any_on_way()
   return false
 end
 end
+-- queue_known reports whether the policy names a queue or a worker serves it.
+local function queue_known(name)
+  return state_get('cfg:' .. name) or state_get('pools:' .. name)
+end
 local time_us = now_us(NOW)
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
@@ -658,10 +664,9 @@ local function record_stamp(rec, flags, seq, score, arrival)
   return sub(rec, 1, 1) .. char(flags) .. sub(rec, 3, 6) .. seq .. score .. arrival .. sub(rec, COST_AT)
 end
 
--- queue_refused reports whether the queue would be one too many. What a queue leaves in the state stays.
-local QUEUE_CAP = 4096
-local function queue_refused(name)
-  return queue_open(name).fresh and state_num('nq') >= QUEUE_CAP
+-- makes_queue reports whether a job would make a queue.
+local function makes_queue(name)
+  return queue_open(name).fresh and not queue_known(name)
 end
 
 local function admitted_line(job, position)
@@ -2047,6 +2052,87 @@ end
 -- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
 -- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.
 local SUSPENDED = P .. 'suspended'
+local made_by, making, crowded = {}, 0, false -- what this call makes
+local made_full, made_plan, made_note, queues_forget
+do
+-- made: queues that a job has made: no worker serves them, and the policy does not name them. HASH `made`: QUEUE → until|tenant,
+-- who made it, and when the last job starts that was put off there while nobody served it, in microseconds; "TENANT:" → how
+-- many it made. From half of a bound on, those without jobs, letters and holds are forgotten.
+local MADE, QUEUE_CAP, MADE_CAP, LOOKS = P .. 'made', 4096, 256, 64
+
+local function made_count(tenant)
+  made_by[tenant] = made_by[tenant] or tonumber(redis.call('HGET', MADE, tenant .. ':') or 0)
+  return made_by[tenant]
+end
+
+-- made_full returns the refusal of a job that would make a queue.
+function made_full(path)
+  if queue_open(path.queue).maker then return nil end
+  local all, own = state_num('nq') + making, made_count(path.tenant)
+  crowded = crowded or all >= QUEUE_CAP / 2 or own >= MADE_CAP / 2
+  if all >= QUEUE_CAP then return 'queues' end
+  if own >= MADE_CAP then return format('queues %d', own) end
+end
+
+-- made_plan says that the tenant makes the queue.
+function made_plan(path)
+  local q = queue_open(path.queue)
+  if q.maker then return end
+  q.maker, made_by[path.tenant], making = path.tenant, made_count(path.tenant) + 1, making + 1
+end
+
+-- made_note notes the queue of a job that was admitted, where nobody knows it. One whose jobs all wait for a time is there, too.
+function made_note(job)
+  local q, start = queue_open(job.path.queue), job.start or 0
+  if start > 0 then q.touched = true end
+  local until_us, maker = q.put_off, q.maker
+  if not until_us then
+    until_us, maker = match(redis.call('HGET', MADE, q.name) or '', '^(%d+)|(.*)$')
+    if not maker then redis.call('HINCRBY', MADE, (q.maker or job.path.tenant) .. ':', 1) end
+    until_us, q.maker = tonumber(until_us or -1), maker or q.maker or job.path.tenant
+  end
+  q.put_off = math.max(until_us, start)
+  if q.put_off > until_us then redis.call('HSET', MADE, q.name, format('%d|%s', q.put_off, q.maker)) end
+end
+
+local function made_forget(name)
+  local tenant = match(redis.call('HGET', MADE, name) or '', '|(.*)$')
+  if not tenant then return end
+  redis.call('HDEL', MADE, name)
+  if redis.call('HINCRBY', MADE, tenant .. ':', -1) <= 0 then redis.call('HDEL', MADE, tenant .. ':') end
+end
+
+-- queue_idle reports whether nothing waits in a queue, by its field in the state.
+local function queue_idle(text)
+  for waiting in string.gmatch(match(text, '^[^|]*|[^|]*|[^|]*|[^|]*(.*)$'), '|[^|]+|(%d+)') do
+    if waiting ~= '0' then return false end
+  end
+  return true
+end
+
+-- queues_forget looks at some LOOKS queues that this call is not about, and forgets those that nobody knows and that hold
+-- nothing. Each call goes on where the last one ended.
+function queues_forget(now)
+  redis.call('DEL', P .. 'relief')
+  local found = redis.call('HSCAN', STATE, state_get('qs') or '0', 'MATCH', 'q:*', 'COUNT', LOOKS)
+  state_set('qs', found[1] ~= '0' and found[1])
+  for i = 1, #found[2], 2 do
+    local name = sub(found[2][i], 3)
+    if not queues[name] and queue_idle(found[2][i + 1]) then
+      local until_us = tonumber(match(redis.call('HGET', MADE, name) or '0|', '^(%d+)'))
+      if queue_known(name) then
+        made_forget(name)
+      elseif until_us < now and redis.call('EXISTS', P .. 'dead:' .. name) == 0 and not gate('q:' .. name)
+        and redis.call('HEXISTS', SUSPENDED, 'q:' .. name) == 0 then
+        made_forget(name)
+        state_set('q:' .. name, false)
+        state_add('nq', -1)
+      end
+    end
+  end
+end
+end
+  rare.queue_refused, rare.queue_made = made_full, made_plan
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -2180,6 +2266,13 @@ local SUSPENDED = P .. 'suspended'
     end
   end
 
+  -- refused ends a call that admits nothing: room is made for the next.
+  function rare.refused()
+    if not crowded then return end
+    queues_forget(time_us)
+    state_write()
+  end
+
   function rare.place_and_fill()
     for _, i in ipairs(admitted) do
       if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
@@ -2190,6 +2283,7 @@ local SUSPENDED = P .. 'suspended'
     for _, i in ipairs(admitted) do
       local job = jobs[i]
       local q = queue_open(job.path.queue)
+      if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
       if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
       if job.unique then
         redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
@@ -2210,6 +2304,7 @@ local SUSPENDED = P .. 'suspended'
         refill[q.name] = true
       end
     end
+    if crowded then queues_forget(time_us) end
     local continues = fill(time_us)
     local straight = {}
     for _, key in ipairs(dispatched) do straight[key] = true end
@@ -2314,11 +2409,9 @@ for i, job in ipairs(jobs) do
     answers[i] = 'dedup'
   elseif job.flags % 2 == 1 and job.deadline < base then
     answers[i] = 'deadline'
-  elseif queue_refused(job.path.queue) then
-    answers[i] = 'queues'
   else
-    local q = queue_open(job.path.queue)
-    answers[i] = suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
+    local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
+    answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
       or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
       or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
     if not answers[i] then
@@ -2343,6 +2436,7 @@ for i, job in ipairs(jobs) do
       end
       if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
       if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+      if makes then rare().queue_made(job.path) end
       if job.unique then uniques[job.unique] = job.key end
       if job.parking then job.parking.waiting = job.parking.waiting + 1 end
       job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
@@ -2353,7 +2447,10 @@ for i, job in ipairs(jobs) do
     end
   end
 end
-if #admitted == 0 then return { 'decided', unpack(answers) } end
+if #admitted == 0 then
+  if rare_made then rare_made.refused() end
+  return { 'decided', unpack(answers) }
+end
 
 local answer = redis.pcall('HSET', JOBS, unpack(writes))
 if type(answer) == 'table' and answer.err then

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +39,7 @@ var (
 	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
 	lateDesc  = prometheus.NewDesc("headgate_timers_late_seconds", "For how long the timer that is due first has been, 0 where none is.", nil, nil)
 	memDesc   = prometheus.NewDesc("headgate_redis_memory_bytes", "Memory that Redis uses, and its maxmemory, 0 for none.", []string{"kind"}, nil)
+	boundDesc = prometheus.NewDesc("headgate_bound_used_ratio", "Part that is used of what the store keeps at most: names of queues, dead letters.", []string{"bound"}, nil)
 	upDesc    = prometheus.NewDesc("headgate_redis_up", "Whether Redis answered this scrape.", nil, nil)
 )
 
@@ -80,6 +82,9 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		gaugeOf(to, lateDesc, vitals.Late.Seconds())
 		gaugeOf(to, memDesc, float64(vitals.Memory), "used")
 		gaugeOf(to, memDesc, float64(vitals.MaxMemory), "limit")
+		for _, u := range vitals.Bounds {
+			gaugeOf(to, boundDesc, float64(u.Used)/float64(u.Most), strings.ReplaceAll(u.Bound, " ", "_"))
+		}
 		collectCounters(to, counters)
 		collectQueues(to, queues)
 		collectWorkers(to, workers)
