@@ -1,7 +1,6 @@
 package openapi
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -22,7 +21,7 @@ import (
 func (o *Operation) TakesBody() bool { return o.body != nil }
 
 // CheckBody returns what is wrong with a body, by its places, nothing if it is valid. An empty one is valid where none is
-// required.
+// required. It allocates a few megabytes and 100 bytes for each of the body's at most, however many faults there are.
 func (o *Operation) CheckBody(body []byte) []problem.Fault {
 	if len(body) == 0 {
 		if o.bodyNeeded {
@@ -30,12 +29,9 @@ func (o *Operation) CheckBody(body []byte) []problem.Fault {
 		}
 		return nil
 	}
-	if fault, bad := unreadable(body); bad {
-		return []problem.Fault{fault}
-	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	if err != nil {
-		return []problem.Fault{problem.At("", "the body is not one JSON value: "+err.Error())}
+	value, fault := o.readBody(body)
+	if fault != nil {
+		return []problem.Fault{*fault}
 	}
 	return faultsOf(o.body.Validate(value), func(place []string, detail string) problem.Fault {
 		return problem.At(pointer(place), detail)
@@ -98,75 +94,10 @@ func (p parameter) value(text string) any {
 	return text
 }
 
-// unreadable finds what readers would not take alike: a member that an object has twice, and a number that no float64 holds.
-// The schema's arithmetic is exact, and takes tens of milliseconds for a 1e999999.
-func unreadable(body []byte) (problem.Fault, bool) {
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber()
-	var at nesting
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return problem.Fault{}, false // UnmarshalJSON says what is wrong.
-		}
-		top := len(at) - 1
-		if name, ok := token.(string); ok && top >= 0 && at[top].names != nil && !at[top].value {
-			if at[top].names[name] {
-				return problem.At(pointer(append(at[:top].place(), name)), "is there several times; allowed is once"), true
-			}
-			at[top].names[name], at[top].name, at[top].value = true, name, true
-			continue
-		}
-		if number, ok := token.(json.Number); ok && !holds(number) {
-			return problem.At(pointer(at.place()), "is no number that a float64 holds"), true
-		}
-		switch token {
-		case json.Delim('{'):
-			at = append(at, level{names: map[string]bool{}})
-			continue
-		case json.Delim('['):
-			at = append(at, level{})
-			continue
-		case json.Delim('}'), json.Delim(']'):
-			at = at[:top]
-			top--
-		}
-		if top >= 0 {
-			at[top].value = false
-			at[top].index++
-		}
-	}
-}
+// mostFaults is how many faults of a request are told.
+const mostFaults = problem.MaxFaults
 
-// nesting is the objects and arrays around a place of a body, the outermost first.
-type nesting []level
-
-type level struct {
-	names map[string]bool // nil for an array
-	name  string
-	index int
-	value bool // a value comes next, not a name
-}
-
-// place is the way to the value that comes next.
-func (n nesting) place() (place []string) {
-	for _, l := range n {
-		place = append(place, cmp.Or(l.name, strconv.Itoa(l.index)))
-	}
-	return place
-}
-
-// holds reports whether a float64 holds a number, and nobody has to read thousands of digits to know.
-func holds(number json.Number) bool {
-	const longest = 64 // bytes; 24 are enough for every float64
-	if len(number) > longest {
-		return false
-	}
-	value, err := number.Float64()
-	return err == nil && (value != 0 || !strings.ContainsAny(number.String(), "eE"))
-}
-
-// faultsOf returns the innermost errors of a validation, which say most.
+// faultsOf returns the innermost errors of a validation, which say most, up to mostFaults of them: each costs a kilobyte or more.
 func faultsOf(err error, fault func(place []string, detail string) problem.Fault) []problem.Fault {
 	if err == nil {
 		return nil
@@ -178,6 +109,9 @@ func faultsOf(err error, fault func(place []string, detail string) problem.Fault
 	var faults []problem.Fault
 	var visit func(*jsonschema.ValidationError)
 	visit = func(e *jsonschema.ValidationError) {
+		if len(faults) >= mostFaults {
+			return
+		}
 		if _, choice := e.ErrorKind.(*kind.OneOf); len(e.Causes) > 0 && !choice {
 			for _, cause := range e.Causes {
 				visit(cause)
@@ -208,7 +142,7 @@ func leaf(e *jsonschema.ValidationError, fault func([]string, string) problem.Fa
 	switch k := e.ErrorKind.(type) {
 	case *kind.AdditionalProperties:
 		var faults []problem.Fault
-		for _, name := range k.Properties {
+		for _, name := range k.Properties[:min(len(k.Properties), mostFaults)] {
 			faults = append(faults, fault(append(slices.Clone(place), name), "there is no such member"))
 		}
 		return faults

@@ -27,16 +27,49 @@ type Operation struct {
 	// Role and Reach are x-headgate-role and x-headgate-reach; Data says that x-headgate-load is data.
 	Role, Reach string
 	Data        bool
-	body        *jsonschema.Schema
-	bodyNeeded  bool
-	parameters  map[string]parameter
-	path        map[string]*jsonschema.Schema
+	// BodyKind says what its bodies hold, and so how large they may be.
+	BodyKind   BodyKind
+	body       *jsonschema.Schema
+	shape      *shape
+	bodyNeeded bool
+	parameters map[string]parameter
+	path       map[string]*jsonschema.Schema
 }
 
 // parameter is a query parameter.
 type parameter struct {
 	schema *jsonschema.Schema
 	kind   string // string, integer or boolean
+}
+
+// BodyKind is what the bodies of an operation hold.
+type BodyKind int
+
+// The kinds of bodies.
+const (
+	// Fields are some fields, and lists of bounded length.
+	Fields BodyKind = iota
+	// Result has the result of a job beside them.
+	Result
+	// Payload has the payload of a job beside them.
+	Payload
+	// Policy is a policy, or its rules.
+	Policy
+)
+
+// bodyKindOf reads x-headgate-body.
+func bodyKindOf(text any) (BodyKind, error) {
+	switch text {
+	case nil:
+		return Fields, nil
+	case "result":
+		return Result, nil
+	case "payload":
+		return Payload, nil
+	case "policy":
+		return Policy, nil
+	}
+	return 0, fmt.Errorf("x-headgate-body is %v; allowed is result, payload or policy", text)
 }
 
 // Load reads the description that is built in.
@@ -114,7 +147,12 @@ func (r *reader) operation(path, method string) (*Operation, error) {
 		body, where := r.follow(append(place, "requestBody"))
 		o.bodyNeeded, _ = at(body, "required").(bool)
 		var err error
-		if o.body, err = r.compile(append(where, "content", "application/json", "schema")); err != nil {
+		schema := append(where[:len(where):len(where)], "content", "application/json", "schema")
+		if o.body, err = r.compile(schema); err != nil {
+			return nil, err
+		}
+		o.shape = r.shape(schema)
+		if o.BodyKind, err = bodyKindOf(at(node, "x-headgate-body")); err != nil {
 			return nil, err
 		}
 	}

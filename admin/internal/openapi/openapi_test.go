@@ -62,8 +62,8 @@ func TestEveryFaultOfABodyIsToldWithItsPlace(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"tenant":"acme","queue":"mail","type":"t"}`: "",
 		"":              ": the body is missing",
-		`{`:             ": the body is not one JSON value: unexpected EOF",
-		`{} {}`:         ": the body is not one JSON value: invalid character after top-level value",
+		`{`:             ": the body is not one JSON value: unexpected end of JSON input",
+		`{} {}`:         ": the body is not one JSON value: invalid character '{' after top-level value",
 		`[]`:            ": got array, want object",
 		`{"a":{}}`:      "/a: there is no such member\n/queue: is missing\n/tenant: is missing\n/type: is missing",
 		`{"a":1,"a":2}`: "/a: is there several times; allowed is once",

@@ -81,7 +81,7 @@ func At(pointer, detail string) Fault { return Fault{Pointer: &pointer, Detail: 
 type DetailsError struct {
 	Kind   Kind
 	Detail string
-	// Faults are all that is wrong with an invalid request.
+	// Faults are what is wrong with an invalid request, all of it or the first MaxFaults.
 	Faults []Fault
 	// RetryAfter is told in the header of that name, rounded up to whole seconds, unless zero.
 	RetryAfter time.Duration
@@ -96,8 +96,14 @@ func New(kind Kind, format string, args ...any) *DetailsError {
 	return &DetailsError{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Invalid returns the problem of a request with faults.
+// MaxFaults is how many faults of a request are told at most.
+const MaxFaults = 50
+
+// Invalid returns the problem of a request with faults, of which the first MaxFaults are told.
 func Invalid(faults ...Fault) *DetailsError {
+	if len(faults) > MaxFaults {
+		faults = faults[:MaxFaults]
+	}
 	return &DetailsError{Kind: InvalidRequest, Detail: "see errors for what is wrong and what is allowed", Faults: faults}
 }
 

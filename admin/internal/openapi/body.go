@@ -1,0 +1,148 @@
+package openapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/admin/internal/problem"
+)
+
+const (
+	// MaxDepth is how deep the objects and arrays of a body may be nested, those of a payload too.
+	MaxDepth = 32
+	// mostEntries bounds lists and maps for which the description has no bound.
+	mostEntries = 1000
+)
+
+// readBody reads a body as far as the schema describes it, which is all that is validated, and takes memory for no more: what is
+// free, such as a payload, is looked through and left out. It reports the first thing for which reading on would be worth nothing: a
+// list or an object with more in it than is allowed, too much nesting, a member that an object has twice, of which readers would not
+// take the same, and a number that no float64 holds, for which the exact arithmetic of the schema takes tens of milliseconds.
+func (o *Operation) readBody(body []byte) (any, *problem.Fault) {
+	if !json.Valid(body) { // It allocates nothing, and so no token below is a surprise.
+		fault := problem.At("", "the body is not one JSON value: "+syntaxError(body).Error())
+		return nil, &fault
+	}
+	r := &bodyReader{decoder: json.NewDecoder(bytes.NewReader(body))}
+	r.decoder.UseNumber()
+	value := r.value(o.shape)
+	return value, r.fault
+}
+
+func syntaxError(body []byte) error {
+	var any json.RawMessage
+	return json.Unmarshal(body, &any)
+}
+
+// bodyReader is a walk through a body that is valid JSON. With a fault it is over.
+type bodyReader struct {
+	decoder *json.Decoder
+	place   []step
+	fault   *problem.Fault
+}
+
+// step is one part of the way to a place: the name of a member, or the index in a list.
+type step struct {
+	name  string
+	index int
+}
+
+// fail ends the walk.
+func (r *bodyReader) fail(detail string) {
+	if r.fault != nil {
+		return
+	}
+	names := make([]string, len(r.place))
+	for i, s := range r.place {
+		names[i] = s.name
+		if s.index >= 0 {
+			names[i] = strconv.Itoa(s.index)
+		}
+	}
+	fault := problem.At(pointer(names), detail)
+	r.fault = &fault
+}
+
+// token returns the next one; nil, as for null, where there is none, which ends the walk.
+func (r *bodyReader) token() json.Token {
+	token, err := r.decoder.Token()
+	if err != nil {
+		r.fail("cannot be read: " + err.Error())
+	}
+	return token
+}
+
+// value reads a value as its shape has it.
+func (r *bodyReader) value(s *shape) any {
+	token := r.token()
+	delim, nests := token.(json.Delim)
+	if nests && len(r.place) >= MaxDepth {
+		r.fail(fmt.Sprintf("is nested too deep; allowed are %d levels", MaxDepth))
+		return nil
+	}
+	switch {
+	case delim == '{':
+		return r.object(s)
+	case nests:
+		return r.list(s)
+	}
+	if number, ok := token.(json.Number); ok && !holds(number) {
+		r.fail("is no number that a float64 holds")
+	}
+	return token
+}
+
+func (r *bodyReader) object(s *shape) map[string]any {
+	described, seen := map[string]any{}, map[string]bool{}
+	for r.fault == nil && r.decoder.More() {
+		name, _ := r.token().(string)
+		r.place = append(r.place, step{name, -1})
+		if seen[name] {
+			r.fail("is there several times; allowed is once")
+			return described
+		}
+		seen[name] = true
+		inner, known := s.member(name)
+		value := r.value(inner)
+		r.place = r.place[:len(r.place)-1]
+		if known {
+			described[name] = value
+		}
+		if s != nil && s.mostMembers > 0 && len(seen) > s.mostMembers {
+			r.fail(fmt.Sprintf("has more members than the %d that are looked at", s.mostMembers))
+		}
+	}
+	r.token()
+	return described
+}
+
+func (r *bodyReader) list(s *shape) []any {
+	described := []any{}
+	for n := 0; r.fault == nil && r.decoder.More(); n++ {
+		if s != nil && s.items != nil && n == s.mostItems {
+			r.fail(fmt.Sprintf("maxItems: got more than %d, want %d", n, n))
+			return described
+		}
+		r.place = append(r.place, step{index: n})
+		value := r.value(s.item())
+		r.place = r.place[:len(r.place)-1]
+		if s != nil && s.items != nil {
+			described = append(described, value)
+		}
+	}
+	r.token()
+	return described
+}
+
+// holds reports whether a float64 holds a number, and nobody has to read thousands of digits to know.
+func holds(number json.Number) bool {
+	const longest = 64 // bytes; 24 are enough for every float64
+	if len(number) > longest {
+		return false
+	}
+	value, err := number.Float64()
+	return err == nil && (value != 0 || !strings.ContainsAny(number.String(), "eE"))
+}
