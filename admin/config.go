@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -25,8 +26,22 @@ type Enqueuer = api.Enqueuer
 
 // Defaults and bounds of a Config.
 const (
-	DefaultMaxBody     = 2 << 20
-	MaxMaxBody         = 64 << 20
+	// DefaultMaxBody has room for the largest payload in base64.
+	DefaultMaxBody = (headgate.DefaultMaxPayload+2)/3*4 + maxFields
+	MaxMaxBody     = 64 << 20
+
+	DefaultMaxConnections           = 4096
+	DefaultMaxConnectionsPerAddress = 1024
+	MaxMaxConnections               = 1_000_000
+
+	DefaultMaxCalls    = 256
+	MaxMaxCalls        = 100_000
+	DefaultMaxBytes    = 64 << 20
+	MinMaxBytes        = 8 << 20
+	MaxMaxBytes        = 16 << 30
+	DefaultTenantRate  = 1000
+	DefaultTenantBytes = 8 << 20
+
 	DefaultTimeout     = 10 * time.Second
 	MaxTimeout         = 5 * time.Minute
 	DefaultAdminRate   = 50
@@ -56,8 +71,12 @@ type Config struct {
 	TLS *tls.Config
 	// Allow are the addresses that may call, at first; none means all. SetAllow changes them.
 	Allow []netip.Prefix
-	// MaxBody is the largest body in bytes, 1 KiB to MaxMaxBody; zero means DefaultMaxBody.
+	// MaxBody is the largest body of a job with its payload in bytes, 1 KiB to MaxMaxBody; zero means DefaultMaxBody. Others may have
+	// 64 KiB, a result 88 KiB more, and a policy its own 4 MiB more.
 	MaxBody int64
+	// Bounds are those of what is under way.
+	Bounds
+
 	// Timeout is how long a handler may take, up to MaxTimeout; zero means DefaultTimeout.
 	Timeout time.Duration
 	// AdminLimit is what one credential may call, of routes that are not data; the zero Limit means DefaultAdminRate a
@@ -69,16 +88,39 @@ type Config struct {
 	Breakers map[string]breaker.Config
 	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
 	OldHeaders bool
+	// Version names the build in health; empty says nothing.
+	Version string
 	// Registry gets the server's metrics and is what /metrics shows; nil means one of its own.
 	Registry *prometheus.Registry
 }
 
+// Bounds are how much of what a server takes at a time, and of one tenant. Its zero value has the defaults.
+type Bounds struct {
+	// MaxConnections bounds the connections of Serve, and those of one address, or of one /64 of IPv6, MaxConnectionsPerAddress: 1 to
+	// MaxMaxConnections; zero means the defaults. There are fewer where the process may not have as many descriptors and 128 more.
+	// A tenant may have a quarter.
+	MaxConnections, MaxConnectionsPerAddress int
+	// MaxCalls is how many calls are under way at a time, 1 to MaxMaxCalls, health and metrics apart; zero means DefaultMaxCalls. The
+	// others wait for their turn, up to 5 s. A tenant may have a sixteenth.
+	MaxCalls int
+	// MaxBytes bounds the bodies of the calls under way, in bytes together, MinMaxBytes and MaxBody at least, up to MaxMaxBytes; zero
+	// means DefaultMaxBytes. A tenant may have a sixteenth, or one body.
+	MaxBytes int64
+	// TenantLimit is what the credentials of one tenant may call together of routes that are data; the zero Limit means
+	// DefaultTenantRate a second with bursts of as many.
+	TenantLimit headgate.Limit
+	// TenantBytes is how many bytes of bodies a second they may send, 1 KiB to MaxMaxBytes; zero means DefaultTenantBytes.
+	TenantBytes int64
+}
+
 func (c Config) withDefaults() Config {
-	if c.MaxBody == 0 {
-		c.MaxBody = DefaultMaxBody
-	}
-	if c.Timeout == 0 {
-		c.Timeout = DefaultTimeout
+	c.MaxBody, c.Timeout = cmp.Or(c.MaxBody, DefaultMaxBody), cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxConnections = cmp.Or(c.MaxConnections, DefaultMaxConnections)
+	c.MaxConnectionsPerAddress = cmp.Or(c.MaxConnectionsPerAddress, DefaultMaxConnectionsPerAddress)
+	c.MaxCalls, c.MaxBytes = cmp.Or(c.MaxCalls, DefaultMaxCalls), cmp.Or(c.MaxBytes, max(DefaultMaxBytes, c.MaxBody))
+	c.TenantBytes = cmp.Or(c.TenantBytes, DefaultTenantBytes)
+	if c.TenantLimit == (headgate.Limit{}) {
+		c.TenantLimit = headgate.PerSecond(DefaultTenantRate, DefaultTenantRate)
 	}
 	if c.AdminLimit == (headgate.Limit{}) {
 		c.AdminLimit = headgate.PerSecond(DefaultAdminRate, DefaultAdminBurst)
@@ -103,9 +145,17 @@ func (c Config) validate() error {
 	if c.Credentials.None() && !c.Open {
 		bad = append(bad, errNoCredentials)
 	}
-	if c.MaxBody < 1<<10 || c.MaxBody > MaxMaxBody {
-		bad = append(bad, &headgate.FieldError{Field: "max body", Value: strconv.FormatInt(c.MaxBody, 10), Allowed: fmt.Sprintf("%d to %d bytes", 1<<10, MaxMaxBody)})
+	within := func(name string, value, low, high int64, unit string) {
+		if value < low || value > high {
+			bad = append(bad, &headgate.FieldError{Field: name, Value: strconv.FormatInt(value, 10), Allowed: fmt.Sprintf("%d to %d%s", low, high, unit)})
+		}
 	}
+	within("max body", c.MaxBody, 1<<10, MaxMaxBody, " bytes")
+	within("max connections", int64(c.MaxConnections), 1, MaxMaxConnections, "")
+	within("max connections per address", int64(c.MaxConnectionsPerAddress), 1, MaxMaxConnections, "")
+	within("max calls", int64(c.MaxCalls), 1, MaxMaxCalls, "")
+	within("max bytes", c.MaxBytes, max(MinMaxBytes, c.MaxBody), MaxMaxBytes, " bytes")
+	within("tenant bytes", c.TenantBytes, 1<<10, MaxMaxBytes, " bytes a second")
 	if c.Timeout < time.Millisecond || c.Timeout > MaxTimeout {
 		bad = append(bad, &headgate.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
 	}
@@ -114,7 +164,7 @@ func (c Config) validate() error {
 	if c.TLS != nil && c.TLS.MinVersion != 0 && c.TLS.MinVersion < minimumTLS {
 		bad = append(bad, &headgate.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
 	}
-	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"))...)
+	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"), c.TenantLimit.Validate("a tenant's calls"))...)
 }
 
 func (c Config) validateBreakers() (bad []error) {

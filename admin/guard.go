@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 
 	"github.com/headgate/headgate/admin/access"
@@ -29,9 +31,16 @@ func (s *Server) guard(rt route.Route, operation *openapi.Operation) http.Handle
 		ctx, cancel := context.WithTimeout(r.Context(), s.config.Timeout)
 		defer cancel()
 		answer, err := s.answer(w, r.WithContext(ctx), rt, operation)
+		if c.crowded {
+			w.Header().Set("Connection", "close")
+		}
 		if err != nil {
 			c.failed = err
-			s.refuse(w, r, api.ProblemOf(err))
+			p := api.ProblemOf(err)
+			if p.Kind == problem.TooManyRequests || p.Kind == problem.Unauthenticated {
+				s.hold(r.Context(), w, cmp.Or(c.who, failureScope(r.RemoteAddr)))
+			}
+			s.refuse(w, r, p)
 			return
 		}
 		if answer.Raw != nil {
@@ -47,6 +56,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.turn(r, rt, operation, who)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if faults := operation.CheckPath(r.PathValue); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
@@ -57,7 +71,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if faults := operation.CheckQuery(query); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
-	body, err := s.body(w, r, operation)
+	body, err := s.body(w, r, operation, who)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +86,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 // admit returns who calls, if the route is for them.
 func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error) {
 	if rt.Role == access.Anyone {
-		return access.Principal{}, nil
+		return access.Principal{}, s.meterStranger(r, rt)
 	}
 	c := callOf(r.Context())
 	who, err := s.authenticate(r)
@@ -80,10 +94,11 @@ func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error
 		return who, err
 	}
 	c.who = who.String()
-	if !rt.Data {
-		if wait, ok := s.callers.take(who.Name); !ok {
-			return who, tooMany("this credential makes more calls than it may", wait)
-		}
+	if g := guestIn(r.Context()); g != nil && !g.knows(who.Tenant) {
+		c.crowded = true
+	}
+	if err := s.meter(rt, who); err != nil {
+		return who, err
 	}
 	if !who.May(rt.Role) {
 		return who, problem.New(problem.Forbidden, "this needs the role %s, and the credential has %s", rt.Role, who.Role)
@@ -107,7 +122,7 @@ func (s *Server) authenticate(r *http.Request) (access.Principal, error) {
 	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
 		callOf(r.Context()).reason = refused.Reason
 	}
-	if wait, ok := s.failures.take(failureScope(r.RemoteAddr)); !ok {
+	if wait, ok := s.failures.take(failureScope(r.RemoteAddr), 1); !ok {
 		return who, tooMany("too many credentials of this address were not valid", wait)
 	}
 	p := problem.New(problem.Unauthenticated, "send a key or a token as Authorization: Bearer ...")
@@ -121,6 +136,11 @@ func failureScope(remote string) string {
 	if !ok {
 		return "unknown"
 	}
+	return networkOf(from)
+}
+
+// networkOf names the network that an address is counted with.
+func networkOf(from netip.Addr) string {
 	if from.Is4() {
 		return from.String()
 	}
@@ -132,13 +152,20 @@ func failureScope(remote string) string {
 }
 
 // body reads the body and checks it against the description.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi.Operation) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.config.MaxBody))
+func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi.Operation, who access.Principal) ([]byte, error) {
+	most := s.bodyBound(operation.BodyKind)
+	if r.ContentLength > most {
+		return nil, tooLarge(most)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return nil, problem.New(problem.TooLarge, "allowed are %d bytes", large.Limit)
+		return nil, tooLarge(large.Limit)
 	}
 	if err != nil {
 		return nil, problem.New(problem.InvalidRequest, "the body did not come as a whole")
+	}
+	if err := s.weigh(who, len(body)); err != nil {
+		return nil, err
 	}
 	if !operation.TakesBody() {
 		if len(body) > 0 {
@@ -155,6 +182,10 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi
 		return nil, problem.Invalid(faults...)
 	}
 	return body, nil
+}
+
+func tooLarge(most int64) error {
+	return problem.New(problem.TooLarge, "allowed are %d bytes", most)
 }
 
 // send writes an answer. It is written as a whole, so that what has no text is an error, not half an answer.

@@ -30,7 +30,7 @@ func TestRoutesThatDoNotSayWhoMayCallDoNotStart(t *testing.T) {
 		"no handler":              func(r *route.Route) { r.Handle = nil },
 		"another role":            func(r *route.Route) { r.Role = access.Operator },
 		"another reach":           func(r *route.Route) { r.Reach = route.Tenant },
-		"not counted as a call":   func(r *route.Route) { r.Data = true },
+		"not counted as a call":   func(r *route.Route) { r.Load = route.Data },
 		"a path that is not said": func(r *route.Route) { r.Path = "/api/v1/backdoor" },
 	} {
 		bad := good
@@ -53,7 +53,8 @@ func TestAHandlerThatForgetsTheTenantFails(t *testing.T) {
 	}
 	rt := route.Route{Method: "GET", Path: "/api/v1/jobs", Role: access.Viewer, Reach: route.Tenant, Handle: silent}
 	operation, _ := document.Operation(rt.Pattern())
-	s := &Server{config: Config{Open: true, Timeout: DefaultTimeout, MaxBody: DefaultMaxBody}, callers: newThrottle(headgate.PerSecond(1000, 1000)), failures: newThrottle(headgate.PerSecond(1000, 1000))}
+	s := &Server{config: Config{Open: true}.withDefaults()}
+	s.bound()
 	w := httptest.NewRecorder()
 	s.guard(rt, operation).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/jobs", http.NoBody))
 	if w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "secret") {
@@ -70,14 +71,14 @@ func TestThrottlesAreBounded(t *testing.T) {
 		return "caller-" + strings.Repeat("x", n%7) + string(rune('a'+n%26)) + http.StatusText(200+n%5) + string(rune(0x4e00+n))
 	}
 	for n := range maxCallers {
-		if _, ok := slow.take(name(n)); !ok {
+		if _, ok := slow.take(name(n), 1); !ok {
 			t.Fatalf("caller %d waits", n)
 		}
 	}
-	if _, ok := slow.take("one more"); ok || slow.mu.set.Len() != maxCallers {
+	if _, ok := slow.take("one more", 1); ok || slow.mu.set.Len() != maxCallers {
 		t.Errorf("%d callers", slow.mu.set.Len())
 	}
-	if _, ok := slow.take(name(1)); !ok {
+	if _, ok := slow.take(name(1), 1); !ok {
 		t.Error("one that is known waits for those that are new")
 	}
 	slow.mu.Lock()
@@ -91,7 +92,7 @@ func TestThrottlesAreBounded(t *testing.T) {
 	slow.mu.Unlock()
 	fast := newThrottle(headgate.PerSecond(headgate.MaxLimitTokens, 2))
 	for n := range 3 * maxCallers {
-		if _, ok := fast.take(name(n)); !ok {
+		if _, ok := fast.take(name(n), 1); !ok {
 			t.Fatalf("caller %d waits", n)
 		}
 	}

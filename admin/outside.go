@@ -1,14 +1,15 @@
 package admin
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
-	"log"
 	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type call struct {
 	// reason is why the credential was refused.
 	reason error
 	failed error
+	// crowded says that the connection is one too many of its tenant.
+	crowded bool
 }
 
 type callKey struct{}
@@ -114,11 +117,18 @@ func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) 
 	}
 	s.requests.Note(pattern, rec.status, took)
 	level, failed := zerolog.InfoLevel, error(nil)
-	if rec.status >= http.StatusInternalServerError {
+	switch p, ok := errors.AsType[*problem.DetailsError](c.failed); {
+	case ok && p.Kind == problem.Busy:
+		level = zerolog.WarnLevel
+	case rec.status >= http.StatusInternalServerError:
 		level, failed = zerolog.ErrorLevel, c.failed
 	}
-	s.config.Logger.WithLevel(level).AnErr("error", failed).AnErr("credential", c.reason).Str("request_id", c.id).Str("method", r.Method).Str("path", r.URL.Path).Str("from", r.RemoteAddr).Str("who", c.who).
-		Int("status", rec.status).Dur("took", took).Msg("call")
+	line := s.config.Logger.WithLevel(level)
+	if c.who == "" {
+		line = s.journal.stranger(level, pattern+" "+strconv.Itoa(rec.status))
+	}
+	line.AnErr("error", failed).AnErr("credential", clipped(c.reason)).Str("request_id", c.id).Str("method", clip(r.Method, longestMethod)).Str("path", clip(r.URL.EscapedPath(), longestPath)).
+		Str("from", r.RemoteAddr).Str("who", c.who).Int("status", rec.status).Dur("took", took).Msg("call")
 }
 
 // recovered turns a panic into an answer, if none was begun.
@@ -129,7 +139,7 @@ func (s *Server) recovered(rec *recorder, r *http.Request, c *call) {
 	}
 	c.failed = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 	if rec.status == 0 {
-		problem.New(problem.Internal, "the server's log has the reason, by the request's id").Write(rec, r.URL.Path, c.id)
+		problem.New(problem.Internal, "the server's log has the reason, by the request's id").Write(rec, clip(r.URL.Path, longestPath), c.id)
 		return
 	}
 	rec.status = http.StatusInternalServerError
@@ -163,22 +173,16 @@ func setHeaders(header http.Header, id string, secure bool) {
 	}
 }
 
-// allowed reports whether an address may call. What a proxy says of its client is not believed.
+// allowed reports whether a caller may call. What a proxy says of its client is not believed.
 func (s *Server) allowed(remote string) bool {
-	allow := *s.allow.Load()
-	if len(allow) == 0 {
-		return true
-	}
 	from, ok := address(remote)
-	if !ok {
-		return false
-	}
-	for _, prefix := range allow {
-		if prefix.Contains(from) {
-			return true
-		}
-	}
-	return false
+	return len(*s.allow.Load()) == 0 || ok && s.allows(from)
+}
+
+// allows reports whether an address may call.
+func (s *Server) allows(from netip.Addr) bool {
+	allow := *s.allow.Load()
+	return len(allow) == 0 || slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
 // address returns the address of "host:port".
@@ -192,10 +196,11 @@ func address(remote string) (netip.Addr, bool) {
 
 // refuse answers with a problem.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, p *problem.DetailsError) {
-	p.Write(w, r.URL.Path, callOf(r.Context()).id)
+	p.Write(w, clip(r.URL.Path, longestPath), callOf(r.Context()).id)
 }
 
 func (s *Server) noPath(w http.ResponseWriter, r *http.Request) {
+	s.hold(r.Context(), w, failureScope(r.RemoteAddr))
 	s.refuse(w, r, problem.New(problem.NotFound, "GET /api/v1/openapi.json tells which paths there are"))
 }
 
@@ -203,16 +208,7 @@ func (s *Server) wrongMethod(allowed string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := problem.New(problem.MethodNotAllowed, "allowed is %s", allowed)
 		p.Header = http.Header{"Allow": {allowed}}
+		s.hold(r.Context(), w, failureScope(r.RemoteAddr))
 		s.refuse(w, r, p)
 	})
 }
-
-// errorLog hands what net/http has to say (failed handshakes, above all) to the logger.
-type errorLog struct{ to zerolog.Logger }
-
-func (l errorLog) Write(line []byte) (int, error) {
-	l.to.Warn().Str("error", string(bytes.TrimSpace(line))).Msg("connection")
-	return len(line), nil
-}
-
-func newErrorLog(to zerolog.Logger) *log.Logger { return log.New(errorLog{to}, "", 0) }

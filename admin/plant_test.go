@@ -162,9 +162,15 @@ func (r reply) object(tb testing.TB) map[string]any {
 // raw calls a path as it stands.
 func (p *plant) raw(method, target, credential, body string, header http.Header) reply {
 	p.tb.Helper()
-	r := httptest.NewRequestWithContext(p.tb.Context(), method, target, strings.NewReader(body))
 	n := callers.Add(1)
-	r.RemoteAddr = fmt.Sprintf("10.%d.%d.%d:4000", n>>16&255, n>>8&255, n&255)
+	return p.rawFrom(fmt.Sprintf("10.%d.%d.%d:4000", n>>16&255, n>>8&255, n&255), method, target, credential, body, header)
+}
+
+// rawFrom is raw from an address.
+func (p *plant) rawFrom(remote, method, target, credential, body string, header http.Header) reply {
+	p.tb.Helper()
+	r := httptest.NewRequestWithContext(p.tb.Context(), method, target, strings.NewReader(body))
+	r.RemoteAddr = remote
 	if credential != "" {
 		r.Header.Set("Authorization", credential)
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
 	"github.com/headgate/headgate/admin/internal/gauge"
@@ -28,8 +27,13 @@ type Server struct {
 	api         *api.API
 	credentials atomic.Pointer[access.Credentials]
 	allow       atomic.Pointer[[]netip.Prefix]
-	callers     *throttle
-	failures    *throttle
+	// callers bounds the calls of a credential, failures the wrong ones of an address, traffic and volume the calls and the KiB of a
+	// tenant's data, readers the readers of the description, refusals those that are answered at once.
+	callers, failures, traffic, volume, readers, refusals *throttle
+	// turns are the calls under way, kept those of whoever looks after the server; held is how many refusals wait.
+	turns, kept *turns
+	held        atomic.Int64
+	journal     journal
 	requests    *gauge.Requests
 	origins     *http.CrossOriginProtection
 }
@@ -48,15 +52,13 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	s := &Server{
-		config: config, requests: requests, origins: http.NewCrossOriginProtection(), callers: newThrottle(config.AdminLimit),
-		failures: newThrottle(headgate.PerSecond(failureRate, failureBurst)),
-	}
+	s := &Server{config: config, requests: requests, origins: http.NewCrossOriginProtection(), journal: journal{to: config.Logger}}
+	s.bound()
 	s.SetCredentials(config.Credentials)
 	s.allow.Store(&config.Allow)
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
-		Breaker: config.Breaker, Breakers: config.Breakers,
+		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
 		Decided: requests.Decided,
 		Missed:  func(what string, err error) { config.Logger.Warn().Err(err).Msg(what) },
 		Metrics: promhttp.HandlerFor(config.Registry, promhttp.HandlerOpts{Timeout: config.Timeout, MaxRequestsInFlight: 2}),
@@ -82,12 +84,14 @@ func (s *Server) SetAllow(networks []netip.Prefix) error {
 	return nil
 }
 
-// Handler answers calls, for a server of the program's own.
+// Handler answers calls, for a server of the program's own, which bounds its connections itself.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // Serve answers calls on a listener until ctx ends. Then it takes no more, waits up to 15 s for those under way, and
 // returns nil. Meanwhile it follows the policy.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
+	door := s.newDoor(listener)
+	listener = door
 	if s.config.TLS != nil {
 		settings := s.config.TLS.Clone()
 		settings.MinVersion = max(settings.MinVersion, minimumTLS)
@@ -101,7 +105,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: s.handler, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout,
 		ReadTimeout: readHeaderTimeout + s.config.Timeout, WriteTimeout: readHeaderTimeout + 2*s.config.Timeout,
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) }, // Calls under way are finished.
-		ErrorLog:    newErrorLog(s.config.Logger),
+		ErrorLog:    newErrorLog(&s.journal), ConnState: door.changed, ConnContext: withGuest,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -152,8 +156,9 @@ func (s *Server) mux(document *openapi.Document, routes []route.Route) (http.Han
 		case !ok:
 			bad = append(bad, fmt.Errorf("route %s is not described in openapi.yaml", r.Pattern()))
 			continue
-		case operation.Role != r.Role.String() || operation.Reach != r.Reach.String() || operation.Data != r.Data:
-			bad = append(bad, fmt.Errorf("route %s is for %s of %s, and openapi.yaml says %s of %s", r.Pattern(), r.Role, r.Reach, operation.Role, operation.Reach))
+		case operation.Role != r.Role.String() || operation.Reach != r.Reach.String() || operation.Load != r.Load.String():
+			bad = append(bad, fmt.Errorf("route %s is for %s of %s with load %q, and openapi.yaml says %s of %s with load %q",
+				r.Pattern(), r.Role, r.Reach, r.Load, operation.Role, operation.Reach, operation.Load))
 			continue
 		}
 		described[r.Pattern()] = true

@@ -13,6 +13,7 @@ import (
 // whose Redis is away is guarded all the same.
 type throttle struct {
 	limit buckets.Limit
+	burst headgate.Tokens
 	mu    struct {
 		sync.Mutex
 
@@ -25,7 +26,7 @@ type throttle struct {
 }
 
 func newThrottle(limit headgate.Limit) *throttle {
-	t := &throttle{limit: buckets.LimitOf(limit)}
+	t := &throttle{limit: buckets.LimitOf(limit), burst: limit.Burst}
 	t.mu.names = map[string]bool{}
 	return t
 }
@@ -34,9 +35,9 @@ func (t *throttle) path(name string) []buckets.LevelLimit {
 	return []buckets.LevelLimit{{Scope: headgate.Scope(name), Limit: t.limit}}
 }
 
-// take charges a call; where the bucket is empty it returns how long to wait. Where too many callers have buckets that
-// are not full, newcomers wait.
-func (t *throttle) take(name string) (wait time.Duration, ok bool) {
+// take charges a call, or as many tokens as it costs, at most the burst; where the bucket holds less it returns how long to wait.
+// Where too many callers have buckets that are not full, newcomers wait.
+func (t *throttle) take(name string, cost headgate.Tokens) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := buckets.InstantOf(time.Now())
@@ -44,7 +45,7 @@ func (t *throttle) take(name string) (wait time.Duration, ok bool) {
 		return time.Second, false
 	}
 	t.mu.names[name] = true
-	verdict := t.mu.set.Take(now, 0, t.path(name), 1)
+	verdict := t.mu.set.Take(now, 0, t.path(name), min(cost, t.burst))
 	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
 }
 

@@ -66,6 +66,10 @@ type Principal struct {
 // May reports whether the principal's role includes another. The zero Role includes none and is included in none.
 func (p Principal) May(role Role) bool { return role > 0 && p.Role >= role }
 
+// Caller is what calls are counted by: the name within the tenant, so that the keys that follow each other under one name are one
+// caller, and those of two tenants two.
+func (p Principal) Caller() string { return p.Tenant + " " + p.Name } // A tenant's name has no space.
+
 // String names the principal for logs.
 func (p Principal) String() string {
 	if p.Tenant == "" {

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
@@ -29,6 +32,8 @@ type Config struct {
 	// Description is the text of /openapi.json; Metrics answers /metrics.
 	Description []byte
 	Metrics     http.Handler
+	// Version names the build; it is shown to anyone.
+	Version string
 	// Decided is told of each decision and of the tokens that it charged.
 	Decided func(allowed bool, charged int64)
 	// Missed is told of what failed beside a call that was answered.
@@ -44,6 +49,8 @@ type Config struct {
 type API struct {
 	config Config
 	limits *limits
+	// describedBy is the ETag of the description.
+	describedBy string
 	// parts are the partitions, and shares how the slots of sessions go to them.
 	parts  []*lua.Store
 	shares shares
@@ -52,11 +59,17 @@ type API struct {
 	// examining is held by whoever finds out whether the server is ready; last is what came of it.
 	examining chan struct{}
 	last      atomic.Pointer[readiness]
+	// began is when the server did.
+	began time.Time
 }
 
 // New returns the handlers.
 func New(config Config) *API {
-	return &API{config: config, limits: &limits{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1)}
+	sum := sha256.Sum256(config.Description)
+	return &API{
+		config: config, limits: &limits{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1),
+		describedBy: `"` + hex.EncodeToString(sum[:16]) + `"`, began: time.Now(),
+	}
 }
 
 // Follow keeps the policy by which decisions are made up to date until ctx ends. It tells of each version that it read, and

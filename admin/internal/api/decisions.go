@@ -16,7 +16,7 @@ import (
 
 func (a *API) limitRoutes() []route.Route {
 	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Operator, a.check)
-	check.Data = true
+	check.Load = route.Data
 	return []route.Route{
 		check,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),

@@ -20,7 +20,7 @@ import (
 
 func (a *API) jobRoutes() []route.Route {
 	enqueue := ofTenant(http.MethodPost, "/api/v1/jobs", access.Operator, a.enqueue)
-	enqueue.Data = true
+	enqueue.Load = route.Data
 	return []route.Route{
 		enqueue,
 		ofTenant(http.MethodGet, "/api/v1/jobs", access.Viewer, a.listJobs),

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"math"
 	"net/http"
 	"time"
 
@@ -12,15 +14,20 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
+// DescriptionPath is where the description is.
+const DescriptionPath = "/api/v1/openapi.json"
+
 func (a *API) metaRoutes() []route.Route {
 	anyone := func(path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
-		return route.Route{Method: http.MethodGet, Path: path, Role: access.Anyone, Reach: route.Public, Handle: handle}
+		return route.Route{Method: http.MethodGet, Path: path, Role: access.Anyone, Reach: route.Public, Load: route.Kept, Handle: handle}
 	}
+	metrics := see("/metrics", a.metrics)
+	metrics.Load = route.Kept
 	return []route.Route{
-		anyone("/api/v1/openapi.json", a.description),
+		anyone(DescriptionPath, a.description),
 		anyone("/api/v1/health/live", a.live),
 		anyone("/api/v1/health/ready", a.ready),
-		see("/metrics", a.metrics),
+		metrics,
 		see("/api/v1/doctor", a.doctor),
 		see("/api/v1/census", a.census),
 
@@ -31,10 +38,13 @@ func (a *API) metaRoutes() []route.Route {
 	}
 }
 
+// description answers with the text of the description, which a cache may keep for an hour.
 func (a *API) description(*route.Request) (*route.Answer, error) {
-	return &route.Answer{Raw: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return &route.Answer{Raw: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(a.config.Description)
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		w.Header().Set("Etag", a.describedBy)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(a.config.Description)) // It answers 304 where the ETag is known.
 	})}, nil
 }
 
@@ -43,8 +53,15 @@ func (a *API) metrics(*route.Request) (*route.Answer, error) {
 }
 
 type healthView struct {
-	Status string      `json:"status"`
-	Checks []checkView `json:"checks"`
+	Status  string      `json:"status"`
+	Version string      `json:"version"`
+	Uptime  float64     `json:"uptime_s"`
+	Checks  []checkView `json:"checks"`
+}
+
+// health is what the server says of itself, with the time since it began in whole seconds.
+func (a *API) health(status string, checks ...checkView) healthView {
+	return healthView{status, a.config.Version, math.Floor(time.Since(a.began).Seconds()), append([]checkView{}, checks...)}
 }
 
 // checkView is one part of being ready. Its reason is for anyone, so it names no address and no error.
@@ -55,7 +72,7 @@ type checkView struct {
 }
 
 func (a *API) live(*route.Request) (*route.Answer, error) {
-	return route.OK(healthView{Status: "ok", Checks: []checkView{}}), nil
+	return route.OK(a.health("ok")), nil
 }
 
 const (
@@ -106,11 +123,10 @@ func (a *API) examine(ctx context.Context) healthView {
 			policy.OK, policy.Reason = false, "the stored policy cannot be read"
 		}
 	}
-	view := healthView{Status: "ok", Checks: []checkView{redis, policy}}
 	if !redis.OK || !policy.OK {
-		view.Status = "failing"
+		return a.health("failing", redis, policy)
 	}
-	return view
+	return a.health("ok", redis, policy)
 }
 
 func (a *API) doctor(r *route.Request) (*route.Answer, error) {

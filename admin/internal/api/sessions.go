@@ -27,12 +27,14 @@ import (
 func (a *API) sessionRoutes() []route.Route {
 	const one = "/api/v1/workers/{worker}"
 	work := func(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
-		return route.Route{Method: method, Path: path, Role: access.Operator, Reach: route.Deployment, Data: true, Handle: handle}
+		return route.Route{Method: method, Path: path, Role: access.Operator, Reach: route.Deployment, Load: route.Data, Handle: handle}
 	}
+	lease := work(http.MethodPost, one+"/leases", a.lease)
+	lease.Load = route.Wait
 	return []route.Route{
 		work(http.MethodPost, "/api/v1/workers", a.register),
 		work(http.MethodDelete, one, a.deregister),
-		work(http.MethodPost, one+"/leases", a.lease),
+		lease,
 		work(http.MethodPost, one+"/extend", a.extend),
 		work(http.MethodPost, one+"/complete", a.complete),
 		work(http.MethodPost, one+"/fail", a.fail),

@@ -16,6 +16,8 @@ type Requests struct {
 	took   *prometheus.HistogramVec
 	checks *prometheus.CounterVec
 	tokens prometheus.Counter
+	// refused are calls and connections that the server had no room for, by what there was too much of.
+	refused *prometheus.CounterVec
 }
 
 // native makes a histogram exact to a tenth with few buckets, for scrapers that know them; the others get fixed ones.
@@ -41,7 +43,10 @@ func Register(to prometheus.Registerer, store *lua.Store) (*Requests, error) {
 			Name: "rate_limit_tokens_consumed_total", Help: "Tokens that POST /api/v1/rate-limit/check charged.",
 		}),
 	}
-	return r, errors.Join(to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
+	r.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "headgate_http_refused_total", Help: "Calls and connections that the server bounded, by cause.",
+	}, []string{"cause"})
+	return r, errors.Join(to.Register(r.refused), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
 }
 
 // Note counts a call. route is a pattern of the server's, never what was called.
@@ -59,3 +64,6 @@ func (r *Requests) Decided(allowed bool, charged int64) {
 	r.checks.WithLabelValues(result).Inc()
 	r.tokens.Add(float64(charged))
 }
+
+// Refused counts a call or a connection that a bound of the server refused. cause is one of a few words.
+func (r *Requests) Refused(cause string) { r.refused.WithLabelValues(cause).Inc() }

@@ -24,9 +24,8 @@ type Document struct {
 
 // Operation is one method of a path.
 type Operation struct {
-	// Role and Reach are x-headgate-role and x-headgate-reach; Data says that x-headgate-load is data.
-	Role, Reach string
-	Data        bool
+	// Role, Reach and Load are x-headgate-role, x-headgate-reach and x-headgate-load.
+	Role, Reach, Load string
 	// BodyKind says what its bodies hold, and so how large they may be.
 	BodyKind   BodyKind
 	body       *jsonschema.Schema
@@ -142,7 +141,7 @@ func (r *reader) operation(path, method string) (*Operation, error) {
 	o := &Operation{parameters: map[string]parameter{}, path: map[string]*jsonschema.Schema{}}
 	o.Role, _ = at(node, "x-headgate-role").(string)
 	o.Reach, _ = at(node, "x-headgate-reach").(string)
-	o.Data = at(node, "x-headgate-load") == "data"
+	o.Load, _ = at(node, "x-headgate-load").(string)
 	if at(node, "requestBody") != nil {
 		body, where := r.follow(append(place, "requestBody"))
 		o.bodyNeeded, _ = at(body, "required").(bool)

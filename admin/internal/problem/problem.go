@@ -37,6 +37,7 @@ const (
 	Internal         Kind = "internal"
 	Unavailable      Kind = "unavailable"
 	OutcomeUnknown   Kind = "outcome-unknown"
+	Busy             Kind = "busy"
 )
 
 type meaning struct {
@@ -62,6 +63,7 @@ var meanings = map[Kind]meaning{
 	RefusedForGood:   {http.StatusUnprocessableEntity, "The job was refused for good"},
 	Internal:         {http.StatusInternalServerError, "The server failed"},
 	Unavailable:      {http.StatusServiceUnavailable, "Redis is not available"},
+	Busy:             {http.StatusServiceUnavailable, "The server has too much to do"},
 	OutcomeUnknown:   {http.StatusGatewayTimeout, "No answer came; it may have been done"},
 }
 

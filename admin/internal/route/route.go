@@ -40,15 +40,34 @@ func (r Reach) String() string {
 	return "none"
 }
 
+// Load says which of the server's bounds calls count against.
+type Load int
+
+// The loads.
+const (
+	// Operating is what people and their programs do now and then: so many a second of a credential.
+	Operating Load = iota
+	// Data is part of the traffic, with limits of its own.
+	Data
+	// Wait is traffic that does nothing most of the time but wait, and so takes no place among the calls under way.
+	Wait
+	// Kept has places of its own among the calls under way: whoever looks after the server is answered also by a full one.
+	Kept
+)
+
+// String returns the name that the description has for it; that of Operating is empty.
+func (l Load) String() string {
+	return map[Load]string{Data: "data", Wait: "wait", Kept: "kept"}[l]
+}
+
 // Route is one method of one path.
 type Route struct {
 	Method string
 	// Path is a pattern of http.ServeMux.
-	Path  string
-	Role  access.Role
-	Reach Reach
-	// Data says that calls are part of the traffic, with limits of their own, and not counted as those of operators.
-	Data   bool
+	Path   string
+	Role   access.Role
+	Reach  Reach
+	Load   Load
 	Handle func(*Request) (*Answer, error)
 }
 

@@ -54,7 +54,7 @@ func newServe() *cobra.Command {
 	flags.String("tls-client-ca", "", "`FILE` of authorities in PEM; clients must show a certificate of one of them")
 	flags.String("tls-min", "1.2", "least `VERSION` of TLS, 1.2 or 1.3")
 	flags.StringSlice("allow", nil, "`NETWORKS` that may call, 10.0.0.0/8,2001:db8::1; by default all")
-	flags.Int("max-body", admin.DefaultMaxBody, "largest body in `BYTES`")
+	flags.Int("max-body", admin.DefaultMaxBody, "largest body of a job in `BYTES`, with its payload")
 	flags.Duration("timeout", admin.DefaultTimeout, "longest `TIME` of a call, up to 5m")
 	flags.Bool("x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining and -Reset with decisions")
 	flags.Int("admin-rate", admin.DefaultAdminRate, "`CALLS` a second of one credential, enqueueing and decisions apart")
@@ -92,7 +92,7 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	defer exporter.Close(c.Context())
-	options.Tracer = exporter.Provider()
+	options.Tracer, options.Version = exporter.Provider(), release
 	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		server, err := serve.New(store, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
 		if err != nil {

@@ -98,7 +98,14 @@ type Serve struct {
 	Timeout     time.Duration
 	OldHeaders  bool
 	Rate, Burst int
+	Bounds      Bounds
 	Credentials Credentials
+}
+
+// Bounds are how much a server takes at a time.
+type Bounds struct {
+	Connections, PerAddress, Calls, Bytes int
+	TenantRate, TenantBytes               int
 }
 
 // ServeTLS makes the server speak https.

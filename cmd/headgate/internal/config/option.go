@@ -89,6 +89,7 @@ func options(downstreams ...string) []Option {
 	}
 	all = append(all, schedulerOptions()...)
 	all = append(all, serveOptions()...)
+	all = append(all, boundOptions()...)
 	all = append(all, credentialOptions()...)
 	all = append(all, metricsOptions()...)
 	all = append(all, tracingOptions()...)

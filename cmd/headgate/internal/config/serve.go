@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 )
@@ -20,6 +21,10 @@ func (l *Loaded) Serve() (serve.Config, error) {
 		AdminLimit: headgate.PerSecond(headgate.Tokens(c.Rate), headgate.Tokens(c.Burst)),
 	}
 	config.Allow = c.Allow
+	config.Bounds = admin.Bounds{
+		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
+		TenantLimit: headgate.PerSecond(headgate.Tokens(c.Bounds.TenantRate), headgate.Tokens(c.Bounds.TenantRate)), TenantBytes: int64(c.Bounds.TenantBytes),
+	}
 	config.Breaker, config.Breakers = l.breakers()
 	var err, noPair, noAuthorities error
 	config.Credentials, err = l.Credentials()

@@ -3,6 +3,7 @@ package config
 import (
 	"net"
 	"net/netip"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -42,7 +43,7 @@ func serveOptions() []Option {
 			},
 		},
 		{
-			Path: "serve.max_body", Flag: "max-body", Default: "2097152", Doc: "Largest body of a call in bytes.",
+			Path: "serve.max_body", Flag: "max-body", Default: strconv.Itoa(admin.DefaultMaxBody), Doc: "Largest body of a job with its payload, in bytes; a payload of 1 MiB has 1.4 MB in base64. Other calls may have 64 KiB, a result 88 KiB more, a policy its own 4 MiB more.",
 			value: count(1<<10, admin.MaxMaxBody, func(c *Config) *int { return &at(c).MaxBody }),
 		},
 		{
@@ -60,6 +61,37 @@ func serveOptions() []Option {
 		{
 			Path: "serve.admin_burst", Flag: "admin-burst", Default: "100", Doc: "Such calls at once.",
 			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).Burst }),
+		},
+	}
+}
+
+// boundOptions are those of how much a server takes at a time.
+func boundOptions() []Option {
+	at := func(c *Config) *Bounds { return &c.Serve.Bounds }
+	return []Option{
+		{
+			Path: "serve.max_connections", Default: strconv.Itoa(admin.DefaultMaxConnections), Doc: "Connections at a time; fewer where the process may not have as many descriptors and 128 more. The one that was idle longest without a credential makes room. A tenant may have a quarter.",
+			value: count(1, admin.MaxMaxConnections, func(c *Config) *int { return &at(c).Connections }),
+		},
+		{
+			Path: "serve.max_connections_per_address", Default: strconv.Itoa(admin.DefaultMaxConnectionsPerAddress), Doc: "Those of one address, or of one /64 of IPv6. A proxy has one address for all its callers.",
+			value: count(1, admin.MaxMaxConnections, func(c *Config) *int { return &at(c).PerAddress }),
+		},
+		{
+			Path: "serve.max_calls", Default: strconv.Itoa(admin.DefaultMaxCalls), Doc: "Calls under way at a time. Others wait for their turn, up to 5 s. Health and metrics have places of their own; a tenant may have a sixteenth.",
+			value: count(1, admin.MaxMaxCalls, func(c *Config) *int { return &at(c).Calls }),
+		},
+		{
+			Path: "serve.max_bytes", Default: strconv.Itoa(admin.DefaultMaxBytes), Doc: "Bytes of the bodies of these calls together, at least those of one. A tenant may have a sixteenth, or one body.",
+			value: count(admin.MinMaxBytes, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).Bytes }),
+		},
+		{
+			Path: "serve.tenant_rate", Default: strconv.Itoa(admin.DefaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together. What its jobs may be is the policy's.",
+			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
+		},
+		{
+			Path: "serve.tenant_bytes", Default: strconv.Itoa(admin.DefaultTenantBytes), Doc: "Bytes of bodies, a second, of all credentials of a tenant together, whatever becomes of them.",
+			value: count(1<<10, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).TenantBytes }),
 		},
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/breaker"
 )
@@ -34,6 +35,10 @@ type Config struct {
 	Timeout    time.Duration
 	OldHeaders bool
 	AdminLimit headgate.Limit
+	// Bounds are those of admin.Config.
+	Bounds admin.Bounds
+	// Version names the build, in health and in headgate_build_info.
+	Version string
 	// Breaker and Breakers are those of admin.Config.
 	Breaker  breaker.Config
 	Breakers map[string]breaker.Config

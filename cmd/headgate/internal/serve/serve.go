@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admin"
@@ -31,6 +33,9 @@ type Server struct {
 func New(store *lua.Store, logger, producers zerolog.Logger, config Config) (*Server, error) {
 	s := &Server{config: config, logger: logger}
 	registry := prometheus.NewRegistry()
+	if err := registerProcess(registry, config.Version); err != nil {
+		return nil, err
+	}
 	observed, err := telemetry.New(telemetry.Config{Registerer: registry, Tracer: config.Tracer})
 	if err != nil {
 		return nil, err
@@ -42,9 +47,18 @@ func New(store *lua.Store, logger, producers zerolog.Logger, config Config) (*Se
 	s.admin, err = admin.New(admin.Config{
 		Logger: logger, Store: store, Enqueuer: s.producer, Credentials: config.Credentials, Open: config.NoAuth, TLS: s.tls(), Allow: config.Allow,
 		Registry: registry, MaxBody: config.MaxBody, Timeout: config.Timeout, OldHeaders: config.OldHeaders, AdminLimit: config.AdminLimit,
-		Breaker: config.Breaker, Breakers: config.Breakers,
+		Breaker: config.Breaker, Breakers: config.Breakers, Bounds: config.Bounds, Version: config.Version,
 	})
 	return s, err
+}
+
+// registerProcess registers what the runtime and the machine know of the process, and which build it is.
+func registerProcess(to prometheus.Registerer, version string) error {
+	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "headgate_build_info", Help: "1, with the build in its labels.", ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
+	process := collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})
+	return errors.Join(to.Register(build), to.Register(collectors.NewGoCollector()), to.Register(process))
 }
 
 // tls returns the settings for TLS; nil without a certificate.
