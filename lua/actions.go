@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -71,7 +72,8 @@ func (s *Store) Purge(ctx context.Context, keys []headgate.Key) (purged []bool, 
 }
 
 // Started notes that a worker's handler begins a suspect (Record.Suspect): if that worker is lost too, the delivery
-// counts (Record.Lost). headgate.ErrLeaseLost means that the job is no longer the worker's.
+// counts (Record.Lost), or those that it had begun together are told apart. headgate.ErrLeaseLost means that the job is no longer
+// the worker's, ErrBeside that it is to run later.
 func (s *Store) Started(ctx context.Context, pool, worker, token string, key headgate.Key) error {
 	reply, err := s.run(ctx, "start", pool, worker, token, encodeKey(key))
 	if err != nil {
@@ -80,5 +82,12 @@ func (s *Store) Started(ctx context.Context, pool, worker, token string, key hea
 	if reply[0] == "lost" {
 		return fmt.Errorf("start %s: %w", key, headgate.ErrLeaseLost)
 	}
+	if reply[0] == "beside" {
+		return fmt.Errorf("start %s: %w", key, ErrBeside)
+	}
 	return nil
 }
+
+// ErrBeside means that the worker runs a suspect (Record.Suspect) beside which another is not to run, so that its next death tells which
+// of them it was.
+var ErrBeside = errors.New("not beside the suspect that runs")

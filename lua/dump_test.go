@@ -339,6 +339,12 @@ func (d *redisDump) marks() {
 	for key, worker := range d.hash("started") {
 		d.add("started %s by %s", key, worker)
 	}
+	for key, group := range d.hash("suspects") {
+		d.add("suspect %s of %s", key, group)
+	}
+	for worker, text := range d.hash("begun") {
+		d.add("begun by %s %s", worker, text)
+	}
 	for name, value := range d.hash("suspended") {
 		until, _, _ := strings.Cut(value, "|")
 		d.add("suspended %s until %s", name, until)
@@ -397,9 +403,7 @@ func (m *model) dump(scopes map[headgate.Scope]bool) []string {
 	for key := range m.cancelled {
 		add("cancelled %s", key)
 	}
-	for key, worker := range m.started {
-		add("started %s by %s", key, worker)
-	}
+	m.dumpSuspects(add)
 	for name, until := range m.suspended {
 		add("suspended %s until %d", name, until)
 	}

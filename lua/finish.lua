@@ -155,7 +155,7 @@ return (function()
       job_expire(queue_open(record_queue(job.rec)), job.key, job.rec, time_us)
       return 'expired'
     end
-    noted(job, 'released', job.rec)
+    if job.text ~= 'suspect' then noted(job, 'released', job.rec) end -- A suspect that waits for others may come often.
     if job.delay > 0 then
       due_add(LATER, time_us + job.delay, job.key)
     else

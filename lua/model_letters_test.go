@@ -8,6 +8,7 @@ import (
 // bury makes a dead letter of a job, for which another may go.
 func (m *model) bury(key, reason string, now int64) {
 	queue := m.live[key].Queue
+	m.live[key].group = ""
 	m.uncount(m.live[key])
 	m.dead[key], m.letters[key] = now, queue
 	m.died[reason]++

@@ -62,6 +62,8 @@ type modelJob struct {
 	fairqueue.Job
 	attempts, max, lost     int
 	suspect, timed, counted bool
+	group                   string // of suspects, empty for one that is alone
+	begun                   bool   // while its worker's end is looked at: its handler had begun
 	size                    int
 	start                   int64 // of a job that was spilled before it
 	release                 headgate.Release

@@ -107,6 +107,7 @@ func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fair
 		return
 	}
 	p.Ready = slices.DeleteFunc(p.Ready, func(e *fairqueue.Entry) bool { return slices.Contains(back, e) })
+	var suspects []*modelJob
 	for _, e := range back {
 		key := e.Job.Key()
 		j := m.live[key]
@@ -118,20 +119,79 @@ func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fair
 		case cancelled:
 			m.leave(key, "cancelled")
 		case lost:
-			m.deliveryLost(j, begun, now)
+			j.begun = begun
+			suspects = append(suspects, j)
 		default:
 			m.putBack(c, j, now)
+		}
+	}
+	if lost {
+		m.part(back[0].Worker, suspects)
+		for _, j := range suspects {
+			m.deliveryLost(j, now)
 		}
 	}
 	c.Refill(p.ID)
 }
 
-// deliveryLost counts a delivery that ended with its worker's lease.
-func (m *model) deliveryLost(j *modelJob, begun bool, now int64) {
-	if begun {
-		j.lost++
+// part bisects the suspects that a worker had begun together, counts what it had begun alone, and makes one group of the others.
+func (m *model) part(worker string, jobs []*modelJob) {
+	var fresh, together []*modelJob
+	for _, j := range jobs {
+		switch {
+		case !j.suspect:
+			j.suspect = true
+			fresh = append(fresh, j)
+		case j.begun && j.group != "":
+			together = append(together, j)
+		case j.begun:
+			j.lost++
+		}
 	}
-	j.suspect = true
+	name := func(of []*modelJob, group string) {
+		for _, j := range of {
+			j.group = group
+			if len(of) == 1 {
+				j.group = ""
+			}
+		}
+	}
+	half := (len(together) + 1) / 2
+	name(together[:half], worker+"/0")
+	name(together[half:], worker+"/1")
+	name(fresh, worker)
+}
+
+// dumpSuspects lists the groups of suspects, and which of them workers have begun.
+func (m *model) dumpSuspects(add func(format string, args ...any)) {
+	for key, j := range m.live {
+		if j.group != "" {
+			add("suspect %s of %s", key, j.group)
+		}
+	}
+	begun, group := map[string]int{}, map[string]string{}
+	for key, worker := range m.started {
+		add("started %s by %s", key, worker)
+		begun[worker]++
+		group[worker] = m.live[key].group
+	}
+	for worker, n := range begun {
+		add("begun by %s %d|%s", worker, n, group[worker])
+	}
+}
+
+// beside reports whether a worker runs a suspect that another job is not to run beside.
+func (m *model) beside(worker string, j *modelJob) bool {
+	for key, by := range m.started {
+		if by == worker && key != j.Key() && (j.group == "" || m.live[key].group != j.group) {
+			return true
+		}
+	}
+	return false
+}
+
+// deliveryLost puts back a delivery that ended with its worker's lease.
+func (m *model) deliveryLost(j *modelJob, now int64) {
 	if j.lost >= cmp.Or(m.queues[j.Queue].PoisonLimit, DefaultPoisonLimit) {
 		m.bury(j.Key(), "poison", now)
 		return

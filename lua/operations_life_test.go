@@ -104,12 +104,12 @@ func (w *walk) drawOverflow() Overflow {
 	}
 }
 
-// start marks the handler of a suspect as begun.
+// start marks handlers of suspects as begun.
 func (w *walk) start() {
 	for _, worker := range slices.Sorted(maps.Keys(w.held)) {
 		for _, f := range w.held[worker] {
 			j := w.model.live[f.Key.String()]
-			if j == nil || !j.suspect || !w.model.holds(worker, f.Key.String()) {
+			if w.number("begin", 0, 2) == 2 || j == nil || !j.suspect || !w.model.holds(worker, f.Key.String()) {
 				continue
 			}
 			pool, orphan := strings.CutPrefix(worker, "orphan-")
@@ -117,13 +117,18 @@ func (w *walk) start() {
 				pool = w.model.workers[worker].pool
 			}
 			err := w.store.Started(w.ctx, pool, worker, f.Token, f.Key)
-			if current := w.withTokens(pool, []Finish{f})[0].Key == f.Key; current != (err == nil) {
-				w.rt.Fatalf("start of %s by %s: %v, and its lease is current: %t", f.Key, worker, err, current)
+			var want error
+			if w.withTokens(pool, []Finish{f})[0].Key != f.Key {
+				want = headgate.ErrLeaseLost
+			} else if w.model.beside(worker, j) {
+				want = ErrBeside
+			}
+			if !errors.Is(err, want) {
+				w.rt.Fatalf("start of %s by %s: %v, want %v", f.Key, worker, err, want)
 			}
 			if err == nil {
 				w.model.started[f.Key.String()] = worker
 			}
-			return
 		}
 	}
 }

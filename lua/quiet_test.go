@@ -143,7 +143,7 @@ func (w *walk) assertEmpty() {
 	var left []string
 	for name := range d.keys {
 		kind, _, _ := strings.Cut(name, ":")
-		if slices.Contains([]string{"act", "idle", "ten", "lanes", "lane", "gw", "gq", "spill", "old", "later", "shelves", "waits", "holds", "runs", "marks", "depth", "spills", "starts", "started", "cancelled", "wakes"}, kind) {
+		if slices.Contains([]string{"act", "idle", "ten", "lanes", "lane", "gw", "gq", "spill", "old", "later", "shelves", "waits", "holds", "runs", "marks", "depth", "spills", "starts", "started", "suspects", "begun", "cancelled", "wakes"}, kind) {
 			left = append(left, fmt.Sprint(name, " ", d.keys[name]))
 		}
 	}

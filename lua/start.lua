@@ -4,8 +4,9 @@
 -- ARGV[2] worker  name
 -- ARGV[3] token  of the lease
 -- ARGV[4] key  of the job
--- Reply {"started"} or {"lost"}
--- Never notes what is no longer the worker's: nobody would take the note away.
+-- Reply {"started"}, {"lost"}, or {"beside"}: the worker runs a suspect that this one is not to run beside
+-- Never notes what is no longer the worker's: nobody would take the note away. Never lets suspects run together that are not of one
+-- group, see reclaim.lua.
 -- luacheck: ignore 211
 local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- @include state
@@ -14,5 +15,10 @@ local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV
 local ready = P .. 'ready:' .. POOL
 if redis.call('EXISTS', ready) == 0 then return { 'lost' } end
 if #redis.call('XPENDING', ready, GROUP, TOKEN, TOKEN, 1, WORKER) == 0 then return { 'lost' } end
+if redis.call('HGET', P .. 'started', KEY) == WORKER then return { 'started' } end
+local group = redis.call('HGET', P .. 'suspects', KEY) or ''
+local n, running = match(redis.call('HGET', P .. 'begun', WORKER) or '0|', '^(%d+)|(.*)$')
+if n ~= '0' and (group == '' or group ~= running) then return { 'beside' } end
 redis.call('HSET', P .. 'started', KEY, WORKER)
+redis.call('HSET', P .. 'begun', WORKER, format('%d|%s', n + 1, group))
 return { 'started' }

@@ -43,17 +43,18 @@
 //	record not readable      dead letter, "unreadable"
 //	deadline passed          expired, without a start
 //	no handler for the type  back after 0.2-1 s, no attempt burnt
-//	a second suspect         back after 0.2-1 s, no attempt burnt; see below
+//	a suspect beside others  back after 0.2-1 s, no attempt burnt; see below
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown
 //	                         (that of the fleet, or the worker's own while it is alone with failing calls)
 //	cut short by a drain     back at once, no attempt burnt
 //
 // # Suspects
 //
-// A job whose delivery was lost with a worker may be what killed it. Such suspects run one at a time in a worker, and
-// Redis is told before each starts; so if the worker dies again, the delivery counts against the one that ran, and its
-// neighbours are only late, as all were at the first time. As many as the queue's poison limit make it a dead letter,
-// "poison".
+// A job whose delivery was lost with a worker may be what killed it, and so may all that the worker held. Such suspects are a group,
+// which runs together, and Redis is told before each starts. If a worker dies again, those of the group that it had begun are halved,
+// and the halves never run in one worker at a time: so neighbours are late by a lease for each time they are halved, and nothing
+// counts against them. A suspect that is left alone runs beside no other; a delivery lost then counts against it, and as many as the
+// queue's poison limit make it a dead letter, "poison".
 //
 // # Cancelling
 //

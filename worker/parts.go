@@ -88,7 +88,7 @@ func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
 	w := &Worker{config: config, handlers: make(map[string]Handler), pool: lua.Pool{Queues: config.Queues, Strict: config.Strict}}
 	w.shared = &shared{full: newNudge(), confirmed: newNudge(), handlers: make(chan struct{}, config.Concurrency)}
 	w.shared.mu.slots = make(map[*Worker]int)
-	suspect := &sync.Mutex{}
+	suspects := &suspects{}
 	for i, store := range stores {
 		own := config
 		own.Logger = config.Logger.With().Int("partition", i).Logger()
@@ -99,7 +99,7 @@ func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
 		if err != nil {
 			return nil, err
 		}
-		part.shared, part.suspect = w.shared, suspect
+		part.shared, part.suspects = w.shared, suspects
 		part.slots.resize((config.Concurrency + i) / len(stores)) // The parts of a number that is not divisible add up to it.
 		w.parts = append(w.parts, part)
 	}

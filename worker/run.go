@@ -82,10 +82,10 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 		}
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonUnknown}
 	}
-	if lease.Suspect && !s.w.suspect.TryLock() {
+	if lease.Suspect && !s.w.suspects.tryBegin(s) {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
 	} else if lease.Suspect {
-		defer s.w.suspect.Unlock()
+		defer s.w.suspects.end()
 	}
 	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, lease.Period)
 	if !ok {
@@ -99,7 +99,9 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 		}
 	})()
 	if lease.Suspect {
-		if err := s.noteStart(ctx, lease); err != nil {
+		if err := s.noteStart(ctx, lease); errors.Is(err, lua.ErrBeside) {
+			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
+		} else if err != nil {
 			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
 		}
 	}
@@ -115,7 +117,8 @@ func (w *Worker) tooLateFor(job *headgate.Job) bool {
 }
 
 // noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker
-// is lost too, it counts against the job. Other jobs in hand then count nothing, and pay nothing for the note.
+// is lost too, it counts against the job, or parts it from those that it began with. Other jobs in hand then count nothing, and pay
+// nothing for the note. lua.ErrBeside means that suspects run here beside which it is not to begin.
 func (s *session) noteStart(ctx context.Context, lease lua.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

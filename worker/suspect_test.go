@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -51,19 +52,20 @@ func testPoison(t *testing.T, limit int) {
 		j.MaxAttempts = 1
 		r.enqueue(j)
 	}
-	for range 1 + limit {
-		if signal := r.process().end(t); signal != syscall.SIGKILL {
-			t.Fatalf("a worker ended by %v", signal)
-		}
+	deaths, last := 0, r.process()
+	for ; r.dies(last); last = r.process() {
+		deaths++
 		r.expire(r.registrations())
 	}
-	last := r.process()
-	c := r.idle()
+	c := r.census()
 	if c.Left["completed"] != neighbours || c.Dead != 1 || c.Died["poison"] != 1 {
 		t.Errorf("got %+v", c)
 	}
 	if got, want := r.why(), fmt.Sprintf("poison|%d workers were lost that ran it", limit); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+	if most := 1 + bits.Len(roleSlots-1) + limit; deaths < 1+limit || deaths > most {
+		t.Errorf("%d workers died, want %d at least, and %d at most with %d jobs in hand", deaths, 1+limit, most, roleSlots)
 	}
 	if err := last.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -71,6 +73,25 @@ func testPoison(t *testing.T, limit int) {
 	if signal := last.end(t); signal != 0 {
 		t.Errorf("the last worker ended by %v", signal)
 	}
+}
+
+// dies reports whether a process is killed before no job is left.
+func (r *rig) dies(p *process) (killed bool) {
+	r.tb.Helper()
+	r.await("a death, or the end of all jobs", func() bool {
+		select {
+		case <-p.ended:
+			if signal := p.end(r.tb); signal != syscall.SIGKILL {
+				r.tb.Fatalf("a worker ended by %v", signal)
+			}
+			killed = true
+			return true
+		default:
+			c := r.census()
+			return c.Waiting+c.Later+c.Ready == 0
+		}
+	})
+	return killed
 }
 
 func TestADeployCostsNobodyAnAttemptOrADelivery(t *testing.T) {
@@ -106,12 +127,17 @@ var pool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
 // lose makes suspects of all jobs that wait: a worker by hand takes them and is not heard of again.
 func (r *rig) lose(count int) {
 	r.tb.Helper()
-	if _, err := r.store.Register(r.tb.Context(), "lost", pool, count, 50*time.Millisecond); err != nil {
+	r.loseWith("lost", count)
+}
+
+func (r *rig) loseWith(name string, count int) {
+	r.tb.Helper()
+	if _, err := r.store.Register(r.tb.Context(), name, pool, count, 50*time.Millisecond); err != nil {
 		r.tb.Fatal(err)
 	}
 	taken := 0
 	for taken < count {
-		leases, err := r.store.Read(r.tb.Context(), "lost", pool.ID(), count, time.Second, false)
+		leases, err := r.store.Read(r.tb.Context(), name, pool.ID(), count, time.Second, false)
 		if err != nil || len(leases) == 0 {
 			r.tb.Fatalf("took %d of %d jobs: %v", taken, count, err)
 		}
@@ -119,32 +145,100 @@ func (r *rig) lose(count int) {
 	}
 }
 
-func TestSuspectsRunOneAtATimeAndAreNotedBeforeTheyStart(t *testing.T) {
+// TestSuspectsOfOneDeathRunTogether: sixty neighbours of one death take the time of one job where there are as many slots, each
+// begins once, and none is handed back. Each handler waits until all run.
+func TestSuspectsOfOneDeathRunTogether(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	const suspects = 3
+	const suspects, workers = 60, 3
 	for i := range suspects {
 		r.enqueue(job("send", fmt.Sprint("suspect-", i)))
 	}
 	r.lose(suspects)
-	var running, most, unnoted, innocent atomic.Int64
+	var begun, unnoted atomic.Int64
+	all := make(chan struct{})
+	handler := func(ctx context.Context, job worker.Job[[]byte]) error {
+		if by, err := r.client.HGet(ctx, r.store.Keys().Started(), "acme:"+job.ID).Result(); !job.Suspect || err != nil || by == "" {
+			unnoted.Add(1)
+		}
+		if begun.Add(1) == suspects {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	running := make([]*running, workers)
+	for i := range running {
+		running[i] = r.runWithTimers(r.store, worker.Config{Concurrency: suspects / workers}, on("send", handler))
+	}
+	if c := r.idle(); c.Left["completed"] != suspects {
+		t.Errorf("got %+v", c)
+	}
+	if begun.Load() != suspects || unnoted.Load() != 0 {
+		t.Errorf("%d of %d suspects began, %d of them not noted", begun.Load(), suspects, unnoted.Load())
+	}
+	for _, a := range running {
+		if said := a.said(""); strings.Contains(said, "released") {
+			t.Errorf("suspects of one group are handed back:\n%s", said)
+		}
+	}
+	r.nothingNoted()
+}
+
+// nothingNoted asserts that nothing is kept of suspects that have ended.
+func (r *rig) nothingNoted() {
+	r.tb.Helper()
+	keys := r.store.Keys()
+	n, err := r.client.Exists(r.tb.Context(), keys.Started(), keys.Suspects(), keys.Base()+"begun").Result()
+	if err != nil || n != 0 {
+		r.tb.Errorf("%d hashes of suspects are left: %v", n, err)
+	}
+}
+
+// TestSuspectsOfTwoDeathsNeverRunTogether: nor do those that a worker took along alone. Other jobs run beside them.
+func TestSuspectsOfTwoDeathsNeverRunTogether(t *testing.T) {
+	t.Parallel()
+	for name, group := range map[string]int{"alone": 1, "groups": 3} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testTwoDeaths(t, group)
+		})
+	}
+}
+
+func testTwoDeaths(t *testing.T, group int) {
+	t.Helper()
+	r := newRig(t)
+	const deaths = 3
+	for death := range deaths {
+		for i := range group {
+			r.enqueue(job("send", fmt.Sprint(death, "-", i)))
+		}
+		r.loseWith(fmt.Sprint("lost-", death), group)
+	}
+	var run [deaths]atomic.Int64
+	var mixed, innocent atomic.Int64
 	met := make(chan struct{})
-	a := r.runWithTimers(r.store, worker.Config{Concurrency: 8}, on("send", func(ctx context.Context, job worker.Job[[]byte]) error {
+	a := r.runWithTimers(r.store, worker.Config{Concurrency: 8 * group}, on("send", func(ctx context.Context, job worker.Job[[]byte]) error {
 		if !job.Suspect {
 			innocent.Add(1)
 			return nil
 		}
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
-		}
-		defer running.Add(-1)
-		by, err := r.client.HGet(ctx, r.store.Keys().Started(), "acme:"+job.ID).Result()
-		if err != nil || by == "" {
-			unnoted.Add(1)
-		}
-		select { // The first waits until another has come for nothing.
+		own := job.ID[0] - '0'
+		run[own].Add(1)
+		defer run[own].Add(-1)
+		select { // The first wait until others have come for nothing.
 		case <-met:
-		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+		for death := range run {
+			if death != int(own) && run[death].Load() > 0 {
+				mixed.Add(1)
+			}
 		}
 		return nil
 	}))
@@ -152,13 +246,11 @@ func TestSuspectsRunOneAtATimeAndAreNotedBeforeTheyStart(t *testing.T) {
 	r.enqueue(job("send", "innocent"))
 	r.await("a job beside the suspects", func() bool { return innocent.Load() == 1 })
 	close(met)
-	if c := r.idle(); c.Left["completed"] != suspects+1 {
+	if c := r.idle(); c.Left["completed"] != int64(deaths*group+1) {
 		t.Errorf("got %+v", c)
 	}
-	if most.Load() != 1 || unnoted.Load() != 0 {
-		t.Errorf("%d suspects at a time, %d of them not noted", most.Load(), unnoted.Load())
+	if mixed.Load() != 0 {
+		t.Errorf("%d times suspects of two deaths ran together", mixed.Load())
 	}
-	if left := r.client.HLen(t.Context(), r.store.Keys().Started()).Val(); left != 0 {
-		t.Errorf("%d notes are left", left)
-	}
+	r.nothingNoted()
 }

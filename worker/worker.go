@@ -36,9 +36,8 @@ type Worker struct {
 	finisher  *finisher
 	breakers  *breakers
 	classes   *classes
-	// suspect is held while a job runs that was lost with a worker before: one at a time, so that the next crash tells
-	// which of them it was.
-	suspect *sync.Mutex
+	// suspects are the jobs that run and were lost with a worker before.
+	suspects *suspects
 	// parts are workers of single partitions, which run the jobs with slots that this one shares out; nil where there is but
 	// one.
 	parts []*Worker
@@ -83,7 +82,7 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 	w := &Worker{
 		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
-		promoting: newNudge(), slots: newSlots(config.Concurrency), suspect: &sync.Mutex{}, resized: newNudge(), failures: newFailures(),
+		promoting: newNudge(), slots: newSlots(config.Concurrency), suspects: &suspects{}, resized: newNudge(), failures: newFailures(),
 	}
 	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
 	w.breakers = newBreakers(store, config, w.promoting)

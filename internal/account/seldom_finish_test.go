@@ -59,6 +59,8 @@ func seldomFinishRows() []row {
 		{"a suspect begins", "start", 1, func(s *site) func() func() {
 			return func() func() {
 				s.empty()
+				keys := s.store.Keys()
+				s.check(s.aside.Del(s.Context(), keys.Started(), keys.Base()+"begun").Err()) // Of the round before: it is no suspect in truth.
 				s.enqueue(s.urgent(0))
 				l := s.read(1)[0]
 				return func() {

@@ -1,6 +1,7 @@
 package crash_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -243,7 +244,15 @@ func (x *exits) lose() {
 	x.register(name, 3, exitLease)
 	for _, l := range x.read(name, 3) {
 		if l.Suspect && x.dice.IntN(2) == 0 {
-			x.check(x.store.Started(x.Context(), x.pool.ID(), name, l.Token, endAs(l, "").Key))
+			key := endAs(l, "").Key
+			err := x.store.Started(x.Context(), x.pool.ID(), name, l.Token, key)
+			if errors.Is(err, lua.ErrBeside) {
+				continue
+			}
+			x.check(err)
+			if x.client.HExists(x.Context(), x.store.Keys().Suspects(), key.String()).Val() {
+				continue // It is of a group: nothing counts against it.
+			}
 			limit := lua.DefaultPoisonLimit
 			if l.Job.Queue == "poison" {
 				limit = 1

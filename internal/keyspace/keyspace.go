@@ -42,6 +42,9 @@ func (p Partition) Workers() string { return p.base + "workers" }
 // Started is a HASH: jobs that were lost before, and the worker whose handler has begun them again.
 func (p Partition) Started() string { return p.base + "started" }
 
+// Suspects is a HASH: jobs that were lost before, and the group with which they may run; one that is alone is not in it.
+func (p Partition) Suspects() string { return p.base + "suspects" }
+
 // Gates is a HASH of gates.
 func (p Partition) Gates() string { return p.base + "gates" }
 

@@ -2,18 +2,50 @@
 -- @include worker
 -- @include recount
 -- @include history
+local SUSPECTS = P .. 'suspects'
 -- reclaim: entries of a worker whose lease ended go back to their lanes.
--- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
--- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
--- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
--- doubled with each that counts.
+-- The deliveries that end with one lease make their jobs suspects, and one group: `suspects` maps each job to its group, none
+-- where it is alone. The handlers of one worker run suspects of one group together, and one that is alone beside no other
+-- (start.lua). So when such a worker is lost too, those that it had begun are bisected: its halves never run together
+-- again, and a job that kills its workers is alone after as many deaths as its neighbours can be halved.
+
+-- group_part gives members a group, from one place of them to another.
+local function group_part(members, from, to, group)
+  for i = from, to do
+    if from == to then
+      redis.call('HDEL', SUSPECTS, members[i])
+    else
+      redis.call('HSET', SUSPECTS, members[i], group)
+    end
+  end
+end
+
+-- suspects_part says which of the jobs that a worker has taken along count it against themselves: those that it had begun alone.
+-- It bisects those that it had begun together, and makes a group of those that were no suspects.
+local function suspects_part(worker, jobs)
+  local fresh, together = {}, {}
+  for _, job in ipairs(jobs) do
+    if byte(job.rec, 6) == 0 then
+      fresh[#fresh + 1] = job.key
+    elseif job.begun and redis.call('HEXISTS', SUSPECTS, job.key) == 1 then
+      together[#together + 1] = job.key
+    else
+      job.counts = job.begun
+    end
+  end
+  local half = math.ceil(#together / 2)
+  group_part(together, 1, half, worker .. '/0')
+  group_part(together, half + 1, #together, worker .. '/1')
+  group_part(fresh, 1, #fresh, worker)
+end
+
+-- delivery_lost takes back a delivery that ended with its worker's lease. As many that count as the queue's poison limit make a
+-- dead letter. The job comes back after a time: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each that counts.
 local SUSPECT_BASE = 500000
-local function delivery_lost(pool, worker, key, rec, now)
+local function delivery_lost(worker, job, now)
+  local key, rec = job.key, job.rec
   local r = record_read(rec)
-  local started = r.suspicion > 0 and redis.call('HGET', STARTED, key) == worker
-  entry_release(pool.id, key, rec)
-  if cancelled_take(key) then return leave(key, 'cancelled', rec) end
-  local suspicion = math.max(1, r.suspicion + (started and 1 or 0))
+  local suspicion = math.max(1, r.suspicion + (job.counts and 1 or 0))
   local lost = suspicion - 1
   rec = history_add(key, record_recount(rec, r.attempts, suspicion), 'lost', 0, worker, '', now)
   redis.call('HSET', JOBS, key, rec)
@@ -44,14 +76,20 @@ local function consumer_return(pool, consumer, lost, now)
   if #entries > 0 then
     moves = moves - #entries
     local keys, records = entries_take(pool, entries)
+    local suspects = {}
     for i, key in ipairs(keys) do
-      if lost then
-        delivery_lost(pool, consumer, key, records[i], now)
-      else
-        entry_release(pool.id, key, records[i])
+      local begun = lost and byte(records[i], 6) > 0 and redis.call('HGET', STARTED, key) == consumer
+      entry_release(pool.id, key, records[i])
+      if not lost then
         delivery_back(key, records[i], now)
+      elseif cancelled_take(key) then
+        leave(key, 'cancelled', records[i])
+      else
+        suspects[#suspects + 1] = { key = key, rec = records[i], begun = begun }
       end
     end
+    suspects_part(consumer, suspects)
+    for _, job in ipairs(suspects) do delivery_lost(consumer, job, now) end
   end
   return out
 end

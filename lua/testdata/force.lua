@@ -661,9 +661,15 @@ function unique_release(key)
   if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
 end
 
+-- suspect_forget forgets the group of a job that was lost with a worker (reclaim.lua).
+local function suspect_forget(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', P .. 'suspects', key) end
+end
+
 -- leave ends a job with all that it owns.
 function leave(key, counter, rec)
   leave_plain(key, counter)
+  suspect_forget(key, rec)
   depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
@@ -731,6 +737,7 @@ function dead_letter(key, rec, reason, text, now)
     depth_leave(key, rec)
     redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
+  suspect_forget(key, rec)
   local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end

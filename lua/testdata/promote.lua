@@ -666,9 +666,15 @@ function unique_release(key)
   if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
 end
 
+-- suspect_forget forgets the group of a job that was lost with a worker (reclaim.lua).
+local function suspect_forget(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', P .. 'suspects', key) end
+end
+
 -- leave ends a job with all that it owns.
 function leave(key, counter, rec)
   leave_plain(key, counter)
+  suspect_forget(key, rec)
   depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
@@ -736,6 +742,7 @@ function dead_letter(key, rec, reason, text, now)
     depth_leave(key, rec)
     redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
+  suspect_forget(key, rec)
   local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -1756,7 +1763,20 @@ do
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
--- suspicion if that worker is lost too.
+-- suspicion if that worker is lost too. `begun` is how many such a worker runs, and of which group (reclaim.lua), as n|group.
+
+-- start_forget takes a suspect from those that a worker's handlers have begun.
+local function start_forget(key)
+  local worker = redis.call('HGET', STARTED, key)
+  if not worker then return end
+  redis.call('HDEL', STARTED, key)
+  local n, group = match(redis.call('HGET', P .. 'begun', worker) or '1|', '^(%d+)|(.*)$')
+  if n == '1' then
+    redis.call('HDEL', P .. 'begun', worker)
+  else
+    redis.call('HSET', P .. 'begun', worker, format('%d|%s', n - 1, group))
+  end
+end
 
 -- gate_leave counts a job that is no longer in a ready stream.
 local function gate_leave(name)
@@ -1788,7 +1808,7 @@ end
 
 -- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
 function entry_release(pool_id, key, rec, plain)
-  if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  if byte(rec, 6) > 0 then start_forget(key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
   entry_leave(pool_id, downstream)
@@ -1900,18 +1920,50 @@ end
 end
 local consumer_return, pool_close, worker_reclaim
 do
+local SUSPECTS = P .. 'suspects'
 -- reclaim: entries of a worker whose lease ended go back to their lanes.
--- delivery_lost takes back a delivery that ended with its worker's lease. The first makes the job a suspect; it and later
--- ones count only if the handler is known to have begun, and as many as the queue's poison limit make a dead letter. The
--- job comes back after a time, so that those that a crash has thrown together part: SUSPECT_BASE / 2 to SUSPECT_BASE,
--- doubled with each that counts.
+-- The deliveries that end with one lease make their jobs suspects, and one group: `suspects` maps each job to its group, none
+-- where it is alone. The handlers of one worker run suspects of one group together, and one that is alone beside no other
+-- (start.lua). So when such a worker is lost too, those that it had begun are bisected: its halves never run together
+-- again, and a job that kills its workers is alone after as many deaths as its neighbours can be halved.
+
+-- group_part gives members a group, from one place of them to another.
+local function group_part(members, from, to, group)
+  for i = from, to do
+    if from == to then
+      redis.call('HDEL', SUSPECTS, members[i])
+    else
+      redis.call('HSET', SUSPECTS, members[i], group)
+    end
+  end
+end
+
+-- suspects_part says which of the jobs that a worker has taken along count it against themselves: those that it had begun alone.
+-- It bisects those that it had begun together, and makes a group of those that were no suspects.
+local function suspects_part(worker, jobs)
+  local fresh, together = {}, {}
+  for _, job in ipairs(jobs) do
+    if byte(job.rec, 6) == 0 then
+      fresh[#fresh + 1] = job.key
+    elseif job.begun and redis.call('HEXISTS', SUSPECTS, job.key) == 1 then
+      together[#together + 1] = job.key
+    else
+      job.counts = job.begun
+    end
+  end
+  local half = math.ceil(#together / 2)
+  group_part(together, 1, half, worker .. '/0')
+  group_part(together, half + 1, #together, worker .. '/1')
+  group_part(fresh, 1, #fresh, worker)
+end
+
+-- delivery_lost takes back a delivery that ended with its worker's lease. As many that count as the queue's poison limit make a
+-- dead letter. The job comes back after a time: SUSPECT_BASE / 2 to SUSPECT_BASE, doubled with each that counts.
 local SUSPECT_BASE = 500000
-local function delivery_lost(pool, worker, key, rec, now)
+local function delivery_lost(worker, job, now)
+  local key, rec = job.key, job.rec
   local r = record_read(rec)
-  local started = r.suspicion > 0 and redis.call('HGET', STARTED, key) == worker
-  entry_release(pool.id, key, rec)
-  if cancelled_take(key) then return leave(key, 'cancelled', rec) end
-  local suspicion = math.max(1, r.suspicion + (started and 1 or 0))
+  local suspicion = math.max(1, r.suspicion + (job.counts and 1 or 0))
   local lost = suspicion - 1
   rec = history_add(key, record_recount(rec, r.attempts, suspicion), 'lost', 0, worker, '', now)
   redis.call('HSET', JOBS, key, rec)
@@ -1942,14 +1994,20 @@ function consumer_return(pool, consumer, lost, now)
   if #entries > 0 then
     moves = moves - #entries
     local keys, records = entries_take(pool, entries)
+    local suspects = {}
     for i, key in ipairs(keys) do
-      if lost then
-        delivery_lost(pool, consumer, key, records[i], now)
-      else
-        entry_release(pool.id, key, records[i])
+      local begun = lost and byte(records[i], 6) > 0 and redis.call('HGET', STARTED, key) == consumer
+      entry_release(pool.id, key, records[i])
+      if not lost then
         delivery_back(key, records[i], now)
+      elseif cancelled_take(key) then
+        leave(key, 'cancelled', records[i])
+      else
+        suspects[#suspects + 1] = { key = key, rec = records[i], begun = begun }
       end
     end
+    suspects_part(consumer, suspects)
+    for _, job in ipairs(suspects) do delivery_lost(consumer, job, now) end
   end
   return out
 end

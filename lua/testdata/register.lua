@@ -653,9 +653,15 @@ function unique_release(key)
   if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
 end
 
+-- suspect_forget forgets the group of a job that was lost with a worker (reclaim.lua).
+local function suspect_forget(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', P .. 'suspects', key) end
+end
+
 -- leave ends a job with all that it owns.
 function leave(key, counter, rec)
   leave_plain(key, counter)
+  suspect_forget(key, rec)
   depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
@@ -723,6 +729,7 @@ function dead_letter(key, rec, reason, text, now)
     depth_leave(key, rec)
     redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
+  suspect_forget(key, rec)
   local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -1742,8 +1749,21 @@ do
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
--- suspicion if that worker is lost too.
+-- suspicion if that worker is lost too. `begun` is how many such a worker runs, and of which group (reclaim.lua), as n|group.
 local STARTED = P .. 'started'
+
+-- start_forget takes a suspect from those that a worker's handlers have begun.
+local function start_forget(key)
+  local worker = redis.call('HGET', STARTED, key)
+  if not worker then return end
+  redis.call('HDEL', STARTED, key)
+  local n, group = match(redis.call('HGET', P .. 'begun', worker) or '1|', '^(%d+)|(.*)$')
+  if n == '1' then
+    redis.call('HDEL', P .. 'begun', worker)
+  else
+    redis.call('HSET', P .. 'begun', worker, format('%d|%s', n - 1, group))
+  end
+end
 
 -- gate_leave counts a job that is no longer in a ready stream.
 local function gate_leave(name)
@@ -1775,7 +1795,7 @@ end
 
 -- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
 function entry_release(pool_id, key, rec, plain)
-  if byte(rec, 6) > 0 then redis.call('HDEL', STARTED, key) end
+  if byte(rec, 6) > 0 then start_forget(key) end
   local r = record_read(rec)
   local downstream = sub(r.lane, 2)
   entry_leave(pool_id, downstream)

@@ -4,17 +4,18 @@
 -- ARGV[2] worker  name
 -- ARGV[3] token  of the lease
 -- ARGV[4] key  of the job
--- Reply {"started"} or {"lost"}
--- Never notes what is no longer the worker's: nobody would take the note away.
+-- Reply {"started"}, {"lost"}, or {"beside"}: the worker runs a suspect that this one is not to run beside
+-- Never notes what is no longer the worker's: nobody would take the note away. Never lets suspects run together that are not of one
+-- group, see reclaim.lua.
 -- luacheck: ignore 211
 local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local P = string.sub(STATE, 1, -6)
+local format, match = string.format, string.match
 do
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
-local format, match = string.format, string.match
 local st, dirty = {}, {}
 
 local function state_load(fields)
@@ -78,5 +79,10 @@ redis.call('DEL', P .. 'relief')
 local ready = P .. 'ready:' .. POOL
 if redis.call('EXISTS', ready) == 0 then return { 'lost' } end
 if #redis.call('XPENDING', ready, GROUP, TOKEN, TOKEN, 1, WORKER) == 0 then return { 'lost' } end
+if redis.call('HGET', P .. 'started', KEY) == WORKER then return { 'started' } end
+local group = redis.call('HGET', P .. 'suspects', KEY) or ''
+local n, running = match(redis.call('HGET', P .. 'begun', WORKER) or '0|', '^(%d+)|(.*)$')
+if n ~= '0' and (group == '' or group ~= running) then return { 'beside' } end
 redis.call('HSET', P .. 'started', KEY, WORKER)
+redis.call('HSET', P .. 'begun', WORKER, format('%d|%s', n + 1, group))
 return { 'started' }

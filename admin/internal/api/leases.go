@@ -141,7 +141,10 @@ func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now t
 		if errors.Is(err, headgate.ErrLeaseLost) {
 			return false, nil
 		}
-		return err == nil, err
+		if !errors.Is(err, lua.ErrBeside) {
+			return err == nil, err
+		}
+		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), suspectBeside
 	default:
 		return true, nil
 	}

@@ -23,6 +23,8 @@ const (
 const (
 	probeFailed = "probe_failed"
 	breakerOpen = "breaker_open"
+	// suspectBeside is that of a job that may have killed a worker, and is not to run beside others that may.
+	suspectBeside = "suspect"
 )
 
 // returnDelay is what a job waits that goes back without having run, as at a worker: never the same for two.
