@@ -44,8 +44,11 @@ var (
 	// ErrOutcomeUnknown means that the job was sent and no answer came: it may have been admitted. Enqueue
 	// the same ID again within the dedup window to find out; later than that it could run twice.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
-	// ErrUnavailable means that Redis could not be reached and nothing was sent.
+	// ErrUnavailable means that Redis could not be reached in time and nothing was sent.
 	ErrUnavailable = errors.New("redis unavailable")
+	// ErrOverloaded means that nothing was sent because more waits in this process than can be sent in time. It comes as an
+	// *OverloadedError, which matches ErrUnavailable too.
+	ErrOverloaded = errors.New("overloaded")
 	// ErrInvalid matches every FieldError.
 	ErrInvalid = errors.New("invalid")
 	// ErrLeaseLost means that the job is no longer this worker's: its lease ended.
@@ -66,6 +69,22 @@ func (e *FieldError) Error() string {
 
 // Is makes every FieldError match ErrInvalid.
 func (e *FieldError) Is(target error) bool { return target == ErrInvalid }
+
+// OverloadedError turns a caller away before anything was sent. It matches ErrOverloaded and ErrUnavailable.
+type OverloadedError struct {
+	// Waiting is how many jobs wait.
+	Waiting int
+	// RetryAfter is about how long they take.
+	RetryAfter time.Duration
+}
+
+// Error says how many jobs wait and when to retry.
+func (e *OverloadedError) Error() string {
+	return fmt.Sprintf("overloaded, nothing was sent: %d jobs wait for redis, retry after %s", e.Waiting, e.RetryAfter.Round(time.Millisecond))
+}
+
+// Is matches ErrOverloaded and ErrUnavailable.
+func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded || target == ErrUnavailable }
 
 // RefusedError carries the verdict of a refusal across the SDK's edge.
 type RefusedError struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
@@ -90,9 +91,8 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 		}
 		return ended
 	}
-	ctx, cancel := p.bound(ctx)
-	defer cancel()
-	err := p.limits.check(ctx, part)
+	end := time.Now().Add(p.config.Timeout)
+	err := p.check(ctx, end, part)
 	if err == nil {
 		good := 0
 		for i := range part {
@@ -107,7 +107,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 		if part, at = part[:good], at[:good]; good == 0 {
 			return nil
 		}
-		err = p.travel(ctx, newTicket(part))
+		err = p.travel(ctx, end, newTicket(ctx, end, part))
 	}
 	for i := range part {
 		e := &part[i]

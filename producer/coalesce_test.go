@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -51,21 +54,18 @@ func (g *tollgate) close(d time.Duration) {
 // hold keeps each call from now on back until pass lets one through, or open all of them.
 func (g *tollgate) hold(t *testing.T) (pass, open func()) {
 	t.Helper()
-	passes, opened := make(chan struct{}), make(chan struct{})
+	gate := make(chan struct{})
 	g.proxy.Decide(func(c redistest.Command) redistest.Action {
-		if strings.HasPrefix(c.Name, "EVAL") {
-			g.calls.Add(1)
-			g.arrived <- struct{}{}
-			select {
-			case <-passes:
-			case <-opened:
-			}
+		if !strings.HasPrefix(c.Name, "EVAL") {
+			return redistest.Action{}
 		}
-		return redistest.Action{}
+		g.calls.Add(1)
+		g.arrived <- struct{}{}
+		return redistest.Action{Hold: gate}
 	})
-	open = sync.OnceFunc(func() { close(opened) })
+	open = sync.OnceFunc(func() { close(gate) })
 	t.Cleanup(open)
-	return func() { passes <- struct{}{} }, open
+	return func() { gate <- struct{}{} }, open
 }
 
 func (g *tollgate) producer(t *testing.T, config Config) *Producer {
@@ -98,9 +98,24 @@ func testJob(id string) headgate.Job {
 
 // queuedNow returns how many tickets wait.
 func queuedNow(p *Producer) int {
-	p.line.mu.Lock()
-	defer p.line.mu.Unlock()
-	return len(p.line.mu.waiting)
+	p.small.mu.Lock()
+	defer p.small.mu.Unlock()
+	return p.small.mu.waiting.tickets
+}
+
+// assertIdle waits for the last pilot to end, and asserts that nobody waits then.
+func assertIdle(t *testing.T, p *Producer) {
+	t.Helper()
+	for _, l := range []*line{&p.small, &p.large} {
+		await(t, "no pilot is left", func() bool {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.mu.pilots == 0
+		})
+		if l.mu.waiting.of != nil || l.mu.waiting.next != nil || l.mu.waiting.sums != (sums{}) {
+			t.Errorf("%+v waits after the last call", l.mu.waiting.sums)
+		}
+	}
 }
 
 // await polls for a condition.
@@ -149,9 +164,7 @@ func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 			if calls := g.calls.Load(); calls > callers*each/4 {
 				t.Errorf("%d calls for %d jobs", calls, callers*each)
 			}
-			if p.line.mu.taken != 0 || len(p.line.mu.waiting) != 0 {
-				t.Errorf("%d places taken, %d waiting after the last call", p.line.mu.taken, len(p.line.mu.waiting))
-			}
+			assertIdle(t, p)
 		})
 	}
 }
@@ -171,17 +184,117 @@ func TestACallTakesNoMoreThanItsBounds(t *testing.T) {
 	}
 	enqueue(testJob("first"))
 	<-g.arrived
-	for i := range 5 { // 100 KiB each: two calls of two and one of one
+	for i := range 5 { // 60 KiB each: a call of four and one of one
 		j := testJob(fmt.Sprintf("large-%d", i))
-		j.Payload = make([]byte, 100<<10)
+		j.Payload = make([]byte, 60<<10)
 		enqueue(j)
 	}
 	await(t, "all wait", func() bool { return queuedNow(p) == 5 })
 	open()
 	running.Wait()
-	if calls := g.calls.Load(); calls != 4 {
-		t.Errorf("%d calls, want 4", calls)
+	if calls := g.calls.Load(); calls != 3 {
+		t.Errorf("%d calls, want 3", calls)
 	}
+}
+
+// TestLargeJobsDoNotStopSmallOnes: a call of a large job that gets no answer keeps only other large ones waiting.
+func TestLargeJobsDoNotStopSmallOnes(t *testing.T) {
+	t.Parallel()
+	g := newTollgate(t)
+	p := g.producer(t, Config{InFlight: 1})
+	pass, open := g.hold(t)
+	var running sync.WaitGroup
+	for i := range 3 {
+		running.Go(func() {
+			j := testJob(fmt.Sprintf("large-%d", i))
+			j.Payload = make([]byte, 300<<10)
+			if _, err := p.Enqueue(t.Context(), j); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-g.arrived
+	await(t, "two wait", func() bool {
+		p.large.mu.Lock()
+		defer p.large.mu.Unlock()
+		return p.large.mu.waiting.tickets == 2
+	})
+	small := make(chan struct{})
+	running.Go(func() {
+		defer close(small)
+		if _, err := p.Enqueue(t.Context(), testJob("small")); err != nil {
+			t.Error(err)
+		}
+	})
+	<-g.arrived // It is on its way beside the first of the large.
+	if calls := g.calls.Load(); calls != 2 {
+		t.Errorf("%d calls are under way, want 2", calls)
+	}
+	pass()
+	pass()
+	<-small
+	open()
+	running.Wait()
+	assertIdle(t, p)
+}
+
+// TestAnotherCallGoesOutWhereItIsFull: beside one that is under way, and in time, only a full one does.
+func TestAnotherCallGoesOutWhereItIsFull(t *testing.T) {
+	t.Parallel()
+	g := newTollgate(t)
+	p := g.producer(t, Config{InFlight: 2})
+	p.small.mu.takes = p.small.patience // No call is late.
+	_, open := g.hold(t)
+	var running sync.WaitGroup
+	enqueue := func(n int) {
+		running.Go(func() {
+			if _, err := p.Enqueue(t.Context(), testJob(fmt.Sprint(n))); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	enqueue(0)
+	<-g.arrived
+	for n := 1; n < lua.MaxBatchJobs; n++ {
+		enqueue(n)
+	}
+	await(t, "all but one wait", func() bool { return queuedNow(p) == lua.MaxBatchJobs-1 })
+	if calls := g.calls.Load(); calls != 1 {
+		t.Errorf("%d calls before there was a full one", calls)
+	}
+	enqueue(lua.MaxBatchJobs)
+	<-g.arrived
+	await(t, "all are on their way", func() bool { return queuedNow(p) == 0 })
+	open()
+	running.Wait()
+	if calls := g.calls.Load(); calls != 2 {
+		t.Errorf("%d calls, want 2", calls)
+	}
+}
+
+// TestACallThatIsLateDoesNotStopOthers: where a call takes longer than calls took, the next does not wait for it.
+func TestACallThatIsLateDoesNotStopOthers(t *testing.T) {
+	t.Parallel()
+	g := newTollgate(t)
+	p := g.producer(t, Config{InFlight: 2})
+	_, open := g.hold(t)
+	var running sync.WaitGroup
+	for _, id := range []string{"late", "next"} {
+		running.Go(func() {
+			if _, err := p.Enqueue(t.Context(), testJob(id)); err != nil {
+				t.Error(err)
+			}
+		})
+		<-g.arrived
+		p.small.mu.Lock()
+		p.small.mu.tookOff = p.small.mu.tookOff.Add(-p.small.patience) // It went out long ago.
+		p.small.mu.Unlock()
+	}
+	if calls := g.calls.Load(); calls != 2 {
+		t.Errorf("%d calls are under way, want 2", calls)
+	}
+	open()
+	running.Wait()
 }
 
 func TestACallerThatGivesUpInTheLineSendsNothing(t *testing.T) {
@@ -260,39 +373,39 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAFlightGoesOnWithoutItsLeader(t *testing.T) {
+// TestAFlightGoesOnWithoutACaller: the first of those aboard goes, and takes nobody's answer along.
+func TestAFlightGoesOnWithoutACaller(t *testing.T) {
 	t.Parallel()
 	g := newTollgate(t)
 	p := g.producer(t, Config{InFlight: 1})
 	pass, open := g.hold(t)
 	var running sync.WaitGroup
-	running.Go(func() {
-		if _, err := p.Enqueue(t.Context(), testJob("first")); err != nil {
-			t.Error(err)
-		}
-	})
-	<-g.arrived
-	gaveUp := make(chan struct{})
-	running.Go(func() {
-		defer close(gaveUp)
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // Until then its call has left.
-		defer cancel()
-		verdict, err := p.Enqueue(ctx, testJob("leader"))
-		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, headgate.ErrUnavailable) {
-			t.Errorf("leader got %+v, %v", verdict, err)
-		}
-	})
-	await(t, "the leader waits", func() bool { return queuedNow(p) == 1 })
-	for _, id := range []string{"b", "c"} {
+	enter := func(id string) {
 		running.Go(func() {
 			if _, err := p.Enqueue(t.Context(), testJob(id)); err != nil {
 				t.Errorf("%s: %v", id, err)
 			}
 		})
 	}
+	enter("first")
+	<-g.arrived
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan struct{})
+	running.Go(func() {
+		defer close(gaveUp)
+		verdict, err := p.Enqueue(ctx, testJob("leaver"))
+		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrUnavailable) {
+			t.Errorf("the one that left got %+v, %v", verdict, err)
+		}
+	})
+	await(t, "it waits", func() bool { return queuedNow(p) == 1 })
+	enter("b")
+	enter("c")
 	await(t, "all wait", func() bool { return queuedNow(p) == 3 })
 	pass()
-	<-gaveUp
+	<-g.arrived
+	cancel()
+	<-gaveUp // Not held up by the call that it is aboard of.
 	open()
 	running.Wait()
 	if n := g.accepted(t); n != 4 {
@@ -300,26 +413,44 @@ func TestAFlightGoesOnWithoutItsLeader(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheLeaderStrandsNobody(t *testing.T) {
+// panicking is a hook of a client that panics at each script.
+type panicking struct{}
+
+func (panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if strings.HasPrefix(command.Name(), "eval") {
+			panic("too much")
+		}
+		return next(ctx, command)
+	}
+}
+
+func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func TestAPanicOfAHookStrandsNobody(t *testing.T) {
 	t.Parallel()
-	p := &Producer{line: line{places: 1}}
-	leader, follower := newTicket([]entry{{job: testJob("a")}}), newTicket([]entry{{job: testJob("b")}})
-	p.line.join(newTicket(nil)) // takes the place
-	p.line.join(leader)
-	p.line.join(follower)
-	p.line.mu.Lock()
-	p.line.nextLocked()
-	p.line.mu.Unlock()
-	func() {
-		defer func() {
-			if recover() == nil {
-				t.Error("a producer without a store did not panic")
-			}
-		}()
-		_ = p.lead(t.Context(), leader)
-	}()
-	<-follower.turn
-	if !p.line.isSettled(follower) || !errors.Is(follower.failure, headgate.ErrOutcomeUnknown) || p.line.mu.taken != 0 {
-		t.Errorf("got %v with %d places taken", follower.failure, p.line.mu.taken)
+	client := redistest.Shared(t).Client(t)
+	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client.AddHook(panicking{})
+	var said strings.Builder
+	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second, Logger: zerolog.New(&said)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // After one the line goes on.
+		if _, err := p.Enqueue(t.Context(), testJob("a")); !errors.Is(err, headgate.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "too much") {
+			t.Errorf("got %v", err)
+		}
+	}
+	assertIdle(t, p)
+	if !strings.Contains(said.String(), "too much") {
+		t.Errorf("the log says %s", said.String())
 	}
 }

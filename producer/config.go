@@ -33,11 +33,16 @@ type Config struct {
 	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
 	// means the policy's, which is right unless somebody else set the store's to less.
 	DedupWindow time.Duration
-	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 1. More calls at a time carry
-	// fewer jobs each. BenchmarkEnqueue, 64 callers, two cores shared with Redis: on a quiet machine 33,200 jobs/s
-	// with one call, 36,500 with two, 36,800 with four; on a busy one 27,100 with one and 24,700 with two. Two pay
-	// where the way to Redis is long.
+	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 4. Beside one that is under way another
+	// goes out only where it would be full (64 jobs or 256 KiB) or where that one takes longer than calls took of late. Jobs with
+	// more than 64 KiB of payload have half as many calls of their own, so that no other waits for them. In a deployment of
+	// several partitions this and the bounds below are of each.
 	InFlight int
+	// MaxWaiting bounds the jobs that wait for a call, and MaxWaitingBytes their payloads, in the line of those of up to 64 KiB
+	// and in that of the others: 64 to 1,000,000 jobs, zero means 10,000; 1 MiB to 1 GiB, zero means 64 MiB. A tenant may have
+	// as much waiting as is left free. Whoever finds no room, or could not be sent in time, hears headgate.ErrOverloaded at once.
+	MaxWaiting      int
+	MaxWaitingBytes int
 }
 
 // Bounds and defaults of a Config.
@@ -45,8 +50,15 @@ const (
 	maxMaxPayload   = 64 << 20
 	defaultTimeout  = 2 * time.Second
 	maxTimeout      = time.Minute
-	defaultInFlight = 1
+	defaultInFlight = 4
 	maxInFlight     = 16
+
+	minWaiting          = lua.MaxBatchJobs
+	defaultWaiting      = 10_000
+	maxWaiting          = 1_000_000
+	minWaitingBytes     = 1 << 20
+	defaultWaitingBytes = 64 << 20
+	maxWaitingBytes     = 1 << 30
 )
 
 func (c Config) withDefaults(store *lua.Store) Config {
@@ -55,6 +67,8 @@ func (c Config) withDefaults(store *lua.Store) Config {
 		c.Timeout = min(max(defaultTimeout, store.ReadTimeout()), maxTimeout)
 	}
 	c.InFlight = cmp.Or(c.InFlight, defaultInFlight)
+	c.MaxWaiting = cmp.Or(c.MaxWaiting, defaultWaiting)
+	c.MaxWaitingBytes = cmp.Or(c.MaxWaitingBytes, defaultWaitingBytes)
 	return c
 }
 
@@ -70,6 +84,8 @@ func (c Config) validate() error {
 	field(c.Timeout >= time.Millisecond && c.Timeout <= maxTimeout, "Timeout", c.Timeout.String(), "1ms to 1m")
 	field(c.DedupWindow >= 0 && c.DedupWindow <= policy.MaxDedupWindow, "DedupWindow", c.DedupWindow.String(), "0 to 24h")
 	field(c.InFlight >= 1 && c.InFlight <= maxInFlight, "InFlight", strconv.Itoa(c.InFlight), "1 to 16")
+	field(c.MaxWaiting >= minWaiting && c.MaxWaiting <= maxWaiting, "MaxWaiting", strconv.Itoa(c.MaxWaiting), "64 to 1000000 jobs")
+	field(c.MaxWaitingBytes >= minWaitingBytes && c.MaxWaitingBytes <= maxWaitingBytes, "MaxWaitingBytes", strconv.Itoa(c.MaxWaitingBytes), "1048576 to 1073741824 bytes")
 	if c.Policy != nil {
 		bad = append(bad, c.Policy.Validate())
 	}

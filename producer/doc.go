@@ -1,29 +1,35 @@
 // Package producer is the SDK that enqueues jobs. It exists so that a program can say "run this" with one call and
 // get one honest answer: admitted, duplicate, refused and why, or unknown.
 //
-//	Enqueue ───────┐        ┌──────────────── line ────────────────┐      at most InFlight calls at a time
-//	EnqueueBatch ──┼─ticket▶│ ticket  ticket  ticket  ticket  …    │──board──▶ flight ──▶ one admit call ──▶ verdicts
-//	EnqueueWait ───┘        └──────────────────────────────────────┘              ▲
-//	                                                                  limits: the policy in force
+//	Enqueue ───────┐        ┌────────────── line ──────────────┐      at most InFlight calls at a time
+//	EnqueueBatch ──┼─ticket▶│ acme: ticket ticket ticket …     │──board──▶ flight ──▶ one admit call ──▶ verdicts
+//	EnqueueWait ───┘        │ beta: ticket …                   │              ▲
+//	                        └──────────────────────────────────┘     limits: the policy in force
 //
 // # Coalescing
 //
-// Concurrent calls share an admit call, and no timer is involved: what waits while a call is in flight goes with the
-// next one, in the order in which it came, up to lua.MaxBatchJobs jobs and lua.MaxBatchBytes of payload. A Producer
-// has no goroutines of its own. The caller at the head of the line flies for those behind it; when it has landed,
-// the next head flies. A ticket is one caller's jobs on their way:
+// Concurrent calls share an admit call, and no timer is involved: what waits while a call is under way goes with the next one, up
+// to lua.MaxBatchJobs jobs and lua.MaxBatchBytes of payload. Tenants take turns, and each one's jobs go in the order in which they
+// came. Jobs with a large payload have a line of their own. A pilot is the goroutine that makes the calls of a line; it begins with
+// the first ticket and ends when nobody waits, and there are several where calls are full. A ticket is one caller's jobs on their way:
 //
-//	         place free                   landed
-//	─────▶ leading ───────────▶ flying ───────────▶ settled
-//	  │       ▲                  │  ▲
-//	  │ else  │ head of the line │  │ the leader's ctx ended: another of the flight resends
-//	  └──▶ queued ───────────────┘  └── leading
-//	         │ boarded by a leader
-//	         └─ ctx ended: leaves the line, nothing was sent
+//	         its turn            sent               answered
+//	 queued ─────────▶ aboard ─────────▶ flying ──────────────▶ settled
+//	   │                 │  ◀───────────   │
+//	   │                 │  certainly not  │
+//	   │ ctx ended, or no time for it left │ ctx ended
+//	   ▼                 ▼                 ▼
+//	 nothing was sent: headgate.ErrUnavailable, or ctx's error     headgate.ErrOutcomeUnknown
 //
-// A caller whose ctx ends while its jobs are in flight returns at once with headgate.ErrOutcomeUnknown, unless it is
-// the leader: that one returns when its attempt does, at the latest at its deadline or after the client's read
-// time-out. The others of its flight go on without it.
+// A call to Redis has a ctx of its own, which ends with the latest deadline aboard: a caller whose ctx ends returns at once, and
+// the others of its flight get their answer all the same. What a caller left before it was sent is never sent.
+//
+// # Overload
+//
+// The line is bounded (Config.MaxWaiting, MaxWaitingBytes), and how long a ticket would wait is estimated from how long calls took
+// of late. Whoever finds no room or could not be served within its time-out hears headgate.ErrOverloaded at once. Who waits and has
+// less time left than a call takes hears headgate.ErrUnavailable instead of being sent for nothing. A caller that finds nobody under
+// way is always sent, however slow calls have been.
 //
 // # Lost answers
 //

@@ -32,10 +32,23 @@ func (e *unknownError) As(target any) bool { return errors.As(e.cause, target) }
 
 func unknown(cause error) error { return &unknownError{cause: cause} }
 
-// notSent is the error of a caller whose time was over before its jobs were sent. If that was by the producer's
+// joinCause adds what an earlier attempt failed with, if one did.
+func joinCause(err, failure error) error {
+	if failure == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, failure)
+}
+
+// tooLate is the error of a caller that was not sent because no answer would have come in its time.
+func tooLate(left, takes time.Duration) error {
+	return fmt.Errorf("%w: nothing was sent: %s are left and an answer takes up to %s: %w",
+		headgate.ErrUnavailable, max(left, 0).Round(time.Microsecond), takes.Round(time.Microsecond), context.DeadlineExceeded)
+}
+
+// notSent is the error of a caller that goes because of cause before its jobs were sent. If that is the producer's
 // time-out, Redis did not answer those before it.
-func notSent(ctx context.Context) error {
-	cause := context.Cause(ctx)
+func notSent(cause error) error {
 	if errors.Is(cause, errTimeout) {
 		return fmt.Errorf("%w: nothing was sent: %w", headgate.ErrUnavailable, cause)
 	}
@@ -60,11 +73,6 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 		return false
 	}
 	f.doubted = f.doubted || doubt
-	f.failures++
-	f.failure = err
-	if f.failures == 1 {
-		p.config.Logger.Warn().Err(err).Bool("in_doubt", doubt).Msg("admit call got no answer")
-	}
 	return true
 }
 

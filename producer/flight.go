@@ -3,112 +3,130 @@ package producer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
-// flight is the tickets of one admit call, resent as often as need be. Only its leader touches it.
+// flight is the tickets of one admit call, resent as often as need be. Only its pilot touches it, and failure, which is read
+// under the line's lock.
 type flight struct {
 	tickets []*ticket
+	// few is the room for the tickets of a flight that has not many.
+	few [4]*ticket
 	// sentFirst is when the first attempt was made that may have arrived; zero before.
 	sentFirst time.Time
 	// doubted says that an attempt may have been carried out without an answer.
 	doubted bool
-	// failures counts the attempts without an answer; failure is the last one's error.
-	failures int
-	failure  error
+	// failure is the error of the last attempt without an answer.
+	failure error
 }
 
-// Pauses between the attempts of a flight: even in [0, d), d doubling from the first to the last.
+// Pauses between attempts: even in [0, d), d doubling from the first to the last.
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 200 * time.Millisecond
 )
 
-// Failures of flights that no caller is left to see, or that only a panic explains.
-var (
-	errAbandoned = errors.New("flight abandoned")
-	errPanicked  = errors.New("the sending goroutine panicked")
-)
-
-// travel takes a ticket through the line. A nil error means that each entry has a verdict or an error of its own.
-func (p *Producer) travel(ctx context.Context, t *ticket) error {
-	if p.line.join(t) {
-		return p.lead(ctx, t)
+// travel takes a ticket through the line, until end. A nil error means that each entry has a verdict or an error of its own.
+func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
+	if ctx.Err() != nil {
+		return notSent(context.Cause(ctx))
 	}
-	select {
-	case <-t.turn:
-		if p.line.isSettled(t) {
-			return t.failure
-		}
-		if ctx.Err() == nil {
-			return p.lead(ctx, t)
-		}
-	case <-ctx.Done():
-	}
-	return p.leave(ctx, t)
-}
-
-// leave is the way out of a caller whose ctx has ended while it was not leading.
-func (p *Producer) leave(ctx context.Context, t *ticket) error {
-	was, orphan := p.line.leave(t)
-	if orphan != nil {
-		p.line.land(orphan, errAbandoned)
-	}
-	switch was {
-	case settled:
-		return t.failure
-	case queued:
-		return notSent(ctx)
-	case leading, flying:
-	}
-	return unknown(context.Cause(ctx))
-}
-
-// lead flies: one attempt after the other, until there is an answer, no attempt is allowed any more, or ctx ends.
-// Then another caller of the flight, if one is left, goes on in its place.
-func (p *Producer) lead(ctx context.Context, t *ticket) error {
-	f := p.line.board(t)
-	over := false
-	defer func() {
-		if !over { // By a panic: nobody may wait for ever.
-			p.line.land(f, unknown(errPanicked))
-		}
-	}()
-	for {
-		err := p.attempt(ctx, f)
-		if err == nil || !p.mayRepeat(f, err) {
-			over = true
-			err = f.outcome(err)
-			p.line.land(f, err)
-			return err
-		}
-		if pause(ctx, f.failures) {
-			continue
-		}
-		over = true
-		err = f.outcome(fmt.Errorf("%w: %w", context.Cause(ctx), err))
-		if !p.line.handOver(f, t) {
-			p.line.land(f, errAbandoned)
-		}
+	now, l := time.Now(), p.lineOf(t)
+	first, start, err := l.join(t, now)
+	if err != nil {
 		return err
 	}
+	if start {
+		go p.pilot(l, first)
+	}
+	timer := p.timer(end.Sub(now))
+	defer p.timers.Put(timer)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return t.failure
+	case <-timer.C:
+		return l.leave(t, p.overtime)
+	case <-ctx.Done():
+		return l.leave(t, context.Cause(ctx))
+	}
 }
 
-// pause waits before the next attempt; false when ctx ended first. The jitter is full: all producers lost Redis in
-// the same moment.
-func pause(ctx context.Context, failures int) bool {
-	timer := time.NewTimer(rand.N(min(lastPause, firstPause<<min(failures-1, 10))))
+// timer returns one that is not in use, set.
+func (p *Producer) timer(d time.Duration) *time.Timer {
+	if timer, ok := p.timers.Get().(*time.Timer); ok {
+		timer.Reset(d)
+		return timer
+	}
+	return time.NewTimer(d)
+}
+
+// lineOf returns the line of a ticket: those that are large wait for each other, and nobody else for them.
+func (p *Producer) lineOf(t *ticket) *line {
+	if t.bytes > largeBytes {
+		return &p.large
+	}
+	return &p.small
+}
+
+// pilot makes calls until nobody waits, the first of them for a ticket that is not in the line, if that is not nil. It ends by
+// itself, as each flight has a latest deadline.
+func (p *Producer) pilot(l *line, first *ticket) {
+	for f := l.board(first, time.Now()); f != nil; f = l.board(nil, time.Now()) {
+		failure := callback.Try(func() error { return p.fly(l, f) })
+		if _, ok := errors.AsType[*callback.PanicError](failure); ok { // By a hook of the client's, say: nobody may wait for ever.
+			p.config.Logger.Error().Err(failure).Msg("admit call panicked")
+			failure = unknown(failure)
+		}
+		l.land(f, failure)
+	}
+}
+
+// fly makes one attempt after the other, until there is an answer, no attempt is allowed any more, or nobody waits for one. An
+// attempt has a ctx of its own, which ends with the latest deadline aboard: no caller that goes takes the others' answer along.
+func (p *Producer) fly(l *line, f *flight) error {
+	for {
+		began := time.Now()
+		latest, ok := l.takeOff(f, began)
+		if !ok {
+			return nil
+		}
+		ctx, cancel := context.WithDeadlineCause(context.WithoutCancel(f.tickets[0].ctx), latest, p.overtime)
+		err := p.attempt(ctx, f)
+		cancel()
+		took := time.Since(began)
+		if err == nil || !p.mayRepeat(f, err) {
+			if l.answered(took) {
+				p.config.Logger.Info().Msg("admit calls are answered again")
+			}
+			return f.outcome(err)
+		}
+		back, failures, pilots := l.missed(f, took, err)
+		if failures == 1 {
+			p.config.Logger.Warn().Err(err).Bool("in_doubt", f.doubted).Msg("admit call got no answer")
+		}
+		pause(back, min(time.Duration(pilots)*pauseOf(failures), time.Until(latest)))
+	}
+}
+
+// pauseOf is the pause after so many failures in a row. The jitter is full: all producers lost Redis in the same moment.
+func pauseOf(failures int) time.Duration {
+	return rand.N(min(lastPause, firstPause<<min(failures-1, 10)))
+}
+
+// pause waits before the next attempt, until another pilot's was answered at the longest. All pilots of a line dial as often as
+// one would, and none stays for longer than its last caller.
+func pause(back <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
+	case <-back:
 	}
 }
 

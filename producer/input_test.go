@@ -65,9 +65,10 @@ func TestBadInputIsOneClearError(t *testing.T) {
 func TestABadConfigNamesEveryField(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	_, err := producer.New(store, producer.Config{MaxPayload: -1, Timeout: time.Hour, DedupWindow: -1, InFlight: 99})
+	_, err := producer.New(store, producer.Config{MaxPayload: -1, Timeout: time.Hour, DedupWindow: -1, InFlight: 99, MaxWaiting: 63, MaxWaitingBytes: 1 << 40})
 	want := "configure producer: invalid MaxPayload -1: allowed is 1 to 67108864 bytes\ninvalid Timeout 1h0m0s: allowed is 1ms to 1m\n" +
-		"invalid DedupWindow -1ns: allowed is 0 to 24h\ninvalid InFlight 99: allowed is 1 to 16"
+		"invalid DedupWindow -1ns: allowed is 0 to 24h\ninvalid InFlight 99: allowed is 1 to 16\n" +
+		"invalid MaxWaiting 63: allowed is 64 to 1000000 jobs\ninvalid MaxWaitingBytes 1099511627776: allowed is 1048576 to 1073741824 bytes"
 	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}

@@ -89,6 +89,12 @@ func (l *limits) follow(ctx context.Context, reader *lua.PolicyReader) error {
 	return l.reload(ctx, snapshot)
 }
 
+// know is check where nothing has to be read for it; false otherwise.
+func (l *limits) know(entries []entry) bool {
+	snapshot := l.snapshot.Load()
+	return snapshot != nil && checkClasses(snapshot, entries)
+}
+
 // check gives each entry whose class is not one of its queue a *headgate.FieldError. A class that is not known is
 // looked up in a fresh policy first: it may be new.
 func (l *limits) check(ctx context.Context, entries []entry) error {

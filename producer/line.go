@@ -1,13 +1,15 @@
 package producer
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
 )
 
-// entry is one job on its way, and what became of it. It is written by the leader of its flight until its ticket
+// entry is one job on its way, and what became of it. It is written by the pilot of its flight until its ticket
 // is settled, and only then read by its caller.
 type entry struct {
 	job     headgate.Job
@@ -22,186 +24,270 @@ type ticket struct {
 	entries []entry
 	// bytes is the sum of the payloads.
 	bytes int
-	// turn wakes the caller, once for each change to leading or settled. Its capacity of one is enough: whoever is
-	// woken to lead is next woken only by itself.
-	turn chan struct{}
+	// ctx is the caller's, for its values: its end does not end the flight. deadline is when the caller goes at the latest.
+	ctx      context.Context //nolint:containedctx // A ticket is a request to another goroutine.
+	deadline time.Time
+	// done is closed when the ticket is settled.
+	done chan struct{}
+	// failure is why the ticket's jobs have no verdicts. It is written before done is closed.
+	failure error
 
 	// What follows is guarded by the line's lock.
 
 	state state
-	// flight is the one to take over, when leading one that is already under way.
+	// flight is the one that it is aboard of.
 	flight *flight
-	// failure is why the ticket's jobs have no verdicts, when settled.
-	failure error
-	// left says that the caller has gone while flying.
+	// left says that the caller has gone.
 	left bool
+	// waits is the tenant's place in the line while queued, ahead and behind its neighbours there.
+	waits         *waiting
+	ahead, behind *ticket
 }
 
 // state is where a ticket is; the package comment draws it.
 type state uint8
 
 const (
+	// queued is in the line.
 	queued state = iota
-	leading
+	// aboard is of a flight of which certainly nothing has been sent.
+	aboard
+	// flying is of a flight that is, or may have been, sent.
 	flying
+	// settled has its answer.
 	settled
 )
 
-func newTicket(entries []entry) *ticket {
-	t := &ticket{entries: entries, turn: make(chan struct{}, 1)}
+// newTicket returns that of a call whose time-out ends at end.
+func newTicket(ctx context.Context, end time.Time, entries []entry) *ticket {
+	t := &ticket{entries: entries, ctx: ctx, deadline: end, done: make(chan struct{})}
+	if own, ok := ctx.Deadline(); ok && own.Before(end) {
+		t.deadline = own
+	}
 	for i := range entries {
 		t.bytes += len(entries[i].job.Payload)
 	}
 	return t
 }
 
-// line is where tickets wait while all places of flights are taken. Order is arrival.
+// tenant is the one whose turn the ticket takes: a batch of several takes that of its first.
+func (t *ticket) tenant() string { return t.entries[0].job.Tenant }
+
+// settleLocked gives a ticket its answer.
+func (t *ticket) settleLocked(failure error) {
+	if t.state != settled {
+		t.state, t.failure, t.flight = settled, failure, nil
+		close(t.done)
+	}
+}
+
+// line is where tickets wait while calls are under way. Tenants take turns. While anybody waits there is at least one pilot.
 type line struct {
-	// places is the largest number of flights at a time.
+	// places is the largest number of pilots.
 	places int
+	// jobs and bytes bound what waits.
+	jobs, bytes int
+	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
+	// that there is no time left, so however slow calls have been, they are tried.
+	patience time.Duration
 
 	mu struct {
 		sync.Mutex
-		waiting []*ticket // all queued; nobody waits while a place is free
-		taken   int       // places taken
+
+		waiting turns
+		pilots  int
+		// takes is how long a call lasts: it rises to that of a slow one at once, and falls by quarters. It is above most of
+		// the calls of late.
+		takes time.Duration
+		// tookOff is when the last call went out.
+		tookOff time.Time
+		// failures counts the calls without an answer since the last that had one; back is closed when one has again.
+		failures int
+		back     chan struct{}
 	}
 }
 
-// join adds a ticket. It reports whether its caller leads a flight now; otherwise the caller waits for its turn.
-func (l *line) join(t *ticket) bool {
+// join adds a ticket. start says that its caller is to start a pilot, which begins with first: the ticket, which then is not in
+// the line, or nil. The error is a *headgate.OverloadedError where the ticket could not be sent in time.
+func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.mu.taken < l.places {
-		l.mu.taken++
-		t.state = leading
-		return true
+	if l.mu.pilots == 0 {
+		l.mu.pilots++
+		t.state = aboard
+		return t, true, nil
 	}
-	l.mu.waiting = append(l.mu.waiting, t)
-	return false
+	if err := l.refuseLocked(t, now); err != nil {
+		return nil, false, err
+	}
+	l.mu.waiting.push(t)
+	if l.mu.pilots == l.places || !l.anotherLocked(now) {
+		return nil, false, nil
+	}
+	l.mu.pilots++
+	return nil, true, nil
 }
 
-// isSettled reports whether the results are there. If not, a woken caller is to lead.
-func (l *line) isSettled(t *ticket) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return t.state == settled
+// anotherLocked reports whether a call is to go out beside those under way: it would be full (if it carried less, all would), or
+// they are late. While calls have no answer one pilot is enough to find out when they have.
+func (l *line) anotherLocked(now time.Time) bool {
+	full := l.mu.waiting.jobs >= lua.MaxBatchJobs || l.mu.waiting.bytes >= lua.MaxBatchBytes
+	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > l.mu.takes)
 }
 
-// board makes a flight of the leader's ticket and of those at the head of the line that fit into the same call. The
-// first that does not fit ends it, so that nobody is overtaken. A leader that was handed a flight gets that one.
-func (l *line) board(leader *ticket) *flight {
+// refuseLocked returns why a ticket may not wait. A tenant may have as much waiting as is left free, so one alone fills half
+// of the line, and there is room for another that comes later. What is larger than the line may wait alone.
+func (l *line) refuseLocked(t *ticket, now time.Time) error {
+	all, own := l.mu.waiting.sums, l.mu.waiting.sumsOf(t.tenant())
+	wait, left := l.waitLocked(own), t.deadline.Sub(now)
+	room := all.tickets == 0 || own.jobs+len(t.entries) <= l.jobs-all.jobs && own.bytes+t.bytes <= l.bytes-all.bytes
+	switch {
+	case wait == 0 && l.mu.takes > left:
+		return tooLate(left, l.mu.takes)
+	case !room || wait+l.mu.takes > left:
+		return &headgate.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
+	}
+	return nil
+}
+
+// waitLocked estimates the wait of a tenant that has own waiting already: before its next ticket goes, each tenant has at most
+// as many turns as it.
+func (l *line) waitLocked(own sums) time.Duration {
+	all := l.mu.waiting.sums
+	if all.tickets == 0 {
+		return 0
+	}
+	share := min(1, float64(own.tickets+1)*float64(len(l.mu.waiting.of))/float64(all.tickets))
+	calls := max(float64(all.jobs)/lua.MaxBatchJobs, float64(all.bytes)/lua.MaxBatchBytes) * share
+	return time.Duration(calls / float64(l.places) * float64(l.mu.takes))
+}
+
+// board makes a flight of first, or of the head of the line, and of those behind that fit into the same call. The first that
+// does not fit ends it, so that nobody is overtaken. Who has less time left than a call takes is told so instead, but for the last:
+// how long calls take is known from calls alone. It returns nil when the pilot is not needed any more.
+func (l *line) board(first *ticket, now time.Time) *flight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	leader.state = flying
-	if f := leader.flight; f != nil {
-		leader.flight = nil
-		return f
-	}
-	f := &flight{tickets: []*ticket{leader}}
-	jobs, bytes, n := len(leader.entries), leader.bytes, 0
-	for _, t := range l.mu.waiting {
+	f := &flight{}
+	f.tickets = f.few[:0]
+	jobs, bytes := 0, 0
+	take := func(t *ticket) {
+		t.state, t.flight = aboard, f
+		f.tickets = append(f.tickets, t)
 		jobs, bytes = jobs+len(t.entries), bytes+t.bytes
-		if jobs > lua.MaxBatchJobs || bytes > lua.MaxBatchBytes {
+	}
+	if first != nil {
+		take(first)
+	} else if l.mu.pilots > 1 && !l.anotherLocked(now) {
+		l.mu.pilots--
+		return nil
+	}
+	for t := l.mu.waiting.head(); t != nil; t = l.mu.waiting.head() {
+		left := t.deadline.Sub(now)
+		if left < l.mu.takes && (len(f.tickets) > 0 || l.mu.waiting.tickets > 1) {
+			l.mu.waiting.pop().settleLocked(tooLate(left, l.mu.takes))
+			continue
+		}
+		if len(f.tickets) > 0 && (jobs+len(t.entries) > lua.MaxBatchJobs || bytes+t.bytes > lua.MaxBatchBytes) {
 			break
 		}
-		t.state = flying
-		f.tickets = append(f.tickets, t)
-		n++
+		take(l.mu.waiting.pop())
 	}
-	l.popLocked(n)
+	if len(f.tickets) == 0 {
+		l.mu.pilots--
+		return nil
+	}
 	return f
 }
 
-// land ends a flight: its tickets are settled, with failure unless that is nil, and its place goes to the next.
+// takeOff marks the tickets of a flight as sent, without those whose callers have left or have no time for it, and returns the
+// latest of their deadlines; false when nobody is left.
+func (l *line) takeOff(f *flight, now time.Time) (latest time.Time, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	stay := f.tickets[:0]
+	for _, t := range f.tickets {
+		left := t.deadline.Sub(now)
+		switch {
+		case t.left:
+			continue
+		case !f.doubted && f.failure != nil && left < l.mu.takes:
+			t.settleLocked(joinCause(tooLate(left, l.mu.takes), f.failure))
+			continue
+		case left <= 0:
+			continue // Its caller is about to leave, and knows best what to say.
+		}
+		t.state = flying
+		stay = append(stay, t)
+		if t.deadline.After(latest) {
+			latest = t.deadline
+		}
+	}
+	clear(f.tickets[len(stay):])
+	f.tickets = stay
+	l.mu.tookOff = now
+	return latest, len(stay) > 0
+}
+
+// answered notes a call that had an answer. It reports whether the one before had none.
+func (l *line) answered(took time.Duration) (again bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mu.takes = min(max(took, l.mu.takes-(l.mu.takes-took)/4), l.patience)
+	if l.mu.failures == 0 {
+		return false
+	}
+	l.mu.failures = 0
+	close(l.mu.back)
+	return true
+}
+
+// missed notes a call that had no answer. If nothing can have arrived the tickets are as if it had not been made. It returns
+// what is closed when another call is answered, the number of failures in a row, and that of the pilots.
+func (l *line) missed(f *flight, took time.Duration, err error) (back <-chan struct{}, failures, pilots int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f.failure = err
+	for _, t := range f.tickets {
+		if !f.doubted {
+			t.state = aboard
+		}
+	}
+	if f.doubted {
+		l.mu.takes = max(l.mu.takes, min(took, l.patience))
+	}
+	if l.mu.failures++; l.mu.failures == 1 {
+		l.mu.back = make(chan struct{})
+	}
+	return l.mu.back, l.mu.failures, l.mu.pilots
+}
+
+// land ends a flight: its tickets are settled, with failure unless that is nil.
 func (l *line) land(f *flight, failure error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range f.tickets {
-		t.state, t.failure = settled, failure
-		t.wake()
+		t.settleLocked(failure)
 	}
-	l.nextLocked()
 }
 
-// handOver gives a flight whose leader must go to another of its callers that still waits. It reports false when
-// there is none.
-func (l *line) handOver(f *flight, leader *ticket) bool {
+// leave takes a ticket out whose caller goes because of cause, and returns what the caller is to be told.
+func (l *line) leave(t *ticket, cause error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	leader.left = true
-	return l.handOverLocked(f)
-}
-
-func (l *line) handOverLocked(f *flight) bool {
-	for _, t := range f.tickets {
-		if !t.left {
-			t.state, t.flight = leading, f
-			t.wake()
-			return true
-		}
+	t.left = true
+	var failure error
+	if t.flight != nil {
+		failure = t.flight.failure
 	}
-	return false
-}
-
-// leave takes a ticket out whose caller's ctx has ended. It returns where the ticket was: queued means that
-// nothing was sent, leading that the flight was given to the caller in the same moment and has been passed on,
-// flying that it is under way without the caller, settled that the results are there after all. A flight that
-// nobody is left to lead is returned for the caller to land.
-func (l *line) leave(t *ticket) (was state, orphan *flight) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	was = t.state
-	switch was {
+	switch t.state {
 	case queued:
-		for i, other := range l.mu.waiting {
-			if other == t {
-				l.mu.waiting = append(l.mu.waiting[:i:i], l.mu.waiting[i+1:]...)
-				break
-			}
-		}
-	case leading:
-		f := t.flight
-		if f == nil {
-			l.nextLocked()
-			return queued, nil
-		}
-		t.left = true
-		if !l.handOverLocked(f) {
-			return flying, f
-		}
-		return flying, nil
+		l.mu.waiting.remove(t)
 	case flying:
-		t.left = true
+		return unknown(joinCause(cause, failure))
 	case settled:
+		return t.failure
+	case aboard:
 	}
-	return was, nil
-}
-
-// nextLocked gives a free place to the head of the line.
-func (l *line) nextLocked() {
-	if len(l.mu.waiting) == 0 {
-		l.mu.taken--
-		return
-	}
-	t := l.mu.waiting[0]
-	l.popLocked(1)
-	t.state = leading
-	t.wake()
-}
-
-// popLocked takes n tickets from the head. The array is left behind when it empties, so it does not grow for ever.
-func (l *line) popLocked(n int) {
-	clear(l.mu.waiting[:n])
-	l.mu.waiting = l.mu.waiting[n:]
-	if len(l.mu.waiting) == 0 {
-		l.mu.waiting = nil
-	}
-}
-
-// wake tells the caller to look at its ticket. It never blocks.
-func (t *ticket) wake() {
-	select {
-	case t.turn <- struct{}{}:
-	default:
-	}
+	return joinCause(notSent(cause), failure)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -13,18 +15,21 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
-// Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. It has no goroutines
-// of its own but for Run, which it works without, and needs no closing.
+// Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. Beside Run, which it works
+// without, it has goroutines only while calls are under way, and needs no closing.
 type Producer struct {
 	store  *lua.Store
 	config Config
 	limits *limits
-	line   line
+	// small and large are the lines of jobs of up to and above largeBytes.
+	small, large line
 	// parts are producers of single partitions, with lines of their own, that share all else; nil where there is but one.
 	parts []*Producer
 	// refusals are those that wait to be logged.
 	refusals refusals
 	tally    *tally.Tally
+	// timers are of callers that wait.
+	timers sync.Pool
 	// overtime is the cause of a ctx that Config.Timeout ended.
 	overtime error
 }
@@ -44,17 +49,28 @@ func New(store *lua.Store, config Config) (*Producer, error) {
 	}
 	config.Observer = config.Observer.guarded(callback.NewGuard(config.Logger))
 	p := &Producer{
-		store: store, config: config, limits: limits, line: line{places: config.InFlight}, tally: &tally.Tally{},
+		store: store, config: config, limits: limits, tally: &tally.Tally{},
 		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),
 	}
+	p.openLines()
 	if parts := store.Partitions(); len(parts) > 1 {
 		for _, part := range parts {
-			p.parts = append(p.parts, &Producer{
-				store: part, config: config, limits: limits, line: line{places: config.InFlight}, tally: p.tally, overtime: p.overtime,
-			})
+			one := &Producer{store: part, config: config, limits: limits, tally: p.tally, overtime: p.overtime}
+			one.openLines()
+			p.parts = append(p.parts, one)
 		}
 	}
 	return p, nil
+}
+
+// largeBytes is the payload above which a ticket waits in the line of the large ones: a quarter of what a call takes.
+const largeBytes = lua.MaxBatchBytes / 4
+
+// openLines gives an empty producer its lines. The large have half as many calls, since each keeps Redis for longer.
+func (p *Producer) openLines() {
+	for l, places := range map[*line]int{&p.small: p.config.InFlight, &p.large: (p.config.InFlight + 1) / 2} {
+		l.places, l.jobs, l.bytes, l.patience = places, p.config.MaxWaiting, p.config.MaxWaitingBytes, p.config.Timeout/2
+	}
 }
 
 // of returns the producer of a tenant's partition.
@@ -91,17 +107,16 @@ func (p *Producer) enqueue(ctx context.Context, job headgate.Job) (headgate.Verd
 
 // send sends a job that is prepared.
 func (p *Producer) send(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
-	ctx, cancel := p.bound(ctx)
-	defer cancel()
-	t := newTicket([]entry{{job: job}})
+	end := time.Now().Add(p.config.Timeout)
+	t := newTicket(ctx, end, []entry{{job: job}})
 	e := &t.entries[0]
-	if err := p.limits.check(ctx, t.entries); err != nil {
+	if err := p.check(ctx, end, t.entries); err != nil {
 		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
 	}
 	if e.err != nil {
 		return headgate.Verdict{ID: job.ID}, e.err
 	}
-	if err := p.of(job.Tenant).travel(ctx, t); err != nil {
+	if err := p.of(job.Tenant).travel(ctx, end, t); err != nil {
 		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
 	}
 	return e.result()
@@ -132,6 +147,16 @@ func (p *Producer) prepare(job *headgate.Job) error {
 	}
 	job.ID = id.String()
 	return nil
+}
+
+// check is that of limits, within the time-out of a whole call.
+func (p *Producer) check(ctx context.Context, end time.Time, entries []entry) error {
+	if p.limits.know(entries) {
+		return nil
+	}
+	ctx, cancel := context.WithDeadlineCause(ctx, end, p.overtime)
+	defer cancel()
+	return p.limits.check(ctx, entries)
 }
 
 // bound gives ctx the time-out of a whole call.

@@ -111,7 +111,7 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 	for {
 		places, verdicts, err := p.tryRedrive(ctx, options, letters, results)
 		if err != nil && (failures > 0 || lua.InDoubt(err)) {
-			if failures++; pause(ctx, failures) {
+			if failures++; rest(ctx, pauseOf(failures)) {
 				continue
 			}
 			err = unknown(err)

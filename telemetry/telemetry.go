@@ -88,6 +88,7 @@ func both(first, second taken) taken {
 const (
 	resultUnknown     = "unknown" // sent, and no answer came
 	resultUnavailable = "unavailable"
+	resultOverloaded  = "overloaded" // turned away in this process, nothing was sent
 	resultInvalid     = "invalid"
 	resultFailed      = "failed"
 )
@@ -103,6 +104,8 @@ func outcomeOf(verdict headgate.Verdict, err error) (result string, reason headg
 	switch {
 	case errors.Is(err, headgate.ErrOutcomeUnknown):
 		return resultUnknown, headgate.ReasonNone
+	case errors.Is(err, headgate.ErrOverloaded):
+		return resultOverloaded, headgate.ReasonNone
 	case errors.Is(err, headgate.ErrUnavailable):
 		return resultUnavailable, headgate.ReasonNone
 	case errors.Is(err, headgate.ErrInvalid):

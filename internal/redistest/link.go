@@ -93,9 +93,22 @@ func (l *link) requests() error {
 		if action.Delay > 0 && (out.Flush() != nil || !l.pause(action.Delay)) {
 			return errCut
 		}
+		if action.Hold != nil && (out.Flush() != nil || !l.hold(action.Hold)) {
+			return errCut
+		}
 		if err := l.forward(out, raw, action); err != nil {
 			return err
 		}
+	}
+}
+
+// hold waits for a command to be let go; false when the proxy has ended.
+func (l *link) hold(until <-chan struct{}) bool {
+	select {
+	case <-until:
+		return true
+	case <-l.proxy.closed:
+		return false
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 type Action struct {
 	// Delay is how long the command, and all behind it on its connection, waits first.
 	Delay time.Duration
+	// Hold, where it is not nil, is what the command waits for after that: to be closed, or one value.
+	Hold <-chan struct{}
 	// Cut is where the connection ends, if it does.
 	Cut Cut
 	// OnCut is called, where it is not nil, once the cut is certain and before the client can notice it: after Redis

@@ -16,6 +16,13 @@ import (
 // retrySoon is when to try again where Redis did not answer.
 const retrySoon = time.Second
 
+// overloaded is a call that was turned away before anything was sent.
+func overloaded(e *headgate.OverloadedError) *problem.DetailsError {
+	p := problem.New(problem.Unavailable, "%s", e.Error())
+	p.RetryAfter = e.RetryAfter
+	return p
+}
+
 // ProblemOf says what a handler's error means to a caller. What is not known here stays inside: the caller gets the
 // request's id, and the log the error.
 func ProblemOf(err error) *problem.DetailsError {
@@ -27,6 +34,9 @@ func ProblemOf(err error) *problem.DetailsError {
 	}
 	if stale, ok := errors.AsType[*rollout.StaleError](err); ok {
 		return lost(stale.InForce)
+	}
+	if full, ok := errors.AsType[*headgate.OverloadedError](err); ok {
+		return overloaded(full)
 	}
 	switch {
 	case errors.Is(err, headgate.ErrInvalid):
@@ -63,8 +73,12 @@ func ProblemOf(err error) *problem.DetailsError {
 		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
 		p.RetryAfter = retrySoon
 		return p
-	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), lua.InDoubt(err):
-		p := problem.New(problem.Unavailable, "Redis did not answer in time; what the call was to do may have been done")
+	case lua.InDoubt(err):
+		p := problem.New(problem.OutcomeUnknown, "Redis did not answer in time; what the call was to do may have been done")
+		p.RetryAfter = retrySoon
+		return p
+	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		p := problem.New(problem.Unavailable, "Redis cannot be reached, and what the call was to do was not sent to it: send the same again")
 		p.RetryAfter = retrySoon
 		return p
 	}

@@ -1,0 +1,250 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/lua"
+)
+
+// busyLine returns a line with one pilot under way, and the time at which its call went out.
+func busyLine(t *testing.T, jobs, bytes int) (*line, time.Time) {
+	t.Helper()
+	l := &line{places: 1, jobs: jobs, bytes: bytes, patience: time.Minute}
+	now := time.Now()
+	if _, start, err := l.join(waitingTicket("first", 1, 0), now); !start || err != nil {
+		t.Fatalf("the first does not fly: %v", err)
+	}
+	l.mu.tookOff = now
+	return l, now
+}
+
+// join puts a ticket into a line that has a pilot.
+func join(t *testing.T, l *line, now time.Time, x *ticket) *ticket {
+	t.Helper()
+	if _, start, err := l.join(x, now); start || err != nil {
+		t.Fatalf("a pilot: %t; %v", start, err)
+	}
+	return x
+}
+
+// refused asserts that a ticket finds no room, and that nothing is known of it then.
+func refused(t *testing.T, l *line, now time.Time, x *ticket) *headgate.OverloadedError {
+	t.Helper()
+	before := l.mu.waiting.sums
+	_, _, err := l.join(x, now)
+	full, ok := errors.AsType[*headgate.OverloadedError](err)
+	if !ok || !errors.Is(err, headgate.ErrOverloaded) || !errors.Is(err, headgate.ErrUnavailable) || full.RetryAfter <= 0 {
+		t.Fatalf("got %v", err)
+	}
+	if l.mu.waiting.sums != before || x.waits != nil {
+		t.Errorf("who was turned away waits: %+v", l.mu.waiting.sums)
+	}
+	return full
+}
+
+func TestATenantMayHaveAsMuchWaitingAsIsLeftFree(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]struct{ jobs, payload int }{"jobs": {1, 0}, "bytes": {1, 1 << 10}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, now := busyLine(t, 100, 1<<30)
+			if size.payload > 0 {
+				l.jobs, l.bytes = 1<<30, 100<<10
+			}
+			fill := func(tenant string) (n int) {
+				for {
+					if _, _, err := l.join(waitingTicket(tenant, size.jobs, size.payload), now); err != nil {
+						refused(t, l, now, waitingTicket(tenant, size.jobs, size.payload))
+						return n
+					}
+					n++
+				}
+			}
+			// Half of all, then half of the rest, and so on: there is room for who comes last.
+			for i, want := range []int{50, 25, 13, 6, 3} {
+				if got := fill(fmt.Sprint(i)); got != want {
+					t.Errorf("tenant %d has %d waiting, want %d", i, got, want)
+				}
+			}
+			if got := refused(t, l, now, waitingTicket("0", 1, size.payload)).Waiting; got != 97 {
+				t.Errorf("told that %d wait, want 97", got)
+			}
+		})
+	}
+}
+
+func TestWhatIsLargerThanTheLineMayWaitAlone(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 100, 1<<10)
+	join(t, l, now, waitingTicket("acme", 1, 1<<20))
+	refused(t, l, now, waitingTicket("beta", 1, 1))
+}
+
+// TestWhoCannotBeServedInTimeIsToldSoAtOnce: ten calls of a second wait, one at a time, which is longer than others have.
+func TestWhoCannotBeServedInTimeIsToldSoAtOnce(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 1<<20, 1<<30)
+	l.mu.takes = time.Second
+	for range 10 {
+		join(t, l, now, waitingTicket("flood", lua.MaxBatchJobs, 0))
+	}
+	for _, c := range []struct {
+		tenant string
+		has    time.Duration
+		served bool
+	}{
+		{"flood", 10 * time.Second, false},
+		{"flood", 12 * time.Second, true}, // ten others, then its own
+		{"light", 1500 * time.Millisecond, false}, // one of the flood's has its turn before
+		{"light", 4 * time.Second, true},
+	} {
+		x := waitingTicket(c.tenant, 1, 0)
+		x.deadline = now.Add(c.has)
+		if !c.served {
+			if after := refused(t, l, now, x).RetryAfter; after < time.Second || after > 11*time.Second {
+				t.Errorf("%+v is to come again after %s", c, after)
+			}
+			continue
+		}
+		join(t, l, now, x)
+		l.mu.waiting.remove(x)
+	}
+	l.mu.waiting = turns{}
+	alone := waitingTicket("light", 1, 0)
+	alone.deadline = now.Add(time.Millisecond)
+	if _, _, err := l.join(alone, now); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrOverloaded) {
+		t.Errorf("a caller with a millisecond left, where nobody waits: %v", err)
+	}
+}
+
+// TestALightTenantGoesWithTheNextCall behind a thousand jobs of another.
+func TestALightTenantGoesWithTheNextCall(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 1<<20, 1<<30)
+	for range 1000 {
+		join(t, l, now, waitingTicket("flood", 1, 0))
+	}
+	light := join(t, l, now, waitingTicket("light", 1, 0))
+	f := l.board(nil, now)
+	if light.state != aboard || len(f.tickets) != lua.MaxBatchJobs {
+		t.Errorf("a light tenant's job is %d, of a call of %d", light.state, len(f.tickets))
+	}
+}
+
+// TestWhoHasNoTimeLeftIsNotSent, but for the last that waits: how long calls take is known from calls alone.
+func TestWhoHasNoTimeLeftIsNotSent(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 100, 1<<20)
+	late, good, alone := waitingTicket("a", 1, 0), waitingTicket("a", 1, 0), waitingTicket("a", 1, 0)
+	join(t, l, now, late)
+	join(t, l, now, good)
+	l.mu.takes = 10 * time.Second
+	late.deadline, alone.deadline = now.Add(9*time.Second), now.Add(9*time.Second)
+	f := l.board(nil, now)
+	if late.state != settled || !errors.Is(late.failure, headgate.ErrUnavailable) || len(f.tickets) != 1 || f.tickets[0] != good {
+		t.Errorf("who was late is %d, %v; %d are aboard", late.state, late.failure, len(f.tickets))
+	}
+	l.land(f, nil)
+	l.mu.takes = 0
+	join(t, l, now, alone)
+	l.mu.takes = 10 * time.Second
+	if f := l.board(nil, now); len(f.tickets) != 1 || f.tickets[0] != alone {
+		t.Error("nobody is sent any more")
+	}
+}
+
+// TestHowLongACallTakesIsKnownFromTheSlow: the estimate rises at once and falls by quarters, and is never more than half of the
+// time-out, so that who has just come is always sent.
+func TestHowLongACallTakesIsKnownFromTheSlow(t *testing.T) {
+	t.Parallel()
+	l := &line{patience: time.Second}
+	for _, c := range []struct{ took, takes time.Duration }{
+		{100 * time.Millisecond, 100 * time.Millisecond},
+		{20 * time.Millisecond, 80 * time.Millisecond},
+		{20 * time.Millisecond, 65 * time.Millisecond},
+		{90 * time.Millisecond, 90 * time.Millisecond},
+		{time.Minute, time.Second},
+	} {
+		l.answered(c.took)
+		if l.mu.takes != c.takes {
+			t.Errorf("after a call of %s one takes %s, want %s", c.took, l.mu.takes, c.takes)
+		}
+	}
+	l.mu.takes = 0
+	l.missed(&flight{}, 300*time.Millisecond, errTooLate)
+	if l.mu.takes != 0 {
+		t.Error("a call that was never made counts")
+	}
+	l.missed(&flight{doubted: true}, 300*time.Millisecond, errTooLate)
+	if l.mu.takes != 300*time.Millisecond {
+		t.Errorf("after a call of 300ms without an answer one takes %s", l.mu.takes)
+	}
+}
+
+// TestWhoLeavesIsToldWhetherItWasSent, in each of the states.
+func TestWhoLeavesIsToldWhetherItWasSent(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 100, 1<<20)
+	cause := fmt.Errorf("%w: %w", errTimeout, context.DeadlineExceeded)
+	refusedDial := fmt.Errorf("%w: dial", headgate.ErrUnavailable)
+	certain := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	doubtful := func(what string, err error) {
+		t.Helper()
+		if errors.Is(err, headgate.ErrUnavailable) || !errors.Is(err, headgate.ErrOutcomeUnknown) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	tickets := make([]*ticket, 5)
+	for i := range tickets {
+		tickets[i] = join(t, l, now, waitingTicket("a", 1, 0))
+	}
+	certain("queued", l.leave(tickets[0], cause))
+	f := l.board(nil, now)
+	certain("aboard", l.leave(tickets[1], cause))
+	if _, ok := l.takeOff(f, now); !ok || len(f.tickets) != 3 {
+		t.Fatalf("%d are sent, want those 3 that have not left", len(f.tickets))
+	}
+	doubtful("under way", l.leave(tickets[2], cause))
+	l.missed(f, 0, refusedDial)
+	certain("not sent after all", l.leave(tickets[3], cause))
+	if latest, ok := l.takeOff(f, now); !ok || len(f.tickets) != 1 || !latest.Equal(tickets[4].deadline) {
+		t.Fatalf("%d are sent again, want 1", len(f.tickets))
+	}
+	f.doubted = true
+	l.missed(f, 0, refusedDial)
+	doubtful("without an answer", l.leave(tickets[4], cause))
+	if _, ok := l.takeOff(f, now); ok {
+		t.Error("a flight that everybody has left is sent again")
+	}
+}
+
+// TestOnePilotFindsOutWhetherRedisIsBack: no other begins meanwhile, and its answer wakes those that pause.
+func TestOnePilotFindsOutWhetherRedisIsBack(t *testing.T) {
+	t.Parallel()
+	l, now := busyLine(t, 1<<20, 1<<30)
+	l.places = 4
+	back, failures, pilots := l.missed(&flight{}, 0, errTooLate)
+	if failures != 1 || pilots != 1 {
+		t.Errorf("%d failures, %d pilots", failures, pilots)
+	}
+	for range 3 * lua.MaxBatchJobs {
+		join(t, l, now.Add(time.Minute), waitingTicket("a", 1, 0))
+	}
+	if !l.answered(0) || l.answered(0) {
+		t.Error("it is not said once that Redis is back")
+	}
+	<-back
+	if _, start, _ := l.join(waitingTicket("a", 1, 0), now); !start {
+		t.Error("full calls wait for one pilot although Redis is back")
+	}
+}
