@@ -6,6 +6,10 @@ type RedriveOptions struct {
 	WithoutLimits bool
 	// DropDeadline takes away a deadline that has passed, by which the job would be refused. One that is to come stays.
 	DropDeadline bool
+	// Author says who redrives, and Reason why, up to 256 and 1,024 bytes, for the audit. Act names what several calls do, up to 64
+	// bytes: they are one entry of it. Own says that a tenant brings back letters of its own: that stands in no audit.
+	Author, Reason, Act string
+	Own                 bool
 }
 
 // RedriveResult is what became of one dead letter.

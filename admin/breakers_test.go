@@ -53,7 +53,7 @@ func TestWhoChangedABreakerIsAudited(t *testing.T) {
 		p.want(status, who, ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp, body: `{"state":"open","for":"1h","reason":"by ` + who + `"}`})
 	}
 	p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/breakers/{downstream}/reset", path: smtp, body: `{"reason":"over"}`})
-	page, err := p.store.Audit(t.Context(), 0, "")
+	page, err := p.store.Audit(t.Context(), lua.AuditQuery{})
 	must(t, err)
 	want := []lua.AuditEntry{
 		{Action: lua.AuditReset, Downstream: "smtp", Author: "admin", Reason: "over"},

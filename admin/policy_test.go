@@ -176,7 +176,7 @@ func TestTheAuditIsCompleteUnderConcurrentEditors(t *testing.T) {
 		t.Errorf("%d won and %d lost of %d", len(won), lost, editors*rounds)
 	}
 	document := string(p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/policy"}).body)
-	page, err := p.store.Audit(t.Context(), editors*rounds, "")
+	page, err := p.store.Audit(t.Context(), lua.AuditQuery{Limit: editors * rounds})
 	must(t, err)
 	if len(page.Entries) != len(won) {
 		t.Errorf("%d entries of %d versions", len(page.Entries), len(won))

@@ -292,7 +292,7 @@ func TestAnEmptyPageTellsWhenToAskAgain(t *testing.T) {
 	pause := func(length time.Duration) (began time.Time) {
 		t.Helper()
 		began = time.Now()
-		_, err := p.store.Pause(t.Context(), lua.QueueGate("mail"), length, "maintenance")
+		_, err := p.store.Pause(t.Context(), lua.QueueGate("mail"), length, lua.Intervention{Reason: "maintenance"})
 		must(t, err)
 		return began
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
 )
 
 // fault is a way in which Redis goes away, and comes back.
@@ -187,7 +188,7 @@ func (o *outage) refill(tb testing.TB) error {
 	tb.Helper()
 	o.limiter.line.flying.Wait()
 	o.limiter.blind.end()
-	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "")
+	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "", lua.Intervention{})
 	if s, ok := o.limiter.ways.scopes.Load(headgate.Global); ok {
 		s.denial.Store(nil)
 		s.acquit()

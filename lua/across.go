@@ -17,14 +17,19 @@ import (
 // tenantOf names whose job a key is.
 func tenantOf(key headgate.Key) string { return key.Tenant }
 
-// under calls do for the partition of the tenant whose gate is named, for all side by side if the gate is no tenant's.
-func (s *Store) under(name GateName, do func(part *Store) error) error {
-	switch kind, guarded := name.split(); kind {
-	case gateTenant, gateTenantQueue, gateTenantRate:
-		tenant, _, _ := strings.Cut(guarded, ":")
-		return do(s.of(tenant))
+// under calls do for the partition of the tenant whose gate is named, for all side by side if the gate is no tenant's. The first of
+// all tells the audit of it.
+func (s *Store) under(name GateName, by Intervention, do func(part *Store, by Intervention) error) error {
+	by = by.named()
+	if tenant, ofTenant := name.tenant(); ofTenant {
+		return do(s.of(tenant), by)
 	}
-	return s.Each(func(_ int, part *Store) error { return do(part) })
+	return s.Each(func(i int, part *Store) error {
+		if i > 0 {
+			return do(part, by.quiet())
+		}
+		return do(part, by)
+	})
 }
 
 // spread gives each partition those of its tenants, side by side, and returns what it makes of them in the order of all.

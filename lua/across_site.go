@@ -59,7 +59,9 @@ func (s *Store) gatesOfAll(ctx context.Context) ([]GateState, error) {
 		if more.Until.After(to.Until) {
 			to.Until = more.Until
 		}
-		to.Reason = cmp.Or(to.Reason, more.Reason)
+		if to.Since.IsZero() {
+			to.Reason, to.Author, to.Since = cmp.Or(to.Reason, more.Reason), more.Author, more.Since
+		}
 	}), err
 }
 
@@ -120,6 +122,7 @@ func addQueue(to, more *QueueState) {
 		to.Gate = &GateState{
 			Name: to.Gate.Name, Limit: to.Gate.Limit + more.Gate.Limit, Held: to.Gate.Held + more.Gate.Held,
 			NoShare: to.Gate.NoShare && more.Gate.NoShare, Until: to.Gate.Until, Then: to.Gate.Then, Reason: to.Gate.Reason,
+			Author: to.Gate.Author, Since: to.Gate.Since,
 		}
 	}
 	to.Suspended = cmp.Or(to.Suspended, more.Suspended)

@@ -94,11 +94,11 @@ func TestWhatIsAboutAllIsAboutAllPartitions(t *testing.T) {
 
 	keys := make([]headgate.Key, 0, tenants)
 	for i := range tenants / 2 {
-		_, _, err := s.Cancel(ctx, keyOfTenant(i), "")
+		_, _, err := s.Cancel(ctx, keyOfTenant(i), Intervention{})
 		check(t, err)
 		keys = append(keys, keyOfTenant(i))
 	}
-	if purged, err := s.Purge(ctx, keys); err != nil || len(purged) != len(keys) {
+	if purged, err := s.Purge(ctx, keys, Intervention{}); err != nil || len(purged) != len(keys) {
 		t.Errorf("purged %v: %v", purged, err)
 	}
 	if counters, err := s.Counters(ctx); err != nil || counters.Left["cancelled"] != tenants/2 {
@@ -120,11 +120,11 @@ func TestAPauseIsInAllPartitionsAndATenantsInItsOwn(t *testing.T) {
 		}
 		return n
 	}
-	_, err := s.Pause(ctx, QueueGate("mail"), time.Minute, "why")
+	_, err := s.Pause(ctx, QueueGate("mail"), time.Minute, Intervention{Reason: "why"})
 	check(t, err)
-	_, err = s.Pause(ctx, TenantGate("tenant-1"), 0, "")
+	_, err = s.Pause(ctx, TenantGate("tenant-1"), 0, Intervention{})
 	check(t, err)
-	check(t, s.Suspend(ctx, QueueGate("mail"), time.Minute, "later"))
+	check(t, s.Suspend(ctx, QueueGate("mail"), time.Minute, Intervention{Reason: "later"}))
 	if queue, tenant := held(QueueGate("mail")), held(TenantGate("tenant-1")); queue != 3 || tenant != 1 {
 		t.Errorf("the queue's gate is in %d partitions, the tenant's in %d", queue, tenant)
 	}
@@ -140,7 +140,7 @@ func TestAPauseIsInAllPartitionsAndATenantsInItsOwn(t *testing.T) {
 	if len(gates) != 2 || len(suspensions) != 1 || gates[0].Reason != "why" {
 		t.Errorf("gates %+v, suspensions %+v", gates, suspensions)
 	}
-	if was, err := s.Unpause(ctx, QueueGate("mail")); !was || err != nil || held(QueueGate("mail")) != 0 {
+	if was, err := s.Unpause(ctx, QueueGate("mail"), Intervention{}); !was || err != nil || held(QueueGate("mail")) != 0 {
 		t.Errorf("was paused: %t, %v; still in %d partitions", was, err, held(QueueGate("mail")))
 	}
 	_, err = s.ForceBreaker(ctx, "api", breaker.Open, 0, Intervention{})

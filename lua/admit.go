@@ -32,6 +32,9 @@ type Candidate struct {
 	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
 	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
 	Redrive uint64
+	// By says who redrives it and why, and Free that no limit checks or charges it, for the audit.
+	By   Intervention
+	Free bool
 }
 
 // ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
@@ -80,6 +83,9 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 		}
 		ids[i] = encodeID(c.Job.ID)
 		args = append(args, path, &ids[i], record)
+		if c.Redrive > 0 {
+			args = append(args, c.redriveText())
+		}
 		if large != nil && c.Redrive == 0 {
 			args = append(args, large)
 		}
@@ -91,6 +97,14 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 		}
 	}
 	return args
+}
+
+// redriveText says who redrives a letter.
+func (c *Candidate) redriveText() string {
+	if c.Free {
+		return c.By.text(AuditRedriveFree)
+	}
+	return c.By.text(AuditRedrive)
 }
 
 // jobPaths returns the distinct paths of jobs, and the number of each job's, from 1.

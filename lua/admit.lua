@@ -8,8 +8,9 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
---   (with the letter's seq), and where the record's flags say so its payload (a redriven one has it already), the time it
---   starts (microseconds from now if negative), and its unique key with microseconds
+--   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
+--   say so its payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
+--   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
@@ -57,6 +58,7 @@ local seen, writes, admitted, answers = {}, {}, {}, {}
 -- admission.
 local function rare_make()
   local rare = {}
+-- @include audit
 -- @include fill
 -- @include place
 -- @include shrink
@@ -82,12 +84,25 @@ local function rare_make()
     return at
   end
 
+  -- redrives_tell tells the audit of the dead letters that are on their way again.
+  local function redrives_tell()
+    local of, by = {}, nil
+    for _, i in ipairs(admitted) do
+      local job = jobs[i]
+      if job.redrive then
+        local name = 'q:' .. job.path.queue
+        of[name], by = (of[name] or 0) + 1, job.by
+      end
+    end
+    for name, n in pairs(of) do audit_act(time_us, by_read(by), name, n) end
+  end
+
   -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
   function rare.suspension(path)
     local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
     for i = 1, 3 do
       local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
-      until_us = tonumber(until_us)
+      until_us, reason = tonumber(until_us), reason and match(reason, '^(.*)\1%d+|[^\1]*$') or reason
       if until_us == 0 then return 'paused -1 ' .. reason end
       if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
     end
@@ -234,6 +249,7 @@ local function rare_make()
       end
     end
     if crowded then queues_forget(time_us) end
+    redrives_tell()
     local continues = fill(time_us)
     local straight = {}
     for _, key in ipairs(dispatched) do straight[key] = true end
@@ -269,6 +285,10 @@ local function jobs_read(at)
       cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
     job.key = job.path.tenant .. ':' .. job.id
     at = at + 3
+    if job.redrive then
+      job.by = ARGV[at]
+      at = at + 1
+    end
     if flags > 1 then at = rare().options(job, at) end
     jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
   end

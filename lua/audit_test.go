@@ -32,7 +32,7 @@ func wholeAudit(ctx context.Context, t *testing.T, s *Store, limit int) []AuditE
 	t.Helper()
 	var all []AuditEntry
 	for cursor := ""; ; {
-		page, err := s.Audit(ctx, limit, cursor)
+		page, err := s.Audit(ctx, AuditQuery{Limit: limit, Cursor: cursor})
 		check(t, err)
 		if len(page.Entries) > limit {
 			t.Fatalf("a page of %d entries, limit %d", len(page.Entries), limit)
@@ -143,7 +143,7 @@ func TestVersionsAndAuditAreBounded(t *testing.T) {
 	_, err = pipe.Exec(ctx)
 	check(t, err)
 	check(t, s.PutPolicy(ctx, edit(111, "{}")))
-	page, err := s.Audit(ctx, 1, "")
+	page, err := s.Audit(ctx, AuditQuery{Limit: 1})
 	check(t, err)
 	if page.Gone != 111 || page.Entries[0].To != 111 {
 		t.Errorf("%+v", page)
@@ -177,11 +177,11 @@ func TestBadEditsAreRefused(t *testing.T) {
 		}
 	}
 	for _, cursor := range []string{"x", "1", "1-x", "(1-1"} {
-		if _, err := s.Audit(t.Context(), 0, cursor); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := s.Audit(t.Context(), AuditQuery{Cursor: cursor}); !errors.Is(err, headgate.ErrInvalid) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
-	if _, err := s.Audit(t.Context(), 1001, ""); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1001}); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("1001 entries: %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestACursorOfTheAuditThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := openAudit(t)
 	for _, cursor := range []string{"0-0", "00-0", "1", "-", "1-", "+1-1", "1-x", "18446744073709551616-0"} {
-		if _, err := s.Audit(t.Context(), 1, cursor); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1, Cursor: cursor}); !errors.Is(err, headgate.ErrInvalid) {
 			t.Errorf("%s: %v", cursor, err)
 		}
 	}

@@ -341,12 +341,12 @@ func TestACapIsLoweredFar(t *testing.T) {
 		t.Errorf("a partition without a share is shown as %+v", queues[0].Gate)
 	}
 	for _, lunch := range []time.Duration{time.Hour, 100 * time.Millisecond} {
-		_, err = d.part(0).Pause(t.Context(), QueueGate("mail"), lunch, "lunch")
+		_, err = d.part(0).Pause(t.Context(), QueueGate("mail"), lunch, Intervention{Reason: "lunch"})
 		check(t, err)
 		d.pass(200 * time.Millisecond)
 		_, err = d.part(0).Promote(t.Context(), "s", time.Second)
 		check(t, err)
-		was, err := d.part(0).Unpause(t.Context(), QueueGate("mail"))
+		was, err := d.part(0).Unpause(t.Context(), QueueGate("mail"), Intervention{})
 		if check(t, err); was != (lunch == time.Hour) {
 			t.Errorf("a pause of %s was there: %t", lunch, was)
 		}

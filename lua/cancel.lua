@@ -2,11 +2,13 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- ARGV[3] reason  text that its handler is told
+-- ARGV[3] by  who does it and why, as fragments/audit.lua reads it; its handler is told the reason
+-- ARGV[4] name  under which the audit tells of it: the job's, or that of a queue whose jobs are all cancelled
 -- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
 --   {"unknown"}
 -- Never ends a running job itself: whether it completed first is for its worker to say.
-local STATE, NOW, KEY, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- @include audit
 -- @include call
 -- @include group
 -- @include entry
@@ -25,6 +27,7 @@ local function entry_of()
 end
 
 call_begin(now, { 'pools', 'eo' })
+local by = by_read(BY)
 local rec = redis.call('HGET', JOBS, KEY)
 if not rec then
   for age = 0, 1 do
@@ -46,7 +49,8 @@ if redis.call('ZREM', LATER, KEY) == 0 then
     local pool, token = entry_of()
     local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
     if pending then
-      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. REASON) == 1 then state_add('nc', 1) end
+      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end
+      audit_act(now, by, NAME, 1)
       state_write()
       return { 'cancelling' }
     end
@@ -55,6 +59,7 @@ if redis.call('ZREM', LATER, KEY) == 0 then
     refill_pools[pool.id] = true
   end
 end
+audit_act(now, by, NAME, 1)
 leave(KEY, 'cancelled', rec)
 freed_wake(now)
 return { fill(now) and 'more' or 'cancelled' }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,23 +130,30 @@ func parseAnswer(line string, q *Question) (Answer, error) {
 
 // ResetBucket fills the bucket of a scope, as ParseScope returns its parts; was is false where it was full. What the scope
 // admits from then on is up to one burst more than its limit says.
-func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class headgate.Priority) (was bool, err error) {
+func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class headgate.Priority, by Intervention) (was bool, err error) {
+	if err := by.Validate(); err != nil {
+		return false, err
+	}
+	by = by.named()
+	scope, field := headgate.Global, queue
 	if tenant != "" {
 		s = s.of(tenant)
+		scope = headgate.Scope(strings.TrimRight(tenant+":"+queue+":"+string(class), ":"))
+	} else if s.all != nil {
+		all := make([]bool, len(s.all))
+		err := s.Each(func(i int, part *Store) (err error) {
+			own := by
+			if i > 0 {
+				own = by.quiet()
+			}
+			all[i], err = part.ResetBucket(ctx, tenant, queue, class, own)
+			return err
+		})
+		return slices.Contains(all, true), err
 	}
-	key, field := s.partition.Buckets(tenant), queue
-	switch {
-	case tenant == "":
-		key, field = s.partition.State(), "gb"
-	case class != "":
+	if class != "" {
 		field = queue + ":" + string(class)
 	}
-	if tenant == "" && s.all != nil {
-		return anyOf(s, func(part *Store) (bool, error) { return part.ResetBucket(ctx, tenant, queue, class) })
-	}
-	removed, err := connection(s).HDel(ctx, key, field).Result()
-	if err != nil {
-		return false, fmt.Errorf("reset bucket: %w", unread(err))
-	}
-	return removed > 0, nil
+	reply, err := s.runFor(ctx, 1, "reset", s.now, string(scope), tenant, field, by.text(AuditResetBucket))
+	return err == nil && reply[0] == "reset", err
 }

@@ -52,19 +52,19 @@ func TestResetFillsOneBucket(t *testing.T) {
 	if !take() || take() {
 		t.Fatal("10 of 10 tokens, and then none")
 	}
-	was, err := s.ResetBucket(t.Context(), "a", "", "")
+	was, err := s.ResetBucket(t.Context(), "a", "", "", Intervention{})
 	check(t, err)
 	if !was || !take() {
 		t.Error("the tenant's bucket was not filled")
 	}
 	check(t, err)
-	if _, err := s.ResetBucket(t.Context(), "a", "", ""); err != nil || take() {
+	if _, err := s.ResetBucket(t.Context(), "a", "", "", Intervention{}); err != nil || take() {
 		t.Errorf("the global bucket was filled too: %v", err)
 	}
-	if was, err := s.ResetBucket(t.Context(), "", "", ""); !was || err != nil || !take() {
+	if was, err := s.ResetBucket(t.Context(), "", "", "", Intervention{}); !was || err != nil || !take() {
 		t.Errorf("the global bucket was not filled: %v", err)
 	}
-	if was, err := s.ResetBucket(t.Context(), "a", "mail", headgate.High); was || err != nil {
+	if was, err := s.ResetBucket(t.Context(), "a", "mail", headgate.High, Intervention{}); was || err != nil {
 		t.Errorf("a bucket that is full was filled: %v", err)
 	}
 }

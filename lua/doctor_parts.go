@@ -50,6 +50,11 @@ func examineAll(ctx context.Context, first *Store) (Report, error) {
 			return Report{}, err
 		}
 		facts = append(facts, found)
+		holds, err := part.Holds(ctx)
+		if err != nil {
+			return Report{}, err
+		}
+		d.holds(holds)
 		states.add(fmt.Sprintf("partition %d", i), d.findings)
 	}
 	findings := append(servers.worst(), layoutFinding(first, layout, facts))

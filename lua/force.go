@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -23,17 +22,11 @@ const (
 	MaxReason = 1 << 10
 )
 
-// Intervention says who changes what works by itself, and why. The audit tells both.
-type Intervention struct {
-	// Author and Reason have up to MaxAuthor and MaxReason bytes.
-	Author, Reason string
-}
-
 // ForceBreaker opens or closes a downstream's breaker for the whole fleet, for a duration from 1 ms to MaxForce, 0 until it
 // is reset; whatever happens meanwhile. After that one that was forced open is half-open, one forced closed is closed with
 // an empty window. The reason is kept beside it. more means that work is left for Promote.
 func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by Intervention) (more bool, err error) {
-	bad := []error{by.validate(downstream)}
+	bad := []error{headgate.ValidateName("downstream", downstream, false), by.Validate()}
 	if to != breaker.Open && to != breaker.Closed {
 		bad = append(bad, &headgate.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
 	}
@@ -49,24 +42,10 @@ func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.
 // ResetBreaker closes a downstream's breaker for the whole fleet, forgets what it has counted, and ends a forced
 // state. One that was not closed starts slowly. The error is ErrNoBreaker where there is none.
 func (s *Store) ResetBreaker(ctx context.Context, downstream string, by Intervention) (more bool, err error) {
-	if err := by.validate(downstream); err != nil {
+	if err := errors.Join(headgate.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
 		return false, err
 	}
 	return s.force(ctx, downstream, "reset", 0, by)
-}
-
-// validate also checks the name of the breaker.
-func (i Intervention) validate(downstream string) error {
-	bad := []error{headgate.ValidateName("downstream", downstream, false)}
-	for _, text := range []struct {
-		field, value string
-		most         int
-	}{{"author", i.Author, MaxAuthor}, {"reason", i.Reason, MaxReason}} {
-		if n := len(text.value); n > text.most {
-			bad = append(bad, &headgate.FieldError{Field: text.field, Value: strconv.Itoa(n) + " bytes", Allowed: "up to " + strconv.Itoa(text.most) + " bytes"})
-		}
-	}
-	return errors.Join(bad...)
 }
 
 func (s *Store) force(ctx context.Context, downstream, to string, duration time.Duration, by Intervention) (more bool, err error) {

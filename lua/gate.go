@@ -42,29 +42,36 @@ type Gate struct {
 	// For is how long the limit holds; zero means until it is changed. Then applies after that.
 	For  time.Duration
 	Then int
-	// Reason is kept beside the gate.
-	Reason string
+	// By says who sets it and why. The reason is kept beside the gate.
+	By Intervention
 }
 
-// SetGate sets, changes or removes a gate and wakes who may pass. more means that work is left for Promote.
+// SetGate sets, changes or removes a gate and wakes who may pass. more means that work is left for Promote. A limit that the policy
+// has for the gate, or comes to have, overrules it at the next edit.
 func (s *Store) SetGate(ctx context.Context, g Gate) (held int, more bool, err error) {
-	if s.all != nil {
-		var mu sync.Mutex
-		err = s.under(g.Name, func(part *Store) error {
-			n, left, err := part.SetGate(ctx, g)
-			mu.Lock()
-			defer mu.Unlock()
-			held, more = held+n, more || left
+	_, held, more, err = s.gate(ctx, g, AuditGate, limitText(g.Limit))
+	return held, more, err
+}
+
+// gate calls the script with a limit or a verb, in all partitions that the gate is about. was is false for a resume of what is not
+// paused.
+func (s *Store) gate(ctx context.Context, g Gate, action, limit string) (was bool, held int, more bool, err error) {
+	if err := g.By.Validate(); err != nil {
+		return false, 0, false, err
+	}
+	var mu sync.Mutex
+	err = s.under(g.Name, g.By, func(part *Store, by Intervention) error {
+		reply, err := part.runFor(ctx, 2, "gate", part.now, string(g.Name), limit, micros(g.For), limitText(g.Then), by.text(action))
+		if err != nil {
 			return err
-		})
-		return held, more, err
-	}
-	reply, err := s.runFor(ctx, 2, "gate", s.now, string(g.Name), limitText(g.Limit), micros(g.For), limitText(g.Then), g.Reason)
-	if err != nil {
-		return 0, false, err
-	}
-	held, err = strconv.Atoi(reply[1])
-	return held, reply[0] == "more", err
+		}
+		n, err := strconv.Atoi(reply[1])
+		mu.Lock()
+		defer mu.Unlock()
+		was, held, more = was || reply[0] != "none", held+n, more || reply[0] == "more"
+		return err
+	})
+	return was, held, more, err
 }
 
 func limitText(limit int) string {

@@ -1,15 +1,17 @@
--- gate sets, changes or removes a gate: pause, breaker or cap of a queue, tenant, tenant in a queue, or downstream.
+-- gate sets, changes or removes a gate: pause, breaker or cap of a queue, tenant, tenant in a queue, or downstream; or pauses what it
+-- guards, or ends that. It tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM
--- ARGV[3] limit  units, 0 for shut, "" for no gate
+-- ARGV[3] limit  units, 0 for shut, "" for no gate; "pause" shuts it and leaves behind the cap that is in force, "resume" ends that
 -- ARGV[4] duration  microseconds until `then` applies, 0 for ever
--- ARGV[5] then  limit after that, "" for no gate
--- ARGV[6] reason  text that is kept
--- Reply {"set" | "more", units held}
+-- ARGV[5] then  limit after that, "" for no gate; a pause knows its own
+-- ARGV[6] by  who does it and why, as fragments/audit.lua reads it
+-- Reply {"set" | "more" | "none", units held}; "none" is for a resume where nothing is paused
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 -- luacheck: ignore 211
-local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- @include audit
 -- @include call
 -- @include freed
 -- @include gateset
@@ -19,7 +21,16 @@ local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2
 local now = now_us(NOW)
 
 call_begin(now, { 'pools' })
+local by = by_read(BY)
 local g, s = gate(NAME), share_read(NAME)
+local own = g and not g.default
+if LIMIT == 'pause' then
+  local left = own and share_in_force(g) or nil
+  LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
+elseif LIMIT == 'resume' then
+  if not own or g.limit ~= 0 then return { 'none', g and format('%d', g.held) or '0' } end
+  LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
+end
 if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
   local most = math.min(share_in_force(g) or share_cap(s), share_cap(s))
   if LIMIT == '0' then
@@ -33,17 +44,18 @@ earliest = nil
 if LIMIT == '' then
   gate_remove(NAME)
 else
-  if not g or g.default then
+  if not own then
     gate_count(NAME, 1)
     g = { held = g and g.held or entries_count()[NAME] or 0 }
     gates[NAME] = g
   end
   local until_us = DURATION > 0 and now + DURATION or 0
   g.limit = tonumber(LIMIT)
-  g.rest = format('%d|%s|%s', until_us, THEN, REASON)
+  g.rest = format('%d|%s|', until_us, THEN) .. (LIMIT == '0' and hold_reason(by, now) or by.reason)
   gates_dirty[NAME] = true
   if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
 end
+audit_act(now, by, NAME, g and g.held or 0, DURATION)
 freed[NAME] = true
 freed_wake(now)
 local continues = fill(now)

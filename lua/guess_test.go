@@ -35,7 +35,7 @@ func TestLookGuessesTheWait(t *testing.T) {
 	}
 	_, err = y.store.Register(ctx, "w", yardPool, 1, time.Hour)
 	check(t, err)
-	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, "")
+	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, Intervention{})
 	check(t, err)
 	if g := y.look("e"); g.EstimatedWait >= 0 {
 		t.Errorf("while its tenant is paused: %s", g.EstimatedWait)

@@ -195,9 +195,9 @@ func (y *yard) furnish() {
 	y.read(1)
 	_, err := y.store.ForceBreaker(ctx, "smtp", breaker.Open, time.Hour, Intervention{Reason: "away"})
 	check(y.tb, err)
-	_, err = y.store.Pause(ctx, QueueGate("mail"), time.Hour, "maintenance")
+	_, err = y.store.Pause(ctx, QueueGate("mail"), time.Hour, Intervention{Reason: "maintenance"})
 	check(y.tb, err)
-	check(y.tb, y.store.Suspend(ctx, TenantGate("other"), time.Hour, "unpaid"))
+	check(y.tb, y.store.Suspend(ctx, TenantGate("other"), time.Hour, Intervention{Reason: "unpaid"}))
 	check(y.tb, y.store.PutPolicy(ctx, PolicyUpdate{Text: []byte(`{"version":1}`), Version: 1}))
 	check(y.tb, y.store.Alive(ctx, "s", time.Hour))
 }
@@ -278,7 +278,7 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 		"Counters":       func(ctx context.Context) error { _, err := s.Counters(ctx); return err },
 		"Vitals":         func(ctx context.Context) error { _, err := s.Vitals(ctx); return err },
 		"Doctor":         func(ctx context.Context) error { _, err := s.Doctor(ctx); return err },
-		"Audit":          func(ctx context.Context) error { _, err := s.Audit(ctx, 10, ""); return err },
+		"Audit":          func(ctx context.Context) error { _, err := s.Audit(ctx, AuditQuery{Limit: 10}); return err },
 		"PolicyVersions": func(ctx context.Context) error { _, err := s.PolicyVersions(ctx); return err },
 		"PolicyVersion":  func(ctx context.Context) error { _, err := s.PolicyVersion(ctx, 1); return err },
 		"PutPolicy": func(ctx context.Context) error {
@@ -287,10 +287,19 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 		"ShadowCounts": func(ctx context.Context) error { _, err := s.ShadowCounts(ctx); return err },
 		"LastTick":     func(ctx context.Context) error { _, err := s.LastTick(ctx, "t", time.Now()); return err },
 		"Remaining":    func(ctx context.Context) error { _, err := s.Remaining(ctx, "nothing"); return err },
-		"Unpause":      func(ctx context.Context) error { _, err := s.Unpause(ctx, QueueGate("mail")); return err },
-		"Pause":        func(ctx context.Context) error { _, err := s.Pause(ctx, TenantGate("acme"), 0, ""); return err },
-		"Cancel":       func(ctx context.Context) error { _, _, err := s.Cancel(ctx, key("later"), ""); return err },
-		"Purge":        func(ctx context.Context) error { _, err := s.Purge(ctx, []headgate.Key{key("dead")}); return err },
+		"Unpause": func(ctx context.Context) error {
+			_, err := s.Unpause(ctx, QueueGate("mail"), Intervention{})
+			return err
+		},
+		"Pause": func(ctx context.Context) error {
+			_, err := s.Pause(ctx, TenantGate("acme"), 0, Intervention{})
+			return err
+		},
+		"Cancel": func(ctx context.Context) error { _, _, err := s.Cancel(ctx, key("later"), Intervention{}); return err },
+		"Purge": func(ctx context.Context) error {
+			_, err := s.Purge(ctx, []headgate.Key{key("dead")}, Intervention{})
+			return err
+		},
 		"Finish": func(ctx context.Context) error {
 			_, _, err := s.Finish(ctx, yardPool.ID(), "w1", []Finish{{Token: y.tokens["running"], Key: key("running"), Outcome: Complete}})
 			return err

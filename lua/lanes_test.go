@@ -13,7 +13,7 @@ func TestATenantComesBackWithoutAnOpenLane(t *testing.T) {
 	y := newYard(t)
 	set := func(name GateName, limit int) {
 		t.Helper()
-		if _, more, err := y.store.SetGate(t.Context(), Gate{Name: name, Limit: limit, Reason: t.Name()}); err != nil || more {
+		if _, more, err := y.store.SetGate(t.Context(), Gate{Name: name, Limit: limit, By: Intervention{Reason: t.Name()}}); err != nil || more {
 			t.Fatalf("limit %d of %s: more %v, %v", limit, name, more, err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestATenantComesBackWithoutAnOpenLane(t *testing.T) {
 	y.admit(mail("acme", "third"))
 	set(TenantGate("acme"), 0)
 	y.finish("second", Finish{Outcome: Complete})
-	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "third"}, t.Name())
+	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "third"}, Intervention{Reason: t.Name()})
 	check(t, err)
 	set(TenantGate("acme"), Unlimited)
 	if sight := y.look("parked"); sight.Place != headgate.PlaceWaiting {

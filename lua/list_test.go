@@ -107,7 +107,7 @@ func TestListDeadSkipsNothing(t *testing.T) {
 		gone := want[7*page : 7*page+7]
 		listed = append(listed, gone...)
 		for _, id := range gone {
-			_, err := y.store.Purge(t.Context(), []headgate.Key{{Tenant: "acme", ID: id}})
+			_, err := y.store.Purge(t.Context(), []headgate.Key{{Tenant: "acme", ID: id}}, Intervention{})
 			check(t, err)
 		}
 	})
@@ -144,7 +144,7 @@ func TestListManyTenants(t *testing.T) {
 	gone := map[string]bool{}
 	got := y.all(ListQuery{Place: headgate.PlaceWaiting, Limit: 50}, func(page int) {
 		for i := 10 * page; i < 10*page+10 && i < len(jobs); i++ {
-			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: jobs[i].Tenant, ID: jobs[i].ID}, "")
+			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: jobs[i].Tenant, ID: jobs[i].ID}, Intervention{})
 			check(t, err)
 			gone[jobs[i].ID] = true
 		}

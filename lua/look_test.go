@@ -41,11 +41,11 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 		t.Errorf("delayed: %+v", g)
 	}
 
-	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Minute, "maintenance | tonight")
+	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Minute, Intervention{Reason: "maintenance | tonight"})
 	check(t, err)
-	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, "")
+	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, Intervention{})
 	check(t, err)
-	_, err = y.store.Pause(ctx, DownstreamGate("smtp"), time.Minute, "they move house")
+	_, err = y.store.Pause(ctx, DownstreamGate("smtp"), time.Minute, Intervention{Reason: "they move house"})
 	check(t, err)
 	g = y.look("called")
 	texts := map[WaitKind][]string{}
@@ -61,7 +61,7 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 	}
 	_, _, err = y.store.SetGate(ctx, Gate{Name: QueueGate("mail"), Limit: 1, Then: Unlimited})
 	check(t, err)
-	was, err := y.store.Unpause(ctx, TenantGate("acme"))
+	was, err := y.store.Unpause(ctx, TenantGate("acme"), Intervention{})
 	check(t, err)
 	y.register(5)
 	if g := y.look("second"); !was || kinds(g) != "cap" || g.Waits[0].Text != "queue mail runs 1 jobs at a time and has 1" {
@@ -150,7 +150,7 @@ func TestLookFollowsAJobToItsEnd(t *testing.T) {
 	_, err := y.store.Promote(t.Context(), "s", time.Second)
 	check(t, err)
 	y.read(1)
-	if running, _, err := y.store.Cancel(t.Context(), g.Key, "ordered twice"); err != nil || !running {
+	if running, _, err := y.store.Cancel(t.Context(), g.Key, Intervention{Reason: "ordered twice"}); err != nil || !running {
 		t.Errorf("cancel: %t, %v", running, err)
 	}
 	if g := y.look("a"); !g.Cancelled || g.Reason != "ordered twice" {

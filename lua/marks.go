@@ -73,6 +73,26 @@ const (
 	scanBatch = 32
 )
 
+// hashPage is how many fields of a hash that is read as a whole are read at a time.
+const hashPage = 500
+
+// wholeHash reads a hash in pages, so that no command is long. A field that comes or goes meanwhile may be missing.
+func (s *Store) wholeHash(ctx context.Context, key, pattern string) (map[string]string, error) {
+	all := map[string]string{}
+	for cursor := uint64(0); ; {
+		pairs, next, err := connection(s).HScan(ctx, key, cursor, pattern, hashPage).Result()
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", key, unread(err))
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			all[pairs[i]] = pairs[i+1]
+		}
+		if cursor = next; cursor == 0 {
+			return all, nil
+		}
+	}
+}
+
 // field is one field of a hash.
 type field struct{ name, value string }
 

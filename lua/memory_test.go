@@ -47,7 +47,7 @@ func TestFullRedisRefusesAndDrains(t *testing.T) {
 	check(t, err)
 	_, err = s.Promote(t.Context(), "s1", time.Second)
 	check(t, err)
-	_, _, err = s.SetGate(t.Context(), Gate{Name: TenantGate("acme"), Limit: 1, Reason: "test"})
+	_, _, err = s.SetGate(t.Context(), Gate{Name: TenantGate("acme"), Limit: 1, By: Intervention{Reason: "test"}})
 	check(t, err)
 	_, err = s.Heartbeat(t.Context(), "w1", time.Hour)
 	check(t, err)

@@ -155,14 +155,14 @@ func newCrowd(t *testing.T, s *Store, seed uint64) *crowd {
 	c.work(8)
 	c.admit(60)
 	for _, name := range []GateName{QueueGate("hook"), TenantGate("t4"), TenantGate("t5"), DownstreamGate("api")} {
-		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, "for a reason")
+		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, Intervention{Reason: "for a reason"})
 		check(t, err)
 	}
 	for i, part := range s.Partitions() {
 		check(t, part.NoteFollowed(ctx, DeathFollower, Death{At: time.UnixMicro(int64(1000 - i))}))
 	}
-	check(t, s.Suspend(ctx, TenantGate("t6"), 0, "billing"))
-	check(t, s.Suspend(ctx, QueueGate("later"), time.Hour, "full"))
+	check(t, s.Suspend(ctx, TenantGate("t6"), 0, Intervention{Reason: "billing"}))
+	check(t, s.Suspend(ctx, QueueGate("later"), time.Hour, Intervention{Reason: "full"}))
 	c.work(3)
 	check(t, s.Shadow(ctx, 1, "candidate", []Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.LastTick(ctx, "nightly", time.UnixMicro(1))

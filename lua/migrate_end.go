@@ -41,7 +41,7 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 	}
 	for _, g := range gates {
 		if tenant, ofTenant := g.Name.tenant(); ofTenant && tenant != Every && m.moves(from, tenant) && g.Paused() {
-			if _, err := part.Unpause(ctx, g.Name); err != nil {
+			if _, err := part.Unpause(ctx, g.Name, Intervention{Own: true}); err != nil {
 				return err
 			}
 		}
@@ -52,7 +52,7 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 	}
 	for _, p := range suspensions {
 		if tenant, ofTenant := p.Name.tenant(); ofTenant && m.moves(from, tenant) {
-			if err := part.Resume(ctx, p.Name); err != nil {
+			if _, err := part.Resume(ctx, p.Name, Intervention{Own: true}); err != nil {
 				return err
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // copyRest copies what is neither a job nor a key of a tenant's own.
@@ -116,7 +117,7 @@ func (m *Migration) copyGates(ctx context.Context, from int, part *Store) error 
 		if left <= 0 && !forever {
 			continue
 		}
-		err = m.forThose(from, p.Name, func(to *Store) error { return to.Suspend(ctx, p.Name, left, p.Reason) })
+		err = m.forThose(from, p.Name, func(to *Store) error { return to.Suspend(ctx, p.Name, left, carried(p.Author, p.Reason, p.Since)) })
 		if err != nil {
 			return err
 		}
@@ -161,8 +162,25 @@ func (s *Store) copyPause(ctx context.Context, to *Store, g GateState) error {
 	if err != nil || found && there.Paused() {
 		return err
 	}
-	_, err = to.Pause(ctx, g.Name, left, g.Reason)
+	_, err = to.Pause(ctx, g.Name, left, carried(g.Author, g.Reason, g.Since))
 	return err
+}
+
+func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, found bool, err error) {
+	value, err := connection(s).HGet(ctx, s.partition.Gates(), string(name)).Result()
+	if isNil(err) {
+		return GateState{}, false, nil
+	}
+	if err != nil {
+		return GateState{}, false, fmt.Errorf("read gate %s: %w", name, unread(err))
+	}
+	g, err = parseGate(string(name), value, nil)
+	return g, err == nil && !strings.HasPrefix(value, "*"), err
+}
+
+// carried is who had set a hold that goes to another partition.
+func carried(author, reason string, since time.Time) Intervention {
+	return Intervention{Author: author, Reason: reason, Own: true, since: since}
 }
 
 // copyRate gives a rate there the tokens that it has here.

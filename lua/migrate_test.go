@@ -126,7 +126,7 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 			t.Errorf("partition %d is at version %d: %v", i, version, err)
 		}
 	}
-	audit, err := s.Audit(ctx, 10, "")
+	audit, err := s.Audit(ctx, AuditQuery{Limit: 10})
 	check(t, err)
 	if len(audit.Entries) < 2 || !slices.ContainsFunc(audit.Entries, func(e AuditEntry) bool { return e.Author == "headgate migrate" }) {
 		t.Errorf("the audit has %+v", audit.Entries)
@@ -156,7 +156,7 @@ func (c *crowd) drain() {
 	c.t.Helper()
 	ctx := c.t.Context()
 	for _, name := range []GateName{QueueGate("hook"), TenantGate("t4"), TenantGate("t5"), DownstreamGate("api")} {
-		_, err := c.s.Unpause(ctx, name)
+		_, err := c.s.Unpause(ctx, name, Intervention{})
 		check(c.t, err)
 	}
 	_, err := c.s.ResetBreaker(ctx, "smtp", Intervention{})

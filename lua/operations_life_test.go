@@ -31,7 +31,7 @@ func (w *walk) cancel() {
 	want, dispatched := w.model.cancel(w.now, key)
 	k, err := decodeKey(key)
 	check(w.tb, err)
-	running, _, err := w.store.Cancel(w.ctx, k, "test")
+	running, _, err := w.store.Cancel(w.ctx, k, Intervention{Reason: "test"})
 	got := "cancelled"
 	switch {
 	case errors.Is(err, headgate.ErrUnknownJob):
@@ -49,7 +49,7 @@ func (w *walk) cancel() {
 	if got != want {
 		w.rt.Fatalf("cancel %s: script says %s, model %s", key, got, want)
 	}
-	w.resend = func() { _, _, _ = w.store.Cancel(w.ctx, k, "test") }
+	w.resend = func() { _, _, _ = w.store.Cancel(w.ctx, k, Intervention{Reason: "test"}) }
 	w.service.dispatched(dispatched)
 }
 
@@ -63,7 +63,7 @@ func (w *walk) purge() {
 	k, err := decodeKey(key)
 	check(w.tb, err)
 	send := func() []bool {
-		purged, err := w.store.Purge(w.ctx, []headgate.Key{k, {Tenant: "ann", ID: "nobody"}})
+		purged, err := w.store.Purge(w.ctx, []headgate.Key{k, {Tenant: "ann", ID: "nobody"}}, Intervention{})
 		check(w.tb, err)
 		return purged
 	}
@@ -80,7 +80,10 @@ func (w *walk) suspend() {
 	delete(w.model.timers, "s"+string(name))
 	if w.number("resume", 0, 2) > 0 {
 		delete(w.model.suspended, string(name))
-		w.resend = func() { check(w.tb, w.store.Resume(w.ctx, name)) }
+		w.resend = func() {
+			_, err := w.store.Resume(w.ctx, name, Intervention{})
+			check(w.tb, err)
+		}
 	} else {
 		duration := time.Duration(w.number("for", 0, 2)) * time.Second
 		w.model.suspended[string(name)] = 0
@@ -88,7 +91,7 @@ func (w *walk) suspend() {
 			w.model.suspended[string(name)] = w.now + duration.Microseconds()
 			w.model.timers["s"+string(name)] = w.now + duration.Microseconds()
 		}
-		w.resend = func() { check(w.tb, w.store.Suspend(w.ctx, name, duration, "test")) }
+		w.resend = func() { check(w.tb, w.store.Suspend(w.ctx, name, duration, Intervention{Reason: "test"})) }
 	}
 	w.resend()
 }

@@ -331,7 +331,7 @@ func (w *walk) gate() {
 	g := Gate{
 		Name:  pick(w, "gate", names),
 		Limit: pick(w, "limit", []int{0, 0, 1, 2, Unlimited, Unlimited}), Then: pick(w, "then", []int{Unlimited, 1}),
-		For: time.Duration(w.number("for", 0, 3)) * time.Second, Reason: "test",
+		For: time.Duration(w.number("for", 0, 3)) * time.Second, By: Intervention{Reason: "test"},
 	}
 	w.resend = func() { // a second call may wake more waiters, who park again: harmless, and the model does the same
 		dispatched := w.model.setGate(w.now, g)

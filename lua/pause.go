@@ -5,71 +5,22 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// Pause keeps jobs under a gate from the workers, for a duration; zero means until Unpause. Those that run go on: held
-// is how many do. A cap that the gate had is kept and comes back with the end of the pause. It reads the gate before it
-// sets it, so whoever changes the same gate in between is overruled.
-func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration, reason string) (held int, err error) {
-	if s.all != nil {
-		var sum atomic.Int64
-		err = s.under(name, func(part *Store) error {
-			held, err := part.Pause(ctx, name, duration, reason)
-			sum.Add(int64(held))
-			return err
-		})
-		return int(sum.Load()), err
-	}
-	g, found, err := s.gateState(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	then := Unlimited
-	switch {
-	case found && g.Paused():
-		then = g.Then
-	case found && !g.NoShare:
-		then = g.Limit
-	}
-	held, _, err = s.SetGate(ctx, Gate{Name: name, Limit: 0, For: duration, Then: then, Reason: reason[:min(len(reason), maxErrorText)]})
+// Pause keeps jobs under a gate from the workers, for a duration from 1 ms; zero means until Unpause. Those that run go on: held
+// is how many do. A cap that the gate has is kept, follows the policy meanwhile, and comes back with the end of the pause.
+func (s *Store) Pause(ctx context.Context, name GateName, duration time.Duration, by Intervention) (held int, err error) {
+	_, held, _, err = s.gate(ctx, Gate{Name: name, For: duration, By: by}, AuditPause, "pause")
 	return held, err
 }
 
 // Unpause ends what Pause began; was is false where nothing was paused.
-func (s *Store) Unpause(ctx context.Context, name GateName) (was bool, err error) {
-	if s.all != nil {
-		var paused atomic.Bool
-		err = s.under(name, func(part *Store) error {
-			was, err := part.Unpause(ctx, name)
-			if was {
-				paused.Store(true)
-			}
-			return err
-		})
-		return paused.Load(), err
-	}
-	g, found, err := s.gateState(ctx, name)
-	if err != nil || !found || !g.Paused() {
-		return false, err
-	}
-	_, _, err = s.SetGate(ctx, Gate{Name: name, Limit: g.Then, Then: Unlimited})
-	return err == nil, err
-}
-
-func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, found bool, err error) {
-	value, err := connection(s).HGet(ctx, s.partition.Gates(), string(name)).Result()
-	if isNil(err) {
-		return GateState{}, false, nil
-	}
-	if err != nil {
-		return GateState{}, false, fmt.Errorf("read gate %s: %w", name, unread(err))
-	}
-	g, err = parseGate(string(name), value, nil)
-	return g, err == nil && !strings.HasPrefix(value, "*"), err
+func (s *Store) Unpause(ctx context.Context, name GateName, by Intervention) (was bool, err error) {
+	was, _, _, err = s.gate(ctx, Gate{Name: name, By: by}, AuditUnpause, "resume")
+	return was, err
 }
 
 // Remaining counts the jobs of a queue that may still run.

@@ -20,9 +20,9 @@ func TestQueueStateCountsEachPlace(t *testing.T) {
 	y.admit(mail("acme", "a"), mail("acme", "b"))
 	y.read(1)
 	y.admit(mail("acme", "c"), mail("bakery", "e"), mail("bakery", "f"), later, other)
-	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Hour, "maintenance")
+	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Hour, Intervention{Reason: "maintenance"})
 	check(t, err)
-	check(t, y.store.Suspend(ctx, QueueGate("mail"), 0, "full"))
+	check(t, y.store.Suspend(ctx, QueueGate("mail"), 0, Intervention{Reason: "full"}))
 
 	q, err := y.store.Queue(ctx, "mail")
 	check(t, err)
@@ -103,7 +103,7 @@ func TestQueueRemainingIsTrueAtZero(t *testing.T) {
 	y.read(1)
 	want("running", Remaining{Ready: 1, Later: 1})
 	y.finish("a", Finish{Outcome: Kill, Reason: "discarded"})
-	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "later"}, "")
+	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "later"}, Intervention{})
 	check(t, err)
 	want("a dead letter only", Remaining{})
 }
@@ -122,7 +122,7 @@ func TestQueuePauseKeepsItsCap(t *testing.T) {
 		return g.Limit
 	}
 	pause := func() {
-		_, err := y.store.Pause(ctx, gate, 0, "twice")
+		_, err := y.store.Pause(ctx, gate, 0, Intervention{Reason: "twice"})
 		check(t, err)
 	}
 	for _, was := range []int{3, Unlimited} {
@@ -133,10 +133,10 @@ func TestQueuePauseKeepsItsCap(t *testing.T) {
 		if limit() != 0 {
 			t.Errorf("paused: limit %d", limit())
 		}
-		if ended, err := y.store.Unpause(ctx, gate); err != nil || !ended || limit() != was {
+		if ended, err := y.store.Unpause(ctx, gate, Intervention{}); err != nil || !ended || limit() != was {
 			t.Errorf("resumed: limit %d, want %d; %t, %v", limit(), was, ended, err)
 		}
-		if again, err := y.store.Unpause(ctx, gate); err != nil || again {
+		if again, err := y.store.Unpause(ctx, gate, Intervention{}); err != nil || again {
 			t.Errorf("resumed twice: %t, %v", again, err)
 		}
 	}
@@ -147,12 +147,15 @@ func TestReasonsOfPausesAreBounded(t *testing.T) {
 	y := newYard(t)
 	y.admit(mail("acme", "a"))
 	long := strings.Repeat("x", 2*MaxReason)
-	_, err := y.store.Pause(t.Context(), QueueGate("mail"), 0, long)
-	check(t, err)
-	check(t, y.store.Suspend(t.Context(), QueueGate("mail"), 0, long))
+	_, paused := y.store.Pause(t.Context(), QueueGate("mail"), 0, Intervention{Reason: long})
+	for _, err := range []error{paused, y.store.Suspend(t.Context(), QueueGate("mail"), 0, Intervention{Reason: long})} {
+		if !errors.Is(err, headgate.ErrInvalid) {
+			t.Errorf("%v", err)
+		}
+	}
 	q, err := y.store.Queue(t.Context(), "mail")
 	check(t, err)
-	if len(q.Gate.Reason) != MaxReason || len(q.Suspended.Reason) != MaxReason {
-		t.Errorf("%d and %d bytes were stored", len(q.Gate.Reason), len(q.Suspended.Reason))
+	if q.Gate != nil || q.Suspended != nil {
+		t.Errorf("%+v, %+v", q.Gate, q.Suspended)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -168,26 +169,34 @@ func (q *QueueState) readText(text string) {
 	}
 }
 
-// readHolds reads gates and suspensions.
+// readHolds reads the gates and the suspensions of queues.
 func (s *Store) readHolds(ctx context.Context, queues map[string]*QueueState) error {
-	gates, err := s.Gates(ctx)
-	if err != nil {
-		return err
-	}
-	for _, g := range gates {
-		kind, name := g.Name.split()
-		if q := queues[name]; q != nil && kind == gateQueue {
-			q.Gate = &g
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(queues)), listPortion) {
+		gates := make([]string, len(names))
+		for i, name := range names {
+			gates[i] = string(QueueGate(name))
 		}
-	}
-	suspensions, err := s.Suspensions(ctx)
-	if err != nil {
-		return err
-	}
-	for _, p := range suspensions {
-		kind, name := p.Name.split()
-		if q := queues[name]; q != nil && kind == gateQueue {
-			q.Suspended = &p
+		pipe := connection(s).Pipeline()
+		shut := pipe.HMGet(ctx, s.partition.Gates(), gates...)
+		suspended := pipe.HMGet(ctx, s.partition.Base()+"suspended", gates...)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("read holds: %w", unread(err))
+		}
+		for i, name := range names {
+			if text := textAt(shut.Val(), i); text != "" {
+				g, err := parseGate(gates[i], text, nil)
+				if err != nil {
+					return err
+				}
+				queues[name].Gate = &g
+			}
+			if text := textAt(suspended.Val(), i); text != "" {
+				p, err := parseSuspension(gates[i], text)
+				if err != nil {
+					return err
+				}
+				queues[name].Suspended = &p
+			}
 		}
 	}
 	return nil

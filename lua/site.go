@@ -23,8 +23,9 @@ type GateState struct {
 	// rate that lets nothing pass, Until is when it lets the next job.
 	Until time.Time
 	Then  int
-	// Reason is what was said when it was set.
-	Reason string
+	// Reason is what was said when it was set. Of a pause, Author is who set it and Since when; empty where an older release did.
+	Reason, Author string
+	Since          time.Time
 	// Rate is dispatches a second and Burst how many at once, where the gate is a rate; Limit and Held are then 0.
 	Rate  float64
 	Burst int
@@ -127,7 +128,10 @@ func parseGate(name, value string, limits map[string]int) (GateState, error) {
 			return bad(err)
 		}
 	}
-	g.Reason = parts[4]
+	g.Reason, g.Author, g.Since = parseHoldReason(parts[4])
+	if !g.Paused() {
+		g.Author, g.Since = "", time.Time{}
+	}
 	return g, nil
 }
 
@@ -148,14 +152,15 @@ func parseRate(g GateState, parts []string) (GateState, error) {
 	return g, err
 }
 
-// Gates returns every gate, by name. Rates are listed without what is left of them.
+// Gates returns every gate, by name. Rates are listed without what is left of them. It is read in pages, so gates that change
+// meanwhile may be missing.
 func (s *Store) Gates(ctx context.Context) ([]GateState, error) {
 	if s.all != nil {
 		return s.gatesOfAll(ctx)
 	}
-	stored, err := connection(s).HGetAll(ctx, s.partition.Gates()).Result()
+	stored, err := s.wholeHash(ctx, s.partition.Gates(), "")
 	if err != nil {
-		return nil, fmt.Errorf("read gates: %w", unread(err))
+		return nil, err
 	}
 	limits := defaultLimits(stored)
 	gates := make([]GateState, 0, len(stored))
@@ -188,6 +193,9 @@ type Suspension struct {
 	Until time.Time
 	// Reason is what producers are told.
 	Reason string
+	// Author is who set it and Since when; empty where an older release did.
+	Author string
+	Since  time.Time
 }
 
 // Suspensions returns every Suspension, by name.
@@ -195,20 +203,31 @@ func (s *Store) Suspensions(ctx context.Context) ([]Suspension, error) {
 	if s.all != nil {
 		return s.suspensionsOfAll(ctx)
 	}
-	stored, err := connection(s).HGetAll(ctx, s.partition.Base()+"suspended").Result()
+	stored, err := s.wholeHash(ctx, s.partition.Base()+"suspended", "")
 	if err != nil {
-		return nil, fmt.Errorf("read suspensions: %w", unread(err))
+		return nil, err
 	}
 	all := make([]Suspension, 0, len(stored))
 	for _, name := range slices.Sorted(maps.Keys(stored)) {
-		end, reason, _ := strings.Cut(stored[name], "|")
-		until, err := parseMicros(end)
+		p, err := parseSuspension(name, stored[name])
 		if err != nil {
-			return nil, fmt.Errorf("read suspension %s: %w", name, err)
+			return nil, err
 		}
-		all = append(all, Suspension{Name: GateName(name), Until: until, Reason: reason})
+		all = append(all, p)
 	}
 	return all, nil
+}
+
+// parseSuspension reads until|reason.
+func parseSuspension(name, text string) (Suspension, error) {
+	end, reason, _ := strings.Cut(text, "|")
+	p := Suspension{Name: GateName(name)}
+	var err error
+	if p.Until, err = parseMicros(end); err != nil {
+		return p, fmt.Errorf("read suspension %s: %w", name, err)
+	}
+	p.Reason, p.Author, p.Since = parseHoldReason(reason)
+	return p, nil
 }
 
 // WorkerState is a registered worker.

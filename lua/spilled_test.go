@@ -57,12 +57,12 @@ func TestLookAndListSeeSpilledJobs(t *testing.T) {
 	if left.Waiting != 1 || left.Spilled != 2 || left.Total() != 3 {
 		t.Errorf("remaining: %+v", left)
 	}
-	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "in"}, "")
+	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "in"}, Intervention{})
 	check(t, err)
 	if left, err = s.Remaining(ctx, "mail"); err != nil || left.Waiting != 1 || left.Spilled != 1 {
 		t.Errorf("after the job in the lane has left: %+v, %v", left, err)
 	}
-	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "aside"}, "")
+	_, _, err = s.Cancel(ctx, headgate.Key{Tenant: "acme", ID: "aside"}, Intervention{})
 	check(t, err)
 	if sight, err = s.Look(ctx, sight.Key); err != nil || sight.Place != headgate.PlaceLater || !sight.At.Equal(due) {
 		t.Errorf("after it has come back: %+v, %v", sight, err)

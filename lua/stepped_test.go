@@ -23,7 +23,7 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 		Version: 1, Text: []byte("{}"), Window: 30 * time.Second,
 		Caps: []Cap{{Gate: DownstreamRateGate("slow"), Rate: headgate.Limit{Tokens: 1, Per: time.Second, Burst: 1}}},
 	}))
-	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 0, Reason: t.Name()})
+	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 0, By: Intervention{Reason: t.Name()}})
 	check(t, err)
 	var all []headgate.Job
 	for downstream, n := range map[string]int{"": plain, "api": parked, "slow": rated} {
@@ -81,7 +81,7 @@ func TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack(t *testing.T) {
 	check(t, err)
 	bound(2, room+aside)
 	at(time.Second)
-	_, _, err = y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "job-0"}, "") // It makes room, for more than its moves.
+	_, _, err = y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "job-0"}, Intervention{}) // It makes room, for more than its moves.
 	check(t, err)
 	if census, err := y.store.Census(t.Context()); err != nil || census.Spilled == 0 || census.Spilled == aside {
 		t.Fatalf("%+v, %v", census, err)

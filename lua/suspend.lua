@@ -1,13 +1,15 @@
--- suspend stops admission for a queue, a tenant or a tenant in a queue, or resumes it.
+-- suspend stops admission for a queue, a tenant or a tenant in a queue, or resumes it, and tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  q:QUEUE, t:TENANT or u:TENANT:QUEUE
 -- ARGV[3] duration  microseconds, 0 for ever, "" to resume
--- ARGV[4] reason  text that callers are told
--- Reply {"suspended"} or {"resumed"}
+-- ARGV[4] keep  "1" leaves one alone that ends later
+-- ARGV[5] by  who does it and why, as fragments/audit.lua reads it; callers are told the reason
+-- Reply {"suspended" | "kept", its end, microseconds, 0 for never} or {"resumed" | "none", 0}
 -- Never touches a job that has entered.
 -- luacheck: ignore 211
-local STATE, NOW, NAME, DURATION, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- @include audit
 -- @include call
 -- @include due
 -- @include suspended
@@ -15,14 +17,24 @@ local STATE, NOW, NAME, DURATION, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], A
 local now = now_us(NOW)
 
 call_begin(now, { 'np' })
-redis.call('ZREM', DUE, 's' .. NAME)
+local by, until_us, word = by_read(BY), 0, 'none'
 if DURATION == '' then
-  redis.call('HDEL', SUSPENDED, NAME)
+  if redis.call('HDEL', SUSPENDED, NAME) == 1 then word = 'resumed' end
 else
-  local until_us = DURATION ~= '0' and now + DURATION or 0
-  redis.call('HSET', SUSPENDED, NAME, format('%d|%s', until_us, REASON))
-  if until_us > 0 then due_add(DUE, until_us, 's' .. NAME) end
+  until_us, word = DURATION ~= '0' and now + DURATION or 0, 'suspended'
+  local before = KEEP == '1' and tonumber(match(redis.call('HGET', SUSPENDED, NAME) or '', '^(%d+)|'))
+  if before and (before == 0 or until_us > 0 and before > until_us) then
+    until_us, word = before, 'kept'
+  end
 end
-state_set('np', redis.call('HLEN', SUSPENDED))
+if word ~= 'none' and word ~= 'kept' then
+  redis.call('ZREM', DUE, 's' .. NAME)
+  if word == 'suspended' then
+    redis.call('HSET', SUSPENDED, NAME, format('%d|', until_us) .. hold_reason(by, now))
+    if until_us > 0 then due_add(DUE, until_us, 's' .. NAME) end
+  end
+  audit_act(now, by, NAME, 0, tonumber(DURATION))
+  state_set('np', redis.call('HLEN', SUSPENDED))
+end
 state_write()
-return { DURATION == '' and 'resumed' or 'suspended' }
+return { word, format('%d', until_us) }

@@ -14,7 +14,7 @@ func TestAUnitWakesOneOfEachLine(t *testing.T) {
 	t.Parallel()
 	const queues, tenants = 24, 20
 	y := newYard(t)
-	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 1, Reason: t.Name()})
+	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 1, By: Intervention{Reason: t.Name()}})
 	check(t, err)
 	classes := headgate.DefaultClasses()
 	var pool Pool

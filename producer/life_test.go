@@ -155,7 +155,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			name: "suspended for a time, with a reason", policy: free,
 			before: func(t *testing.T, store *lua.Store, _ *producer.Producer) {
 				t.Helper()
-				if err := store.Suspend(t.Context(), lua.TenantGate("acme"), time.Minute, "moving house"); err != nil {
+				if err := store.Suspend(t.Context(), lua.TenantGate("acme"), time.Minute, lua.Intervention{Reason: "moving house"}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -165,7 +165,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			name: "suspended until further notice, without", policy: free,
 			before: func(t *testing.T, store *lua.Store, _ *producer.Producer) {
 				t.Helper()
-				if err := store.Suspend(t.Context(), lua.TenantQueueGate("acme", "mail"), 0, ""); err != nil {
+				if err := store.Suspend(t.Context(), lua.TenantQueueGate("acme", "mail"), 0, lua.Intervention{}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -197,7 +197,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			before: func(t *testing.T, store *lua.Store, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(j *headgate.Job) { j.ID = "gone" })
-				if _, _, err := store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "gone"}, ""); err != nil {
+				if _, _, err := store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "gone"}, lua.Intervention{}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -249,12 +249,12 @@ func TestEnqueueWaitWaitsOutASuspension(t *testing.T) {
 			p := newProducer(t, store, producer.Config{})
 			gate := lua.QueueGate("mail")
 			began := time.Now()
-			if err := store.Suspend(t.Context(), gate, until, "moving house"); err != nil {
+			if err := store.Suspend(t.Context(), gate, until, lua.Intervention{Reason: "moving house"}); err != nil {
 				t.Fatal(err)
 			}
 			if until == 0 {
 				resume := time.AfterFunc(300*time.Millisecond, func() {
-					if err := store.Resume(t.Context(), gate); err != nil {
+					if _, err := store.Resume(t.Context(), gate, lua.Intervention{}); err != nil {
 						t.Error(err)
 					}
 				})

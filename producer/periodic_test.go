@@ -138,13 +138,13 @@ func TestATickThatIsForgottenByTheWindowOfIdsRunsOnceAllTheSame(t *testing.T) {
 	c.await("its note", noted)
 	stop()
 	tick := headgate.Key{Tenant: "acme", ID: fmt.Sprint("report@", c.ticks()[0])}
-	if _, _, err := c.store.Cancel(t.Context(), tick, "it has run"); err != nil {
+	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{Reason: "it has run"}); err != nil {
 		t.Fatal(err)
 	}
 	for generation := range 3 {
 		c.client.Del(t.Context(), c.store.Keys().Base()+fmt.Sprint("ended:", generation))
 	}
-	if _, _, err := c.store.Cancel(t.Context(), tick, ""); !errors.Is(err, headgate.ErrUnknownJob) {
+	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{}); !errors.Is(err, headgate.ErrUnknownJob) {
 		t.Fatalf("the id is not forgotten: %v", err)
 	}
 	c.setLast(long) // The process died before it noted the tick.
@@ -187,7 +187,7 @@ func TestMissedTicksByEachPolicy(t *testing.T) {
 func TestATickIsAskedForAgainUntilItEnters(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t)
-	if err := c.store.Suspend(t.Context(), lua.TenantGate("acme"), 1500*time.Millisecond, "moving house"); err != nil {
+	if err := c.store.Suspend(t.Context(), lua.TenantGate("acme"), 1500*time.Millisecond, lua.Intervention{Reason: "moving house"}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

@@ -2,6 +2,7 @@ package producer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,8 +30,12 @@ func (p *Producer) Redrive(ctx context.Context, keys ...headgate.Key) ([]Redrive
 
 // RedriveWith is Redrive with options.
 func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys ...headgate.Key) ([]RedriveResult, error) {
-	if err := checkKeys(keys); err != nil {
+	by := lua.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
+	if err := errors.Join(checkKeys(keys), by.Validate()); err != nil {
 		return nil, err
+	}
+	if options.Act == "" {
+		options.Act = rand.Text()
 	}
 	ctx, cancel := p.bound(ctx)
 	defer cancel()
@@ -180,6 +185,8 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 			*limits = snapshot.LimitsFor(job.Tenant, job.Queue, job.Priority)
 		}
 		candidate, err := letter.Redrive(class, limits)
+		candidate.Free = options.WithoutLimits
+		candidate.By = lua.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 		if err != nil {
 			results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
 			continue

@@ -35,7 +35,7 @@ func seldomAdmitRows() []row {
 			return s.adorned(headgate.PlaceReady, func(*headgate.Job) {})
 		}},
 		{"Enqueue, the queue is suspended", "admit: suspension", 1, func(s *site) func() func() {
-			s.check(s.store.Suspend(s.Context(), lua.QueueGate(queue), time.Hour, "the account"))
+			s.check(s.store.Suspend(s.Context(), lua.QueueGate(queue), time.Hour, lua.Intervention{Reason: "the account"}))
 			return s.refusals("")
 		}},
 		{"Enqueue, enough wait for an ill downstream", "admit: rare.parked", 1, func(s *site) func() func() {

@@ -108,12 +108,12 @@ func (o *outage) run(jobs, ill int) (*measurement, spell) {
 	o.until("the jobs of others", func() bool { return o.others() == 0 })
 	o.measured++
 	queue := lua.QueueGate(callQueues[0].Queue)
-	_, err := o.store.Pause(o.Context(), queue, 0, "measure")
+	_, err := o.store.Pause(o.Context(), queue, 0, lua.Intervention{Reason: "measure"})
 	o.check(err)
 	o.admitAll(jobs, ill)
 	from := o.mark()
 	all := o.spell(func() {
-		_, err := o.store.Unpause(o.Context(), queue)
+		_, err := o.store.Unpause(o.Context(), queue, lua.Intervention{})
 		o.check(err)
 		want := o.done() + jobs
 		o.until("the measured jobs", func() bool { return o.done() == want })

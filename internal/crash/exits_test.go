@@ -124,7 +124,7 @@ func (x *exits) ask(queue string, jobs []lua.Candidate) {
 
 // crowd makes sure that a job is dropped, however the dice fell: of three that wait in a queue with a bound of two.
 func (x *exits) crowd() {
-	gate := lua.Gate{Name: lua.QueueGate("bound"), Reason: x.Name()}
+	gate := lua.Gate{Name: lua.QueueGate("bound"), By: lua.Intervention{Reason: x.Name()}}
 	_, _, err := x.store.SetGate(x.Context(), gate)
 	x.check(err)
 	for range 3 {
@@ -216,7 +216,7 @@ func (x *exits) cancel() {
 	if len(x.held) > 0 && x.dice.IntN(3) == 0 {
 		key = endAs(x.held[0], "").Key
 	}
-	running, _, err := x.store.Cancel(x.Context(), key, "as drawn")
+	running, _, err := x.store.Cancel(x.Context(), key, lua.Intervention{Reason: "as drawn"})
 	switch {
 	case err == nil && running:
 		x.told[key.String()] = "cancelling"
@@ -273,7 +273,7 @@ func (x *exits) purge() {
 	x.check(err)
 	for _, letter := range letters {
 		tenant, id, _ := strings.Cut(letter, ":")
-		purged, err := x.store.Purge(x.Context(), []headgate.Key{{Tenant: tenant, ID: id}})
+		purged, err := x.store.Purge(x.Context(), []headgate.Key{{Tenant: tenant, ID: id}}, lua.Intervention{})
 		x.check(err)
 		if purged[0] {
 			x.purged++

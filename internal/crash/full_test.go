@@ -187,7 +187,7 @@ func (f *full) verbs() {
 		return err
 	})
 	step("gate", func() error {
-		_, _, err := f.store.SetGate(f.Context(), lua.Gate{Name: lua.TenantGate("t0"), Limit: 5, Reason: "full"})
+		_, _, err := f.store.SetGate(f.Context(), lua.Gate{Name: lua.TenantGate("t0"), Limit: 5, By: lua.Intervention{Reason: "full"}})
 		return err
 	})
 	step("promote and reclaim of a worker that is gone", func() error {
@@ -223,20 +223,22 @@ func (f *full) verbs() {
 		})
 	}
 	step("cancel of a running job", func() error {
-		running, _, err := f.store.Cancel(f.Context(), endAs(held[5], lua.Complete).Key, "full")
+		running, _, err := f.store.Cancel(f.Context(), endAs(held[5], lua.Complete).Key, lua.Intervention{Reason: "full"})
 		if err == nil && !running {
 			err = errors.New("it is not running")
 		}
 		return err
 	})
 	step("purge", func() error {
-		purged, err := f.store.Purge(f.Context(), []headgate.Key{endAs(held[2], lua.Kill).Key})
+		purged, err := f.store.Purge(f.Context(), []headgate.Key{endAs(held[2], lua.Kill).Key}, lua.Intervention{})
 		if err == nil && !purged[0] {
 			err = errors.New("it was no dead letter")
 		}
 		return err
 	})
-	step("suspend", func() error { return f.store.Suspend(f.Context(), lua.QueueGate("hook"), time.Hour, "full") })
+	step("suspend", func() error {
+		return f.store.Suspend(f.Context(), lua.QueueGate("hook"), time.Hour, lua.Intervention{Reason: "full"})
+	})
 	step("gate lifted", func() error {
 		_, _, err := f.store.SetGate(f.Context(), lua.Gate{Name: lua.TenantGate("t0"), Limit: lua.Unlimited})
 		return err

@@ -75,10 +75,10 @@ func (p *player) script(ctx context.Context, sdk *producer.Producer) error {
 		}
 	}
 	cancelled := headgate.Key{Tenant: "acme", ID: jobs[scriptCancel].ID}
-	if _, _, err := p.store.Cancel(ctx, cancelled, "as planned"); err != nil && !errors.Is(err, headgate.ErrEnded) {
+	if _, _, err := p.store.Cancel(ctx, cancelled, lua.Intervention{Reason: "as planned"}); err != nil && !errors.Is(err, headgate.ErrEnded) {
 		return err
 	}
-	_, err := p.store.Pause(ctx, lua.QueueGate("mail"), 20*time.Millisecond, "as planned")
+	_, err := p.store.Pause(ctx, lua.QueueGate("mail"), 20*time.Millisecond, lua.Intervention{Reason: "as planned"})
 	return err
 }
 

@@ -123,13 +123,13 @@ func runSideBySide(t *testing.T, other string) {
 func (s *storm) dams(jobs int64) {
 	s.Helper()
 	for _, q := range stormQueues {
-		_, err := s.store.Pause(s.Context(), lua.QueueGate(q.Queue), 0, "an upgrade")
+		_, err := s.store.Pause(s.Context(), lua.QueueGate(q.Queue), 0, lua.Intervention{Reason: "an upgrade"})
 		s.check(err)
 	}
 	s.accepts(jobs)
 	before := s.census()
 	for _, q := range stormQueues {
-		_, err := s.store.Unpause(s.Context(), lua.QueueGate(q.Queue))
+		_, err := s.store.Unpause(s.Context(), lua.QueueGate(q.Queue), lua.Intervention{})
 		s.check(err)
 	}
 	left := func(c lua.Census) int64 { return c.Accepted - c.Live + c.Dead }

@@ -126,7 +126,7 @@ var scenes = []struct {
 		for gate, reason := range map[lua.GateName]string{
 			lua.QueueGate("mail"): "maintenance", lua.TenantGate("acme"): "unpaid\x1b[2J bill", lua.TenantQueueGate("acme", "mail"): "complaints",
 		} {
-			_, err := s.store.Pause(s.t.Context(), gate, time.Hour, reason)
+			_, err := s.store.Pause(s.t.Context(), gate, time.Hour, lua.Intervention{Reason: reason})
 			must(s.t, err)
 		}
 		s.enqueue("a")
@@ -183,8 +183,8 @@ var scenes = []struct {
 		s.enqueue("a")
 	}},
 	{"suspended", []string{"scope", "acme:mail", "tenant", "acme"}, func(s *stage) {
-		must(s.t, s.store.Suspend(s.t.Context(), lua.TenantQueueGate("acme", "mail"), time.Hour, "bounces"))
-		must(s.t, s.store.Suspend(s.t.Context(), lua.QueueGate("mail"), 0, "moving"))
+		must(s.t, s.store.Suspend(s.t.Context(), lua.TenantQueueGate("acme", "mail"), time.Hour, lua.Intervention{Reason: "bounces"}))
+		must(s.t, s.store.Suspend(s.t.Context(), lua.QueueGate("mail"), 0, lua.Intervention{Reason: "moving"}))
 	}},
 }
 

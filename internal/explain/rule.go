@@ -48,7 +48,7 @@ func readRules(ctx context.Context, store *lua.Store) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := store.Audit(ctx, lua.MaxPage, "")
+	page, err := store.Audit(ctx, lua.AuditQuery{Limit: lua.MaxPage, Action: lua.AuditPolicy})
 	return &rules{current, compiled, page.Entries}, err
 }
 

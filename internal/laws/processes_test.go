@@ -150,7 +150,7 @@ func (c *cast) run() {
 		}
 		if round%4 == 0 {
 			_, _, err := c.store.SetGate(c.Context(), lua.Gate{
-				Name: lua.QueueGate("mail"), Limit: 0, For: 3 * time.Millisecond, Then: lua.Unlimited, Reason: "pause",
+				Name: lua.QueueGate("mail"), Limit: 0, For: 3 * time.Millisecond, Then: lua.Unlimited, By: lua.Intervention{Reason: "pause"},
 			})
 			c.check(err)
 		}

@@ -162,7 +162,7 @@ func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish 
 
 func (s *site) setGate(name lua.GateName, limit int) (more bool) {
 	s.Helper()
-	_, more, err := s.store.SetGate(s.Context(), lua.Gate{Name: name, Limit: limit, Reason: s.Name()})
+	_, more, err := s.store.SetGate(s.Context(), lua.Gate{Name: name, Limit: limit, By: lua.Intervention{Reason: s.Name()}})
 	s.check(err)
 	return more
 }

@@ -150,7 +150,7 @@ func TestRollbackIsTheOldVersionBitForBit(t *testing.T) {
 		if now := p.effects(t); !maps.Equal(now, effects[to]) {
 			rt.Fatalf("back to %d has the effects\n%v\nwant\n%v", to, now, effects[to])
 		}
-		page, err := p.store.Audit(ctx, 1, "")
+		page, err := p.store.Audit(ctx, lua.AuditQuery{Limit: 1})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestTheAuditBoundsWhatItKeepsOfChanges(t *testing.T) {
 	if _, err := Put(t.Context(), p.store, document, Edit{}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := p.store.Audit(t.Context(), 1, "")
+	page, err := p.store.Audit(t.Context(), lua.AuditQuery{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,6 +31,9 @@ func ChangesOf(changes []policy.Change) []Change {
 type AuditEntry struct {
 	At     *time.Time `json:"at,omitempty"`
 	Action string     `json:"action,omitempty"`
+	// Name is what it was done to, Jobs to how many jobs.
+	Name string `json:"name,omitempty"`
+	Jobs int64  `json:"jobs,omitempty"`
 	// Downstream is that of the breaker which was forced or reset, ForMs for how long; absent until a reset.
 	Downstream string  `json:"downstream,omitempty"`
 	ForMs      float64 `json:"for_ms,omitempty"`
@@ -48,7 +51,7 @@ type AuditEntry struct {
 // AuditEntryOf shows an entry.
 func AuditEntryOf(entry lua.AuditEntry) AuditEntry {
 	v := AuditEntry{
-		Action: entry.Action, Downstream: entry.Downstream, ForMs: Millis(entry.For), To: entry.To, Author: entry.Author,
+		Action: entry.Action, Name: entry.Name, Jobs: entry.Jobs, Downstream: entry.Downstream, ForMs: Millis(entry.For), To: entry.To, Author: entry.Author,
 		Reason: entry.Reason, Restored: entry.Restored,
 	}
 	if entry.At.IsZero() {

@@ -20,8 +20,12 @@ type Gate struct {
 	Rate  float64 `json:"rate,omitempty"`
 	Burst int     `json:"burst,omitempty"`
 	// Shares is what each of several partitions has of the limit, or of a rate a second.
-	Shares []float64  `json:"shares,omitempty"`
+	Shares []float64 `json:"shares,omitempty"`
+	// Paused says that somebody has shut it: Author, at Since, until Until if that is not nil, for a Reason.
+	Paused bool       `json:"paused,omitempty"`
 	Until  *time.Time `json:"until,omitempty"`
+	Since  *time.Time `json:"since,omitempty"`
+	Author string     `json:"author,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 }
 
@@ -29,7 +33,7 @@ type Gate struct {
 func GateOf(g lua.GateState) Gate {
 	return Gate{
 		Name: g.Name, Limit: g.Limit, Held: g.Held, NoShare: g.NoShare, Rate: g.Rate, Burst: g.Burst, Shares: g.Shares,
-		Until: Stamp(g.Until), Reason: g.Reason,
+		Paused: g.Paused(), Until: Stamp(g.Until), Since: Stamp(g.Since), Author: g.Author, Reason: g.Reason,
 	}
 }
 
@@ -37,12 +41,14 @@ func GateOf(g lua.GateState) Gate {
 type Suspension struct {
 	Name   lua.GateName `json:"name"`
 	Until  *time.Time   `json:"until,omitempty"`
+	Since  *time.Time   `json:"since,omitempty"`
+	Author string       `json:"author,omitempty"`
 	Reason string       `json:"reason,omitempty"`
 }
 
 // SuspensionOf shows a suspension.
 func SuspensionOf(s lua.Suspension) Suspension {
-	return Suspension{s.Name, Stamp(s.Until), s.Reason}
+	return Suspension{s.Name, Stamp(s.Until), Stamp(s.Since), s.Author, s.Reason}
 }
 
 // Holds are gates and suspensions.

@@ -1,13 +1,14 @@
--- suspend stops admission for a queue, a tenant or a tenant in a queue, or resumes it.
+-- suspend stops admission for a queue, a tenant or a tenant in a queue, or resumes it, and tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  q:QUEUE, t:TENANT or u:TENANT:QUEUE
 -- ARGV[3] duration  microseconds, 0 for ever, "" to resume
--- ARGV[4] reason  text that callers are told
--- Reply {"suspended"} or {"resumed"}
+-- ARGV[4] keep  "1" leaves one alone that ends later
+-- ARGV[5] by  who does it and why, as fragments/audit.lua reads it; callers are told the reason
+-- Reply {"suspended" | "kept", its end, microseconds, 0 for never} or {"resumed" | "none", 0}
 -- Never touches a job that has entered.
 -- luacheck: ignore 211
-local STATE, NOW, NAME, DURATION, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
 local state_load, state_num, state_set, state_add, state_write
@@ -69,6 +70,51 @@ function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+end
+local by_read, hold_reason, audit_act
+do
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+local function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
 end
 end
 local now_us, clock_advance
@@ -167,14 +213,24 @@ redis.call('DEL', P .. 'relief')
 local now = now_us(NOW)
 
 call_begin(now, { 'np' })
-redis.call('ZREM', DUE, 's' .. NAME)
+local by, until_us, word = by_read(BY), 0, 'none'
 if DURATION == '' then
-  redis.call('HDEL', SUSPENDED, NAME)
+  if redis.call('HDEL', SUSPENDED, NAME) == 1 then word = 'resumed' end
 else
-  local until_us = DURATION ~= '0' and now + DURATION or 0
-  redis.call('HSET', SUSPENDED, NAME, format('%d|%s', until_us, REASON))
-  if until_us > 0 then due_add(DUE, until_us, 's' .. NAME) end
+  until_us, word = DURATION ~= '0' and now + DURATION or 0, 'suspended'
+  local before = KEEP == '1' and tonumber(match(redis.call('HGET', SUSPENDED, NAME) or '', '^(%d+)|'))
+  if before and (before == 0 or until_us > 0 and before > until_us) then
+    until_us, word = before, 'kept'
+  end
 end
-state_set('np', redis.call('HLEN', SUSPENDED))
+if word ~= 'none' and word ~= 'kept' then
+  redis.call('ZREM', DUE, 's' .. NAME)
+  if word == 'suspended' then
+    redis.call('HSET', SUSPENDED, NAME, format('%d|', until_us) .. hold_reason(by, now))
+    if until_us > 0 then due_add(DUE, until_us, 's' .. NAME) end
+  end
+  audit_act(now, by, NAME, 0, tonumber(DURATION))
+  state_set('np', redis.call('HLEN', SUSPENDED))
+end
 state_write()
-return { DURATION == '' and 'resumed' or 'suspended' }
+return { word, format('%d', until_us) }

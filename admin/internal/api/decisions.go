@@ -241,7 +241,7 @@ func (a *API) reset(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := a.config.Store.ResetBucket(r.Context(), tenant, queue, class); err != nil {
+	if _, err := a.config.Store.ResetBucket(r.Context(), tenant, queue, class, intervention(r, r.URL.Query().Get("reason"))); err != nil {
 		return nil, err
 	}
 	return route.Done(), nil

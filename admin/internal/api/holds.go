@@ -74,7 +74,7 @@ func (a *API) pause(name namer) func(*route.Request) (*route.Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		running, err := a.config.Store.Pause(r.Context(), name(r), duration, ask.Reason)
+		running, err := a.config.Store.Pause(r.Context(), name(r), duration, intervention(r, ask.Reason))
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (a *API) pause(name namer) func(*route.Request) (*route.Answer, error) {
 
 func (a *API) resume(name namer) func(*route.Request) (*route.Answer, error) {
 	return func(r *route.Request) (*route.Answer, error) {
-		was, err := a.config.Store.Unpause(r.Context(), name(r))
+		was, err := a.config.Store.Unpause(r.Context(), name(r), intervention(r, r.URL.Query().Get("reason")))
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (a *API) suspend(name namer) func(*route.Request) (*route.Answer, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := a.config.Store.Suspend(r.Context(), name(r), duration, ask.Reason); err != nil {
+		if err := a.config.Store.Suspend(r.Context(), name(r), duration, intervention(r, ask.Reason)); err != nil {
 			return nil, err
 		}
 		return route.OK(heldView{Name: name(r), Until: shown.Stamp(until)}), nil
@@ -110,16 +110,14 @@ func (a *API) suspend(name namer) func(*route.Request) (*route.Answer, error) {
 
 func (a *API) unsuspend(name namer) func(*route.Request) (*route.Answer, error) {
 	return func(r *route.Request) (*route.Answer, error) {
-		suspensions, err := a.config.Store.Suspensions(r.Context())
+		was, err := a.config.Store.Resume(r.Context(), name(r), intervention(r, r.URL.Query().Get("reason")))
 		if err != nil {
 			return nil, err
 		}
-		for _, s := range suspensions {
-			if s.Name == name(r) {
-				return route.Done(), a.config.Store.Resume(r.Context(), s.Name)
-			}
+		if !was {
+			return nil, problem.New(problem.NotFound, "enqueueing is not suspended for %s: GET /api/v1/holds tells for whom it is", name(r).Words())
 		}
-		return nil, problem.New(problem.NotFound, "enqueueing is not suspended for %s: GET /api/v1/holds tells for whom it is", name(r).Words())
+		return route.Done(), nil
 	}
 }
 

@@ -265,7 +265,7 @@ func (a *API) cancel(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	running, err := a.cancelOne(r.Context(), k, r.URL.Query().Get("reason"))
+	running, _, err := a.config.Store.Cancel(r.Context(), k, intervention(r, r.URL.Query().Get("reason")))
 	if err != nil {
 		return nil, err
 	}

@@ -65,6 +65,7 @@ type letterChoice struct {
 		Before time.Time `json:"before"`
 	} `json:"filter"`
 	Cursor string `json:"cursor"`
+	Reason string `json:"reason"`
 }
 
 // letters returns the letters that were chosen, at most lua.MaxBatchJobs, and where to go on.
@@ -127,7 +128,9 @@ func (a *API) redrive(r *route.Request) (*route.Answer, error) {
 	}
 	view := redrivenView{Refused: []refusedView{}, More: cursor != "", Cursor: cursor}
 	answer := route.OK(&view)
-	wait, err := a.redriveKeys(r.Context(), headgate.RedriveOptions{WithoutLimits: ask.WithoutLimits, DropDeadline: ask.DropDeadline}, keys, &view)
+	wait, err := a.redriveKeys(r.Context(), headgate.RedriveOptions{
+		WithoutLimits: ask.WithoutLimits, DropDeadline: ask.DropDeadline, Author: author(r), Reason: ask.Reason, Act: "redrive", Own: r.Who.Tenant != "",
+	}, keys, &view)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +186,9 @@ func (a *API) purgeLetters(r *route.Request) (*route.Answer, error) {
 	}
 	view := purgedLettersView{More: cursor != "", Cursor: cursor}
 	if len(keys) > 0 {
-		purged, err := a.config.Store.Purge(r.Context(), keys)
+		by := intervention(r, ask.Reason)
+		by.Act = "purge"
+		purged, err := a.config.Store.Purge(r.Context(), keys, by)
 		if err != nil {
 			return nil, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -197,7 +198,9 @@ func (a *API) policyVersion(r *route.Request) (*route.Answer, error) {
 func (a *API) audit(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit")) // The schema has seen to it.
-	page, err := a.config.Store.Audit(r.Context(), limit, query.Get("cursor"))
+	page, err := a.config.Store.Audit(r.Context(), lua.AuditQuery{
+		Limit: limit, Cursor: query.Get("cursor"), Action: query.Get("action"), Author: query.Get("author"), Name: query.Get("name"),
+	})
 	if err != nil {
 		return nil, err
 	}

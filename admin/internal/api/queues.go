@@ -1,12 +1,9 @@
 package api
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
@@ -45,8 +42,6 @@ func (a *API) queue(r *route.Request) (*route.Answer, error) {
 // drainHold is for how long a drain suspends enqueueing each time.
 const drainHold = 30 * time.Second
 
-const drainReason = "the queue is being drained"
-
 type drainedView struct {
 	Queue   string     `json:"queue"`
 	Drained bool       `json:"drained"`
@@ -58,27 +53,17 @@ type drainedView struct {
 	Until   *time.Time `json:"until,omitempty"`
 }
 
-// drain leaves a suspension that ends later than its own as it is.
+// drain leaves a suspension that ends later than its own as it is. Calls of one credential for a queue are one entry of the audit.
 func (a *API) drain(r *route.Request) (*route.Answer, error) {
 	ctx, store, name := r.Context(), a.config.Store, r.PathValue("queue")
-	queue, err := store.Queue(ctx, name)
-	if err != nil {
+	if _, err := store.Queue(ctx, name); err != nil {
 		return nil, err
 	}
-	now, err := store.Time(ctx)
+	by := intervention(r, r.URL.Query().Get("reason"))
+	by.Act = "drain"
+	until, err := store.Drain(ctx, name, drainHold, by)
 	if err != nil {
 		return nil, err
-	}
-	until := now.Add(drainHold)
-	switch held := queue.Suspended; {
-	case held != nil && held.Until.IsZero():
-		until = time.Time{}
-	case held != nil && held.Until.After(until):
-		until = held.Until
-	default:
-		if err := store.Suspend(ctx, lua.QueueGate(name), drainHold, drainReason); err != nil {
-			return nil, err
-		}
 	}
 	left, err := store.Remaining(ctx, name)
 	if err != nil {
@@ -86,9 +71,6 @@ func (a *API) drain(r *route.Request) (*route.Answer, error) {
 	}
 	return route.OK(drainedView{name, left.Total() == 0, left.Waiting, left.Ready, left.Running, left.Later, left.Spilled, shown.Stamp(until)}), nil
 }
-
-// purgePage is how many jobs a call of purge cancels, each with a round trip of its own.
-const purgePage = 500
 
 type purgeQueue struct {
 	Confirm string `json:"confirm"`
@@ -116,28 +98,11 @@ func (a *API) purgeQueue(r *route.Request) (*route.Answer, error) {
 	if _, err := store.Queue(ctx, queue); err != nil {
 		return nil, err
 	}
-	page, err := store.List(ctx, lua.ListQuery{Queue: queue, Limit: purgePage, Cursor: ask.Cursor})
+	by := intervention(r, ask.Reason)
+	by.Act = "purge" // The pages of one are one entry of the audit.
+	done, err := store.PurgeQueue(ctx, queue, ask.Cursor, by)
 	if err != nil {
 		return nil, err
 	}
-	view := purgedQueueView{More: page.Cursor != "", Cursor: page.Cursor}
-	for _, job := range page.Jobs {
-		running, err := a.cancelOne(ctx, job.Key, ask.Reason)
-		switch {
-		case errors.Is(err, headgate.ErrUnknownJob), errors.Is(err, headgate.ErrEnded): // It has left by itself, or is a dead letter.
-		case err != nil:
-			return nil, err
-		case running:
-			view.Cancelling++
-		default:
-			view.Cancelled++
-		}
-	}
-	return route.OK(view), nil
-}
-
-// cancelOne cancels a job. Work that it leaves is left to the schedulers.
-func (a *API) cancelOne(ctx context.Context, key headgate.Key, reason string) (running bool, err error) {
-	running, _, err = a.config.Store.Cancel(ctx, key, reason)
-	return running, err
+	return route.OK(purgedQueueView{done.Cancelled, done.Cancelling, done.Cursor != "", done.Cursor}), nil
 }

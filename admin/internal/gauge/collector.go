@@ -32,6 +32,8 @@ var (
 	jobsDesc  = prometheus.NewDesc("headgate_queue_jobs", "Jobs of a queue by place: waiting, ready, running, later, spilled, dead.", []string{"queue_id", "place"}, nil)
 	paceDesc  = prometheus.NewDesc("headgate_queue_pace_seconds", "Time from one dispatch of a queue to the next while jobs wait.", []string{"queue_id"}, nil)
 	shutDesc  = prometheus.NewDesc("headgate_queue_paused", "Whether a queue is paused (dispatch) or suspended (enqueue).", []string{"queue_id", "what"}, nil)
+	holdsDesc = prometheus.NewDesc("headgate_holds", "Pauses (dispatch) and suspensions (enqueue) in force, by what they are about: queue, tenant, tenant_queue, downstream.", []string{"kind", "what"}, nil)
+	oldDesc   = prometheus.NewDesc("headgate_holds_oldest_seconds", "Age of the oldest pause or suspension that does not end by itself, 0 where there is none.", nil, nil)
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
@@ -74,6 +76,14 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		shares, err = c.store.Shares(ctx)
 	}
+	var holds []lua.Hold
+	var now time.Time
+	if err == nil {
+		holds, err = c.store.Holds(ctx)
+	}
+	if err == nil {
+		now, err = c.store.Time(ctx)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
@@ -88,8 +98,30 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		collectCounters(to, counters)
 		collectQueues(to, queues)
 		collectWorkers(to, workers)
+		collectHolds(to, holds, now)
 	}
 	gaugeOf(to, upDesc, up)
+}
+
+// collectHolds shows every kind, also those of which there are none, so that an alert can tell nothing from no answer.
+func collectHolds(to chan<- prometheus.Metric, holds []lua.Hold, now time.Time) {
+	counts, oldest := map[cell]int{}, time.Duration(0)
+	for _, kind := range []string{"queue", "tenant", "tenant_queue", "downstream"} {
+		counts[cell{kind, string(lua.HeldDispatch)}] = 0
+		if kind != "downstream" {
+			counts[cell{kind, string(lua.HeldEnqueue)}] = 0
+		}
+	}
+	for _, h := range holds {
+		counts[cell{h.Kind(), string(h.What)}]++
+		if h.Until.IsZero() && !h.Since.IsZero() {
+			oldest = max(oldest, now.Sub(h.Since))
+		}
+	}
+	for c, n := range counts {
+		gaugeOf(to, holdsDesc, float64(n), c.name, c.label)
+	}
+	gaugeOf(to, oldDesc, oldest.Seconds())
 }
 
 func gaugeOf(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {

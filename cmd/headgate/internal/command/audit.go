@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -16,33 +17,51 @@ import (
 
 func newAudit() *cobra.Command {
 	var o operator
-	var limit int
-	var cursor string
+	var q lua.AuditQuery
 	c := &cobra.Command{
-		Use: "audit", Short: "List who changed the policy or a breaker, when and why", Args: noArgs,
-		Long: `Lists the changes of the policy and of circuit breakers, the newest first: who made each, when,
-why, and from which version to which. The script that makes a change writes its entry, and
-nothing changes one. The last 10,000 are kept.`,
+		Use: "audit", Short: "List who changed what, when and why", Args: noArgs,
+		Long: `Lists what operators did, the newest first: who, when, what, to how many jobs and why. These are
+versions of the policy, breakers that were forced or reset, pauses, suspensions, drains, their
+ends, buckets that were reset, and jobs that were cancelled, purged or redriven. The script that
+makes a change writes its entry in the same moment, over whichever way it comes, and nothing
+changes one but more of the same act. The last 10,000 are kept. What a tenant's credential does to
+the tenant's own jobs is counted with the jobs, and is not here.`,
 		Example: `  headgate audit --redis localhost:6379
+  headgate audit --action pause --author ada --redis localhost:6379
+  headgate audit --name q:mail --redis localhost:6379
   headgate audit --limit 1000 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				page, err := store.Audit(ctx, limit, cursor)
+				view, err := readAudit(ctx, store, q)
 				if err != nil {
 					return err
 				}
-				view := shown.AuditPageOf(page)
 				if len(view.Entries) == 0 {
-					none(c, "nobody has changed the policy or a breaker")
+					none(c, "the audit has no entry like that")
 				}
 				return o.print(c, view, func(to io.Writer) { writeAudit(to, view) })
 			})
 		},
 	}
 	o.add(c)
-	c.Flags().IntVar(&limit, "limit", lua.DefaultPage, fmt.Sprintf("largest `NUMBER` of entries, up to %d", lua.MaxPage))
-	c.Flags().StringVar(&cursor, "cursor", "", "`CURSOR` of the page before")
+	flags := c.Flags()
+	flags.IntVar(&q.Limit, "limit", lua.DefaultPage, fmt.Sprintf("largest `NUMBER` of entries, up to %d", lua.MaxPage))
+	flags.StringVar(&q.Cursor, "cursor", "", "`CURSOR` of the page before, of the same filters")
+	flags.StringVar(&q.Action, "action", "", "that `ACTION` only: "+strings.Join(lua.AuditActions, ", "))
+	flags.StringVar(&q.Author, "author", "", "those of `WHO` only")
+	flags.StringVar(&q.Name, "name", "", "those about `NAME` only: q:QUEUE, t:TENANT, u:TENANT:QUEUE, TENANT:ID, a scope or a downstream")
 	return c
+}
+
+// readAudit reads on until there is something to show: a page may hold nothing of what is asked for.
+func readAudit(ctx context.Context, store *lua.Store, q lua.AuditQuery) (shown.AuditPage, error) {
+	for {
+		page, err := store.Audit(ctx, q)
+		if err != nil || len(page.Entries) > 0 || page.Cursor == "" {
+			return shown.AuditPageOf(page), err
+		}
+		q.Cursor = page.Cursor
+	}
 }
 
 func writeAudit(to io.Writer, page shown.AuditPage) {
@@ -78,13 +97,26 @@ func auditWhat(entry shown.AuditEntry) string {
 		}
 		return what
 	case lua.AuditReset:
-		what = "reset"
+		what = "breaker of " + entry.Downstream + " reset"
 	case lua.AuditOpen, lua.AuditClosed:
-		what = "forced " + entry.Action
+		what = "breaker of " + entry.Downstream + " forced " + entry.Action
+	default:
+		what = strings.ReplaceAll(entry.Action, "_", " ") + " " + tame(auditName(entry), shownText)
+		if entry.Jobs > 0 {
+			what += fmt.Sprintf(", %d jobs", entry.Jobs)
+		}
 	}
-	what = "breaker of " + entry.Downstream + " " + what
 	if entry.ForMs > 0 {
 		what += " for " + time.Duration(entry.ForMs*float64(time.Millisecond)).String()
 	}
 	return what
+}
+
+// auditName names for people what was acted on.
+func auditName(entry shown.AuditEntry) string {
+	switch entry.Action {
+	case lua.AuditCancel, lua.AuditResetBucket:
+		return entry.Name
+	}
+	return lua.GateName(entry.Name).Words()
 }

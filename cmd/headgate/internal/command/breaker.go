@@ -102,11 +102,6 @@ func (f *forceFlags) validate(downstream string) error {
 	return usage(errors.Join(bad...))
 }
 
-// by says that whoever runs the command changes something.
-func (f *forceFlags) by() lua.Intervention {
-	return lua.Intervention{Author: author(), Reason: f.reason}
-}
-
 func (f *forceFlags) addReason(c *cobra.Command) {
 	c.Flags().StringVar(&f.reason, "reason", "", "`TEXT` that is kept and shown (required)")
 }
@@ -127,7 +122,7 @@ func newBreakerForce(o *operator, to breaker.State, short, long, example string)
 				if _, err := store.Breaker(ctx, args[0]); errors.Is(err, lua.ErrNoBreaker) {
 					fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no call of downstream %s was seen yet\n", args[0])
 				}
-				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, f.by()); err != nil {
+				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, by(f.reason)); err != nil {
 					return err
 				}
 				return o.showBreaker(ctx, c, store, args[0])
@@ -153,7 +148,7 @@ closed starts slowly: a few jobs at a time, twice as many each second.`,
 				return err
 			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if _, err := store.ResetBreaker(ctx, args[0], f.by()); err != nil {
+				if _, err := store.ResetBreaker(ctx, args[0], by(f.reason)); err != nil {
 					return err
 				}
 				return o.showBreaker(ctx, c, store, args[0])

@@ -72,6 +72,7 @@ type purgeFlags struct {
 	query     lua.ListQuery
 	olderThan time.Duration
 	yes       bool
+	why       string
 }
 
 func newDeadPurge(o *operator) *cobra.Command {
@@ -90,7 +91,7 @@ for good, with payload and history.`,
 			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				if len(args) == 2 {
-					return o.purgeOne(ctx, c, store, keyOf(args))
+					return o.purgeOne(ctx, c, store, keyOf(args), f)
 				}
 				return o.purgeMany(ctx, c, store, f)
 			})
@@ -100,6 +101,7 @@ for good, with payload and history.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
+	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", lua.MaxReason))
 	flags.BoolVar(&f.yes, "yes", false, "yes, all of them, for good")
 	return c
 }
@@ -136,12 +138,12 @@ type purgedView struct {
 
 func (v purgedView) write(to io.Writer) { fmt.Fprintf(to, "%d dead letters are purged\n", v.Purged) }
 
-func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key) error {
+func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key, f purgeFlags) error {
 	sight, err := store.Look(ctx, key)
 	if err != nil {
 		return err
 	}
-	purged, err := store.Purge(ctx, []headgate.Key{key})
+	purged, err := store.Purge(ctx, []headgate.Key{key}, by(f.why))
 	if err != nil {
 		return err
 	}
@@ -153,9 +155,10 @@ func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.St
 
 func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.Store, f purgeFlags) error {
 	painter := report.NewPainter(c.ErrOrStderr())
+	who := by(f.why)
 	var view purgedView
 	err := eachDead(ctx, store, f.query, f.olderThan, 0, func(keys []headgate.Key) error {
-		purged, err := store.Purge(ctx, keys)
+		purged, err := store.Purge(ctx, keys, who)
 		if err != nil {
 			return err
 		}

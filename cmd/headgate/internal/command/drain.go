@@ -27,6 +27,7 @@ type drainFlags struct {
 
 	timeout time.Duration
 	keep    bool
+	by      lua.Intervention
 }
 
 func newDrain() *cobra.Command {
@@ -44,6 +45,7 @@ Exit codes: 0 the queue is empty, 1 it is not, 2 a wrong command line, 3 no such
 			if f.timeout < 0 {
 				return fieldError("timeout", f.timeout.String(), "0, for none, or more")
 			}
+			f.by = by(lua.DrainReason)
 			return f.with(c, func(ctx context.Context, store *lua.Store) error { return f.run(ctx, c, store, args[0]) })
 		},
 	}
@@ -91,11 +93,11 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 	switch {
 	case forever: // As it was before.
 	case f.keep:
-		err = store.Suspend(end, lua.QueueGate(queue), 0, drainReason)
-	case view.Suspended: // What was left of the suspension that this one replaced.
-		err = store.Suspend(end, lua.QueueGate(queue), time.Until(before.Until), before.Reason)
+		err = store.Suspend(end, lua.QueueGate(queue), 0, f.by)
+	case view.Suspended:
+		err = f.restore(end, store, queue, before)
 	default:
-		err = store.Resume(end, lua.QueueGate(queue))
+		_, err = store.Resume(end, lua.QueueGate(queue), f.by)
 	}
 	printed := f.print(c, view, func(to io.Writer) {
 		if view.Drained {
@@ -105,7 +107,15 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 	return errors.Join(failed, err, printed)
 }
 
-const drainReason = "the queue is being drained"
+// restore leaves the suspension of before where it ends later than the drain's, or puts what is left of it in place of that.
+func (f *drainFlags) restore(ctx context.Context, store *lua.Store, queue string, before *lua.Suspension) error {
+	state, err := store.Queue(ctx, queue)
+	if err != nil || state.Suspended != nil && state.Suspended.Since.Equal(before.Since) && state.Suspended.Reason == before.Reason {
+		return err
+	}
+	by := lua.Intervention{Author: before.Author, Reason: before.Reason, Act: f.by.Act}
+	return store.Suspend(ctx, lua.QueueGate(queue), time.Until(before.Until), by)
+}
 
 // wait suspends enqueueing, unless it is for good, and returns when nothing is left, or with what is when ctx ends.
 func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Store, queue string, suspended bool) (lua.Remaining, error) {
@@ -117,7 +127,7 @@ func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Stor
 	var renewed time.Time
 	for {
 		if !suspended && time.Since(renewed) >= drainRenew {
-			if err := store.Suspend(ctx, lua.QueueGate(queue), drainHold, drainReason); err != nil {
+			if _, err := store.Drain(ctx, queue, drainHold, f.by); err != nil {
 				return left, err
 			}
 			renewed = time.Now()

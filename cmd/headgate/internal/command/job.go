@@ -138,7 +138,7 @@ handler's context ends, and the job leaves as cancelled unless it completes firs
 				if _, err := store.Look(ctx, key); err != nil {
 					return err // A name that none can have, or one that nobody knows.
 				}
-				running, _, err := store.Cancel(ctx, key, reason)
+				running, _, err := store.Cancel(ctx, key, by(reason))
 				if err != nil {
 					return err
 				}
@@ -156,6 +156,6 @@ handler's context ends, and the job leaves as cancelled unless it completes firs
 			})
 		},
 	}
-	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told", lua.MaxReason))
+	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told, and for the audit", lua.MaxReason))
 	return c
 }

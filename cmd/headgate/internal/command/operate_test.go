@@ -275,7 +275,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 		t.Errorf("%s", out.stderr)
 	}
 	p.enqueue("c") // Enqueueing goes on after a drain that was given up.
-	must(t, p.store.Suspend(t.Context(), lua.QueueGate("mail"), time.Hour, "mine"))
+	must(t, p.store.Suspend(t.Context(), lua.QueueGate("mail"), time.Hour, lua.Intervention{Reason: "mine"}))
 	if view := p.object(exitFailure, "drain mail --timeout 1s"); view["suspended"] != true {
 		t.Errorf("%v", view)
 	}
@@ -283,7 +283,8 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	if err != nil || q.Suspended == nil || q.Suspended.Reason != "mine" || time.Until(q.Suspended.Until) < 59*time.Minute {
 		t.Errorf("a suspension of before: %+v, %v", q.Suspended, err)
 	}
-	must(t, p.store.Resume(t.Context(), lua.QueueGate("mail")))
+	_, err = p.store.Resume(t.Context(), lua.QueueGate("mail"), lua.Intervention{})
+	must(t, err)
 
 	var wait sync.WaitGroup
 	wait.Go(func() { out = p.run(exitOK, "drain mail --keep-suspended --json") })

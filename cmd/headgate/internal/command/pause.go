@@ -113,12 +113,12 @@ func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, 
 	}
 	text := gate.Words() + " is paused"
 	if t.enqueue {
-		if err := store.Suspend(ctx, gate, duration, reason); err != nil {
+		if err := store.Suspend(ctx, gate, duration, by(reason)); err != nil {
 			return err
 		}
 		view.Enqueue, text = "paused", "enqueueing is suspended for "+gate.Words()
 	} else {
-		held, err := store.Pause(ctx, gate, duration, reason)
+		held, err := store.Pause(ctx, gate, duration, by(reason))
 		if err != nil {
 			return err
 		}
@@ -132,6 +132,7 @@ func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, 
 
 func newResume() *cobra.Command {
 	var t target
+	var reason string
 	c := &cobra.Command{
 		Use: "resume (--queue QUEUE | --tenant TENANT)", Short: "End what pause began", Args: noArgs,
 		Long: `Lets the jobs of a queue, of a tenant, or of a tenant in a queue run and be enqueued again. A
@@ -142,42 +143,40 @@ Exit code 3 says that nothing was paused.`,
   headgate resume --queue mail --tenant acme --enqueue --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			gate, err := t.gate()
+			if err == nil {
+				err = checkReason(reason)
+			}
 			if err != nil {
 				return err
 			}
-			return t.with(c, func(ctx context.Context, store *lua.Store) error { return t.resume(ctx, c, store, gate) })
+			return t.with(c, func(ctx context.Context, store *lua.Store) error { return t.resume(ctx, c, store, gate, by(reason)) })
 		},
 	}
 	t.add(c, "resume", "resume enqueueing alone")
+	reasonFlag(c, &reason)
 	return c
 }
 
-func (t *target) resume(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName) error {
+func (t *target) resume(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName, by lua.Intervention) error {
 	view := pausedView{Gate: gate}
-	suspensions, err := store.Suspensions(ctx)
+	suspended, err := store.Resume(ctx, gate, by)
 	if err != nil {
 		return err
 	}
-	for _, s := range suspensions {
-		if s.Name != gate {
-			continue
-		}
-		if err := store.Resume(ctx, gate); err != nil {
-			return err
-		}
+	if suspended {
 		view.Enqueue = "resumed"
 	}
 	if !t.enqueue {
-		was, err := store.Unpause(ctx, gate)
+		paused, err := store.Unpause(ctx, gate, by)
 		if err != nil {
 			return err
 		}
-		if was {
+		if paused {
 			view.Dispatch = "resumed"
 		}
 	}
 	if view.Dispatch+view.Enqueue == "" {
-		return nothing("%s is not paused: headgate queue show tells what is", gate.Words())
+		return nothing("%s is not paused: headgate holds tells what is", gate.Words())
 	}
 	return t.print(c, view, func(to io.Writer) { fmt.Fprintln(to, gate.Words()+" is resumed") })
 }

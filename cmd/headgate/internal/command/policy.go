@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -202,6 +203,11 @@ func checkReason(reason string) error {
 // editBy is an edit of whoever runs the command.
 func editBy(reason string) rollout.Edit {
 	return rollout.Edit{Author: author(), Reason: reason, Expected: rollout.AnyVersion}
+}
+
+// by says that whoever runs the command changes something. All that the command does is one act.
+func by(reason string) lua.Intervention {
+	return lua.Intervention{Author: author(), Reason: reason, Act: rand.Text()}
 }
 
 // author names whoever runs the command, for the audit.

@@ -57,6 +57,7 @@ there was none.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` of the queue; 0 takes all")
+	flags.StringVar(&f.options.Reason, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", lua.MaxReason))
 	flags.BoolVar(&f.options.WithoutLimits, "without-limits", false, "check and charge no limit")
 	flags.BoolVar(&f.options.DropDeadline, "drop-deadline", false, "take away deadlines that have passed; without it such jobs are refused")
 	return c
@@ -116,6 +117,8 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Sto
 	if err != nil {
 		return err
 	}
+	who := by(f.options.Reason)
+	f.options.Author, f.options.Act = who.Author, who.Act
 	view := &redrivenView{Refused: map[string]int{}, Errors: []refusedView{}}
 	painter := report.NewPainter(c.ErrOrStderr())
 	do := func(keys []headgate.Key) error {

@@ -100,7 +100,7 @@ mean more.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(flagError(err)) })
 	root.AddCommand(newDemo(), newReplay(), newPolicy(), newEnqueue(), newWorker(), newVersion())
 	root.AddCommand(newConfig())
-	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newDrain(), newDoctor(), newMigrate())
+	root.AddCommand(newJob(), newQueue(), newDead(), newRedrive(), newPause(), newResume(), newHolds(), newDrain(), newDoctor(), newMigrate())
 	root.AddCommand(newServe(), newKey(), newBreaker(), newAudit(), newExplain(), newLimit(), newTenant(), newTier(), newDownstream())
 	return root
 }
