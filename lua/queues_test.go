@@ -50,7 +50,7 @@ func (y *nameYard) offer(tenant, queue string, delay time.Duration) headgate.Ver
 
 func (y *nameYard) cancel(tenant, queue string) {
 	y.tb.Helper()
-	_, _, err := y.store.Cancel(y.tb.Context(), headgate.Key{Tenant: tenant, ID: y.last[queue]}, "")
+	_, _, err := y.store.Cancel(y.tb.Context(), headgate.Key{Tenant: tenant, ID: y.last[queue]}, Intervention{})
 	check(y.tb, err)
 }
 
@@ -148,7 +148,7 @@ func TestQueuesThatHoldSomethingAreKept(t *testing.T) {
 		"a delayed job":  {func(y *nameYard) { check(y.tb, y.offer("evil", "held", time.Minute).Err()) }, func(y *nameYard) { y.promoteAfter(2 * time.Minute); y.cancel("evil", "held") }},
 		"a dead letter":  {func(y *nameYard) { y.bury("evil", "held", "dead"); y.leave("held") }, func(y *nameYard) { y.purge("evil", "dead") }},
 		"a pause":        {func(y *nameYard) { y.gate("held", 0) }, func(y *nameYard) { y.gate("held", Unlimited) }},
-		"a suspension":   {func(y *nameYard) { check(y.tb, y.store.Suspend(y.tb.Context(), QueueGate("held"), 0, "test")) }, func(y *nameYard) { check(y.tb, y.store.Resume(y.tb.Context(), QueueGate("held"))) }},
+		"a suspension":   {func(y *nameYard) { check(y.tb, y.store.Suspend(y.tb.Context(), QueueGate("held"), 0, Intervention{})) }, func(y *nameYard) { y.resume("held") }},
 		"a worker":       {func(y *nameYard) { y.bury("evil", "held", "dead"); y.purge("evil", "dead") }, func(y *nameYard) { y.leave("held") }},
 		"a named policy": {func(y *nameYard) { y.policy("held") }, func(y *nameYard) { y.policy("other") }},
 	} {
@@ -191,13 +191,19 @@ func (y *nameYard) leave(queue string) {
 
 func (y *nameYard) purge(tenant, id string) {
 	y.tb.Helper()
-	_, err := y.store.Purge(y.tb.Context(), []headgate.Key{{Tenant: tenant, ID: id}})
+	_, err := y.store.Purge(y.tb.Context(), []headgate.Key{{Tenant: tenant, ID: id}}, Intervention{})
+	check(y.tb, err)
+}
+
+func (y *nameYard) resume(queue string) {
+	y.tb.Helper()
+	_, err := y.store.Resume(y.tb.Context(), QueueGate(queue), Intervention{})
 	check(y.tb, err)
 }
 
 func (y *nameYard) gate(queue string, limit int) {
 	y.tb.Helper()
-	_, _, err := y.store.SetGate(y.tb.Context(), Gate{Name: QueueGate(queue), Limit: limit, Reason: "test"})
+	_, _, err := y.store.SetGate(y.tb.Context(), Gate{Name: QueueGate(queue), Limit: limit})
 	check(y.tb, err)
 }
 

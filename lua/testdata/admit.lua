@@ -8,8 +8,9 @@
 -- ARGV[6] global_burst  micro-tokens
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
---   (with the letter's seq), and where the record's flags say so its payload (a redriven one has it already), the time it
---   starts (microseconds from now if negative), and its unique key with microseconds
+--   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
+--   say so its payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
+--   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
@@ -680,6 +681,51 @@ local seen, writes, admitted, answers = {}, {}, {}, {}
 -- admission.
 local function rare_make()
   local rare = {}
+local by_read, audit_act
+do
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+local function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+local function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
+end
+end
 local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
 local NO_GATES = {}
 local gates, gates_dirty = {}, {}
@@ -1011,9 +1057,15 @@ function unique_release(key)
   if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
 end
 
+-- suspect_forget forgets the group of a job that was lost with a worker (reclaim.lua).
+local function suspect_forget(key, rec)
+  if byte(rec, 6) > 0 then redis.call('HDEL', P .. 'suspects', key) end
+end
+
 -- leave ends a job with all that it owns.
 function leave(key, counter, rec)
   leave_plain(key, counter)
+  suspect_forget(key, rec)
   depth_leave(key, rec)
   if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
   if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
@@ -1048,11 +1100,12 @@ function letter_remove(key, rec)
   if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
--- letter_end ends a dead letter for good.
+-- letter_end ends a dead letter for good and returns its queue.
 local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, counter, rec)
+  return record_queue(rec)
 end
 
 -- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the
@@ -1081,6 +1134,7 @@ function dead_letter(key, rec, reason, text, now)
     depth_leave(key, rec)
     redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
+  suspect_forget(key, rec)
   local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
@@ -2153,12 +2207,25 @@ end
     return at
   end
 
+  -- redrives_tell tells the audit of the dead letters that are on their way again.
+  local function redrives_tell()
+    local of, by = {}, nil
+    for _, i in ipairs(admitted) do
+      local job = jobs[i]
+      if job.redrive then
+        local name = 'q:' .. job.path.queue
+        of[name], by = (of[name] or 0) + 1, job.by
+      end
+    end
+    for name, n in pairs(of) do audit_act(time_us, by_read(by), name, n) end
+  end
+
   -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
   function rare.suspension(path)
     local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
     for i = 1, 3 do
       local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
-      until_us = tonumber(until_us)
+      until_us, reason = tonumber(until_us), reason and match(reason, '^(.*)\1%d+|[^\1]*$') or reason
       if until_us == 0 then return 'paused -1 ' .. reason end
       if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
     end
@@ -2305,6 +2372,7 @@ end
       end
     end
     if crowded then queues_forget(time_us) end
+    redrives_tell()
     local continues = fill(time_us)
     local straight = {}
     for _, key in ipairs(dispatched) do straight[key] = true end
@@ -2340,6 +2408,10 @@ local function jobs_read(at)
       cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
     job.key = job.path.tenant .. ':' .. job.id
     at = at + 3
+    if job.redrive then
+      job.by = ARGV[at]
+      at = at + 1
+    end
     if flags > 1 then at = rare().options(job, at) end
     jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
   end

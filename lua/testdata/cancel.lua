@@ -2,11 +2,12 @@
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] key  of the job
--- ARGV[3] reason  text that its handler is told
+-- ARGV[3] by  who does it and why, as fragments/audit.lua reads it; its handler is told the reason
+-- ARGV[4] name  under which the audit tells of it: the job's, or that of a queue whose jobs are all cancelled
 -- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
 --   {"unknown"}
 -- Never ends a running job itself: whether it completed first is for its worker to say.
-local STATE, NOW, KEY, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
@@ -66,6 +67,51 @@ local function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+local by_read, audit_act
+do
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+local function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+local function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
+end
 end
 local now_us, clock_advance
 do
@@ -688,11 +734,12 @@ local function letter_remove(key, rec)
   if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
--- letter_end ends a dead letter for good.
+-- letter_end ends a dead letter for good and returns its queue.
 local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, counter, rec)
+  return record_queue(rec)
 end
 
 -- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the
@@ -1900,6 +1947,7 @@ local function entry_of()
 end
 
 call_begin(now, { 'pools', 'eo' })
+local by = by_read(BY)
 local rec = redis.call('HGET', JOBS, KEY)
 if not rec then
   for age = 0, 1 do
@@ -1921,7 +1969,8 @@ if redis.call('ZREM', LATER, KEY) == 0 then
     local pool, token = entry_of()
     local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
     if pending then
-      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. REASON) == 1 then state_add('nc', 1) end
+      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end
+      audit_act(now, by, NAME, 1)
       state_write()
       return { 'cancelling' }
     end
@@ -1930,6 +1979,7 @@ if redis.call('ZREM', LATER, KEY) == 0 then
     refill_pools[pool.id] = true
   end
 end
+audit_act(now, by, NAME, 1)
 leave(KEY, 'cancelled', rec)
 freed_wake(now)
 return { fill(now) and 'more' or 'cancelled' }

@@ -74,14 +74,47 @@ local function state_write()
 end
 local audit_add
 do
--- audit: a stream with an entry for each change that somebody made to the policy, or to a breaker. Nothing else writes
--- to it. It has at most KEPT_AUDIT entries, and `al` counts those that left.
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
 local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
 
 function audit_add(fields)
   redis.call('XADD', AUDIT, '*', unpack(fields))
   local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
   if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+local function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+local function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+local function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
 end
 end
 local now_us, clock_advance
@@ -704,11 +737,12 @@ local function letter_remove(key, rec)
   if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
--- letter_end ends a dead letter for good.
+-- letter_end ends a dead letter for good and returns its queue.
 local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, counter, rec)
+  return record_queue(rec)
 end
 
 -- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the

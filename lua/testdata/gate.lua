@@ -1,15 +1,16 @@
--- gate sets, changes or removes a gate: pause, breaker or cap of a queue, tenant, tenant in a queue, or downstream.
+-- gate sets, changes or removes a gate: pause, breaker or cap of a queue, tenant, tenant in a queue, or downstream; or pauses what it
+-- guards, or ends that. It tells the audit who did.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] name  q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM
--- ARGV[3] limit  units, 0 for shut, "" for no gate
+-- ARGV[3] limit  units, 0 for shut, "" for no gate; "pause" shuts it and leaves behind the cap that is in force, "resume" ends that
 -- ARGV[4] duration  microseconds until `then` applies, 0 for ever
--- ARGV[5] then  limit after that, "" for no gate
--- ARGV[6] reason  text that is kept
--- Reply {"set" | "more", units held}
+-- ARGV[5] then  limit after that, "" for no gate; a pause knows its own
+-- ARGV[6] by  who does it and why, as fragments/audit.lua reads it
+-- Reply {"set" | "more" | "none", units held}; "none" is for a resume where nothing is paused
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 -- luacheck: ignore 211
-local STATE, NOW, NAME, LIMIT, DURATION, THEN, REASON = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
@@ -69,6 +70,51 @@ local function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+end
+local by_read, hold_reason, audit_act
+do
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+local function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
+end
 end
 local now_us, clock_advance
 do
@@ -690,11 +736,12 @@ local function letter_remove(key, rec)
   if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
--- letter_end ends a dead letter for good.
+-- letter_end ends a dead letter for good and returns its queue.
 local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, counter, rec)
+  return record_queue(rec)
 end
 
 -- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the
@@ -1832,7 +1879,16 @@ end
 local now = now_us(NOW)
 
 call_begin(now, { 'pools' })
+local by = by_read(BY)
 local g, s = gate(NAME), share_read(NAME)
+local own = g and not g.default
+if LIMIT == 'pause' then
+  local left = own and share_in_force(g) or nil
+  LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
+elseif LIMIT == 'resume' then
+  if not own or g.limit ~= 0 then return { 'none', g and format('%d', g.held) or '0' } end
+  LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
+end
 if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
   local most = math.min(share_in_force(g) or share_cap(s), share_cap(s))
   if LIMIT == '0' then
@@ -1846,17 +1902,18 @@ earliest = nil
 if LIMIT == '' then
   gate_remove(NAME)
 else
-  if not g or g.default then
+  if not own then
     gate_count(NAME, 1)
     g = { held = g and g.held or entries_count()[NAME] or 0 }
     gates[NAME] = g
   end
   local until_us = DURATION > 0 and now + DURATION or 0
   g.limit = tonumber(LIMIT)
-  g.rest = format('%d|%s|%s', until_us, THEN, REASON)
+  g.rest = format('%d|%s|', until_us, THEN) .. (LIMIT == '0' and hold_reason(by, now) or by.reason)
   gates_dirty[NAME] = true
   if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
 end
+audit_act(now, by, NAME, g and g.held or 0, DURATION)
 freed[NAME] = true
 freed_wake(now)
 local continues = fill(now)

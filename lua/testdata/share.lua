@@ -693,11 +693,12 @@ local function letter_remove(key, rec)
   if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
 end
 
--- letter_end ends a dead letter for good.
+-- letter_end ends a dead letter for good and returns its queue.
 local function letter_end(key, counter)
   local rec = redis.call('HGET', JOBS, key)
   letter_remove(key, rec)
   leave(key, counter, rec)
+  return record_queue(rec)
 end
 
 -- letter_evict ends a letter of those in a ZSET for that of a tenant that has just come: the oldest of the tenant that has the
