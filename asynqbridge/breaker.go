@@ -175,7 +175,7 @@ func (b *Breaker) run(ctx context.Context, queue, downstream string, call *worke
 	case !b.config.IsFailure(err):
 		end(call.Ignored)
 	default:
-		end(call.Failed)
+		end(func(ctx context.Context) { call.FailedBy(ctx, err) })
 		if call.Probe() && attemptsLeft(ctx) {
 			return &OpenError{Queue: queue, RetryAfter: b.rest(downstream, 0), Probe: err}
 		}

@@ -11,6 +11,11 @@ type Counts struct {
 	SlowEnds uint64
 }
 
+// Plus returns both together.
+func (c Counts) Plus(d Counts) Counts {
+	return Counts{c.Successes + d.Successes, c.Failures + d.Failures, c.Slow + d.Slow, c.SlowEnds + d.SlowEnds}
+}
+
 // Ended returns the number of verdicts in the window.
 func (c Counts) Ended() uint64 { return c.Successes + c.Failures }
 

@@ -73,9 +73,26 @@
 // see it too: of each one's own calls in the window, however few, as large a part failed, or was slow, as the rule
 // asks of all; for the third rule, its own last FailureThreshold calls failed, or all in the window if they are fewer. So a worker whose network is cut, which fails fast and takes many jobs while
 // others succeed, opens nothing for them; alone it may, but not before LoneVote has passed since the first report:
-// others, if there are any, may only be slower to report.  Probes are leases of the waiting room: it knows how many there
+// others, if there are any, may only be slower to report.
+//
+// Nor does one tenant, whose jobs may fail on purpose, decide for others. A report says what each tenant has of it, under a number
+// (TenantNumber); numbers share TenantGroups windows, others in each epoch. Let x be how far the calls of a group meet a rule:
+// the part that failed, or was slow; for the third rule 1 if its last FailureThreshold ÷ groups calls failed, or all if they are
+// fewer, else 0. Each group weighs the same, however much it calls, and the one with the largest x is left out. The breaker trips
+// only if the mean x of the others reaches 0.8 of the rate that the rule asks of all, or 0.34 for the third rule. Where one group
+// is all that called in the window (in its last half to whole), its own x must. So a downstream that is ill for all opens as it
+// did, one that a single tenant uses opens for it, and a tenant that fails where others succeed opens nothing; the latest moment
+// at which it may is when nobody else has called for a window. Nothing else is done about that tenant: its failures cost its own
+// attempts, and its slots are bounded by its caps.
+//
+// A worker whose own breaker such a tenant has opened hears so in the answer (Alone), closes it, and leaves that tenant's
+// failures out for a window.
+//
+// Probes are leases of the waiting room: it knows how many there
 // are and when the oldest began. Half-open ends ProbeTimeout after that, whatever became of the probe; without a
-// probe it waits. A breaker that closes after probes starts slowly: 2·MaxProbes calls at a time, doubled each RampStep,
+// probe it waits. Where several tenants called in the last window, a failed probe opens only with one of another tenant's, with a
+// second of the same, or, once another's has passed, with the (2·SuccessThreshold)th; and in the last two cases for as long as
+// before, not twice as long. A breaker that closes after probes starts slowly: 2·MaxProbes calls at a time, doubled each RampStep,
 // any number after RampSteps. Each transition begins a period, and a report of another says nothing.
 //
 // # Cost

@@ -12,8 +12,10 @@ import (
 // Instants must not go back, and count in microseconds. Jitter is even in [0, 1), for a cooldown that may begin.
 type Fleet struct {
 	config Config
-	// confirmed is when a report last came with the config in force.
+	// confirmed is when a report last came with the config in force; origin is who says so, version the policy's last one.
 	confirmed Instant
+	origin    Origin
+	version   int64
 
 	state State
 	cause Cause
@@ -35,11 +37,15 @@ type Fleet struct {
 	// begun is when the window was last empty. doubt is when the vote of a worker that is the only caller counts, so
 	// that others have had the time to report; 0 if there is none.
 	begun, doubt Instant
-	// workers are those that reported, with a window each.
+	// workers are those that reported, with a window each; groups those of tenants by epoch and number.
 	workers map[string]*reporter
+	groups  [TenantGroups]group
+	aside   []uint16
 
-	// passed and slow count the probes of the half-open period that ended well, and that were slow.
+	// passed and slow count the probes of the half-open period that ended well, and that were slow; trial tells tenants
+	// apart.
 	passed, slow uint64
+	trial        fleetTrial
 	// ramp is the step of the slow start, from 1; 0 for none.
 	ramp int
 
@@ -62,6 +68,11 @@ type Report struct {
 	Counts
 	// Streak is the failures after the last success: all of them, if there was none.
 	Streak uint64
+	// Origin says where the config that comes with it is from, Version which version of the policy the worker follows.
+	Origin  Origin
+	Version int64
+	// Tenants is what each tenant has of it, by number; none means that the calls were of no tenant.
+	Tenants []TenantCounts
 	// Alone says that there is no other worker, so that nobody else's report can be on its way.
 	Alone bool
 }
@@ -100,6 +111,7 @@ func NewFleetAt(now Instant, config Config) (*Fleet, error) {
 // ReportAt counts a report and makes the change that it leads to, or that is due by time alone: a report that comes
 // with the latter is late. Probes' time-outs are left to AdvanceAt.
 func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) Transition {
+	f.aside = nil
 	change := f.AdvanceAt(now, jitter, 0, false)
 	w := f.reporter(now, r.Worker)
 	numbered := r.Sequence > 0
@@ -111,13 +123,13 @@ func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) T
 	}
 	w.sequence, w.at, f.heard = r.Sequence, now, now
 	if numbered {
-		f.configure(now, config)
+		f.configure(now, config, r.Origin, r.Version)
 	}
 	if change.Happened() || !f.current(r.Period) {
 		return change
 	}
 	if f.state == HalfOpen {
-		return f.countProbes(now, jitter, r.Counts)
+		return f.countProbes(now, jitter, r)
 	}
 	return f.count(now, jitter, w, r)
 }
@@ -130,16 +142,43 @@ func (f *Fleet) current(period uint64) bool {
 	return period == f.period && f.state != Open
 }
 
-// configure puts a worker's config in force once no worker has spoken for the present one for a while: workers that
-// differ, as they do while a new config is rolled out, must not empty each other's window.
-func (f *Fleet) configure(now Instant, config Config) {
+// Origin says where a breaker's config is from.
+type Origin int
+
+// The origins.
+const (
+	OriginDefault Origin = iota // nobody has said anything
+	OriginWorker                // the worker's own configuration
+	OriginPolicy                // the policy, which wins over every worker's
+)
+
+var originNames = [...]string{"default", "worker", "policy"}
+
+func (o Origin) String() string {
+	if o < 0 || int(o) >= len(originNames) {
+		return "unknown"
+	}
+	return originNames[o]
+}
+
+// configure puts a worker's config in force: the policy's at once, and a worker's own once no worker has spoken for the present
+// one for a while: workers that differ, as they do while a new config is rolled out, must not empty each other's window. A
+// worker that has not heard of the policy's last version has no say.
+func (f *Fleet) configure(now Instant, config Config, origin Origin, version int64) {
+	if version < f.version {
+		return
+	}
 	config = config.withDefaults()
+	news := version > f.version && (origin == OriginPolicy || f.origin == OriginPolicy)
+	f.version = version
 	switch {
 	case config.sameRules(f.config):
-		f.confirmed = now
-	case f.state == Closed && now.Sub(f.confirmed) >= ConfigHold:
-		f.config, f.confirmed = config, now
-		f.restart()
+		f.confirmed, f.origin = now, origin
+	case news, f.origin != OriginPolicy && f.state == Closed && now.Sub(f.confirmed) >= ConfigHold:
+		f.config, f.confirmed, f.origin = config, now, origin
+		if f.state == Closed {
+			f.restart()
+		}
 	}
 }
 
@@ -159,14 +198,20 @@ func (f *Fleet) count(now Instant, jitter float64, w *reporter, r Report) Transi
 	}
 	f.streak += r.Streak
 	w.streak += r.Streak
+	f.countTenants(index, &r)
 	if f.forced || r.Failures == 0 && r.Slow == 0 {
 		return Transition{}
 	}
-	return f.judge(now, jitter, r.Alone)
+	change := f.judge(now, jitter, r.Alone)
+	if !change.Happened() {
+		f.aside = f.alone(index, w, &r)
+	}
+	return change
 }
 
-// judge trips if a rule is met and as many workers vote for it as the quorum asks: two of those that called the
-// downstream in the window, or the only one, once others have had the time to report or where there are none.
+// judge trips if a rule is met, as many workers vote for it as the quorum asks, and more than one tenant's calls meet it, if more
+// than one called. The quorum is two of the workers that called the downstream in the window, or the only one, once others
+// have had the time to report or where there are none.
 func (f *Fleet) judge(now Instant, jitter float64, alone bool) Transition {
 	index := f.config.slice(now)
 	all := f.window.sum(index, f.config.Buckets)
@@ -178,7 +223,7 @@ func (f *Fleet) judge(now Instant, jitter float64, alone bool) Transition {
 		callers, voters := f.votes(index, rule)
 		sure := f.begun.Add(min(LoneVote, f.config.Window/2))
 		switch {
-		case voters < min(2, callers):
+		case voters < min(2, callers) || !f.tenantsAgree(index, rule):
 		case callers < 2 && !alone && now < sure:
 			f.doubt = sure
 		default:
@@ -192,11 +237,15 @@ func (f *Fleet) judge(now Instant, jitter float64, alone bool) Transition {
 
 // countProbes counts probes, and opens or closes the breaker if that decides it. Of those that came together a failure
 // speaks first.
-func (f *Fleet) countProbes(now Instant, jitter float64, c Counts) Transition {
-	f.passed += c.Successes
-	f.slow += c.Slow
+func (f *Fleet) countProbes(now Instant, jitter float64, r Report) Transition {
+	f.passed += r.Successes
+	f.slow += r.Slow
+	opens, lone := f.tryTenants(&r)
 	switch {
-	case c.Failures > 0:
+	case opens:
+		if lone {
+			f.inRow = max(f.inRow, 1) - 1 // The cooldown is as long as the last.
+		}
 		return f.trip(CauseProbeFailed, now, jitter)
 	case ratio(f.slow, uint64(f.config.SuccessThreshold)) >= f.config.SlowCallRate:
 		return f.trip(CauseProbesSlow, now, jitter)
@@ -207,4 +256,32 @@ func (f *Fleet) countProbes(now Instant, jitter float64, c Counts) Transition {
 		return change
 	}
 	return Transition{}
+}
+
+// tryTenants notes whose probes passed and failed, and reports whether a failure opens the breaker, and whether only because of
+// one tenant's though another called too.
+func (f *Fleet) tryTenants(r *Report) (opens, lone bool) {
+	for _, t := range r.parts() {
+		if t.Successes > 0 {
+			f.trial.pass(f.groupOf(t.Tenant) + 1)
+		}
+	}
+	for _, t := range r.parts() {
+		if t.Failures == 0 {
+			continue
+		}
+		callers, _, _, _ := f.shares(f.lastIndex(), CauseFailureRate)
+		if opens, lone = f.trial.fail(f.groupOf(t.Tenant)+1, t.Failures, callers < 2, f.config.SuccessThreshold); opens && !lone {
+			break
+		}
+	}
+	return opens, lone
+}
+
+// lastIndex returns the slice in which the window of the last closed period was last counted.
+func (f *Fleet) lastIndex() int64 {
+	if n := len(f.window); n > 0 {
+		return f.window[n-1].index
+	}
+	return 0
 }

@@ -19,6 +19,9 @@ type FleetSnapshot struct {
 	// Callers is the workers that called the downstream in that window, Voters those whose own calls meet a
 	// rule, however few they are.
 	Callers, Voters int
+	// Tenants is how many groups of tenants called in it, FailingTenants of how many as large a part failed as
+	// FailureRate.
+	Tenants, FailingTenants int
 	// FailureStreak is the failures since any worker's last success, of the last closed period.
 	FailureStreak uint64
 	// ProbesPassed and SlowProbes are of the half-open period, 0 in other states.
@@ -34,8 +37,8 @@ type FleetSnapshot struct {
 // SnapshotAt returns the breaker as it is. It changes nothing.
 func (f *Fleet) SnapshotAt(now Instant) FleetSnapshot {
 	index := f.config.slice(now)
-	if n := len(f.window); f.state != Closed && n > 0 {
-		index = f.window[n-1].index
+	if f.state != Closed && len(f.window) > 0 {
+		index = f.lastIndex()
 	}
 	s := FleetSnapshot{
 		State: f.state, Cause: f.cause, Since: f.since, Period: f.period, Until: f.until, Ends: f.ends, Forced: f.forced,
@@ -43,5 +46,16 @@ func (f *Fleet) SnapshotAt(now Instant) FleetSnapshot {
 		Trips: f.trips, TripsInRow: f.inRow, Window: f.window.sum(index, f.config.Buckets),
 	}
 	s.Callers, s.Voters = f.votes(index, rules[:]...)
+	half, kept := f.config.half(index)
+	for i := range f.groups {
+		own := f.groups[i].window.sum(half, kept)
+		if own.Ended() == 0 && own.Slow == 0 {
+			continue
+		}
+		s.Tenants++
+		if own.FailureRate() >= f.config.FailureRate {
+			s.FailingTenants++
+		}
+	}
 	return s
 }

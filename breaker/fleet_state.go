@@ -125,6 +125,6 @@ func (f *Fleet) enter(to State, cause Cause, now Instant) Transition {
 	f.state, f.cause, f.since, f.heard = to, cause, now, now
 	f.period++
 	f.forced, f.ends, f.until = false, false, 0
-	f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
+	f.passed, f.slow, f.trial, f.ramp, f.doubt = 0, 0, fleetTrial{}, 0, 0
 	return change
 }

@@ -20,10 +20,12 @@ import (
 //	advance 5s              move the clock
 //	report w1 ok=3 fail=2   what worker w1 counted since its last report: also slow=, slow-ends=, streak= (fail=
 //	                        unless given), period=-1 (that before the present one) or
-//	                        period=none, alone=true (there is no other worker)
+//	                        period=none, alone=true (there is no other worker), of=a (whose calls they
+//	                        were: no tenant's unless given)
+//	alone                   whose calls of the last report say nothing about the downstream, nor about the worker
 //	repeat w1               its last report arrives once more
 //	probe a                 a probe begins, if the gate lets it through
-//	end a w1 ok|fail|none   it ends, and worker w1 reports how
+//	end a w1 ok|fail|none   it ends, and worker w1 reports how; of=a as above
 //	tick                    only tell the breaker the time
 //	force open|closed for=1m why=...    and: reset why=...
 //	config slow-rate=1 ...  from here on workers report another config
@@ -86,7 +88,9 @@ func (w *fleetWalk) command(words []string) (string, error) {
 	case "probe":
 		return w.probe(plain[1])
 	case "end":
-		return w.end(plain[1], plain[2], plain[3])
+		return w.end(plain[1], plain[2], plain[3], options["of"])
+	case "alone":
+		return w.alone(), nil
 	case "tick":
 		oldest, ok := w.oldest()
 		return w.shown(w.fleet.AdvanceAt(w.now, w.jitter, oldest, ok)), nil
@@ -103,8 +107,11 @@ func (w *fleetWalk) report(worker string, options map[string]string) (string, er
 	r := breaker.Report{Worker: worker, Sequence: w.sequence, Period: w.fleet.SnapshotAt(w.now).Period}
 	fields := map[string]*uint64{"ok": &r.Successes, "fail": &r.Failures, "slow": &r.Slow, "slow-ends": &r.SlowEnds, "streak": &r.Streak}
 	for key, value := range options {
-		if key == "alone" {
+		switch key {
+		case "alone":
 			r.Alone = value == "true"
+			continue
+		case "of":
 			continue
 		}
 		if value == "none" {
@@ -132,7 +139,24 @@ func (w *fleetWalk) report(worker string, options map[string]string) (string, er
 	if _, ok := options["streak"]; !ok {
 		r.Streak = r.Failures
 	}
+	r.Tenants = tenantOf(options["of"], r)
 	return w.send(r), nil
+}
+
+// tenantOf says that a report is all of one tenant's calls; of no tenant's where it has no name.
+func tenantOf(name string, r breaker.Report) []breaker.TenantCounts {
+	if name == "" {
+		return nil
+	}
+	return []breaker.TenantCounts{{Tenant: breaker.TenantNumber(name), Counts: r.Counts, Streak: r.Streak}}
+}
+
+func (w *fleetWalk) alone() string {
+	numbers := w.fleet.Alone()
+	if len(numbers) == 0 {
+		return "nobody's"
+	}
+	return fmt.Sprintf("those of its %d tenants", len(numbers))
 }
 
 func (w *fleetWalk) send(r breaker.Report) string {
@@ -159,7 +183,7 @@ func (w *fleetWalk) probe(name string) (string, error) {
 	return "began", nil
 }
 
-func (w *fleetWalk) end(name, worker, outcome string) (string, error) {
+func (w *fleetWalk) end(name, worker, outcome, of string) (string, error) {
 	p, ok := w.probes[name]
 	if !ok {
 		return "", fmt.Errorf("no probe %q", name)
@@ -175,6 +199,7 @@ func (w *fleetWalk) end(name, worker, outcome string) (string, error) {
 		delete(w.probes, name)
 		return "gave its place back", nil
 	}
+	r.Tenants = tenantOf(of, r)
 	answer := w.send(r) // before its job is finished, so it is still outstanding
 	delete(w.probes, name)
 	return answer, nil
@@ -226,6 +251,9 @@ func (w *fleetWalk) state() string {
 	} else {
 		parts = append(parts, fmt.Sprintf("window: %d ok, %d failed, %d slow of %d workers, %d vote",
 			s.Window.Successes, s.Window.Failures, s.Window.Slow, s.Callers, s.Voters))
+	}
+	if s.Tenants > 1 {
+		parts = append(parts, fmt.Sprintf("%d of %d tenants fail", s.FailingTenants, s.Tenants))
 	}
 	if s.Trips > 0 {
 		parts = append(parts, fmt.Sprintf("trips: %d, %d in a row", s.Trips, s.TripsInRow))

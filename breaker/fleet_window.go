@@ -29,7 +29,7 @@ func (r ring) plus(index int64, buckets int, c Counts) ring {
 		r = append(r, part{index: index})
 	}
 	last := &r[len(r)-1]
-	last.Counts = last.plus(c)
+	last.Counts = last.Plus(c)
 	return r
 }
 
@@ -38,14 +38,10 @@ func (r ring) sum(index int64, buckets int) Counts {
 	var all Counts
 	for _, p := range r {
 		if p.index > index-int64(buckets) {
-			all = all.plus(p.Counts)
+			all = all.Plus(p.Counts)
 		}
 	}
 	return all
-}
-
-func (c Counts) plus(d Counts) Counts {
-	return Counts{c.Successes + d.Successes, c.Failures + d.Failures, c.Slow + d.Slow, c.SlowEnds + d.SlowEnds}
 }
 
 // reporter is one worker that reports.
@@ -111,6 +107,7 @@ func (c Config) votes(rule Cause, own Counts, streak uint64) bool {
 // restart empties all windows.
 func (f *Fleet) restart() {
 	f.window, f.streak, f.doubt = nil, 0, 0
+	f.groups = [TenantGroups]group{}
 	f.epoch++
 }
 

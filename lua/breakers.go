@@ -40,6 +40,9 @@ type BreakerState struct {
 	// Callers are the workers that called the downstream in that window; Voters those of them whose own calls meet a
 	// rule, however few they are.
 	Callers, Voters []string
+	// Tenants is how many groups of tenants called in it, up to breaker.TenantGroups: two tenants are seldom in one. Of
+	// FailingTenants as large a part failed as the rules ask of all.
+	Tenants, FailingTenants int
 	// ProbesPassed and SlowProbes are of the half-open period.
 	ProbesPassed, SlowProbes uint64
 	// Ramp is the step of the slow start, from 1; 0 for none. Limit is how many jobs may be in workers' hands at a time
@@ -51,6 +54,10 @@ type BreakerState struct {
 	Trips, TripsInRow uint64
 	// Waiting is how many jobs of the downstream wait in lanes.
 	Waiting int64
+	// Rules are those in force, Life what it counted since it was made, Errors its last ones, the newest first.
+	Rules  BreakerRules
+	Life   BreakerLife
+	Errors []CallError
 }
 
 // Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
@@ -183,6 +190,11 @@ func parseBreaker(downstream string, fields map[string]string, clock, ahead int6
 	case b.Ramp > 0:
 		b.Limit = config.MaxProbes << b.Ramp
 	}
+	b.Rules.Config, b.Errors = config, parseErrors(fields["e"])
+	b.Rules.Differs = parseDiffers(fields["d"], time.UnixMicro(clock-ahead))
+	if err := b.parseLife(fields["x"], ahead); err != nil {
+		return BreakerState{}, err
+	}
 	window, newest := parseRing(fields["t"])
 	index := clock / (config.Window.Microseconds() / int64(config.Buckets))
 	if b.State != breaker.Closed {
@@ -190,6 +202,9 @@ func parseBreaker(downstream string, fields map[string]string, clock, ahead int6
 	}
 	oldest := index - int64(config.Buckets)
 	b.Window = window.since(oldest)
+	if err := b.countTenants(fields, strconv.FormatInt(m[metaEpoch], 10), index, config); err != nil {
+		return BreakerState{}, err
+	}
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		worker, ok := strings.CutPrefix(field, "w:")
 		if !ok {

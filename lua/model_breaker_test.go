@@ -144,11 +144,14 @@ func (m *model) breakerDue(c *fairqueue.Call, downstream string, now int64) {
 // report counts outcomes and returns the words of the script.
 func (m *model) report(now int64, from Reporter, reports []Outcomes) (words []string, dispatched []fairqueue.Dispatch) {
 	c := m.begin(now)
+	aside := make([][]uint16, len(reports))
 	for i := range reports {
 		r := reports[i].Report
 		r.Worker, r.Alone = from.Name, !from.Guest && len(m.workers) <= 1
 		b := m.breakerOf(reports[i].Downstream, reports[i].Config)
-		m.tell(reports[i].Downstream, b, b.ReportAt(m.instant(), modelJitter(now), reports[i].Config, r), now)
+		change := b.ReportAt(m.instant(), modelJitter(now), reports[i].Config, r)
+		m.tell(reports[i].Downstream, b, change, now)
+		aside[i] = b.Alone()
 	}
 	follow := false
 	for i := range reports {
@@ -161,7 +164,7 @@ func (m *model) report(now int64, from Reporter, reports []Outcomes) (words []st
 		if until := max(s.Until, s.Doubt); until > 0 {
 			length = max(0, until.Sub(m.instant()))
 		}
-		words = append(words, fmt.Sprintf("%s %d for %s", s.State, s.Period, length))
+		words = append(words, fmt.Sprintf("%s %d for %s aside %v", s.State, s.Period, length, aside[i]))
 	}
 	if !follow {
 		m.more = false
@@ -218,9 +221,9 @@ func (m *model) dumpBreakers(add func(string, ...any)) {
 		if !gated {
 			limit = Unlimited
 		}
-		add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
+		add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d tenants %d of %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
 			downstream, s.State, s.Cause, int64(s.Since)/1000-ahead, s.Period, until, s.Forced, s.Reason, s.Window, s.FailureStreak,
-			s.Callers, s.Voters, s.ProbesPassed, s.SlowProbes, s.Ramp, limit, s.Trips, s.TripsInRow)
+			s.Callers, s.Voters, s.FailingTenants, s.Tenants, s.ProbesPassed, s.SlowProbes, s.Ramp, limit, s.Trips, s.TripsInRow)
 	}
 	for _, p := range m.room.Pools {
 		for _, e := range p.Ready {
@@ -253,9 +256,9 @@ func (d *redisDump) breakers(ctx context.Context) {
 		if !b.Until.IsZero() {
 			until = b.Until.UnixMicro()
 		}
-		d.add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
+		d.add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d tenants %d of %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
 			downstream, b.State, b.Cause, b.Since.UnixMicro(), b.Period, until, b.Forced, b.Reason, b.Window, b.FailureStreak,
-			len(b.Callers), len(b.Voters), b.ProbesPassed, b.SlowProbes, b.Ramp, b.Limit, b.Trips, b.TripsInRow)
+			len(b.Callers), len(b.Voters), b.FailingTenants, b.Tenants, b.ProbesPassed, b.SlowProbes, b.Ramp, b.Limit, b.Trips, b.TripsInRow)
 	}
 	if set := d.set("breakers"); len(set) != known {
 		d.add("BROKEN breakers %v of %d", set, known)

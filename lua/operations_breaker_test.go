@@ -45,6 +45,8 @@ func (w *walk) report() {
 			o.Slow = uint64(w.number("slow", 0, 2))
 			o.SlowEnds = min(o.Successes+o.Failures, uint64(w.number("slow ends", 0, 1)))
 		}
+		o.Tenants = w.tenantsOf(&o)
+		o.Version, o.Origin = int64(w.number("version", 0, 9)/9), breaker.Origin(w.number("origin", 0, 11)/5)
 		reports = append(reports, o)
 	}
 	w.resend = func() {
@@ -52,13 +54,27 @@ func (w *walk) report() {
 		words, more, err := w.store.ReportOutcomes(w.ctx, from, reports)
 		check(w.tb, err)
 		for i, word := range words {
-			if got := fmt.Sprintf("%s %d for %s", word.State, word.Period, word.For); got != want[i] {
+			if got := fmt.Sprintf("%s %d for %s aside %v", word.State, word.Period, word.For, word.Aside); got != want[i] {
 				w.rt.Fatalf("report %d of %s (%+v): script says %s, model %s", i, from.Name, reports[i], got, want[i])
 			}
 		}
 		w.ended(more, dispatched)
 	}
 	w.resend()
+}
+
+// tenantsOf draws whose calls a report's are: of no tenant, of one, or of two.
+func (w *walk) tenantsOf(o *Outcomes) []breaker.TenantCounts {
+	first := breaker.TenantCounts{Tenant: uint16(w.number("tenant", 0, 3)), Counts: o.Counts, Streak: o.Streak}
+	if first.Tenant == 0 {
+		return nil
+	}
+	if o.Successes == 0 || o.Failures == 0 || w.number("tenants", 1, 2) == 1 {
+		return []breaker.TenantCounts{first}
+	}
+	second := breaker.TenantCounts{Tenant: first.Tenant + 1, Counts: breaker.Counts{Failures: o.Failures}, Streak: o.Streak}
+	first.Failures, first.Streak = 0, 0
+	return []breaker.TenantCounts{first, second}
 }
 
 // force lets an operator choose.

@@ -51,6 +51,9 @@ type breakers struct {
 	config    breaker.Config
 	own       map[string]breaker.Config // by downstream
 	promoting nudge
+	// callTimeout is what a call may take, callTimeouts those of single downstreams.
+	callTimeout  time.Duration
+	callTimeouts map[string]time.Duration
 	// others are those of the other partitions: each of them hears of every outcome, so that all open together.
 	others []*breakers
 	// name is this worker's in its reports, the same for all its registrations; guest says that it has none.
@@ -89,7 +92,7 @@ func newBreakers(store *lua.Store, config Config, promoting nudge) *breakers {
 	}
 	b := &breakers{
 		store: store, logger: *config.BreakerLogger, observer: config.Observer, config: config.Breaker, own: config.Breakers,
-		promoting: promoting, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
+		promoting: promoting, callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
 		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
 	}
 	b.mu.guards, b.mu.dirty = make(map[string]*guard), make(map[*guard]bool)
@@ -158,8 +161,8 @@ func (b *breakers) status() []BreakerStatus {
 	return all
 }
 
-// tryAcquire asks whether a call of the downstream may begin, of a job whose lease is of a period.
-func (b *breakers) tryAcquire(ctx context.Context, downstream string, period uint64) (*guardedCall, bool) {
+// tryAcquire asks whether a call of the downstream may begin, of a tenant's job whose lease is of a period.
+func (b *breakers) tryAcquire(ctx context.Context, downstream, tenant string, period uint64) (*guardedCall, bool) {
 	if downstream == "" {
 		return nil, true
 	}
@@ -172,7 +175,7 @@ func (b *breakers) tryAcquire(ctx context.Context, downstream string, period uin
 	if period > g.fleet().period {
 		b.ask(ctx, g) // The gate that let the job through knew more than this worker.
 	}
-	c := &guardedCall{breakers: b, guard: g, began: now, own: new(breaker.Call)}
+	c := &guardedCall{breakers: b, guard: g, began: now, tenant: breaker.TenantNumber(tenant), own: new(breaker.Call)}
 	if !c.begin(period) || !c.leaseProbe(ctx) {
 		g.heldBack.Add(1)
 		return nil, false

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -14,6 +15,8 @@ type guardedCall struct {
 	breakers *breakers
 	guard    *guard
 	began    breaker.Instant
+	// tenant is the job's, by number.
+	tenant uint16
 	// period is that of the fleet's breaker in which the call was let through.
 	period uint64
 	// leased says that it is a probe of the fleet's breaker; own is the call as the worker's own breaker sees it, and
@@ -52,11 +55,11 @@ func (c *guardedCall) lookElsewhere() {
 }
 
 // tell counts an outcome in all partitions; told is of the call's own.
-func (c *guardedCall) tell(counts breaker.Counts, told chan struct{}) {
+func (c *guardedCall) tell(o outcome, told chan struct{}) {
 	for _, s := range c.elsewhere {
-		s.breakers.count(s.guard, s.period, counts, nil)
+		s.breakers.count(s.guard, s.period, o, nil)
 	}
-	c.breakers.count(c.guard, c.period, counts, told)
+	c.breakers.count(c.guard, c.period, o, told)
 }
 
 // leaseProbe reports whether a call that its partition lets through as a probe is one of those that the fleet may have at a
@@ -115,33 +118,51 @@ func (c *guardedCall) begin(lease uint64) bool {
 // breaker's, not the job's (law L11).
 func (c *guardedCall) probe() bool { return c != nil && (c.leased || c.own.Probe()) }
 
-// mostTime returns how long the call may take, where it is a probe; zero for as long as its job.
+// mostTime returns how long the call may take, where it is a probe; zero for as long as its job. It is less than the probe's
+// time-out, so that what the probe came to, and whose it was, is told before that.
 func (c *guardedCall) mostTime() time.Duration {
 	if !c.probe() {
 		return 0
 	}
-	return c.guard.local.Config().ProbeTimeout
+	return c.guard.local.Config().ProbeTimeout * 9 / 10
 }
+
+// patience returns what a job must give a call for its time-out to say something about the downstream: one that is cut off sooner
+// than all others are could not even become slow.
+func (c *guardedCall) patience() time.Duration {
+	if c == nil {
+		return 0
+	}
+	b := c.breakers
+	return min(cmp.Or(b.callTimeouts[c.guard.name], b.callTimeout), c.guard.local.Config().SlowCallDuration)
+}
+
+// aside reports whether the tenant's calls fail where others' do not: they say nothing about this worker.
+func (c *guardedCall) aside(now breaker.Instant) bool { return c.guard.isAside(c.tenant, now) }
 
 func (c *guardedCall) markSlow() {
 	if !c.progress.CompareAndSwap(callRunning, callSlow) {
 		return
 	}
 	b := c.breakers
-	b.noted(c.guard, c.own.MarkSlowAt(b.instant()))
-	c.tell(breaker.Counts{Slow: 1}, nil)
+	if now := b.instant(); !c.aside(now) {
+		b.noted(c.guard, c.own.MarkSlowAt(now))
+	}
+	c.tell(outcome{Counts: breaker.Counts{Slow: 1}, tenant: c.tenant}, nil)
 }
 
-func (c *guardedCall) succeeded() { c.end((*breaker.Call).SuccessAt, breaker.Counts{Successes: 1}) }
+func (c *guardedCall) succeeded() {
+	c.end((*breaker.Call).SuccessAt, outcome{Counts: breaker.Counts{Successes: 1}})
+}
 
-func (c *guardedCall) ignored() { c.end((*breaker.Call).IgnoreAt, breaker.Counts{}) }
+func (c *guardedCall) ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
 
-// failed returns for how long the breaker stays open now, as far as that is known.
-func (c *guardedCall) failed() time.Duration {
+// failed returns for how long the breaker stays open now, as far as that is known; err is why, if anybody says.
+func (c *guardedCall) failed(err error) time.Duration {
 	if c == nil {
 		return 0
 	}
-	c.end((*breaker.Call).FailureAt, breaker.Counts{Failures: 1})
+	c.end((*breaker.Call).FailureAt, outcome{Counts: breaker.Counts{Failures: 1}, err: err})
 	now := c.breakers.instant()
 	if view := c.guard.fleet(); view.state == breaker.Open {
 		return min(max(view.until.Sub(now), 0), c.guard.local.Config().OpenMax) // A forced one may last longer: its gate holds the job then.
@@ -154,7 +175,7 @@ func (c *guardedCall) failed() time.Duration {
 }
 
 // end ends the call, once. The outcome of a probe is reported before it returns, or as soon as Redis answers again.
-func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition, counts breaker.Counts) {
+func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition, o outcome) {
 	if c == nil {
 		return
 	}
@@ -166,21 +187,28 @@ func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 	b, g := c.breakers, c.guard
 	now := b.instant()
 	if was == callRunning && now.Sub(c.began) >= g.local.Config().SlowCallDuration {
-		was, counts.Slow = callSlow, 1
+		was, o.Slow = callSlow, 1
 	}
 	if was == callSlow {
-		counts.SlowEnds = counts.Ended()
+		o.SlowEnds = o.Ended()
+	}
+	if o.Failures > 0 && c.aside(now) {
+		verdict = (*breaker.Call).IgnoreAt
 	}
 	change := verdict(c.own, now)
-	if counts == (breaker.Counts{}) {
+	if o.Counts == (breaker.Counts{}) {
 		b.noted(g, change)
 		return
+	}
+	o.tenant = c.tenant
+	if o.Ended() > 0 {
+		o.ran = now.Sub(c.began)
 	}
 	var told chan struct{}
 	if c.leased {
 		told = make(chan struct{})
 	}
-	c.tell(counts, told)
+	c.tell(o, told)
 	b.noted(g, change)
 	if told != nil {
 		b.await(told)

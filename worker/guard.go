@@ -1,11 +1,14 @@
 package worker
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
 )
 
 // guard is one downstream.
@@ -24,9 +27,23 @@ type guard struct {
 		opened   int
 		openedIn uint64
 		lonely   bool
+		// aside are tenants whose calls fail where others' do not, by number, and until when that is taken for granted.
+		aside map[uint16]breaker.Instant
+		// recent are the last outcomes, next the place of the one that is next.
+		recent [recentOutcomes]verdict
+		next   int
 		// tallies is what is not reported yet, one a period, the oldest first.
 		tallies []*tally
 	}
+}
+
+// recentOutcomes is how many of the last outcomes are looked at to tell whose failures a worker saw.
+const recentOutcomes = 16
+
+// verdict is what is remembered of an outcome.
+type verdict struct {
+	tenant uint16
+	bad    bool
 }
 
 // fleetView is the last word on the fleet's breaker. The zero value is that nothing is known of one.
@@ -95,11 +112,62 @@ func (g *guard) status() BreakerStatus {
 	return s
 }
 
+// setAside takes note of tenants of which the fleet says that their calls fail where others' do not, unless most of the failures
+// that this worker saw last are others'. It reports whether it has.
+func (g *guard) setAside(tenants []uint16, until breaker.Instant) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	theirs, all := 0, 0
+	for _, v := range g.mu.recent {
+		if v.bad {
+			all++
+			if slices.Contains(tenants, v.tenant) {
+				theirs++
+			}
+		}
+	}
+	if 2*theirs <= all {
+		return false
+	}
+	if g.mu.aside == nil {
+		g.mu.aside = make(map[uint16]breaker.Instant)
+	}
+	for _, tenant := range tenants {
+		g.mu.aside[tenant] = until
+	}
+	return true
+}
+
+// isAside reports whether failures of a tenant's calls say nothing about this worker.
+func (g *guard) isAside(tenant uint16, now breaker.Instant) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	until, ok := g.mu.aside[tenant]
+	if ok && now >= until {
+		delete(g.mu.aside, tenant)
+	}
+	return ok && now < until
+}
+
+// outcome is what one call came to, or that it became slow.
+type outcome struct {
+	breaker.Counts
+	// tenant is a breaker.TenantNumber, ran how long the call took if it has ended, err what it failed by.
+	tenant uint16
+	ran    time.Duration
+	err    error
+}
+
 // tally is what was counted of calls of one period since the last report.
 type tally struct {
 	period uint64
 	breaker.Counts
 	streak uint64
+	ran    time.Duration
+	// tenants is what each tenant has of it, by number: at most breaker.TenantNumbers.
+	tenants map[uint16]breaker.TenantCounts
+	// errors are the last of each kind, the newest first.
+	errors []lua.CallError
 	// events is the number of outcomes and slow calls in it, since when the first came.
 	events int
 	since  time.Time
@@ -109,7 +177,7 @@ type tally struct {
 
 // count adds an outcome of a call. A tally that is older than the window begins anew: the fleet would not count it any
 // more. It returns the number of outcomes that wait; told, if not nil, is closed when they are reported.
-func (g *guard) count(period uint64, c breaker.Counts, told chan struct{}) (waiting int) {
+func (g *guard) count(period uint64, o outcome, told chan struct{}) (waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var t *tally
@@ -119,25 +187,58 @@ func (g *guard) count(period uint64, c breaker.Counts, told chan struct{}) (wait
 		}
 	}
 	if t == nil {
-		t = &tally{period: period, since: time.Now()}
+		t = newTally(period)
 		g.mu.tallies = append(g.mu.tallies, t)
 	}
 	if time.Since(t.since) > g.local.Config().Window {
-		*t = tally{period: period, since: time.Now(), told: t.told}
+		told := t.told
+		*t = *newTally(period)
+		t.told = told
 	}
-	if c.Successes > 0 {
-		t.streak = 0
-	}
-	t.streak += c.Failures
-	t.Successes += c.Successes
-	t.Failures += c.Failures
-	t.Slow += c.Slow
-	t.SlowEnds += c.SlowEnds
-	t.events++
+	t.add(o)
+	g.mu.recent[g.mu.next] = verdict{o.tenant, o.Failures+o.Slow > 0}
+	g.mu.next = (g.mu.next + 1) % recentOutcomes
 	if told != nil {
 		t.told = append(t.told, told)
 	}
 	return t.events
+}
+
+func newTally(period uint64) *tally {
+	return &tally{period: period, since: time.Now(), tenants: make(map[uint16]breaker.TenantCounts)}
+}
+
+func (t *tally) add(o outcome) {
+	own := t.tenants[o.tenant]
+	own.Tenant = o.tenant
+	if o.Successes > 0 {
+		t.streak, own.Streak = 0, 0
+	}
+	t.streak, own.Streak = t.streak+o.Failures, own.Streak+o.Failures
+	t.Counts, own.Counts = t.Plus(o.Counts), own.Plus(o.Counts)
+	t.tenants[o.tenant] = own
+	t.ran += o.ran
+	if o.err != nil {
+		t.errors = lua.AddCallError(t.errors, lua.CallError{Text: o.err.Error(), Count: 1})
+	}
+	t.events++
+}
+
+// report is the tally as the fleet's breaker counts it.
+func (t *tally) report() breaker.Report {
+	r := breaker.Report{Period: t.period, Counts: t.Counts, Streak: t.streak}
+	for _, own := range t.tenants {
+		r.Tenants = append(r.Tenants, own)
+	}
+	slices.SortFunc(r.Tenants, func(a, b breaker.TenantCounts) int { return cmp.Compare(a.Tenant, b.Tenant) })
+	return r
+}
+
+// unreported reports whether there is something to report.
+func (g *guard) unreported() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.mu.tallies) > 0
 }
 
 // take returns up to n tallies that are to be reported, numbered, and whether there are no more.

@@ -140,7 +140,7 @@ func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, 
 			return nil, wait, false
 		}
 	}
-	if call.call, ok = b.tryAcquire(ctx, downstream, lease); ok {
+	if call.call, ok = b.tryAcquire(ctx, downstream, "", lease); ok {
 		return call, 0, true
 	}
 	call.giveBack(ctx)

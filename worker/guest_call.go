@@ -28,8 +28,11 @@ func (c *GuestCall) Succeeded(ctx context.Context) {
 }
 
 // Failed ends the call: the downstream failed, or gave no answer in time. That of a probe is reported before it returns.
-func (c *GuestCall) Failed(ctx context.Context) {
-	_ = c.call.failed()
+func (c *GuestCall) Failed(ctx context.Context) { c.FailedBy(ctx, nil) }
+
+// FailedBy is Failed, and keeps the error among the last ones of the breaker; nil is none.
+func (c *GuestCall) FailedBy(ctx context.Context, err error) {
+	_ = c.call.failed(err)
 	c.giveBack(ctx)
 }
 

@@ -9,8 +9,8 @@ import (
 )
 
 // count takes note of an outcome for the next report. Somebody waits for the report if told is not nil.
-func (b *breakers) count(g *guard, period uint64, c breaker.Counts, told chan struct{}) {
-	waiting := g.count(period, c, told)
+func (b *breakers) count(g *guard, period uint64, o outcome, told chan struct{}) {
+	waiting := g.count(period, o, told)
 	b.mu.Lock()
 	b.mu.dirty[g] = true
 	b.mu.Unlock()
@@ -87,10 +87,9 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 		for _, n := range batch {
 			if config := n.guard.local.Config(); time.Since(n.since) <= config.Window {
 				sent = append(sent, n)
-				reports = append(reports, lua.Outcomes{
-					Downstream: n.guard.name, Config: config,
-					Report: breaker.Report{Sequence: n.sequence, Period: n.period, Counts: n.Counts, Streak: n.streak},
-				})
+				r := n.report()
+				r.Sequence = n.sequence
+				reports = append(reports, lua.Outcomes{Downstream: n.guard.name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
 			}
 		}
 		if len(reports) == 0 {
@@ -125,8 +124,11 @@ func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 	if !word.Full {
 		b.hear(g, b.viewOf(word))
 	}
-	if word.State != breaker.Closed || g.local.State() != breaker.Open {
-		return
+	if len(word.Aside) > 0 {
+		b.setAside(g, word.Aside)
+	}
+	if word.State != breaker.Closed || g.local.State() != breaker.Open || g.unreported() {
+		return // What is not reported yet may be why it has opened: the next answer tells.
 	}
 	if word.For < 0 {
 		b.reconsider(g)
@@ -134,6 +136,16 @@ func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 	}
 	// So far nobody else has reported anything: whether this worker is lonely shows when its vote has been counted.
 	time.AfterFunc(word.For+b.every, func() { b.reconsider(g) })
+}
+
+// setAside lets calls of tenants that fail alone say nothing about this worker for a window, if they are why its own breaker has
+// opened: that begins anew without them.
+func (b *breakers) setAside(g *guard, tenants []uint16) {
+	now := b.instant()
+	if g.local.State() != breaker.Closed && g.setAside(tenants, now.Add(g.local.Config().Window)) {
+		g.local.ResetAt(now, "calls of one tenant alone failed")
+		b.lonely(g, false)
+	}
 }
 
 // reconsider finds out whether this worker is lonely.

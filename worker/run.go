@@ -87,7 +87,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 	} else if lease.Suspect {
 		defer s.w.suspects.end()
 	}
-	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, lease.Period)
+	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, job.Tenant, lease.Period)
 	if !ok {
 		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
@@ -132,9 +132,9 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	}
 	began := time.Now()
 	var left result
-	err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease, call)
+	soon, err := s.call(context.WithValue(ctx, resultKey{}, &left), handler, lease, call)
 	event.RunTime = time.Since(began)
-	a := s.judge(ctx, lease, call, err)
+	a := s.judge(ctx, lease, call, soon, err)
 	a.ran = event.RunTime
 	if a.outcome == lua.Complete {
 		a.result, a.keep = left.get()
@@ -142,8 +142,9 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	return a
 }
 
-// call runs the handler until it returns, panics or exits.
-func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) error {
+// call runs the handler until it returns, panics or exits. soon says that a time-out of the job's own ended it, too soon to say
+// anything about its downstream.
+func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) (soon bool, err error) {
 	cut := s.timeout(&lease.Job, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, cut.after, cut)
 	defer cancel()
@@ -158,11 +159,13 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 		defer func() { answered <- err }()
 		err = callback.Try(func() error { return handler(ctx, job) })
 	}()
-	return cut.explain(ctx, <-answered)
+	err = cut.explain(ctx, <-answered)
+	soon = cut.after == lease.Job.Timeout && cut.after < call.patience() && context.Cause(ctx) == error(cut)
+	return soon, err
 }
 
-// judge turns the handler's error into an answer, and tells the downstream's breaker.
-func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall, err error) answer {
+// judge turns the handler's error into an answer, and tells the downstream's breaker, unless the call was cut too soon.
+func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall, soon bool, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
 	retry, _ := errors.AsType[*retryError](err)
 	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
@@ -181,9 +184,9 @@ func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall,
 		return answer{outcome: lua.Kill, reason: ReasonBadPayload, err: err}
 	case drained:
 		return answer{outcome: lua.Release, reason: ReasonShutdown, err: err}
-	case is[*ignoreError](err):
+	case soon, is[*ignoreError](err):
 	default:
-		if rest := call.failed(); call.probe() {
+		if rest := call.failed(err); call.probe() {
 			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe
 			// has been chosen, so that one bad job cannot be the probe for ever, and not before it asks to.
 			return answer{outcome: lua.Release, delay: max(rest+returnDelay(), retry.after()), reason: ReasonProbe, err: err}

@@ -1,5 +1,5 @@
 -- @include due
--- @include ring
+-- @include tenants
 -- @include bytes
 -- @include time
 -- breaker: the breaker of a downstream for the whole fleet, step for step that of breaker.Fleet. Its clock is that of
@@ -7,6 +7,9 @@
 --   m          META below, joined by |
 --   c          rules: RULE_NAMES below, joined by |, times in microseconds
 --   t          the fleet's window, a ring (ring.lua)
+--   x          EXTRA below, as m: fields that an older release does not know, and leaves as they are
+--   e          the last errors, the newest first, a line each: when, how often, text, parted by tabs (breaker.lua)
+--   d          the last report of rules that are not in force: worker|when it came|rules
 --   r          the reason that an operator gave last
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
 --   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
@@ -24,6 +27,11 @@ breaker.CAUSES = { 'failure rate', 'failure streak', 'slow-call rate', 'probe fa
 do
   local META = { 'state', 'cause', 'since', 'period', 'forced', 'ends', 'until_at', 'streak', 'epoch', 'passed', 'slow',
     'ramp', 'trips', 'row', 'heard', 'confirmed', 'workers', 'begun', 'doubt' }
+  -- The rules' origin and the policy's version; of the trial, which is of the period `tried`, places of groups of
+  -- tenants; of the life, calls, failures, microseconds that calls ran, and when the last failed; n and two digits for
+  -- how often the breaker went from a state to another.
+  local EXTRA = { 'origin', 'version', 'tried', 'failer', 'failed', 'passer', 'passer_too', 'calls', 'failures', 'ran',
+    'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
   local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
@@ -55,20 +63,29 @@ do
     return at > 0 and math.max(0, at - breaker.clock()) or -1
   end
 
+  -- numbers reads fields from a text; one that it does not have is 0.
+  local function numbers(f, names, text)
+    local next_number = string.gmatch(text, '[^|]+')
+    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+  end
+
+  -- breaker.untried forgets how probes of another period ended.
+  function breaker.untried(f)
+    f.tried, f.failer, f.failed, f.passer, f.passer_too = f.period, 0, 0, 0, 0
+  end
+
   -- breaker.open returns a downstream's breaker, false for none. `was` is what its gate and its timer know.
   function breaker.open(downstream)
     local f = opened[downstream]
     if f ~= nil then return f end
     f = false
     local key = P .. 'br:' .. downstream
-    local v = redis.call('HMGET', key, 'm', 'c', 't')
+    local v = redis.call('HMGET', key, 'm', 'c', 't', 'x')
     if v[1] then
-      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], reporters = {} }
-      local i = 0
-      for n in string.gmatch(v[1], '[^|]+') do
-        i = i + 1
-        f[META[i]] = tonumber(n)
-      end
+      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], groups = {} }
+      numbers(f, META, v[1])
+      numbers(f, EXTRA, v[4] or '')
+      if f.tried ~= f.period then breaker.untried(f) end
       f.was = { period = f.period, limit = breaker.limit(f), ramp = f.ramp, doubt = f.doubt }
     end
     opened[downstream] = f
@@ -79,11 +96,13 @@ do
   function breaker.make(downstream, rules)
     if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
     redis.call('SADD', breaker.BREAKERS, downstream)
-    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', reporters = {}, was = {} }
-    for _, field in ipairs(META) do f[field] = 0 end
+    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
+    numbers(f, META, '')
+    numbers(f, EXTRA, '')
+    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
-    f.was.period = f.period
+    f.was.period, f.tried = f.period, f.period
     opened[downstream] = f
     return f
   end
@@ -94,6 +113,9 @@ do
     f.state, f.cause, f.since, f.heard, f.period = to, cause, clock, clock, f.period + 1
     f.forced, f.ends, f.until_at = 0, until_at and 1 or 0, until_at or 0
     f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
+    breaker.untried(f)
+    local way = 'n' .. format('%d%d', from, to)
+    f[way] = f[way] + 1
     redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
       'to', breaker.STATES[to], 'cause', breaker.CAUSES[cause], 'reason', told and told.reason or '',
       'workers', format('%d', told and told.voters or 0), 'callers', format('%d', told and told.callers or 0),
@@ -123,15 +145,31 @@ do
     return { sequence = tonumber(sequence), at = tonumber(at), epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
   end
 
-  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
-  function breaker.reporters(f)
-    local all = {}
+  -- breaker.stored returns what stands in Redis of a breaker's workers and of its groups of tenants. It is read once a call.
+  local function stored(f)
+    if f.stored then return f.stored end
+    f.stored = { reporters = {}, groups = {} }
     local fields = redis.call('HGETALL', f.key)
     for i = 1, #fields, 2 do
-      if sub(fields[i], 1, 2) == 'w:' then all[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      local kind = sub(fields[i], 1, 2)
+      if kind == 'w:' then f.stored.reporters[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      if kind == 's:' then f.stored.groups[tonumber(sub(fields[i], 3))] = tenants.parse(fields[i + 1]) end
     end
+    return f.stored
+  end
+
+  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
+  function breaker.reporters(f)
+    local all = stored(f).reporters
     if f.reporter then all[f.worker] = f.reporter end
     return all
+  end
+
+  -- breaker.sums returns what each group of tenants counted, with what this call adds.
+  function breaker.sums(f, index)
+    local groups = stored(f).groups
+    for g, t in pairs(f.groups) do groups[g] = t end
+    return tenants.sums(f, groups, index)
   end
 
   function breaker.slice(f)
@@ -146,9 +184,9 @@ do
     return timed >= r.min_calls and slow / timed >= r.slow_call_rate
   end
 
-  -- vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
+  -- breaker.vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
   -- as there were calls.
-  local function vote(f, rule, w, over, failed, timed, slow)
+  function breaker.vote(f, rule, w, over, failed, timed, slow)
     if rule == breaker.FAILURE_STREAK then return over > 0 and w.streak >= math.min(over, f.rules.failure_threshold) end
     if rule == breaker.FAILURE_RATE then return over > 0 and failed / over >= f.rules.failure_rate end
     return timed > 0 and slow / timed >= f.rules.slow_call_rate
@@ -162,7 +200,7 @@ do
       if w.epoch == f.epoch then over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets) end
       if over > 0 or slow > 0 then
         callers = callers + 1
-        if vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
+        if breaker.vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
       end
     end
     return callers, voters
@@ -174,17 +212,29 @@ do
     return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
   end
 
-  -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
-  -- the window, or the only one, once others have had the time to report or where there are none.
+  breaker.RULES = { breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }
+  breaker.SHARES = { [breaker.FAILURE_STREAK] = 'streak', [breaker.FAILURE_RATE] = 'rate', [breaker.SLOW_CALL_RATE] = 'slow' }
+
+  -- tenants_agree reports whether a rule is met by the tenants without the one that meets it most, each weighing the same, or
+  -- by the only one.
+  local function tenants_agree(f, rule, index)
+    local share = breaker.SHARES[rule]
+    local callers, others = tenants.shares(f, share, breaker.sums(f, index))
+    return callers == 0 or others >= tenants.least(f, share)
+  end
+
+  -- breaker.judge trips if a rule is met, a quorum votes for it, and more than one tenant's calls meet it if more than one
+  -- called. The quorum is two of the workers that called the downstream in the window, or the only one, once others have
+  -- had the time to report or where there are none.
   function breaker.judge(f, redis_now)
     local index, clock = breaker.slice(f), breaker.clock()
     local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
     f.doubt = 0
-    for _, rule in ipairs({ breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }) do
+    for _, rule in ipairs(breaker.RULES) do
       if met(f, rule, over, failed, timed, slow) then
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
-        if voters >= math.min(2, callers) then
+        if voters >= math.min(2, callers) and tenants_agree(f, rule, index) then
           if callers >= 2 or clock >= sure or alone(f) then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
@@ -267,12 +317,18 @@ do
     if at then due_add(DUE, redis_now + at - clock, 'b' .. f.name) end
   end
 
+  local function text_of(f, names)
+    local texts = {}
+    for i, field in ipairs(names) do texts[i] = format('%d', f[field]) end
+    return table.concat(texts, '|')
+  end
+
   -- breaker.save writes a breaker, further fields with it, and reports whether its gate is to change.
   function breaker.save(f, redis_now, fields)
-    local meta = {}
-    for i, field in ipairs(META) do meta[i] = format('%d', f[field]) end
     fields[#fields + 1] = 'm'
-    fields[#fields + 1] = table.concat(meta, '|')
+    fields[#fields + 1] = text_of(f, META)
+    fields[#fields + 1] = 'x'
+    fields[#fields + 1] = text_of(f, EXTRA)
     fields[#fields + 1] = 't'
     fields[#fields + 1] = f.ring
     fields[#fields + 1] = 'c'

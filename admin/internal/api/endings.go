@@ -84,7 +84,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, o
 
 // finish ends a job, and tells the breaker of its downstream.
 func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, said outcome) (lua.Ended, error) {
-	c, err := a.callOf(r.Context(), s, held, said, f.Ran)
+	c, err := a.callOf(r.Context(), s, held, said, &f)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -27,6 +28,9 @@ const (
 	suspectBeside = "suspect"
 )
 
+// slowCall is what a call lasts that is slow, where nobody says otherwise: breaker.Config's default.
+const slowCall = 5 * time.Second
+
 // returnDelay is what a job waits that goes back without having run, as at a worker: never the same for two.
 func returnDelay() time.Duration { return 200*time.Millisecond + rand.N(800*time.Millisecond) }
 
@@ -49,10 +53,12 @@ type call struct {
 	reporter string
 	outcome  outcome
 	ran      time.Duration
+	// text is what the client said of a failure.
+	text string
 }
 
 // callOf returns the call of a job that a session holds.
-func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, ran time.Duration) (*call, error) {
+func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *lua.Finish) (*call, error) {
 	if l.Job.Downstream == "" || o == unsaid {
 		return nil, nil //nolint:nilnil // as it says
 	}
@@ -64,7 +70,19 @@ func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, ran t
 	if !ok {
 		rules = a.config.Breaker
 	}
-	return &call{a, rules, state, l, s.worker, o, ran}, nil
+	c := &call{a, rules, state, l, s.worker, o, f.Ran, f.Text}
+	if c.cut() {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	return c, nil
+}
+
+// cut reports whether a time-out of the job's own ended the call, too soon to say anything about the downstream: it could not even
+// become slow.
+func (c *call) cut() bool {
+	own := c.lease.Job.Timeout
+	slow := cmp.Or(c.rules.SlowCallDuration, slowCall)
+	return c.outcome == failed && own > 0 && own < slow && c.ran >= own
 }
 
 // probe reports whether the call was let through by a breaker that was half-open, or whose state has changed since.
@@ -147,10 +165,13 @@ func (c *call) report(ctx context.Context, part *lua.Store, reporter string, num
 	if c.ran >= config.SlowCallDuration {
 		counts.Slow, counts.SlowEnds = 1, 1
 	}
-	words, more, err := part.ReportOutcomes(ctx, lua.Reporter{Name: reporter}, []lua.Outcomes{{
-		Downstream: c.lease.Job.Downstream, Config: config,
-		Report: breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures},
-	}})
+	report := breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures}
+	report.Tenants = []breaker.TenantCounts{{Tenant: breaker.TenantNumber(c.lease.Job.Tenant), Counts: counts, Streak: counts.Failures}}
+	outcomes := lua.Outcomes{Downstream: c.lease.Job.Downstream, Config: config, Report: report, Ran: c.ran}
+	if c.outcome == failed {
+		outcomes.Errors = []lua.CallError{{Text: c.text, Count: 1}}
+	}
+	words, more, err := part.ReportOutcomes(ctx, lua.Reporter{Name: reporter}, []lua.Outcomes{outcomes})
 	if err != nil {
 		return lua.BreakerWord{}, false, err
 	}
