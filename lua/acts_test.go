@@ -43,7 +43,10 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 	}{
 		{func(by Intervention) error { _, err := s.Pause(ctx, QueueGate("mail"), time.Hour, by); return err }, "pause q:mail 0 1h0m0s"},
 		{func(by Intervention) error { _, err := s.Unpause(ctx, QueueGate("mail"), by); return err }, "unpause q:mail 0 0s"},
-		{func(by Intervention) error { _, _, err := s.SetGate(ctx, Gate{Name: TenantGate("bolt"), Limit: 3, By: by}); return err }, "gate t:bolt 0 0s"},
+		{func(by Intervention) error {
+			_, _, err := s.SetGate(ctx, Gate{Name: TenantGate("bolt"), Limit: 3, By: by})
+			return err
+		}, "gate t:bolt 0 0s"},
 		{func(by Intervention) error { return s.Suspend(ctx, TenantGate("bolt"), 0, by) }, "suspend t:bolt 0 0s"},
 		{func(by Intervention) error { _, err := s.Resume(ctx, TenantGate("bolt"), by); return err }, "resume t:bolt 0 0s"},
 		{func(by Intervention) error { _, err := s.Drain(ctx, "mail", time.Minute, by); return err }, "drain q:mail 0 1m0s"},
@@ -65,7 +68,10 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 			_, err := s.ResetBucket(ctx, "acme", "mail", headgate.High, by)
 			return err
 		}, "reset_bucket acme:mail:high 0 0s"},
-		{func(by Intervention) error { _, err := s.ForceBreaker(ctx, "smtp", breaker.Open, time.Minute, by); return err }, "open smtp 0 1m0s"},
+		{func(by Intervention) error {
+			_, err := s.ForceBreaker(ctx, "smtp", breaker.Open, time.Minute, by)
+			return err
+		}, "open smtp 0 1m0s"},
 	} {
 		check(t, act.do(by))
 		page, err := s.Audit(ctx, AuditQuery{Limit: 1})

@@ -39,8 +39,8 @@ func (c Census) Conserved() bool {
 // censusTries is how often Census counts again while jobs move between the naming of the lanes and the count.
 const censusTries = 5
 
-// Census counts everything in one transaction of reads. Its cost grows with the number of lanes: it is for tests,
-// reports and operators. The lanes are named before the count, so jobs that move to new ones meanwhile are missed:
+// Census counts everything in one transaction of reads. Its cost grows with the number of lanes up to some 5,000; beyond, their
+// jobs are counted as their queues say, which each script keeps beside them. It is for tests, reports and operators. The lanes are named before the count, so jobs that move to new ones meanwhile are missed:
 // it counts again, a few times, while the sum is not right. A full Redis takes no transactions, not even of reads:
 // there it counts without one.
 func (s *Store) Census(ctx context.Context) (c Census, err error) {
@@ -60,7 +60,7 @@ func (s *Store) Census(ctx context.Context) (c Census, err error) {
 }
 
 func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error) {
-	lanes, ready, spills, err := s.placeKeys(ctx)
+	lanes, many, ready, spills, err := s.placeKeys(ctx)
 	if err != nil {
 		return Census{}, err
 	}
@@ -85,6 +85,9 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	for _, n := range waiting {
 		c.Waiting += n.Val()
 	}
+	if many {
+		c.Waiting = waitingOf(state.Val())
+	}
 	for _, n := range spilled {
 		c.Spilled += n.Val()
 	}
@@ -93,6 +96,21 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	}
 	c.Accepted, c.Left, c.Died = countersOf(state.Val())
 	return c, nil
+}
+
+// waitingOf adds up what the queues of a state hash say of their lanes.
+func waitingOf(state map[string]string) (n int64) {
+	for field, value := range state {
+		if !strings.HasPrefix(field, "q:") {
+			continue
+		}
+		for i, text := range strings.Split(value, "|") {
+			if i >= 5 && i%2 == 1 {
+				n += whole(text)
+			}
+		}
+	}
+	return n
 }
 
 // countersOf reads the counters of a state hash.
@@ -132,12 +150,15 @@ func (s *Store) Counters(ctx context.Context) (c Counters, err error) {
 	return c, nil
 }
 
-// placeKeys names the lanes, from the tenants of each class, the ready streams and the overflow stores. Both come from the state and
+// censusLanes is how many lanes are counted one by one. Where there are more, what their queues say of them counts.
+const censusLanes = 5000
+
+// placeKeys names the lanes, unless there are many, from the tenants of each class, the ready streams and the overflow stores. Both come from the state and
 // its structures, never from KEYS.
-func (s *Store) placeKeys(ctx context.Context) (lanes, ready, spills []string, err error) {
+func (s *Store) placeKeys(ctx context.Context) (lanes []string, many bool, ready, spills []string, err error) {
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read state: %w", unread(err))
+		return nil, false, nil, nil, fmt.Errorf("read state: %w", unread(err))
 	}
 	base := s.partition.Base()
 	for field, value := range state {
@@ -150,36 +171,44 @@ func (s *Store) placeKeys(ctx context.Context) (lanes, ready, spills []string, e
 		}
 		for class := range (strings.Count(value, "|") - 3) / 2 {
 			cq := strconv.Itoa(class) + ":" + queue
+			if many {
+				continue
+			}
 			found, err := s.classLanes(ctx, base, cq)
 			if err != nil {
-				return nil, nil, nil, err
+				return nil, false, nil, nil, err
 			}
-			lanes = append(lanes, found...)
+			if lanes = append(lanes, found...); len(lanes) > censusLanes {
+				lanes, many = nil, true
+			}
 		}
 	}
 	names, err := s.spillsOf(ctx)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, false, nil, nil, err
 	}
 	for _, name := range names {
 		spills = append(spills, base+"spill:"+name)
 	}
-	return lanes, ready, spills, nil
+	return lanes, many, ready, spills, nil
 }
 
 func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {
-	tenants, err := connection(s).HGetAll(ctx, base+"ten:"+cq).Result()
+	tenants, err := s.wholeHash(ctx, base+"ten:"+cq, "")
 	if err != nil {
-		return nil, fmt.Errorf("read tenants of %s: %w", cq, unread(err))
+		return nil, err
 	}
 	var lanes []string
 	for tenant, value := range tenants {
-		all, err := s.lanesIn(ctx, cq, tenant, value)
+		all, _, err := s.lanesIn(ctx, cq, tenant, value, censusLanes)
 		if err != nil {
 			return nil, err
 		}
 		for _, lane := range all {
 			lanes = append(lanes, s.laneKey(cq, tenant, lane))
+		}
+		if len(lanes) > censusLanes {
+			break
 		}
 	}
 	return lanes, nil

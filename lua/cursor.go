@@ -27,6 +27,8 @@ type cursor struct {
 	// Tenant is the one that is being listed, empty between two; Lane the lane of it.
 	Tenant string `json:"n,omitempty"`
 	Lane   string `json:"l,omitempty"`
+	// Lanes is a position among the lanes of the tenant.
+	Lanes hashMark `json:"m,omitzero"`
 	// Set is a position in a sorted set, Jobs one in the jobs hash.
 	Set  setMark  `json:"z,omitzero"`
 	Jobs hashMark `json:"j,omitzero"`

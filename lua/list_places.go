@@ -101,22 +101,9 @@ func (l *lister) stepWaiting(ctx context.Context, n int) error {
 	if l.at.Tenant == "" {
 		return l.nextTenant(ctx, cq)
 	}
-	lanes, err := l.store.lanesOf(ctx, cq, l.at.Tenant)
-	if err != nil {
-		return err
+	if l.at.Lane == "" {
+		return l.nextLane(ctx, cq)
 	}
-	at, found := slices.BinarySearch(lanes, l.at.Lane)
-	if !found {
-		l.at.Set = setMark{}
-	}
-	if at == len(lanes) {
-		l.at.Tenant, l.at.Lane, l.at.Set = "", "", setMark{}
-		if l.query.Tenant != "" {
-			l.at.Class++
-		}
-		return nil
-	}
-	l.at.Lane = lanes[at]
 	members, err := l.store.after(ctx, l.store.laneKey(cq, l.at.Tenant, l.at.Lane), l.at.Set, n)
 	if err != nil {
 		return err
@@ -126,7 +113,7 @@ func (l *lister) stepWaiting(ctx context.Context, n int) error {
 		return err
 	}
 	if len(members) < n {
-		l.at.Lane, l.at.Set = l.at.Lane+"\x00", setMark{} // The next one by name.
+		l.at.Lane, l.at.Set = "", setMark{}
 	} else {
 		m := members[n-1]
 		l.at.Set = setMark{At: m.at, Key: []byte(m.name)}
@@ -186,37 +173,114 @@ func (s *Store) laneKey(cq, tenant, lane string) string {
 	return s.partition.Base() + "lane:" + cq + ":" + tenant + ":" + lane
 }
 
-// lanesOf names the lanes of a tenant in a class, sorted.
-func (s *Store) lanesOf(ctx context.Context, cq, tenant string) ([]string, error) {
-	value, err := connection(s).HGet(ctx, s.partition.Base()+"ten:"+cq, tenant).Result()
-	if isNil(err) || err == nil && len(value) <= tenantHeader {
-		return nil, nil
+// nextLane moves the cursor to the next lane of a tenant, or behind the tenant after the last. A tenant may have any number of them,
+// so they are walked as the fields of a hash are; the one that ten:CQ names beside them comes first.
+func (l *lister) nextLane(ctx context.Context, cq string) error {
+	if !l.at.Lanes.Begun {
+		l.at.Lanes.Begun = true
+		value, err := connection(l.store).HGet(ctx, l.store.partition.Base()+"ten:"+cq, l.at.Tenant).Result()
+		switch {
+		case isNil(err) || err == nil && len(value) <= tenantHeader:
+			l.leaveTenant()
+			return nil
+		case err != nil:
+			return fmt.Errorf("read tenant %s: %w", l.at.Tenant, unread(err))
+		}
+		own, others, err := laneNamed(l.at.Tenant, value)
+		if err != nil {
+			return err
+		}
+		if !others {
+			l.at.Lanes.Scan = lanesEnd
+		}
+		if l.at.Lane = own; own != "" {
+			return nil
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read tenant %s: %w", tenant, unread(err))
-	}
-	return s.lanesIn(ctx, cq, tenant, value)
+	return l.otherLane(ctx, cq)
 }
 
-// lanesIn names the lanes of a tenant in a class, sorted, by what ten:CQ says of it: the only one, "+" and the only open one,
-// or "*".
-func (s *Store) lanesIn(ctx context.Context, cq, tenant, value string) ([]string, error) {
+// lanesEnd is a cursor that stands for the end: ZSCAN begins and ends with 0.
+const lanesEnd = ^uint64(0)
+
+// otherLane moves the cursor to the next of a tenant's lanes in lanes:CQ:TENANT: few go by name, many by ZSCAN.
+func (l *lister) otherLane(ctx context.Context, cq string) error {
+	key, at := l.store.partition.Base()+"lanes:"+cq+":"+l.at.Tenant, &l.at.Lanes
+	for len(at.Rest) == 0 {
+		if at.Scan == lanesEnd {
+			l.leaveTenant()
+			return nil
+		}
+		if at.Scan == 0 {
+			few, err := connection(l.store).ZRange(ctx, key, 0, smallHash).Result()
+			if err != nil {
+				return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, unread(err))
+			}
+			if len(few) <= smallHash {
+				few = slices.DeleteFunc(few, func(name string) bool { return name <= string(at.After) })
+				if len(few) == 0 {
+					at.Scan = lanesEnd
+					continue
+				}
+				l.at.Lane = slices.Min(few)
+				at.After = []byte(l.at.Lane)
+				return nil
+			}
+		}
+		pairs, next, err := connection(l.store).ZScan(ctx, key, at.Scan, "", laneBatch).Result()
+		if err != nil {
+			return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, unread(err))
+		}
+		for i := 0; i+1 < len(pairs); i += 2 {
+			at.Rest = append(at.Rest, []byte(pairs[i]))
+		}
+		if at.Scan = next; next == 0 {
+			at.Scan = lanesEnd
+		}
+	}
+	l.at.Lane, at.Rest = string(at.Rest[0]), at.Rest[1:]
+	return nil
+}
+
+// laneBatch is about how many lanes ZSCAN names at a time: those that are not listed yet stand in the cursor of the page.
+const laneBatch = 4
+
+// leaveTenant moves the cursor behind the tenant.
+func (l *lister) leaveTenant() {
+	l.at.Tenant, l.at.Lane, l.at.Lanes, l.at.Set = "", "", hashMark{}, setMark{}
+	if l.query.Tenant != "" {
+		l.at.Class++
+	}
+}
+
+// laneNamed reads what ten:CQ says of a tenant's lanes: the only one, "+" and the only open one beside others, or "*" for others.
+func laneNamed(tenant, value string) (own string, others bool, err error) {
 	if len(value) < tenantHeader {
-		return nil, fmt.Errorf("read tenant %s: %w", tenant, errUnknownReply)
+		return "", false, fmt.Errorf("read tenant %s: %w", tenant, errUnknownReply)
 	}
-	only, beside := strings.CutPrefix(value[tenantHeader:], "+")
-	if only != "*" && !beside {
-		return []string{only}, nil
+	own, others = strings.CutPrefix(value[tenantHeader:], "+")
+	if own == "*" {
+		return "", true, nil
 	}
-	lanes, err := connection(s).ZRange(ctx, s.partition.Base()+"lanes:"+cq+":"+tenant, 0, -1).Result()
+	return own, others, nil
+}
+
+// lanesIn names the lanes of a tenant in a class, some of them where there are more than most.
+func (s *Store) lanesIn(ctx context.Context, cq, tenant, value string, most int) (lanes []string, partial bool, err error) {
+	own, others, err := laneNamed(tenant, value)
 	if err != nil {
-		return nil, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
+		return nil, false, err
 	}
-	if beside {
-		lanes = append(lanes, only)
+	if others {
+		lanes, err = connection(s).ZRange(ctx, s.partition.Base()+"lanes:"+cq+":"+tenant, 0, int64(most)).Result()
+		if err != nil {
+			return nil, false, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
+		}
 	}
-	slices.Sort(lanes)
-	return lanes, nil
+	if own != "" {
+		lanes = append(lanes, own)
+	}
+	return lanes, len(lanes) > most, nil
 }
 
 // tenantHeader is the length of the mode and the entry in a value of ten:CQ, memberHeader that of seq and cost in a

@@ -315,8 +315,11 @@ type TenantWaiting struct {
 // tenantLook is how many tenants of a class WaitingTenants looks at.
 const tenantLook = 10_000
 
+// laneLook is how many lanes of a tenant in a class WaitingTenants counts.
+const laneLook = 1000
+
 // WaitingTenants returns the n tenants that have the most jobs waiting in a queue, the most first. It looks at some
-// 10,000 tenants a class at most; partial says that there are more.
+// 10,000 tenants a class and 1,000 lanes of each at most; partial says that there are more.
 func (s *Store) WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error) {
 	if s.all != nil {
 		return s.waitingOfAll(ctx, queue, n)
@@ -334,9 +337,11 @@ func (s *Store) WaitingTenants(ctx context.Context, queue string, n int) (top []
 			if found, mark, end, err = s.fields(ctx, s.partition.Base()+"ten:"+cq, mark, smallHash); err != nil {
 				return nil, false, err
 			}
-			if err := s.addWaiting(ctx, cq, found, waiting); err != nil {
+			some, err := s.addWaiting(ctx, cq, found, waiting)
+			if err != nil {
 				return nil, false, err
 			}
+			partial = partial || some
 			if looked += len(found); looked >= tenantLook && !end {
 				partial = true
 				break
@@ -357,8 +362,8 @@ func mostWaiting(top []TenantWaiting, n int) []TenantWaiting {
 	return top[:min(n, len(top))]
 }
 
-// addWaiting adds up the lanes of tenants of a class.
-func (s *Store) addWaiting(ctx context.Context, cq string, tenants []field, waiting map[string]int64) error {
+// addWaiting adds up the lanes of tenants of a class. partial says that it has not looked at all.
+func (s *Store) addWaiting(ctx context.Context, cq string, tenants []field, waiting map[string]int64) (partial bool, err error) {
 	type counted struct {
 		tenant string
 		n      *redis.IntCmd
@@ -366,24 +371,25 @@ func (s *Store) addWaiting(ctx context.Context, cq string, tenants []field, wait
 	pipe := connection(s).Pipeline()
 	var counts []counted
 	for _, t := range tenants {
-		lanes, err := s.lanesIn(ctx, cq, t.name, t.value)
+		lanes, some, err := s.lanesIn(ctx, cq, t.name, t.value, laneLook)
 		if err != nil {
-			return err
+			return false, err
 		}
+		partial = partial || some
 		for _, lane := range lanes {
 			counts = append(counts, counted{t.name, pipe.ZCard(ctx, s.laneKey(cq, t.name, lane))})
 		}
 	}
 	if len(counts) == 0 {
-		return nil
+		return partial, nil
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("count lanes: %w", unread(err))
+		return false, fmt.Errorf("count lanes: %w", unread(err))
 	}
 	for _, c := range counts {
 		if n := c.n.Val(); n > 0 {
 			waiting[c.tenant] += n
 		}
 	}
-	return nil
+	return partial, nil
 }
