@@ -196,12 +196,15 @@ func (s *Store) censusOfAll(ctx context.Context) (Census, error) {
 }
 
 func (s *Store) countersOfAll(ctx context.Context) (Counters, error) {
-	sum := Counters{Left: map[string]int64{}, Died: map[string]int64{}}
+	sum := Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]Unknown{}}
 	all, err := gather(s, func(part *Store) (Counters, error) { return part.Counters(ctx) })
 	for _, c := range all {
 		sum.Accepted += c.Accepted
 		addCounts(sum.Left, c.Left)
 		addCounts(sum.Died, c.Died)
+		for queue, unknown := range c.Unknown {
+			sum.Unknown[queue] = sum.Unknown[queue].add(unknown)
+		}
 	}
 	return sum, err
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -135,6 +136,48 @@ type Counters struct {
 	Accepted int64
 	// Left counts by reason of leaving; Died dead letters by reason.
 	Left, Died map[string]int64
+	// Unknown is what workers handed back because they have no handler for it, by queue.
+	Unknown map[string]Unknown
+}
+
+// Unknown is how often workers of a queue handed jobs back whose type they have no handler for, since the deployment began, and
+// when that last was, by the clock of Redis, and of which type.
+type Unknown struct {
+	Count int64
+	Last  time.Time
+	Type  string
+}
+
+// add takes over what another partition has counted.
+func (u Unknown) add(more Unknown) Unknown {
+	count := u.Count + more.Count
+	if more.Last.After(u.Last) {
+		u = more
+	}
+	u.Count = count
+	return u
+}
+
+// UnknownType begins the text of a Finish that hands a job back because the worker has no handler for its type, which follows
+// after a space: each time in a row the job stays away for longer than its Delay, up to 300 times as long.
+const UnknownType = "unknown_type"
+
+// unknownOf reads them from a state hash. What cannot be read is left out.
+func unknownOf(state map[string]string) map[string]Unknown {
+	all := map[string]Unknown{}
+	for field, value := range state {
+		queue, ok := strings.CutPrefix(field, "ut:")
+		parts := strings.SplitN(value, "|", 3)
+		if !ok || len(parts) != 3 {
+			continue
+		}
+		count, err := strconv.ParseInt(parts[0], 10, 64)
+		last, bad := parseMicros(parts[1])
+		if err == nil && bad == nil {
+			all[queue] = Unknown{count, last, parts[2]}
+		}
+	}
+	return all
 }
 
 // Counters reads the counters.
@@ -147,6 +190,7 @@ func (s *Store) Counters(ctx context.Context) (c Counters, err error) {
 		return Counters{}, fmt.Errorf("read counters: %w", unread(err))
 	}
 	c.Accepted, c.Left, c.Died = countersOf(state)
+	c.Unknown = unknownOf(state)
 	return c, nil
 }
 

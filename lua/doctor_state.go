@@ -3,7 +3,9 @@ package lua
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +42,7 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	p := d.partition
 	pipe := d.client.Pipeline()
 	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField, partitionsField)
+	counted := pipe.HGetAll(ctx, p.State())
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
@@ -59,6 +62,7 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
 	d.bounds(bounds())
 	d.workers(workers.Val(), live.Val())
+	d.types(unknownOf(counted.Val()))
 	first := math.Inf(1)
 	for _, z := range append(due.Val(), later.Val()...) {
 		first = math.Min(first, z.Score)
@@ -127,6 +131,25 @@ func (d *doctor) workers(n, live int64) {
 		return
 	}
 	d.add("workers", HealthOK, fmt.Sprintf("%d registered", n), "")
+}
+
+// unknownRecently is for how long after the last one jobs of unknown types are told of: longer than one of them stays away.
+const unknownRecently = 10 * time.Minute
+
+// types looks for jobs that come to workers without a handler for them.
+func (d *doctor) types(unknown map[string]Unknown) {
+	var told []string
+	for _, queue := range slices.Sorted(maps.Keys(unknown)) {
+		if u := unknown[queue]; d.now.Sub(u.Last) < unknownRecently {
+			told = append(told, fmt.Sprintf("queue %s, %d times in all, the last of type %s %s ago", queue, u.Count, u.Type, d.now.Sub(u.Last).Round(time.Second)))
+		}
+	}
+	if len(told) == 0 {
+		d.add("types", HealthOK, "no job has come to a worker lately that does not know its type", "")
+		return
+	}
+	d.add("types", HealthWarn, "workers hand jobs back whose type they do not know: "+strings.Join(told[:min(len(told), 10)], "; "),
+		"start a worker with a handler for that type, or cancel the jobs")
 }
 
 // timerTolerance is how late a timer may be before nobody seems to run them.

@@ -65,7 +65,7 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 	check(t, err)
 	for name, text := range map[string]string{
 		"version": "Redis ", "clock": "the clock of Redis is ", "partitions": "1, keys ", "jobs": "0 jobs live", "policy": "version 0",
-		"dedup": "remembered for 30s, at most 4000000 of them: 66667 jobs/s", "workers": "0 registered", "timers": "none is set",
+		"dedup": "remembered for 30s, at most 4000000 of them: 66667 jobs/s", "workers": "0 registered", "timers": "none is set", "types": "no job has come",
 	} {
 		if f := finding(t, r, name); f.Health != HealthOK || !strings.Contains(f.Text, text) || f.Do != "" {
 			t.Errorf("%+v", f)

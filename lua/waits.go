@@ -2,6 +2,8 @@ package lua
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -35,6 +37,8 @@ const (
 	WaitRate WaitKind = "rate"
 	// WaitTime is the job's own time, or its backoff.
 	WaitTime WaitKind = "time"
+	// WaitType is a type that no worker knew to which the job came.
+	WaitType WaitKind = "type"
 	// WaitDepth is a tenant that has as many jobs in the queue as it may.
 	WaitDepth WaitKind = "depth"
 	// WaitWorkers is a queue that no worker serves.
@@ -84,12 +88,43 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 
 func waitLater(g *Sighting) Wait {
 	w := Wait{Kind: WaitTime, Until: g.At, Text: "its time has not come"}
+	if n := g.unknown(); n > 0 {
+		job := &g.Record.Job
+		w.Kind = WaitType
+		w.Text = fmt.Sprintf("no worker of queue %s that it came to knows type %s: it was handed back %s, and comes back ever more seldom",
+			job.Queue, job.Type, times(n))
+		return w
+	}
 	if len(g.History) > 0 {
 		last := g.History[len(g.History)-1]
 		w.Text = fmt.Sprintf("it comes back after its last delivery, which was %s by worker %s", last.Outcome, last.Worker)
 	}
 	return w
 }
+
+// unknown returns how often in a row, of the deliveries that are kept, a job was handed back for its type.
+func (g *Sighting) unknown() (n int) {
+	for _, d := range slices.Backward(g.History) {
+		if d.Outcome != "released" || !strings.HasPrefix(d.Text, UnknownType) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+func times(n int) string {
+	switch {
+	case n == 1:
+		return "once"
+	case n >= historyCap:
+		return fmt.Sprintf("%d times or more in a row", n)
+	}
+	return fmt.Sprintf("%d times in a row", n)
+}
+
+// historyCap is how many deliveries are kept, as in fragments/history.lua.
+const historyCap = 20
 
 // wait says what a closed gate holds back; b is the breaker of the job's downstream.
 func (g GateState) wait(b BreakerState) Wait {

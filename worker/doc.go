@@ -42,7 +42,7 @@
 //	payload not taken        dead letter, "bad_payload"
 //	record not readable      dead letter, "unreadable"
 //	deadline passed          expired, without a start
-//	no handler for the type  back after 0.2-1 s, no attempt burnt
+//	no handler for the type  back after 0.2-1 s, later and later each time in a row, up to 1-5 min; no attempt burnt
 //	a suspect beside others  back after 0.2-1 s, no attempt burnt; see below
 //	breaker not closed       back after 0.2-1 s, no attempt burnt; so is a probe that failed, after the cooldown
 //	                         (that of the fleet, or the worker's own while it is alone with failing calls)

@@ -74,7 +74,7 @@ const (
 // The reasons that this worker gives.
 const (
 	ReasonShutdown   = "shutdown"
-	ReasonUnknown    = "unknown_type"
+	ReasonUnknown    = lua.UnknownType
 	ReasonBreaker    = "breaker_open"
 	ReasonProbe      = "probe_failed"
 	ReasonSnoozed    = "snoozed"

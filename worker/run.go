@@ -206,6 +206,9 @@ func finishOf(lease lua.Lease, a answer) lua.Finish {
 		f.Reason, f.Text = a.reason, a.err.Error()
 	case lua.Release:
 		f.Text = a.reason // The error of a probe or of a shutdown is not the job's.
+		if a.reason == ReasonUnknown {
+			f.Text += " " + lease.Job.Type // Redis has it stay away longer each time, and counts it.
+		}
 		if a.cancelled {
 			f.Reason = ReasonCancelled // Redis ends the job by the mark it has; this is for intended.
 		}

@@ -87,8 +87,12 @@ func (s *stage) work(slots, n int, outcome lua.Outcome) {
 		if outcome == "" {
 			continue
 		}
+		text := "no such address"
+		if outcome == lua.Release {
+			text = lua.UnknownType + " " + l.Job.Type
+		}
 		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: "no such address",
+			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: text,
 		}})
 		must(s.t, err)
 	}
@@ -159,6 +163,10 @@ var scenes = []struct {
 		s.enqueue("b", func(j *headgate.Job) { j.Downstream = "" })
 		s.work(5, 1, lua.Retry)
 		s.enqueue("a", func(j *headgate.Job) { j.Delay = time.Hour })
+	}},
+	{"unknown type", []string{"job", "acme:a"}, func(s *stage) {
+		s.enqueue("a")
+		s.work(1, 1, lua.Release)
 	}},
 	{"spilled", []string{"job", "acme:b"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":1}}}}`, "small")

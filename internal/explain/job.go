@@ -90,7 +90,7 @@ func (r *rules) ofWait(w lua.Wait, job *headgate.Job) (*Rule, error) {
 			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}})
 	case lua.WaitTurn:
 		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
-	case lua.WaitPause, lua.WaitBreaker, lua.WaitTime, lua.WaitWorkers, lua.WaitWaking: // They are no rule's.
+	case lua.WaitPause, lua.WaitBreaker, lua.WaitTime, lua.WaitType, lua.WaitWorkers, lua.WaitWaking: // They are no rule's.
 	}
 	return nil, nil //nolint:nilnil // No rule is an answer.
 }
@@ -109,6 +109,8 @@ func remedy(w lua.Wait, g *lua.Sighting) string {
 		return "time, or a higher dispatch"
 	case lua.WaitTime:
 		return "time alone"
+	case lua.WaitType:
+		return fmt.Sprintf("a worker of queue %s with a handler for type %s; or headgate job cancel %s %s", job.Queue, job.Type, job.Tenant, job.ID)
 	case lua.WaitDepth:
 		return "the tenant's jobs in the queue that end, or a higher bound"
 	case lua.WaitWorkers:

@@ -37,6 +37,7 @@ var (
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
+	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
 	staffDesc = prometheus.NewDesc("headgate_workers", "Workers that are registered.", nil, nil)
 	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
 	lateDesc  = prometheus.NewDesc("headgate_timers_late_seconds", "For how long the timer that is due first has been, 0 where none is.", nil, nil)
@@ -134,6 +135,13 @@ func collectCounters(to chan<- prometheus.Metric, c lua.Counters) {
 		for reason, n := range bounded(counts, maxReasons) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), reason)
 		}
+	}
+	unknown := make(map[string]int64, len(c.Unknown))
+	for queue, u := range c.Unknown {
+		unknown[queue] = u.Count
+	}
+	for queue, n := range bounded(unknown, MaxQueues) {
+		to <- prometheus.MustNewConstMetric(typeDesc, prometheus.CounterValue, float64(n), queue)
 	}
 }
 

@@ -64,6 +64,13 @@ func TestMetricsSayWhatRedisHolds(t *testing.T) {
 		Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Kill, Reason: "discarded",
 	}})
 	must(t, err)
+	leases, err = store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	must(t, err)
+	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
+		Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Release, Delay: time.Hour,
+		Text: lua.UnknownType + " t",
+	}})
+	must(t, err)
 	requests.Note("GET /x", 200, time.Millisecond)
 	requests.Decided(true, 3)
 	requests.Decided(false, 0)
@@ -80,14 +87,17 @@ headgate_jobs_accepted_total 3
 # HELP headgate_queue_jobs Jobs of a queue by place: waiting, ready, running, later, spilled, dead.
 # TYPE headgate_queue_jobs gauge
 headgate_queue_jobs{place="dead",queue_id="mail"} 1
-headgate_queue_jobs{place="later",queue_id="mail"} 0
-headgate_queue_jobs{place="ready",queue_id="mail"} 2
+headgate_queue_jobs{place="later",queue_id="mail"} 1
+headgate_queue_jobs{place="ready",queue_id="mail"} 1
 headgate_queue_jobs{place="running",queue_id="mail"} 0
 headgate_queue_jobs{place="spilled",queue_id="mail"} 0
 headgate_queue_jobs{place="waiting",queue_id="mail"} 0
 # HELP headgate_redis_up Whether Redis answered this scrape.
 # TYPE headgate_redis_up gauge
 headgate_redis_up 1
+# HELP headgate_unknown_type_total Jobs that workers handed back because they have no handler for their type, by queue.
+# TYPE headgate_unknown_type_total counter
+headgate_unknown_type_total{queue_id="mail"} 1
 # HELP headgate_workers Workers that are registered.
 # TYPE headgate_workers gauge
 headgate_workers 1
@@ -100,7 +110,7 @@ rate_limit_requests_total{result="denied"} 1
 rate_limit_tokens_consumed_total 3
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_dead_letters_total", "headgate_http_requests_total",
-		"headgate_jobs_accepted_total", "headgate_queue_jobs", "headgate_redis_up", "headgate_workers", "rate_limit_requests_total", "rate_limit_tokens_consumed_total"))
+		"headgate_jobs_accepted_total", "headgate_queue_jobs", "headgate_redis_up", "headgate_unknown_type_total", "headgate_workers", "rate_limit_requests_total", "rate_limit_tokens_consumed_total"))
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
