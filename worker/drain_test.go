@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -130,6 +131,67 @@ func TestAHandlerThatIgnoresItsCtxDoesNotHoldUpTheDrain(t *testing.T) {
 	}
 	if c := r.census(); c.Waiting != 1 || c.Ready != 0 {
 		t.Errorf("got %+v", c)
+	}
+}
+
+// TestADrainingWorkerGivesUpItsSlots at once, so that others get what waits.
+func TestADrainingWorkerGivesUpItsSlots(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	release := make(chan struct{})
+	a := r.run(r.store, worker.Config{Concurrency: 8}, on("send", func(context.Context, worker.Job[[]byte]) error {
+		<-release
+		return nil
+	}))
+	defer close(release)
+	r.enqueue(job("send", "a"))
+	r.await("it to start", func() bool { return len(a.starts()) == 1 })
+	a.stop()
+	r.await("the slots to be those of its running jobs", func() bool {
+		workers, err := r.store.Workers(t.Context())
+		return err == nil && len(workers) == 1 && workers[0].Slots == 1
+	})
+}
+
+// TestResultsTravelInBoundedCalls: what waits for one call goes with the next, up to a bound in bytes.
+func TestResultsTravelInBoundedCalls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	const jobs = 3 * lua.MaxBatchBytes / worker.MaxResult
+	var largest, calls atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		bytes := int64(0)
+		for _, arg := range c.Args {
+			bytes += int64(len(arg))
+		}
+		if bytes < worker.MaxResult {
+			return redistest.Action{}
+		}
+		largest.Store(max(largest.Load(), bytes))
+		calls.Add(1)
+		return redistest.Action{Delay: 50 * time.Millisecond} // Others are done meanwhile.
+	})
+	all := make(chan struct{})
+	var done atomic.Int64
+	r.run(r.open(proxy.Client(t)), worker.Config{Concurrency: jobs}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		if done.Add(1) == jobs {
+			close(all)
+		}
+		<-all // They end together.
+		return worker.SetResult(ctx, make([]byte, worker.MaxResult), time.Minute)
+	}))
+	for i := range jobs {
+		r.enqueue(job("send", fmt.Sprint("job-", i)))
+	}
+	if c := r.idle(); c.Left["completed"] != int64(jobs) {
+		t.Errorf("got %+v", c)
+	}
+	if most := int64(lua.MaxBatchBytes + 64<<10); largest.Load() > most {
+		t.Errorf("a call of %d bytes, want up to %d", largest.Load(), most)
+	}
+	if calls.Load() >= int64(jobs) {
+		t.Errorf("%d calls for %d jobs", calls.Load(), jobs)
 	}
 }
 

@@ -107,6 +107,137 @@ func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 	}
 }
 
+// leaseEnd returns the latest end of a lease by the clock of Redis, which is that of this machine.
+func (r *rig) leaseEnd() time.Time {
+	r.tb.Helper()
+	workers, err := r.store.Workers(context.WithoutCancel(r.tb.Context()))
+	if err != nil {
+		r.tb.Error(err)
+	}
+	var end time.Time
+	for i := range workers {
+		if workers[i].LeaseEnd.After(end) {
+			end = workers[i].LeaseEnd
+		}
+	}
+	return end
+}
+
+// TestTheLeaseIsCountedFromTheSendingOfAHeartbeat: the last one that comes through is answered late, and no other follows. A handler's
+// ctx ends before the lease does in Redis.
+func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	const lease, late = 5 * time.Second, 750 * time.Millisecond // late enough for the margin, and not for the time-out of a call
+	var beats atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !r.isHeartbeat(c) {
+			return redistest.Action{}
+		}
+		if beats.Add(1) == 1 {
+			return redistest.Action{Late: late}
+		}
+		return redistest.Action{Cut: redistest.CutBefore}
+	})
+	over, stopped := make(chan time.Duration, 1), make(chan time.Duration, 1)
+	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: lease}, on("send", func(ctx context.Context, job worker.Job[[]byte]) error {
+		if job.Suspect {
+			return nil
+		}
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		last, longest := time.Now(), time.Duration(0) // of the times for which this process stood
+		var end time.Time                             // before the worker registers anew
+		for ctx.Err() == nil {
+			end = r.leaseEnd()
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+			longest, last = max(longest, time.Since(last)), time.Now()
+		}
+		over <- time.Since(end)
+		stopped <- longest
+		return ctx.Err()
+	}))
+	r.enqueue(job("send", "a"))
+	if over, stopped := <-over, <-stopped; over > 0 && stopped < lease/20 {
+		t.Errorf("the ctx ended %s after the lease, and this process stood for %s at most", over, stopped)
+	}
+	a.stop()
+}
+
+// TestHeartbeatsKeepAHandlersCtx for longer than the first lease.
+func TestHeartbeatsKeepAHandlersCtx(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const lease = 2 * time.Second
+	ended := make(chan time.Duration, 1)
+	r.runWithTimers(r.store, worker.Config{Lease: lease}, on("send", func(ctx context.Context, _ worker.Job[[]byte]) error {
+		first, last := r.leaseEnd(), time.Time{}
+		for ctx.Err() == nil && last.Before(first.Add(lease)) {
+			last = r.leaseEnd()
+		}
+		if ctx.Err() != nil {
+			ended <- time.Until(last)
+		}
+		close(ended)
+		return nil
+	}))
+	r.enqueue(job("send", "a"))
+	if left, cut := <-ended; cut && left > lease/2 {
+		t.Errorf("the ctx ended with %s of the lease left", left)
+	}
+}
+
+// TestARefusedHeartbeatEndsTheHandlers at once: Redis says that the jobs are no longer this worker's, so no other heartbeat is sent
+// under its name.
+func TestARefusedHeartbeatEndsTheHandlers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	proxy := redistest.NewProxy(t, r.server.Addr())
+	started := make(chan struct{}, 1)
+	causes := make(chan error, 1)
+	r.runWithTimers(r.open(proxy.Client(t)), worker.Config{Lease: 10 * time.Minute}, on("send", func(ctx context.Context, job worker.Job[[]byte]) error {
+		if job.Suspect {
+			return nil
+		}
+		started <- struct{}{}
+		<-ctx.Done()
+		causes <- context.Cause(ctx)
+		return ctx.Err()
+	}))
+	r.await("the registration", func() bool { return len(r.registrations()) == 1 })
+	name := r.registrations()[0]
+	r.enqueue(job("send", "a"))
+	<-started
+	var refused atomic.Int64
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 && c.Args[4] == name {
+			refused.Add(1)
+		}
+		return redistest.Action{}
+	})
+	for more := true; more; {
+		var err error
+		if more, err = r.store.Reclaim(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case cause := <-causes:
+		if !errors.Is(cause, headgate.ErrLeaseLost) {
+			t.Errorf("the ctx ended with %v", cause)
+		}
+	case <-time.After(patience): // The guard would end it after nine minutes.
+		t.Error("the handler goes on")
+	}
+	if n := refused.Load(); n > 2 {
+		t.Errorf("%d heartbeats under a name that Redis does not know", n)
+	}
+}
+
 func TestACompletionByAWorkerThatLostItsLeaseIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -30,6 +30,8 @@ type link struct {
 	dropAt    int        // the number of the reply to drop, 0 for none; guarded by mu
 	onDrop    func()     // what to call then, or nil; guarded by mu
 	over      bool       // replies has returned; guarded by mu
+
+	late map[int]time.Duration // for how long replies are held, by their number; guarded by mu
 }
 
 // run forwards until either side ends or an Action cuts.
@@ -139,6 +141,12 @@ func (l *link) send(action Action) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.sent++
+	if action.Late > 0 {
+		if l.late == nil {
+			l.late = map[int]time.Duration{}
+		}
+		l.late[l.sent] = action.Late
+	}
 	if action.Cut == CutAfter {
 		l.dropAt, l.onDrop = l.sent, action.OnCut
 	}
@@ -163,6 +171,9 @@ func (l *link) replies() {
 			l.proxy.noteCut(onDrop)
 			return
 		}
+		if late := l.isLate(); answers && late > 0 && (out.Flush() != nil || !l.pause(late)) {
+			return
+		}
 		if err := copyReply(out, l.fromServer); err != nil {
 			return
 		}
@@ -185,6 +196,13 @@ func (l *link) isToDrop() (drop bool, onDrop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.dropAt != 0 && l.delivered+1 == l.dropAt, l.onDrop
+}
+
+// isLate returns for how long the reply that begins to arrive is held.
+func (l *link) isLate() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late[l.delivered+1]
 }
 
 // end notes that no more replies come, and wakes requests out of whatever it waits for.

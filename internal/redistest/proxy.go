@@ -30,6 +30,8 @@ type Action struct {
 	Delay time.Duration
 	// Hold, where it is not nil, is what the command waits for after that: to be closed, or one value.
 	Hold <-chan struct{}
+	// Late is how long the reply, and all behind it on its connection, is held: Redis has executed the command.
+	Late time.Duration
 	// Cut is where the connection ends, if it does.
 	Cut Cut
 	// OnCut is called, where it is not nil, once the cut is certain and before the client can notice it: after Redis

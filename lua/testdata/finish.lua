@@ -7,7 +7,7 @@
 --   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
 --   that do not count it, see anygate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
---   dead (reason, text), release (none burnt; delay, 0 for at once), expire
+--   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
 local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 4, 7
@@ -2012,6 +2012,22 @@ end
     return 'retried'
   end
 
+  -- unknown_delay returns how long a job stays away that is handed back. One of a type that no worker knew that it came to stays
+  -- longer each time in a row, by its history, twice as long every second time and up to UNKNOWN_MOST times, but not beyond its
+  -- deadline. The queue's field ut:QUEUE of the state says how often that was, when last, and which type.
+  local UNKNOWN_MOST = 300
+  local function unknown_delay(job)
+    local kind = match(job.text, '^unknown_type (.*)$')
+    if not kind then return job.delay end
+    local r, n = record_read(job.rec), 0
+    local lines = redis.call('LRANGE', P .. 'log:' .. job.key, 0, -1)
+    while match(lines[#lines - n] or '', '^released|%d+|%d+|[^|]*|unknown_type ') do n = n + 1 end
+    local count = tonumber(match(state_get('ut:' .. r.queue) or '', '^%d+') or 0) + 1
+    state_set('ut:' .. r.queue, format('%d|%d|%s', count, time_us, kind))
+    local delay = math.floor(job.delay * math.min(2 ^ ((n - 1) / 2), UNKNOWN_MOST))
+    return r.flags % 2 == 1 and math.max(0, math.min(delay, r.score - time_us)) or delay
+  end
+
   local function complete(job)
     if job.what == 'complete_full' and job.delay > 0 then
       redis.call('SET', P .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000))
@@ -2043,8 +2059,9 @@ end
       return 'expired'
     end
     if job.text ~= 'suspect' then noted(job, 'released', job.rec) end -- A suspect that waits for others may come often.
-    if job.delay > 0 then
-      due_add(LATER, time_us + job.delay, job.key)
+    local delay = unknown_delay(job)
+    if delay > 0 then
+      due_add(LATER, time_us + delay, job.key)
     else
       job_return(job.key, job.rec, time_us)
     end

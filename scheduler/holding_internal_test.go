@@ -1,0 +1,42 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+)
+
+// TestAHolderCountsItsLeaseFromTheCall: Redis may have counted from then, however late the answer comes.
+func TestAHolderCountsItsLeaseFromTheCall(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(store, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Promote(t.Context()); err != nil { // The script is loaded then.
+		t.Fatal(err)
+	}
+	var reached time.Duration
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !strings.HasPrefix(c.Name, "EVAL") {
+			return redistest.Action{}
+		}
+		reached = time.Since(s.born)
+		return redistest.Action{Late: 200 * time.Millisecond}
+	})
+	if err := s.Promote(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Decide(nil)
+	if over := time.Duration(s.holding.Load()) - s.config.TimerLease - reached; over > 0 {
+		t.Errorf("it counts its lease from %s after Redis had the call", over)
+	}
+}
