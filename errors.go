@@ -111,12 +111,18 @@ func (e *RefusedError) Error() string {
 	case ReasonDeadline:
 		return "job refused for good: its deadline has passed"
 	case ReasonMemory:
+		if v.Detail != "" {
+			return fmt.Sprintf("job refused: redis fills up, and its tenant has %s, more than its share of what is left", v.Detail)
+		}
 		return "job refused: redis is out of memory"
 	case ReasonPaused:
 		return fmt.Sprintf("job refused: enqueueing is suspended (%s), retry after %s", cmp.Or(v.Detail, "no reason given"), v.RetryAfter.Round(time.Millisecond))
 	case ReasonUnique:
 		return fmt.Sprintf("job refused: job %s holds its unique key, for up to %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
 	case ReasonOverflow:
+		if v.Scope != "" {
+			return fmt.Sprintf("job refused: its tenant has %s over all its queues, which is the bound", v.Detail)
+		}
 		return fmt.Sprintf("job refused: its tenant has %s in the queue, which is the bound", v.Detail)
 	case ReasonTooLarge:
 		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)

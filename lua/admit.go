@@ -201,6 +201,15 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case word == "overflow" && len(numbers) == 2:
 		v.Reason, v.RetryAfter = headgate.ReasonOverflow, overflowRetry
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case (word == "full" || word == "share") && len(numbers) == 2:
+		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonOverflow, headgate.ScopeAt(headgate.LevelTenant, j.Tenant, "", ""), overflowRetry
+		if word == "share" {
+			v.Reason = headgate.ReasonMemory
+		}
+		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case word == "uniques" && len(numbers) == 1:
+		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonOverflow, headgate.ScopeAt(headgate.LevelTenant, j.Tenant, "", ""), uniquesRetry
+		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
 	case word == "huge" && len(numbers) == 1:
 		v.Reason, v.Detail = headgate.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
@@ -251,6 +260,7 @@ const (
 	memoryRetry   = time.Second
 	pausedRetry   = time.Second
 	overflowRetry = time.Second
+	uniquesRetry  = time.Minute
 )
 
 func parseNumbers(text string) ([]int64, error) { return appendNumbers(nil, text) }

@@ -14,7 +14,8 @@
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
---   tenant's depth in the queue,
+--   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
+--   "uniques KEYS" that it has,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
@@ -51,6 +52,27 @@ local function admitted_line(job, position)
   return format('admitted %d %d', position, wait_guess(job.path, position))
 end
 
+-- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
+-- used less than MEMORY_SHARED, up to which nobody counts who has what. It asks at most every MEMORY_EVERY microseconds, because
+-- asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits none does not note the
+-- answer, which is `mf`: 0 for nil, 1 for 0, else the bytes.
+local MEMORY_EVERY, MEMORY_SHARED, MEMORY_FULL = 100000, 0.6, 0.9
+local left
+local function memory_left()
+  if not left then
+    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+      local info = redis.pcall('INFO', 'memory')
+      info = type(info) == 'string' and info or ''
+      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+      state_set('ma', time_us)
+      state_set('mf', used > limit * MEMORY_SHARED and limit > 0 and math.max(1, floor(limit * MEMORY_FULL - used)) or 0)
+    end
+    left = state_num('mf')
+  end
+  if left > 0 then return left > 1 and left or 0 end
+end
+
 local jobs, job_keys, uniques = {}, {}, {}
 local seen, writes, admitted, answers = {}, {}, {}, {}
 
@@ -63,7 +85,9 @@ local function rare_make()
 -- @include place
 -- @include shrink
 -- @include made
-  rare.queue_refused, rare.queue_made = made_full, made_plan
+-- @include overflow
+-- @include uniques
+  rare.queue_refused, rare.queue_made, rare.overflow = made_full, made_plan, overflow
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -108,10 +132,10 @@ local function rare_make()
     end
   end
 
-  -- unique_refused returns the refusal of a job whose unique key another holds.
+  -- unique_refused returns the refusal of a job whose unique key another holds, or whose tenant has as many as it may.
   function rare.unique_refused(job)
     local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
-    if not holder then return nil end
+    if not holder then return uniques_full(job, time_us) end
     local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
     return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
   end
@@ -134,58 +158,6 @@ local function rare_make()
     end
     local at = redis.call('ZSCORE', DUE, 'b' .. downstream)
     return format('parked %d %d %s', at and math.max(0, score_of(at) - time_us) or -1, parking.waiting, downstream)
-  end
-
-  -- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
-  -- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
-  -- those that waited before it.
-  local DROPS = 64
-  local dropped, drops = {}, 0
-
-  local function victims(job, b, d, size)
-    local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
-    local chosen, jobs_out, bytes_out = {}, 0, 0
-    for i = 1, #found, 2 do
-      local key = found[i]
-      if not dropped[key] then
-        if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
-        local rec = redis.call('HGET', JOBS, key)
-        chosen[#chosen + 1] = { key = key, rec = rec }
-        jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
-        if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
-          return chosen, jobs_out, bytes_out
-        end
-      end
-    end
-  end
-
-  function rare.overflow(job)
-    local path = job.path
-    local b = bound_open(path.tenant, path.queue)
-    if not b then return nil end
-    job.depth = path.tenant .. ':' .. path.queue
-    local d = depth_open(job.depth)
-    if not d.plan_jobs then
-      d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
-      d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
-    end
-    local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
-    if size > b.bytes then return format('huge %d', size) end
-    local spills = b.policy == 's'
-    if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
-      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
-    elseif spills and d.spilled < b.spill then
-      job.spilled, d.spilled = true, d.spilled + 1
-      if job.start then job.flags = job.flags + DELAYED end
-    else
-      local chosen, jobs_out, bytes_out
-      if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
-      if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
-      job.victims, drops = chosen, drops + jobs_out
-      for _, v in ipairs(chosen) do dropped[v.key] = true end
-      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
-    end
-    job.size = size
   end
 
   local function spill_add(job)
@@ -231,7 +203,9 @@ local function rare_make()
       if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
       if job.unique then
         redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
-        if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
+        if unique_stays(job) then
+          uniques_add(job, time_us)
+        else
           redis.call('HSET', UKEYS, job.key, job.unique)
         end
       end
@@ -309,26 +283,6 @@ local function known()
   end
 end
 
--- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
--- microseconds, because asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits
--- none does not note the answer.
-local MEMORY_EVERY, MEMORY_FULL = 100000, 0.9
-local short
-local function memory_short()
-  if short == nil then
-    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
-      local info = redis.pcall('INFO', 'memory')
-      info = type(info) == 'string' and info or ''
-      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-      state_set('ma', time_us)
-      state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
-    end
-    short = state_num('mf') == 1
-  end
-  return short
-end
-
 local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local jobs_at = paths_read()
 for i = 1, PATHS do
@@ -361,8 +315,8 @@ for i, job in ipairs(jobs) do
   else
     local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
     answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
-      or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
+      or parks and rare().parked(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+      or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true

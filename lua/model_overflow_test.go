@@ -14,10 +14,50 @@ import (
 type modelDepth struct{ jobs, bytes, spilled int }
 
 func (m *model) bound(tenant, queue string) Overflow {
-	if o, ok := m.overflows[tenant+":"+queue]; ok {
+	o, ok := m.overflows[tenant+":"+queue]
+	if !ok {
+		if o = m.queues[queue].Overflow; o.Policy == "" {
+			o = m.overflows["*:*"]
+		}
+	}
+	if o.Policy == NoBound {
+		return Overflow{}
+	}
+	return o
+}
+
+// total returns what bounds a tenant over all its queues.
+func (m *model) total(tenant string) Overflow {
+	if o, ok := m.overflows[tenant]; ok {
 		return o
 	}
-	return m.queues[queue].Overflow
+	return m.overflows["*"]
+}
+
+// depthOfAll is what a tenant has over all its queues.
+func (m *model) depthOfAll(tenant string) *modelDepth {
+	d := &modelDepth{}
+	for _, j := range m.live {
+		if j.counted && j.Tenant == tenant {
+			d.jobs++
+			d.bytes += j.size
+		}
+	}
+	return d
+}
+
+// uniqueBytes is what a tenant's unique keys count that stay after their jobs, before the call.
+func (m *model) uniqueBytes(tenant string) (bytes int) {
+	for name := range m.stay {
+		if strings.HasPrefix(name, tenant+":") {
+			bytes += 300
+		}
+	}
+	return bytes
+}
+
+func (o Overflow) fits(jobs, bytes int) bool {
+	return (o.MaxJobs == 0 || jobs <= o.MaxJobs) && (o.MaxBytes == 0 || bytes <= int(o.MaxBytes))
 }
 
 func (m *model) depth(name string) *modelDepth {
@@ -76,36 +116,49 @@ type overflowPlan struct {
 func (p *overflowPlan) decide(c Candidate) (e entrant, refusal string) {
 	record, large := encodeRecord(c.Job, c.Class)
 	e.size = len(record) + len(large)
-	b := p.m.bound(c.Job.Tenant, c.Job.Queue)
-	if b.Policy == "" {
+	b, most := p.m.bound(c.Job.Tenant, c.Job.Queue), p.m.total(c.Job.Tenant)
+	if b.Policy == "" && most.Policy == "" {
 		return e, ""
 	}
 	name := c.Job.Tenant + ":" + c.Job.Queue
 	if p.depths[name] == nil {
 		p.depths[name] = p.m.depth(name)
 	}
-	d := p.depths[name]
-	fits := func(jobs, bytes int) bool {
-		return (b.MaxJobs == 0 || jobs <= b.MaxJobs) && (b.MaxBytes == 0 || bytes <= int(b.MaxBytes))
+	if p.depths[c.Job.Tenant] == nil {
+		p.depths[c.Job.Tenant] = p.m.depthOfAll(c.Job.Tenant)
 	}
-	if b.MaxBytes > 0 && e.size > int(b.MaxBytes) {
-		return e, fmt.Sprintf("too_large %d bytes", e.size)
+	d, all := p.depths[name], p.depths[c.Job.Tenant]
+	for _, of := range []Overflow{b, most} {
+		if of.MaxBytes > 0 && e.size > int(of.MaxBytes) {
+			return e, fmt.Sprintf("too_large %d bytes", e.size)
+		}
 	}
-	mustSpill := b.Policy == Spillover && d.spilled > 0
+	jobs, bytes := 1, e.size
 	switch {
-	case !mustSpill && fits(d.jobs+1, d.bytes+e.size):
-		e.counted = true
+	case !(b.Policy == Spillover && d.spilled > 0) && b.fits(d.jobs+1, d.bytes+e.size):
 	case b.Policy == Spillover && d.spilled < b.MaxSpilled:
 		e.spilled = true
 		d.spilled++
 		return e, ""
-	case b.Policy == DropOldest && p.chooseVictims(&e, c, d, fits):
-		e.counted = true
+	case b.Policy == DropOldest && p.chooseVictims(&e, c, d, b.fits):
+		jobs -= len(e.victims)
+		for _, v := range e.victims {
+			bytes -= v.size
+		}
 	default:
 		return e, fmt.Sprintf("overflow %d jobs of %d bytes", d.jobs, d.bytes)
 	}
-	d.jobs++
-	d.bytes += e.size
+	if kept := all.bytes + p.m.uniqueBytes(c.Job.Tenant); most.Policy != "" && !most.fits(all.jobs+jobs, kept+bytes) {
+		e.victims = nil
+		return e, fmt.Sprintf("overflow of all %d jobs of %d bytes", all.jobs, kept)
+	}
+	for _, v := range e.victims {
+		p.spared[v.Key()] = true
+	}
+	e.counted = true
+	for _, of := range []*modelDepth{d, all} {
+		of.jobs, of.bytes = of.jobs+jobs, of.bytes+bytes
+	}
 	return e, ""
 }
 
@@ -126,10 +179,6 @@ func (p *overflowPlan) chooseVictims(e *entrant, c Candidate, d *modelDepth, fit
 		jobs, bytes = jobs-1, bytes-j.size
 		if fits(jobs+1, bytes+e.size) {
 			e.victims = waiting[:i+1]
-			for _, v := range e.victims {
-				p.spared[v.Key()] = true
-			}
-			d.jobs, d.bytes = jobs, bytes
 			return true
 		}
 	}
@@ -211,7 +260,7 @@ func (m *model) unspill(j *modelJob) bool {
 // recount counts what entered before it was bounded.
 func (m *model) recount() {
 	for key, j := range m.live {
-		if _, dead := m.dead[key]; !dead && m.bound(j.Tenant, j.Queue).Policy != "" && !slices.Contains(m.spilled[j.depthName()], key) {
+		if _, dead := m.dead[key]; !dead && (m.bound(j.Tenant, j.Queue).Policy != "" || m.total(j.Tenant).Policy != "") && !slices.Contains(m.spilled[j.depthName()], key) {
 			j.counted = true
 		}
 	}
@@ -225,11 +274,17 @@ func (m *model) dumpDepths(add func(string, ...any)) {
 			add("old %s %s class %d seq %d", j.depthName(), key, j.Class, j.Seq)
 		}
 	}
-	total := 0
+	total, tenants := 0, map[string]bool{}
 	for name := range names {
+		tenants[name[:strings.Index(name, ":")]] = true
 		if d := m.depth(name); d.jobs > 0 {
 			add("depth %s %d|%d", name, d.jobs, d.bytes)
 			total += d.jobs
+		}
+	}
+	for tenant := range tenants {
+		if d := m.depthOfAll(tenant); d.jobs > 0 {
+			add("depth %s: %d|%d", tenant, d.jobs, d.bytes)
 		}
 	}
 	if total > 0 {

@@ -47,6 +47,7 @@ type model struct {
 	spilled                       map[string][]string        // keys by tenant:queue, the oldest first
 	depthFreed, spillOn           map[string]bool            // spillOn: moves ran out before all that had room was back
 	unique, ukeys                 map[string]string          // holder by name, and name by holder that is to release it
+	stay                          map[string]bool            // names of unique keys that stay after their jobs
 	maxParked                     map[string]int             // by downstream, "" for every other
 	breakers                      map[string]*modelBreaker   // by downstream
 	began                         map[*fairqueue.Entry]int64 // when entries under a breaker's gate were dispatched
@@ -92,7 +93,7 @@ func newModel() *model {
 		ended: [2]map[string]bool{{}, {}}, later: map[string]int64{}, dead: map[string]int64{},
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
 		letters: map[string]string{}, cancelled: map[string]bool{}, started: map[string]string{}, suspended: map[string]int64{},
-		unique: map[string]string{}, ukeys: map[string]string{},
+		unique: map[string]string{}, ukeys: map[string]string{}, stay: map[string]bool{},
 		overflows: map[string]Overflow{}, spilled: map[string][]string{}, depthFreed: map[string]bool{}, spillOn: map[string]bool{},
 		breakers: map[string]*modelBreaker{}, began: map[*fairqueue.Entry]int64{}, quiet: breaker.Quiet,
 		moves: fairqueue.Moves, deadCap: modelDeadCap,
@@ -199,6 +200,7 @@ func (m *model) putBack(c *fairqueue.Call, j *modelJob, now int64) {
 func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched []fairqueue.Dispatch) {
 	words = make([]string, len(jobs))
 	var placed []*modelJob
+	var stay []string
 	plan := &overflowPlan{m: m, depths: map[string]*modelDepth{}, spared: map[string]bool{}}
 	var at []int
 	var entrants []entrant
@@ -266,6 +268,8 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			m.unique[name] = key
 			if mj.release != headgate.ReleaseAtExpiry {
 				m.ukeys[key] = name
+			} else {
+				stay = append(stay, name)
 			}
 		}
 		if candidate.Redrive > 0 {
@@ -296,6 +300,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 	}
 	if len(placed) == 0 {
 		return words, nil // a call that admits nothing writes nothing
+	}
+	for _, name := range stay {
+		m.stay[name] = true
 	}
 	c := m.begin(now)
 	m.accepted += int64(len(placed))

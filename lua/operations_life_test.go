@@ -107,6 +107,21 @@ func (w *walk) drawOverflow() Overflow {
 	}
 }
 
+// drawTotals draws bounds of tenants over all their queues, and of each tenant in each queue that has none.
+func (w *walk) drawTotals(u *PolicyUpdate) {
+	for _, o := range []TenantOverflow{{Tenant: "ann"}, {Tenant: Every}, {Tenant: Every, Queue: Every}} {
+		if w.number("total", 0, 2) > 0 {
+			continue
+		}
+		o.Overflow = w.drawOverflow()
+		if o.Queue == "" && o.Overflow.Policy != "" {
+			o.Overflow = Overflow{Policy: Reject, MaxJobs: o.Overflow.MaxJobs, MaxBytes: o.Overflow.MaxBytes}
+		}
+		u.Overflows = append(u.Overflows, o)
+		w.model.overflows[o.name()] = o.Overflow
+	}
+}
+
 // start marks handlers of suspects as begun.
 func (w *walk) start() {
 	for _, worker := range slices.Sorted(maps.Keys(w.held)) {

@@ -102,6 +102,8 @@ func verdictWord(v headgate.Verdict) string {
 	switch {
 	case v.Place == headgate.PlaceSpilled:
 		return fmt.Sprintf("spilled %d", v.Position)
+	case v.Reason == headgate.ReasonOverflow && v.Scope != "":
+		return "overflow of all " + v.Detail
 	case v.Reason == headgate.ReasonOverflow, v.Reason == headgate.ReasonTooLarge:
 		return string(v.Reason) + " " + v.Detail
 	case v.Place == headgate.PlaceLater:
@@ -367,6 +369,7 @@ func (w *walk) policy() {
 		u.Overflows = append(u.Overflows, own)
 		w.model.overflows["ann:mail"] = own.Overflow
 	}
+	w.drawTotals(&u)
 	for _, c := range headgate.DefaultClasses() {
 		for _, tenant := range []string{"", "ann", "bob"} {
 			weight := headgate.Weight(w.number("weight", 1, 1000))

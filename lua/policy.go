@@ -47,6 +47,8 @@ type OverflowPolicy string
 
 // The overflow policies.
 const (
+	// NoBound lets it in; of a queue, also where each tenant has a bound in each queue that has none.
+	NoBound OverflowPolicy = "none"
 	// Reject refuses it.
 	Reject OverflowPolicy = "reject"
 	// DropOldest makes dead letters of the tenant's oldest waiting jobs in the queue, those of the lowest class first,
@@ -70,16 +72,28 @@ type Overflow struct {
 }
 
 func (o Overflow) text() string {
-	if o.Policy == "" {
+	switch o.Policy {
+	case "":
 		return "-"
+	case NoBound:
+		return string(NoBound)
 	}
 	return fmt.Sprintf("%c,%d,%d,%d,%d", o.Policy[0], o.MaxJobs, o.MaxBytes, o.MaxSpilled, o.LowWater)
 }
 
-// TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue.
+// TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue. With the tenant and the queue Every
+// it is that of each tenant in each queue that has none. Without a queue it bounds the tenant, or with Every each that has none of
+// its own, over all its queues: by Reject.
 type TenantOverflow struct {
 	Tenant, Queue string
 	Overflow      Overflow
+}
+
+func (o TenantOverflow) name() string {
+	if o.Queue == "" {
+		return o.Tenant
+	}
+	return o.Tenant + ":" + o.Queue
 }
 
 // Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
@@ -231,7 +245,7 @@ func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate, copied []byte) er
 		args = append(args, q.Queue, settingsText(q))
 	}
 	for _, o := range u.Overflows {
-		args = append(args, o.Tenant+":"+o.Queue, o.Overflow.text())
+		args = append(args, o.name(), o.Overflow.text())
 	}
 	for _, c := range u.Caps {
 		args = append(args, string(c.Gate), c.text())

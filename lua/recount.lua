@@ -19,7 +19,7 @@ for i = 1, #found[2], 2 do
   local key, rec = found[2][i], found[2][i + 1]
   local tenant, id = key_split(key)
   local r = record_read(rec)
-  if bound_open(tenant, r.queue) and not record_has(rec, COUNTED) and not redis.call('ZSCORE', P .. 'dead', key)
+  if (bound_open(tenant, r.queue) or total_bound(tenant)) and not record_has(rec, COUNTED) and not redis.call('ZSCORE', P .. 'dead', key)
     and not redis.call('ZSCORE', P .. 'spill:' .. tenant .. ':' .. r.queue, key) then
     rec = record_flagged(rec, COUNTED)
     redis.call('HSET', JOBS, key, rec)

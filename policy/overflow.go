@@ -90,12 +90,33 @@ func (o Overflow) validate(bad *problems, owner string) {
 func (p Policy) validateOverflows(bad *problems) {
 	for _, scope := range sortedKeys(p.Overflows) {
 		tenant, queue, ok := strings.Cut(string(scope), ":")
-		if !ok || strings.Contains(queue, ":") {
-			bad.field("overflows", strconv.Quote(string(scope)), `scopes "tenant:queue"`)
+		if !ok {
+			p.validateTotal(bad, tenant)
+			continue
+		}
+		if strings.Contains(queue, ":") || (tenant == Every) != (queue == Every) {
+			bad.field("overflows", strconv.Quote(string(scope)), `scopes "tenant:queue", "tenant" for all its queues, "*" for each other tenant, or "*:*"`)
+			continue
+		}
+		if tenant == Every {
+			p.Overflows[scope].validate(bad, "overflows."+string(scope))
 			continue
 		}
 		bad.add(scopeError(scope, headgate.ValidateTenant(tenant)))
 		bad.add(scopeError(scope, headgate.ValidateName("queue", queue, true)))
 		p.Overflows[scope].validate(bad, "overflows."+string(scope))
 	}
+}
+
+// validateTotal checks the bound of a tenant over all its queues.
+func (p Policy) validateTotal(bad *problems, tenant string) {
+	owner, of := "overflows."+tenant, p.Overflows[headgate.Scope(tenant)]
+	if tenant != Every {
+		bad.add(scopeError(headgate.Scope(tenant), headgate.ValidateTenant(tenant)))
+	}
+	if of.Policy == DropOldest || of.Policy == Spillover {
+		bad.field(owner+".policy", strconv.Quote(string(of.Policy)), `"none" or "reject" over all queues`)
+		return
+	}
+	of.validate(bad, owner)
 }

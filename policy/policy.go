@@ -27,7 +27,9 @@ type Policy struct {
 	QueueLimits map[headgate.Scope]headgate.Limit
 	// PriorityLimits are limits of one class of one tenant's jobs in one queue, by "tenant:queue:priority".
 	PriorityLimits map[headgate.Scope]headgate.Limit
-	// Overflows are the bounds of one tenant's depth in one queue, by "tenant:queue"; they replace the queue's.
+	// Overflows are the bounds of one tenant's depth in one queue, by "tenant:queue"; they replace the queue's. "*:*" is that of
+	// each tenant in each queue that has none. By "tenant" they bound it over all its queues, and by "*" each that has none of its
+	// own: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
 	Overflows map[headgate.Scope]Overflow
 	// Queues are the queues that have something of their own, by name.
 	Queues map[string]Queue

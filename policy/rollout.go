@@ -136,6 +136,11 @@ func (p Policy) validateRollout(bad *problems) {
 		bad.add(fmt.Errorf("rollout.rules: %w", err))
 		return
 	}
+	for _, scope := range []headgate.Scope{Every, Every + ":" + Every} {
+		if _, ok := r.Rules.Overflows[scope]; ok {
+			bad.field("rollout.rules.overflows", strconv.Quote(string(scope)), "bounds of single tenants: Redis knows the others only together")
+		}
+	}
 	before, after := p.Tiers[StandardTier], candidate.Tiers[StandardTier]
 	if before.MaxRunning != after.MaxRunning {
 		bad.field("rollout.rules.tiers.standard.max_running", strconv.Itoa(after.MaxRunning),

@@ -16,7 +16,7 @@ func admitRows() []row {
 		{"Enqueue, a slot is free", "admit: place_alone, to the stream", 1, func(s *site) func() func() {
 			return s.enqueues(headgate.PlaceReady, "")
 		}},
-		{"the same, the first in a tenth of a second", "admit: memory_short, place_alone", 1, func(s *site) func() func() {
+		{"the same, the first in a tenth of a second", "admit: memory_left, place_alone", 1, func(s *site) func() func() {
 			s.forgetful = true
 			return s.enqueues(headgate.PlaceReady, "")
 		}},

@@ -87,7 +87,8 @@ func (r *rules) ofWait(w lua.Wait, job *headgate.Job) (*Rule, error) {
 	case lua.WaitDepth:
 		return r.first("built in: no bound",
 			candidate{"override of " + job.Tenant + ":" + job.Queue, []string{"overflows", job.Tenant + ":" + job.Queue}},
-			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}})
+			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}},
+			candidate{"default of queues without a bound", []string{"overflows", "*:*"}})
 	case lua.WaitTurn:
 		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
 	case lua.WaitPause, lua.WaitBreaker, lua.WaitTime, lua.WaitType, lua.WaitWorkers, lua.WaitWaking: // They are no rule's.

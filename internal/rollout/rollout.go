@@ -96,9 +96,6 @@ func caps(compiled *policy.Compiled) []lua.Cap {
 
 // overflow returns a bound as the store takes it.
 func overflow(o policy.Overflow) lua.Overflow {
-	if o.Policy == policy.NoBound {
-		return lua.Overflow{}
-	}
 	return lua.Overflow{
 		Policy: lua.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
 	}

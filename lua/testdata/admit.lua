@@ -14,7 +14,8 @@
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
---   tenant's depth in the queue,
+--   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
+--   "uniques KEYS" that it has,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
@@ -674,6 +675,27 @@ local function admitted_line(job, position)
   return format('admitted %d %d', position, wait_guess(job.path, position))
 end
 
+-- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
+-- used less than MEMORY_SHARED, up to which nobody counts who has what. It asks at most every MEMORY_EVERY microseconds, because
+-- asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits none does not note the
+-- answer, which is `mf`: 0 for nil, 1 for 0, else the bytes.
+local MEMORY_EVERY, MEMORY_SHARED, MEMORY_FULL = 100000, 0.6, 0.9
+local left
+local function memory_left()
+  if not left then
+    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+      local info = redis.pcall('INFO', 'memory')
+      info = type(info) == 'string' and info or ''
+      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
+      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
+      state_set('ma', time_us)
+      state_set('mf', used > limit * MEMORY_SHARED and limit > 0 and math.max(1, floor(limit * MEMORY_FULL - used)) or 0)
+    end
+    left = state_num('mf')
+  end
+  if left > 0 then return left > 1 and left or 0 end
+end
+
 local jobs, job_keys, uniques = {}, {}, {}
 local seen, writes, admitted, answers = {}, {}, {}, {}
 
@@ -961,46 +983,65 @@ local function leave_write()
   ended, ended_keys = {}, {}
 end
 local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
-local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
-local old_remove, depth_write
+local bound_open, total_bound, depth_open, depth_add, job_size, depth_leave
+local old_add, old_remove, depth_write
 do
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
+-- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
+-- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
+-- jobs that wait in lanes, the lowest class first, then by arrival.
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
+-- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
+-- tenant over all its queues, TENANT, or * of every other.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
+
+local function bound_read(text)
+  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+    low = tonumber(low) / 100 } or false
+  if b and b.jobs == 0 then b.jobs = math.huge end
+  if b and b.bytes == 0 then b.bytes = math.huge end
+  return b
+end
 
 function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
+    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local own = queue_open(queue).overflow
+    b = bound_read(found[1] or own ~= '-' and own or found[2])
+    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
+-- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
+function total_bound(tenant)
+  return bounds[tenant]
+end
+
+local function depth_read(text)
+  local count, bytes = match(text or '', '^(%d+)|(%d+)$')
+  return { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+end
+
+-- depth_open returns the depth of a name, and that of its tenant over all.
 function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
+  local all = match(name, '^[^:]*:')
+  if not depths[name] then
+    local found = redis.call('HMGET', DEPTH, name, all)
+    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
   end
-  return d
+  return depths[name], depths[all]
 end
 
 function depth_add(name, count, size)
-  local d = depth_open(name)
+  local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
   if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
@@ -1031,14 +1072,17 @@ function old_remove(key, rec)
 end
 
 function depth_write()
+  local args, gone = {}, {}
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+      args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
+      gone[#gone + 1] = name
     end
     d.dirty = false
   end
+  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
 local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
@@ -2186,7 +2230,113 @@ function queues_forget(now)
   end
 end
 end
-  rare.queue_refused, rare.queue_made = made_full, made_plan
+local unique_stays, uniques_full, uniques_add, uniques_bytes
+do
+-- uniques: unique keys that stay when their job has ended, ZSET `uniques:TENANT` of them by the end of their time, in
+-- microseconds. A tenant has at most UNIQUE_CAP; each counts as UNIQUE_BYTES of what it has over all its queues.
+local UNIQUE_CAP, UNIQUE_BYTES = 1000000, 300
+local uniques_new = {}
+
+-- unique_stays reports whether a job's unique key goes with its time alone.
+function unique_stays(job)
+  return has_flag(job.flags, UNIQUE_END) and has_flag(job.flags, UNIQUE_START)
+end
+
+-- uniques_full returns the refusal of a job whose tenant has as many as it may.
+function uniques_full(job, now)
+  if not unique_stays(job) then return nil end
+  local tenant = job.path.tenant
+  local n = redis.call('ZCOUNT', P .. 'uniques:' .. tenant, format('%d', now), '+inf') + (uniques_new[tenant] or 0)
+  if n >= UNIQUE_CAP then return format('uniques %d', n) end
+  uniques_new[tenant] = (uniques_new[tenant] or 0) + 1
+end
+
+function uniques_add(job, now)
+  local zset = P .. 'uniques:' .. job.path.tenant
+  local passed = redis.call('ZRANGEBYSCORE', zset, '-inf', format('%d', now), 'LIMIT', 0, 16)
+  if #passed > 0 then redis.call('ZREM', zset, unpack(passed)) end
+  redis.call('ZADD', zset, format('%d', now + job.unique_for), sub(job.unique, #job.path.tenant + 2))
+  local last = redis.call('ZRANGE', zset, -1, -1, 'WITHSCORES')
+  redis.call('PEXPIREAT', zset, format('%d', math.ceil(score_of(last[2]) / 1000)))
+end
+
+function uniques_bytes(tenant)
+  return UNIQUE_BYTES * redis.call('ZCARD', P .. 'uniques:' .. tenant)
+end
+end
+local dropped, drops = {}, 0
+local victims, overflow
+do
+-- overflow: what becomes of a job for which its tenant's depth leaves no room, in its queue or over all. It refuses the job, or makes
+-- it a spilled one, or names the jobs that go out for it: the oldest of the lowest class, none of a class above its own; at most
+-- DROPS a call, of those that waited before it. While Redis fills up, a tenant has at most MEMORY_SHARE times what is left: the
+-- more there are that take all they can, the less has each, and somebody new always finds room.
+local DROPS, MEMORY_SHARE = 64, 4
+
+function victims(job, b, d, size)
+  local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
+  local chosen, jobs_out, bytes_out = {}, 0, 0
+  for i = 1, #found, 2 do
+    local key = found[i]
+    if not dropped[key] then
+      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
+      local rec = redis.call('HGET', JOBS, key)
+      chosen[#chosen + 1] = { key = key, rec = rec }
+      jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+      if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
+        return chosen, jobs_out, bytes_out
+      end
+    end
+  end
+end
+
+-- total_refused returns the refusal of a job for which its tenant's depth over all queues leaves no room.
+local function total_refused(job, t, most, left, jobs, bytes)
+  if t.uniques == nil then t.uniques = uniques_bytes(job.path.tenant) end
+  local all = t.plan_bytes + t.uniques
+  if most and (t.plan_jobs + jobs > most.jobs or all + bytes > most.bytes) then return format('full %d %d', t.plan_jobs, all) end
+  if left and all + bytes > MEMORY_SHARE * left then return format('share %d %d', t.plan_jobs, all) end
+end
+
+function overflow(job, left)
+  local path = job.path
+  local b, most = bound_open(path.tenant, path.queue), total_bound(path.tenant)
+  if not b and not most and not left then return nil end
+  job.depth = path.tenant .. ':' .. path.queue
+  local d, t = depth_open(job.depth)
+  for _, of in ipairs({ d, t }) do
+    if not of.plan_jobs then of.plan_jobs, of.plan_bytes = of.jobs, of.bytes end
+  end
+  if b and not d.spilled then d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth) end
+  local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
+  if b and size > b.bytes or most and size > most.bytes then return format('huge %d', size) end
+  local spills = b and b.policy == 's'
+  local jobs_in, bytes_in, chosen = 1, size, nil
+  if b and (spills and d.spilled > 0 or d.plan_jobs + 1 > b.jobs or d.plan_bytes + size > b.bytes) then
+    if spills and d.spilled < b.spill then
+      job.spilled, d.spilled = true, d.spilled + 1
+      if job.start then job.flags = job.flags + DELAYED end
+      job.size = size
+      return nil
+    end
+    local jobs_out, bytes_out
+    if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
+    if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
+    jobs_in, bytes_in = 1 - jobs_out, size - bytes_out
+  end
+  if most or left then
+    local refused = total_refused(job, t, most, left, jobs_in, bytes_in)
+    if refused then return refused end
+  end
+  if chosen then
+    job.victims, drops = chosen, drops + #chosen
+    for _, v in ipairs(chosen) do dropped[v.key] = true end
+  end
+  for _, of in ipairs({ d, t }) do of.plan_jobs, of.plan_bytes = of.plan_jobs + jobs_in, of.plan_bytes + bytes_in end
+  job.size = size
+end
+end
+  rare.queue_refused, rare.queue_made, rare.overflow = made_full, made_plan, overflow
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -2231,10 +2381,10 @@ end
     end
   end
 
-  -- unique_refused returns the refusal of a job whose unique key another holds.
+  -- unique_refused returns the refusal of a job whose unique key another holds, or whose tenant has as many as it may.
   function rare.unique_refused(job)
     local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
-    if not holder then return nil end
+    if not holder then return uniques_full(job, time_us) end
     local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
     return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
   end
@@ -2257,58 +2407,6 @@ end
     end
     local at = redis.call('ZSCORE', DUE, 'b' .. downstream)
     return format('parked %d %d %s', at and math.max(0, score_of(at) - time_us) or -1, parking.waiting, downstream)
-  end
-
-  -- overflow refuses a job for which its tenant's depth in the queue leaves no room, or makes it a spilled one, or names
-  -- the jobs that go out for it: the oldest of the lowest class, none of a class above its own. At most DROPS a call, of
-  -- those that waited before it.
-  local DROPS = 64
-  local dropped, drops = {}, 0
-
-  local function victims(job, b, d, size)
-    local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
-    local chosen, jobs_out, bytes_out = {}, 0, 0
-    for i = 1, #found, 2 do
-      local key = found[i]
-      if not dropped[key] then
-        if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
-        local rec = redis.call('HGET', JOBS, key)
-        chosen[#chosen + 1] = { key = key, rec = rec }
-        jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
-        if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
-          return chosen, jobs_out, bytes_out
-        end
-      end
-    end
-  end
-
-  function rare.overflow(job)
-    local path = job.path
-    local b = bound_open(path.tenant, path.queue)
-    if not b then return nil end
-    job.depth = path.tenant .. ':' .. path.queue
-    local d = depth_open(job.depth)
-    if not d.plan_jobs then
-      d.plan_jobs, d.plan_bytes = d.jobs, d.bytes
-      d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth)
-    end
-    local size = #job.rec + (job.payload and #job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
-    if size > b.bytes then return format('huge %d', size) end
-    local spills = b.policy == 's'
-    if not (spills and d.spilled > 0) and d.plan_jobs + 1 <= b.jobs and d.plan_bytes + size <= b.bytes then
-      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1, d.plan_bytes + size
-    elseif spills and d.spilled < b.spill then
-      job.spilled, d.spilled = true, d.spilled + 1
-      if job.start then job.flags = job.flags + DELAYED end
-    else
-      local chosen, jobs_out, bytes_out
-      if b.policy == 'd' then chosen, jobs_out, bytes_out = victims(job, b, d, size) end
-      if not chosen then return format('overflow %d %d', d.plan_jobs, d.plan_bytes) end
-      job.victims, drops = chosen, drops + jobs_out
-      for _, v in ipairs(chosen) do dropped[v.key] = true end
-      d.plan_jobs, d.plan_bytes = d.plan_jobs + 1 - jobs_out, d.plan_bytes + size - bytes_out
-    end
-    job.size = size
   end
 
   local function spill_add(job)
@@ -2354,7 +2452,9 @@ end
       if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
       if job.unique then
         redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
-        if has_flag(job.flags, UNIQUE_END) ~= has_flag(job.flags, UNIQUE_START) then
+        if unique_stays(job) then
+          uniques_add(job, time_us)
+        else
           redis.call('HSET', UKEYS, job.key, job.unique)
         end
       end
@@ -2432,26 +2532,6 @@ local function known()
   end
 end
 
--- memory_short reports whether Redis has used more than MEMORY_FULL of its maxmemory. It asks at most every MEMORY_EVERY
--- microseconds, because asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits
--- none does not note the answer.
-local MEMORY_EVERY, MEMORY_FULL = 100000, 0.9
-local short
-local function memory_short()
-  if short == nil then
-    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
-      local info = redis.pcall('INFO', 'memory')
-      info = type(info) == 'string' and info or ''
-      local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
-      local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-      state_set('ma', time_us)
-      state_set('mf', limit > 0 and used > limit * MEMORY_FULL and 1 or 0)
-    end
-    short = state_num('mf') == 1
-  end
-  return short
-end
-
 local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
 local jobs_at = paths_read()
 for i = 1, PATHS do
@@ -2484,8 +2564,8 @@ for i, job in ipairs(jobs) do
   else
     local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
     answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost) or memory_short() and 'memory'
-      or (bounds_any or q.overflow ~= '-') and rare().overflow(job) or nil
+      or parks and rare().parked(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+      or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
     if not answers[i] then
       charge(job.path, cost)
       seen[job.key] = true

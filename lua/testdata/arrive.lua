@@ -552,43 +552,62 @@ local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- l
 local bound_open, depth_open, depth_add, depth_name, job_size, depth_leave
 local old_add, old_remove, depth_write
 do
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
+-- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
+-- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
+-- jobs that wait in lanes, the lowest class first, then by arrival.
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
+-- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
+-- tenant over all its queues, TENANT, or * of every other.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
+
+local function bound_read(text)
+  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+    low = tonumber(low) / 100 } or false
+  if b and b.jobs == 0 then b.jobs = math.huge end
+  if b and b.bytes == 0 then b.bytes = math.huge end
+  return b
+end
 
 function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
+    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local own = queue_open(queue).overflow
+    b = bound_read(found[1] or own ~= '-' and own or found[2])
+    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
+-- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
+local function total_bound(tenant)
+  return bounds[tenant]
+end
+
+local function depth_read(text)
+  local count, bytes = match(text or '', '^(%d+)|(%d+)$')
+  return { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+end
+
+-- depth_open returns the depth of a name, and that of its tenant over all.
 function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
+  local all = match(name, '^[^:]*:')
+  if not depths[name] then
+    local found = redis.call('HMGET', DEPTH, name, all)
+    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
   end
-  return d
+  return depths[name], depths[all]
 end
 
 function depth_add(name, count, size)
-  local d = depth_open(name)
+  local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
   if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
@@ -619,14 +638,17 @@ function old_remove(key, rec)
 end
 
 function depth_write()
+  local args, gone = {}, {}
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+      args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
+      gone[#gone + 1] = name
     end
     d.dirty = false
   end
+  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
 local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'

@@ -4,13 +4,17 @@
 -- ARGV[2] worker  name, the same for as long as its sequence numbers grow
 -- ARGV[3] guest  1 for one that is not registered, else 0
 -- ARGV[4] kinds  number of different rules
--- ARGV[5] ...  these, as fragments/breaker.lua has them; then of each report: downstream, which of the rules, sequence
---   number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes, failures,
---   calls that became slow, calls that ended having been slow, failures after the last success
--- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never}; the
---   state is "forced" where an operator has closed it, "full" where there are too many breakers for another
+-- ARGV[5] ...  these: origin (0 built in, 1 a worker's, 2 the policy's), version of the policy that the worker follows, and
+--   the rules as fragments/breaker.lua has them, parted by spaces; then of each report: downstream, which of the rules,
+--   sequence number, 0 of a worker that keeps none, period in which the calls were let through, 0 for none, successes,
+--   failures, calls that became slow, calls that ended having been slow, failures after the last success, microseconds that
+--   the calls ran, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
+--   its errors (how often, a tab, text, a line each)
+-- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
+--   of tenants whose calls fail where others' do not, "differs" where other rules than the worker's are in force}; the state
+--   is "forced" where an operator has closed it, "full" where there are too many breakers for another
 -- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone.
-local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 9
+local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 12
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
@@ -197,11 +201,98 @@ local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
 end
+-- tenants: what a breaker knows of the tenants whose calls it counts, step for step that of breaker.Fleet. A report names
+-- tenants by number; a number has a place among GROUPS, another one in each epoch. In the HASH br:DOWNSTREAM:
+--   s:GROUP    epoch|own streak|own window in halves, a ring
+local tenants = {}
+do
+  local GROUPS, PRIME, AGREEMENT, STREAK_SHARE = 32, 1031, 0.8, 0.34
+
+  function tenants.group(f, number) return number * (f.epoch % (PRIME - 1) + 1) % PRIME % GROUPS end
+
+  -- tenants.half returns the number of the half of a window that a slice belongs to, and how many halves count.
+  function tenants.half(f, index)
+    return floor(index / floor((f.rules.buckets + 1) / 2)), math.min(2, f.rules.buckets)
+  end
+
+  function tenants.parse(text)
+    local epoch, streak, ring = match(text, '^(%d+)|(%d+)|(.*)$')
+    return { epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
+  end
+
+  -- tenants.sums returns what each group that has called counted, in order.
+  function tenants.sums(f, groups, index)
+    local all, half, kept = {}, tenants.half(f, index)
+    for g = 0, GROUPS - 1 do
+      local t = groups[g]
+      if t and t.epoch == f.epoch then
+        local over, failed, timed, slow = ring_sum(ring_parse(t.ring), half, kept)
+        if over > 0 or timed > 0 then
+          all[#all + 1] = { group = g, over = over, failed = failed, timed = timed, slow = slow, streak = t.streak }
+        end
+      end
+    end
+    return all
+  end
+
+  -- share returns how far the calls of a group meet a rule, from 0 to 1, nil where they say nothing about it. For the streak
+  -- it is whether the group's last calls failed, as many as are its share of the threshold, or all if they are fewer.
+  local function share(f, rule, t, groups)
+    if rule == 'slow' then return t.timed > 0 and t.slow / t.timed or nil end
+    if t.over == 0 then return nil end
+    if rule == 'rate' then return t.failed / t.over end
+    local own = floor((f.rules.failure_threshold + groups - 1) / groups)
+    return t.streak >= math.min(t.over, own) and 1 or 0
+  end
+
+  function tenants.least(f, rule)
+    return rule == 'rate' and f.rules.failure_rate * AGREEMENT or rule == 'slow' and f.rules.slow_call_rate * AGREEMENT or STREAK_SHARE
+  end
+
+  -- tenants.shares returns how many groups have called, the mean of how far their calls meet a rule but for the group that
+  -- does so most (of that one, where it is the only one), and how far that does, and which it is.
+  function tenants.shares(f, rule, sums)
+    local callers = 0
+    for _, t in ipairs(sums) do
+      if rule == 'slow' and t.timed > 0 or rule ~= 'slow' and t.over > 0 then callers = callers + 1 end
+    end
+    local sum, most, worst = 0, 0, nil
+    for _, t in ipairs(sums) do
+      local part = share(f, rule, t, callers)
+      if part then
+        sum = sum + part
+        if not worst or part > most then worst, most = t.group, part end
+      end
+    end
+    if callers > 1 then return callers, (sum - most) / (callers - 1), most, worst end
+    return callers, most, most, worst
+  end
+
+  -- tenants.pass and tenants.fail note how probes of a group ended, places from 1. fail reports whether that opens the
+  -- breaker, and whether only because of one tenant's though another called too.
+  function tenants.pass(f, place)
+    if f.passer == 0 then
+      f.passer = place
+    elseif f.passer ~= place and f.passer_too == 0 then
+      f.passer_too = place
+    end
+  end
+
+  function tenants.fail(f, place, failures, alone)
+    if f.failer ~= 0 and f.failer ~= place then return true, false end
+    f.failer, f.failed = place, f.failed + failures
+    local elsewhere = f.passer ~= 0 and f.passer ~= place or f.passer_too ~= 0
+    return alone or f.failed >= (elsewhere and 2 * f.rules.success_threshold or 2), not alone
+  end
+end
 -- breaker: the breaker of a downstream for the whole fleet, step for step that of breaker.Fleet. Its clock is that of
 -- buckets, which never goes back. What stands in a HASH br:DOWNSTREAM:
 --   m          META below, joined by |
 --   c          rules: RULE_NAMES below, joined by |, times in microseconds
 --   t          the fleet's window, a ring (ring.lua)
+--   x          EXTRA below, as m: fields that an older release does not know, and leaves as they are
+--   e          the last errors, the newest first, a line each: when, how often, text, parted by tabs (breaker.lua)
+--   d          the last report of rules that are not in force: worker|when it came|rules
 --   r          the reason that an operator gave last
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
 --   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
@@ -219,6 +310,11 @@ breaker.CAUSES = { 'failure rate', 'failure streak', 'slow-call rate', 'probe fa
 do
   local META = { 'state', 'cause', 'since', 'period', 'forced', 'ends', 'until_at', 'streak', 'epoch', 'passed', 'slow',
     'ramp', 'trips', 'row', 'heard', 'confirmed', 'workers', 'begun', 'doubt' }
+  -- The rules' origin and the policy's version; of the trial, which is of the period `tried`, places of groups of
+  -- tenants; of the life, calls, failures, microseconds that calls ran, and when the last failed; n and two digits for
+  -- how often the breaker went from a state to another.
+  local EXTRA = { 'origin', 'version', 'tried', 'failer', 'failed', 'passer', 'passer_too', 'calls', 'failures', 'ran',
+    'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
   local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
@@ -250,20 +346,29 @@ do
     return at > 0 and math.max(0, at - breaker.clock()) or -1
   end
 
+  -- numbers reads fields from a text; one that it does not have is 0.
+  local function numbers(f, names, text)
+    local next_number = string.gmatch(text, '[^|]+')
+    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+  end
+
+  -- breaker.untried forgets how probes of another period ended.
+  function breaker.untried(f)
+    f.tried, f.failer, f.failed, f.passer, f.passer_too = f.period, 0, 0, 0, 0
+  end
+
   -- breaker.open returns a downstream's breaker, false for none. `was` is what its gate and its timer know.
   function breaker.open(downstream)
     local f = opened[downstream]
     if f ~= nil then return f end
     f = false
     local key = P .. 'br:' .. downstream
-    local v = redis.call('HMGET', key, 'm', 'c', 't')
+    local v = redis.call('HMGET', key, 'm', 'c', 't', 'x')
     if v[1] then
-      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], reporters = {} }
-      local i = 0
-      for n in string.gmatch(v[1], '[^|]+') do
-        i = i + 1
-        f[META[i]] = tonumber(n)
-      end
+      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], groups = {} }
+      numbers(f, META, v[1])
+      numbers(f, EXTRA, v[4] or '')
+      if f.tried ~= f.period then breaker.untried(f) end
       f.was = { period = f.period, limit = breaker.limit(f), ramp = f.ramp, doubt = f.doubt }
     end
     opened[downstream] = f
@@ -274,11 +379,13 @@ do
   function breaker.make(downstream, rules)
     if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
     redis.call('SADD', breaker.BREAKERS, downstream)
-    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', reporters = {}, was = {} }
-    for _, field in ipairs(META) do f[field] = 0 end
+    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
+    numbers(f, META, '')
+    numbers(f, EXTRA, '')
+    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
-    f.was.period = f.period
+    f.was.period, f.tried = f.period, f.period
     opened[downstream] = f
     return f
   end
@@ -289,6 +396,9 @@ do
     f.state, f.cause, f.since, f.heard, f.period = to, cause, clock, clock, f.period + 1
     f.forced, f.ends, f.until_at = 0, until_at and 1 or 0, until_at or 0
     f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
+    breaker.untried(f)
+    local way = 'n' .. format('%d%d', from, to)
+    f[way] = f[way] + 1
     redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
       'to', breaker.STATES[to], 'cause', breaker.CAUSES[cause], 'reason', told and told.reason or '',
       'workers', format('%d', told and told.voters or 0), 'callers', format('%d', told and told.callers or 0),
@@ -318,15 +428,31 @@ do
     return { sequence = tonumber(sequence), at = tonumber(at), epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
   end
 
-  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
-  function breaker.reporters(f)
-    local all = {}
+  -- breaker.stored returns what stands in Redis of a breaker's workers and of its groups of tenants. It is read once a call.
+  local function stored(f)
+    if f.stored then return f.stored end
+    f.stored = { reporters = {}, groups = {} }
     local fields = redis.call('HGETALL', f.key)
     for i = 1, #fields, 2 do
-      if sub(fields[i], 1, 2) == 'w:' then all[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      local kind = sub(fields[i], 1, 2)
+      if kind == 'w:' then f.stored.reporters[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      if kind == 's:' then f.stored.groups[tonumber(sub(fields[i], 3))] = tenants.parse(fields[i + 1]) end
     end
+    return f.stored
+  end
+
+  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
+  function breaker.reporters(f)
+    local all = stored(f).reporters
     if f.reporter then all[f.worker] = f.reporter end
     return all
+  end
+
+  -- breaker.sums returns what each group of tenants counted, with what this call adds.
+  function breaker.sums(f, index)
+    local groups = stored(f).groups
+    for g, t in pairs(f.groups) do groups[g] = t end
+    return tenants.sums(f, groups, index)
   end
 
   function breaker.slice(f)
@@ -341,9 +467,9 @@ do
     return timed >= r.min_calls and slow / timed >= r.slow_call_rate
   end
 
-  -- vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
+  -- breaker.vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
   -- as there were calls.
-  local function vote(f, rule, w, over, failed, timed, slow)
+  function breaker.vote(f, rule, w, over, failed, timed, slow)
     if rule == breaker.FAILURE_STREAK then return over > 0 and w.streak >= math.min(over, f.rules.failure_threshold) end
     if rule == breaker.FAILURE_RATE then return over > 0 and failed / over >= f.rules.failure_rate end
     return timed > 0 and slow / timed >= f.rules.slow_call_rate
@@ -357,7 +483,7 @@ do
       if w.epoch == f.epoch then over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets) end
       if over > 0 or slow > 0 then
         callers = callers + 1
-        if vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
+        if breaker.vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
       end
     end
     return callers, voters
@@ -369,17 +495,29 @@ do
     return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
   end
 
-  -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
-  -- the window, or the only one, once others have had the time to report or where there are none.
+  breaker.RULES = { breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }
+  breaker.SHARES = { [breaker.FAILURE_STREAK] = 'streak', [breaker.FAILURE_RATE] = 'rate', [breaker.SLOW_CALL_RATE] = 'slow' }
+
+  -- tenants_agree reports whether a rule is met by the tenants without the one that meets it most, each weighing the same, or
+  -- by the only one.
+  local function tenants_agree(f, rule, index)
+    local share = breaker.SHARES[rule]
+    local callers, others = tenants.shares(f, share, breaker.sums(f, index))
+    return callers == 0 or others >= tenants.least(f, share)
+  end
+
+  -- breaker.judge trips if a rule is met, a quorum votes for it, and more than one tenant's calls meet it if more than one
+  -- called. The quorum is two of the workers that called the downstream in the window, or the only one, once others have
+  -- had the time to report or where there are none.
   function breaker.judge(f, redis_now)
     local index, clock = breaker.slice(f), breaker.clock()
     local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
     f.doubt = 0
-    for _, rule in ipairs({ breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }) do
+    for _, rule in ipairs(breaker.RULES) do
       if met(f, rule, over, failed, timed, slow) then
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
-        if voters >= math.min(2, callers) then
+        if voters >= math.min(2, callers) and tenants_agree(f, rule, index) then
           if callers >= 2 or clock >= sure or alone(f) then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
@@ -462,12 +600,18 @@ do
     if at then due_add(DUE, redis_now + at - clock, 'b' .. f.name) end
   end
 
+  local function text_of(f, names)
+    local texts = {}
+    for i, field in ipairs(names) do texts[i] = format('%d', f[field]) end
+    return table.concat(texts, '|')
+  end
+
   -- breaker.save writes a breaker, further fields with it, and reports whether its gate is to change.
   function breaker.save(f, redis_now, fields)
-    local meta = {}
-    for i, field in ipairs(META) do meta[i] = format('%d', f[field]) end
     fields[#fields + 1] = 'm'
-    fields[#fields + 1] = table.concat(meta, '|')
+    fields[#fields + 1] = text_of(f, META)
+    fields[#fields + 1] = 'x'
+    fields[#fields + 1] = text_of(f, EXTRA)
     fields[#fields + 1] = 't'
     fields[#fields + 1] = f.ring
     fields[#fields + 1] = 'c'
@@ -499,7 +643,7 @@ end
 -- which adds data, begins with one that a full Redis refuses, and finish with XACK, which it allows.
 redis.call('DEL', P .. 'relief')
 local time_us = now_us(NOW)
-local CONFIG_HOLD, KEEP_REPORTER, PURGE_EVERY = 10000000, 60000000, 16
+local CONFIG_HOLD, KEEP_REPORTER, PURGE_EVERY, POLICY, ERRORS_KEPT = 10000000, 60000000, 16, 2, 5
 call_begin(time_us, {})
 local clock = breaker.clock()
 
@@ -512,10 +656,26 @@ local function reporters_purge(f)
   f.workers = f.workers - #gone
 end
 
-local function reporter_open(f)
+-- reporter_open returns the worker. What this call needs of it, of the groups of its tenants and of errors is read at once.
+local function reporter_open(f, parts, with_errors)
+  local fields = {}
+  if not f.reporter then fields[1] = 'w:' .. WORKER end
+  if with_errors and not f.errors then fields[#fields + 1] = 'e' end
+  for _, part in ipairs(parts) do
+    local g = tenants.group(f, part[1])
+    if not f.groups[g] then
+      f.groups[g] = { epoch = f.epoch, streak = 0, ring = '' }
+      fields[#fields + 1] = 's:' .. format('%d', g)
+    end
+  end
+  local texts = #fields > 0 and redis.call('HMGET', f.key, unpack(fields)) or {}
+  for i, field in ipairs(fields) do
+    if field == 'e' then f.errors = texts[i] or '' end
+    local g = tonumber(match(field, '^s:(%d+)$'))
+    if g and texts[i] then f.groups[g] = tenants.parse(texts[i]) end
+  end
   if f.reporter then return f.reporter end
-  local text = redis.call('HGET', f.key, 'w:' .. WORKER)
-  local w = text and breaker.reporter(text)
+  local w = texts[1] and breaker.reporter(texts[1])
   if not w then
     if f.workers > 0 and f.workers % PURGE_EVERY == 0 then reporters_purge(f) end
     f.workers = f.workers + 1
@@ -525,13 +685,19 @@ local function reporter_open(f)
   return w
 end
 
--- configure puts a worker's rules in force once no worker has spoken for the present ones for a while.
+-- configure puts a worker's rules in force: the policy's at once, and those of a worker's file once no worker has spoken for the
+-- present ones for a while. One that has not heard of the policy's last version says nothing.
 local function configure(f, rules)
+  if rules.version < f.version then return end
+  local news = rules.version > f.version and (rules.origin == POLICY or f.origin == POLICY)
+  f.version = rules.version
   if rules.text == f.rules.text then
-    f.confirmed = clock
-  elseif f.state == breaker.CLOSED and clock - f.confirmed >= CONFIG_HOLD then
-    f.rules, f.confirmed = rules, clock
-    breaker.restart(f)
+    f.confirmed, f.origin = clock, rules.origin
+  elseif news or f.origin ~= POLICY and f.state == breaker.CLOSED and clock - f.confirmed >= CONFIG_HOLD then
+    f.rules, f.confirmed, f.origin = rules, clock, rules.origin
+    if f.state == breaker.CLOSED then breaker.restart(f) end
+  else
+    f.differs = format('%s|%d|%s', WORKER, time_us, rules.text)
   end
 end
 
@@ -552,8 +718,43 @@ local function ring_text(ring)
   return table.concat(parts, ';')
 end
 
+-- tenants_count counts what each tenant has of a report.
+local function tenants_count(f, index, parts)
+  local half, kept = tenants.half(f, index)
+  for _, part in ipairs(parts) do
+    local g = tenants.group(f, part[1])
+    local t = f.groups[g]
+    if not t or t.epoch ~= f.epoch then t = { epoch = f.epoch, streak = 0, ring = '' } end
+    local ring = ring_parse(t.ring)
+    ring_add(ring, half, kept, { part[2], part[3], part[4], part[5] })
+    if part[2] > 0 then t.streak = 0 end
+    t.ring, t.streak, t.counted, f.groups[g] = ring_text(ring), t.streak + part[6], true, t
+  end
+end
+
+-- alone returns the numbers of those tenants of a report whose calls meet a rule where the others' do not, if the worker's own
+-- calls meet it. If the worker's calls of other tenants do not, what it saw is neither the downstream's fault nor its own.
+local function alone(f, w, parts)
+  local index = breaker.slice(f)
+  local over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets)
+  for _, rule in ipairs(breaker.RULES) do
+    if breaker.vote(f, rule, w, over, failed, timed, slow) then
+      local share = breaker.SHARES[rule]
+      local _, others, most, worst = tenants.shares(f, share, breaker.sums(f, index))
+      local least, found = tenants.least(f, share), {}
+      if most >= least and others < least then
+        for _, part in ipairs(parts) do
+          if tenants.group(f, part[1]) == worst then found[#found + 1] = format('%d', part[1]) end
+        end
+        return table.concat(found, ',')
+      end
+    end
+  end
+  return ''
+end
+
 -- calls_count counts calls of a closed period, and trips if that is bad news enough for a quorum.
-local function calls_count(f, w, counts, streak)
+local function calls_count(f, w, counts, streak, parts)
   local index = breaker.slice(f)
   local all = ring_parse(f.ring)
   local ended, _, _, slow = ring_sum(all, index, f.rules.buckets)
@@ -566,14 +767,34 @@ local function calls_count(f, w, counts, streak)
   w.ring = ring_text(own)
   if counts[1] > 0 then f.streak, w.streak = 0, 0 end
   f.streak, w.streak = f.streak + streak, w.streak + streak
+  tenants_count(f, index, parts)
   if f.forced == 1 or counts[2] == 0 and counts[3] == 0 then return end
-  breaker.judge(f, time_us)
+  if not breaker.judge(f, time_us) then return alone(f, w, parts) end
+end
+
+-- tenants_tried notes whose probes passed and failed, and reports whether a failure opens, and whether only because of one
+-- tenant's though another called too.
+local function tenants_tried(f, parts)
+  local opens, lone = false, false
+  for _, part in ipairs(parts) do
+    if part[2] > 0 then tenants.pass(f, tenants.group(f, part[1]) + 1) end
+  end
+  for _, part in ipairs(parts) do
+    if part[3] > 0 and not (opens and not lone) then
+      local ring = ring_parse(f.ring)
+      local callers = tenants.shares(f, 'rate', breaker.sums(f, #ring > 0 and ring[#ring][1] or 0))
+      opens, lone = tenants.fail(f, tenants.group(f, part[1]) + 1, part[3], callers < 2)
+    end
+  end
+  return opens, lone
 end
 
 -- probes_count counts probes, and opens or closes if that decides it.
-local function probes_count(f, counts)
+local function probes_count(f, counts, parts)
   f.passed, f.slow = f.passed + counts[1], f.slow + counts[3]
-  if counts[2] > 0 then
+  local opens, lone = tenants_tried(f, parts)
+  if opens then
+    if lone then f.row = math.max(f.row, 1) - 1 end -- The cooldown is as long as the last.
     breaker.trip(f, breaker.PROBE_FAILED, time_us)
   elseif f.slow / f.rules.success_threshold >= f.rules.slow_call_rate then
     breaker.trip(f, breaker.PROBES_SLOW, time_us)
@@ -584,43 +805,101 @@ local function probes_count(f, counts)
   end
 end
 
-local function report(f, rules, sequence, period, counts, streak)
+-- errors_add puts errors before those that are known. Two that differ in numbers alone are one.
+local function errors_add(f, text)
+  local lines, kinds = {}, {}
+  local function add(at, times, said)
+    local kind = string.gsub(said, '%d+', '#')
+    local known = kinds[kind]
+    if known then
+      known.times = known.times + times
+    elseif #lines < ERRORS_KEPT then
+      kinds[kind] = { at = at, times = times, said = said }
+      lines[#lines + 1] = kinds[kind]
+    end
+  end
+  for times, said in string.gmatch(text, '(%d+)\t([^\n]*)') do add(time_us, tonumber(times), said) end
+  for at, times, said in string.gmatch(f.errors, '(%d+)\t(%d+)\t([^\n]*)') do add(tonumber(at), tonumber(times), said) end
+  for i, line in ipairs(lines) do lines[i] = format('%d\t%d\t%s', line.at, line.times, line.said) end
+  f.errors, f.failing = table.concat(lines, '\n'), true
+end
+
+local function parts_of(text, counts, streak)
+  local parts = {}
+  for n, ok, failed, slow, ends, own in string.gmatch(text, '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)') do
+    parts[#parts + 1] = { tonumber(n), tonumber(ok), tonumber(failed), tonumber(slow), tonumber(ends), tonumber(own) }
+  end
+  return #parts > 0 and parts or { { 0, counts[1], counts[2], counts[3], counts[4], streak } }
+end
+
+-- report returns the numbers of the tenants that fail alone.
+local function report(f, rules, sequence, period, counts, streak, said)
   local changed = breaker.advance(f, time_us)
   f.guest = GUEST
-  local w = reporter_open(f)
+  local parts = parts_of(said.tenants, counts, streak)
+  local w = reporter_open(f, parts, said.errors ~= '')
   local numbered = sequence > 0
   if not numbered then sequence = w.sequence + 1 end
   if sequence <= w.sequence then return end
   w.sequence, w.at, f.heard = sequence, clock, clock
+  f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
+  if counts[2] > 0 then f.failed_at = clock end
+  if said.errors ~= '' then errors_add(f, said.errors) end
   if numbered then configure(f, rules) end
   if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
   if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
-  if f.state == breaker.HALF_OPEN then probes_count(f, counts) else calls_count(f, w, counts, streak) end
+  if f.state == breaker.HALF_OPEN then return probes_count(f, counts, parts) end
+  return calls_count(f, w, counts, streak, parts)
 end
 
-local rules_of, touched, reply = {}, {}, { 'counted' }
-for i = 1, KINDS do rules_of[i] = breaker.rules(ARGV[RULES_AT + i - 1]) end
+local rules_of, touched, aside, reply = {}, {}, {}, { 'counted' }
+for i = 1, KINDS do
+  local origin, version, text = match(ARGV[RULES_AT + i - 1], '^(%d) (%d+) (.*)$')
+  rules_of[i] = breaker.rules(text)
+  rules_of[i].origin, rules_of[i].version = tonumber(origin), tonumber(version)
+end
 for at = RULES_AT + KINDS, #ARGV, REPORT_SIZE do
   local n = {}
-  for i = 1, REPORT_SIZE - 1 do n[i] = tonumber(ARGV[at + i]) end
+  for i = 1, 9 do n[i] = tonumber(ARGV[at + i]) end
   local f = breaker.open(ARGV[at]) or breaker.make(ARGV[at], rules_of[n[1]])
   touched[#touched + 1] = f or false
-  if f then report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8]) end
+  local said = { ran = n[9], tenants = ARGV[at + 10], errors = ARGV[at + 11] }
+  aside[#touched] = f and report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8], said) or ''
+end
+
+-- changes returns the fields of a breaker that this call changed, but for those that breaker.save writes.
+local function changes(f)
+  local w = f.reporter
+  local fields = { 'w:' .. WORKER, format('%d|%d|%d|%d|%s', w.sequence, w.at, w.epoch, w.streak, w.ring) }
+  for g, t in pairs(f.groups) do
+    if t.counted then
+      fields[#fields + 1] = 's:' .. format('%d', g)
+      fields[#fields + 1] = format('%d|%d|%s', t.epoch, t.streak, t.ring)
+    end
+  end
+  if f.failing then
+    fields[#fields + 1] = 'e'
+    fields[#fields + 1] = f.errors
+  end
+  if f.differs then
+    fields[#fields + 1] = 'd'
+    fields[#fields + 1] = f.differs
+  end
+  return fields
 end
 
 local follow = {}
-for _, f in ipairs(touched) do
+for i, f in ipairs(touched) do
   if f and not f.saved then
     f.saved = true
-    local w = f.reporter
-    if breaker.save(f, time_us, { 'w:' .. WORKER, format('%d|%d|%d|%d|%s', w.sequence, w.at, w.epoch, w.streak, w.ring) }) then
-      follow[#follow + 1] = f
-    end
+    if breaker.save(f, time_us, changes(f)) then follow[#follow + 1] = f end
   end
   local forced = f and f.forced == 1 and f.state == breaker.CLOSED and 'forced'
   reply[#reply + 1] = forced or f and breaker.STATES[f.state] or 'full'
   reply[#reply + 1] = format('%d', f and f.period or 0)
   reply[#reply + 1] = format('%d', f and breaker.ends(f) or -1)
+  reply[#reply + 1] = aside[i]
+  reply[#reply + 1] = f and f.differs and 'differs' or ''
 end
 
 -- gates_follow lets the gates follow. The functions of a fill are made only by the calls that need them.
@@ -1003,43 +1282,62 @@ local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- l
 local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
 local old_remove, depth_write
 do
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
+-- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
+-- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
+-- jobs that wait in lanes, the lowest class first, then by arrival.
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
+-- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
+-- tenant over all its queues, TENANT, or * of every other.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
+
+local function bound_read(text)
+  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+    low = tonumber(low) / 100 } or false
+  if b and b.jobs == 0 then b.jobs = math.huge end
+  if b and b.bytes == 0 then b.bytes = math.huge end
+  return b
+end
 
 function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
+    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local own = queue_open(queue).overflow
+    b = bound_read(found[1] or own ~= '-' and own or found[2])
+    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
+-- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
+local function total_bound(tenant)
+  return bounds[tenant]
+end
+
+local function depth_read(text)
+  local count, bytes = match(text or '', '^(%d+)|(%d+)$')
+  return { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+end
+
+-- depth_open returns the depth of a name, and that of its tenant over all.
 function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
+  local all = match(name, '^[^:]*:')
+  if not depths[name] then
+    local found = redis.call('HMGET', DEPTH, name, all)
+    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
   end
-  return d
+  return depths[name], depths[all]
 end
 
 function depth_add(name, count, size)
-  local d = depth_open(name)
+  local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
   if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
@@ -1070,14 +1368,17 @@ function old_remove(key, rec)
 end
 
 function depth_write()
+  local args, gone = {}, {}
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+      args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
+      gone[#gone + 1] = name
     end
     d.dirty = false
   end
+  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
 local unique_release, leave, dead_letter

@@ -601,43 +601,62 @@ local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- l
 local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
 local old_remove, depth_write
 do
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
+-- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
+-- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
+-- jobs that wait in lanes, the lowest class first, then by arrival.
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
+-- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
+-- tenant over all its queues, TENANT, or * of every other.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
+
+local function bound_read(text)
+  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+    low = tonumber(low) / 100 } or false
+  if b and b.jobs == 0 then b.jobs = math.huge end
+  if b and b.bytes == 0 then b.bytes = math.huge end
+  return b
+end
 
 function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
+    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local own = queue_open(queue).overflow
+    b = bound_read(found[1] or own ~= '-' and own or found[2])
+    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
+-- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
+local function total_bound(tenant)
+  return bounds[tenant]
+end
+
+local function depth_read(text)
+  local count, bytes = match(text or '', '^(%d+)|(%d+)$')
+  return { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+end
+
+-- depth_open returns the depth of a name, and that of its tenant over all.
 function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
+  local all = match(name, '^[^:]*:')
+  if not depths[name] then
+    local found = redis.call('HMGET', DEPTH, name, all)
+    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
   end
-  return d
+  return depths[name], depths[all]
 end
 
 function depth_add(name, count, size)
-  local d = depth_open(name)
+  local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
   if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
@@ -668,14 +687,17 @@ function old_remove(key, rec)
 end
 
 function depth_write()
+  local args, gone = {}, {}
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+      args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
+      gone[#gone + 1] = name
     end
     d.dirty = false
   end
+  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
 local unique_release, leave, dead_letter
@@ -1804,11 +1826,98 @@ local function ring_sum(ring, index, buckets)
   end
   return ok + failed, failed, ok + failed - ends + slow, slow
 end
+-- tenants: what a breaker knows of the tenants whose calls it counts, step for step that of breaker.Fleet. A report names
+-- tenants by number; a number has a place among GROUPS, another one in each epoch. In the HASH br:DOWNSTREAM:
+--   s:GROUP    epoch|own streak|own window in halves, a ring
+local tenants = {}
+do
+  local GROUPS, PRIME, AGREEMENT, STREAK_SHARE = 32, 1031, 0.8, 0.34
+
+  function tenants.group(f, number) return number * (f.epoch % (PRIME - 1) + 1) % PRIME % GROUPS end
+
+  -- tenants.half returns the number of the half of a window that a slice belongs to, and how many halves count.
+  function tenants.half(f, index)
+    return floor(index / floor((f.rules.buckets + 1) / 2)), math.min(2, f.rules.buckets)
+  end
+
+  function tenants.parse(text)
+    local epoch, streak, ring = match(text, '^(%d+)|(%d+)|(.*)$')
+    return { epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
+  end
+
+  -- tenants.sums returns what each group that has called counted, in order.
+  function tenants.sums(f, groups, index)
+    local all, half, kept = {}, tenants.half(f, index)
+    for g = 0, GROUPS - 1 do
+      local t = groups[g]
+      if t and t.epoch == f.epoch then
+        local over, failed, timed, slow = ring_sum(ring_parse(t.ring), half, kept)
+        if over > 0 or timed > 0 then
+          all[#all + 1] = { group = g, over = over, failed = failed, timed = timed, slow = slow, streak = t.streak }
+        end
+      end
+    end
+    return all
+  end
+
+  -- share returns how far the calls of a group meet a rule, from 0 to 1, nil where they say nothing about it. For the streak
+  -- it is whether the group's last calls failed, as many as are its share of the threshold, or all if they are fewer.
+  local function share(f, rule, t, groups)
+    if rule == 'slow' then return t.timed > 0 and t.slow / t.timed or nil end
+    if t.over == 0 then return nil end
+    if rule == 'rate' then return t.failed / t.over end
+    local own = floor((f.rules.failure_threshold + groups - 1) / groups)
+    return t.streak >= math.min(t.over, own) and 1 or 0
+  end
+
+  function tenants.least(f, rule)
+    return rule == 'rate' and f.rules.failure_rate * AGREEMENT or rule == 'slow' and f.rules.slow_call_rate * AGREEMENT or STREAK_SHARE
+  end
+
+  -- tenants.shares returns how many groups have called, the mean of how far their calls meet a rule but for the group that
+  -- does so most (of that one, where it is the only one), and how far that does, and which it is.
+  function tenants.shares(f, rule, sums)
+    local callers = 0
+    for _, t in ipairs(sums) do
+      if rule == 'slow' and t.timed > 0 or rule ~= 'slow' and t.over > 0 then callers = callers + 1 end
+    end
+    local sum, most, worst = 0, 0, nil
+    for _, t in ipairs(sums) do
+      local part = share(f, rule, t, callers)
+      if part then
+        sum = sum + part
+        if not worst or part > most then worst, most = t.group, part end
+      end
+    end
+    if callers > 1 then return callers, (sum - most) / (callers - 1), most, worst end
+    return callers, most, most, worst
+  end
+
+  -- tenants.pass and tenants.fail note how probes of a group ended, places from 1. fail reports whether that opens the
+  -- breaker, and whether only because of one tenant's though another called too.
+  function tenants.pass(f, place)
+    if f.passer == 0 then
+      f.passer = place
+    elseif f.passer ~= place and f.passer_too == 0 then
+      f.passer_too = place
+    end
+  end
+
+  function tenants.fail(f, place, failures, alone)
+    if f.failer ~= 0 and f.failer ~= place then return true, false end
+    f.failer, f.failed = place, f.failed + failures
+    local elsewhere = f.passer ~= 0 and f.passer ~= place or f.passer_too ~= 0
+    return alone or f.failed >= (elsewhere and 2 * f.rules.success_threshold or 2), not alone
+  end
+end
 -- breaker: the breaker of a downstream for the whole fleet, step for step that of breaker.Fleet. Its clock is that of
 -- buckets, which never goes back. What stands in a HASH br:DOWNSTREAM:
 --   m          META below, joined by |
 --   c          rules: RULE_NAMES below, joined by |, times in microseconds
 --   t          the fleet's window, a ring (ring.lua)
+--   x          EXTRA below, as m: fields that an older release does not know, and leaves as they are
+--   e          the last errors, the newest first, a line each: when, how often, text, parted by tabs (breaker.lua)
+--   d          the last report of rules that are not in force: worker|when it came|rules
 --   r          the reason that an operator gave last
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
 --   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
@@ -1826,6 +1935,11 @@ breaker.CAUSES = { 'failure rate', 'failure streak', 'slow-call rate', 'probe fa
 do
   local META = { 'state', 'cause', 'since', 'period', 'forced', 'ends', 'until_at', 'streak', 'epoch', 'passed', 'slow',
     'ramp', 'trips', 'row', 'heard', 'confirmed', 'workers', 'begun', 'doubt' }
+  -- The rules' origin and the policy's version; of the trial, which is of the period `tried`, places of groups of
+  -- tenants; of the life, calls, failures, microseconds that calls ran, and when the last failed; n and two digits for
+  -- how often the breaker went from a state to another.
+  local EXTRA = { 'origin', 'version', 'tried', 'failer', 'failed', 'passer', 'passer_too', 'calls', 'failures', 'ran',
+    'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
   local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
@@ -1857,20 +1971,29 @@ do
     return at > 0 and math.max(0, at - breaker.clock()) or -1
   end
 
+  -- numbers reads fields from a text; one that it does not have is 0.
+  local function numbers(f, names, text)
+    local next_number = string.gmatch(text, '[^|]+')
+    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+  end
+
+  -- breaker.untried forgets how probes of another period ended.
+  function breaker.untried(f)
+    f.tried, f.failer, f.failed, f.passer, f.passer_too = f.period, 0, 0, 0, 0
+  end
+
   -- breaker.open returns a downstream's breaker, false for none. `was` is what its gate and its timer know.
   function breaker.open(downstream)
     local f = opened[downstream]
     if f ~= nil then return f end
     f = false
     local key = P .. 'br:' .. downstream
-    local v = redis.call('HMGET', key, 'm', 'c', 't')
+    local v = redis.call('HMGET', key, 'm', 'c', 't', 'x')
     if v[1] then
-      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], reporters = {} }
-      local i = 0
-      for n in string.gmatch(v[1], '[^|]+') do
-        i = i + 1
-        f[META[i]] = tonumber(n)
-      end
+      f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], groups = {} }
+      numbers(f, META, v[1])
+      numbers(f, EXTRA, v[4] or '')
+      if f.tried ~= f.period then breaker.untried(f) end
       f.was = { period = f.period, limit = breaker.limit(f), ramp = f.ramp, doubt = f.doubt }
     end
     opened[downstream] = f
@@ -1881,11 +2004,13 @@ do
   function breaker.make(downstream, rules)
     if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
     redis.call('SADD', breaker.BREAKERS, downstream)
-    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', reporters = {}, was = {} }
-    for _, field in ipairs(META) do f[field] = 0 end
+    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
+    numbers(f, META, '')
+    numbers(f, EXTRA, '')
+    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
-    f.was.period = f.period
+    f.was.period, f.tried = f.period, f.period
     opened[downstream] = f
     return f
   end
@@ -1896,6 +2021,9 @@ do
     f.state, f.cause, f.since, f.heard, f.period = to, cause, clock, clock, f.period + 1
     f.forced, f.ends, f.until_at = 0, until_at and 1 or 0, until_at or 0
     f.passed, f.slow, f.ramp, f.doubt = 0, 0, 0, 0
+    breaker.untried(f)
+    local way = 'n' .. format('%d%d', from, to)
+    f[way] = f[way] + 1
     redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
       'to', breaker.STATES[to], 'cause', breaker.CAUSES[cause], 'reason', told and told.reason or '',
       'workers', format('%d', told and told.voters or 0), 'callers', format('%d', told and told.callers or 0),
@@ -1925,15 +2053,31 @@ do
     return { sequence = tonumber(sequence), at = tonumber(at), epoch = tonumber(epoch), streak = tonumber(streak), ring = ring }
   end
 
-  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
-  function breaker.reporters(f)
-    local all = {}
+  -- breaker.stored returns what stands in Redis of a breaker's workers and of its groups of tenants. It is read once a call.
+  local function stored(f)
+    if f.stored then return f.stored end
+    f.stored = { reporters = {}, groups = {} }
     local fields = redis.call('HGETALL', f.key)
     for i = 1, #fields, 2 do
-      if sub(fields[i], 1, 2) == 'w:' then all[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      local kind = sub(fields[i], 1, 2)
+      if kind == 'w:' then f.stored.reporters[sub(fields[i], 3)] = breaker.reporter(fields[i + 1]) end
+      if kind == 's:' then f.stored.groups[tonumber(sub(fields[i], 3))] = tenants.parse(fields[i + 1]) end
     end
+    return f.stored
+  end
+
+  -- breaker.reporters returns every worker that is known of a downstream, the one whose call this is as it stands now.
+  function breaker.reporters(f)
+    local all = stored(f).reporters
     if f.reporter then all[f.worker] = f.reporter end
     return all
+  end
+
+  -- breaker.sums returns what each group of tenants counted, with what this call adds.
+  function breaker.sums(f, index)
+    local groups = stored(f).groups
+    for g, t in pairs(f.groups) do groups[g] = t end
+    return tenants.sums(f, groups, index)
   end
 
   function breaker.slice(f)
@@ -1948,9 +2092,9 @@ do
     return timed >= r.min_calls and slow / timed >= r.slow_call_rate
   end
 
-  -- vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
+  -- breaker.vote reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or
   -- as there were calls.
-  local function vote(f, rule, w, over, failed, timed, slow)
+  function breaker.vote(f, rule, w, over, failed, timed, slow)
     if rule == breaker.FAILURE_STREAK then return over > 0 and w.streak >= math.min(over, f.rules.failure_threshold) end
     if rule == breaker.FAILURE_RATE then return over > 0 and failed / over >= f.rules.failure_rate end
     return timed > 0 and slow / timed >= f.rules.slow_call_rate
@@ -1964,7 +2108,7 @@ do
       if w.epoch == f.epoch then over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets) end
       if over > 0 or slow > 0 then
         callers = callers + 1
-        if vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
+        if breaker.vote(f, rule, w, over, failed, timed, slow) then voters = voters + 1 end
       end
     end
     return callers, voters
@@ -1976,17 +2120,29 @@ do
     return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
   end
 
-  -- breaker.judge trips if a rule is met and a quorum votes for it: two of the workers that called the downstream in
-  -- the window, or the only one, once others have had the time to report or where there are none.
+  breaker.RULES = { breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }
+  breaker.SHARES = { [breaker.FAILURE_STREAK] = 'streak', [breaker.FAILURE_RATE] = 'rate', [breaker.SLOW_CALL_RATE] = 'slow' }
+
+  -- tenants_agree reports whether a rule is met by the tenants without the one that meets it most, each weighing the same, or
+  -- by the only one.
+  local function tenants_agree(f, rule, index)
+    local share = breaker.SHARES[rule]
+    local callers, others = tenants.shares(f, share, breaker.sums(f, index))
+    return callers == 0 or others >= tenants.least(f, share)
+  end
+
+  -- breaker.judge trips if a rule is met, a quorum votes for it, and more than one tenant's calls meet it if more than one
+  -- called. The quorum is two of the workers that called the downstream in the window, or the only one, once others have
+  -- had the time to report or where there are none.
   function breaker.judge(f, redis_now)
     local index, clock = breaker.slice(f), breaker.clock()
     local over, failed, timed, slow = ring_sum(ring_parse(f.ring), index, f.rules.buckets)
     f.doubt = 0
-    for _, rule in ipairs({ breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }) do
+    for _, rule in ipairs(breaker.RULES) do
       if met(f, rule, over, failed, timed, slow) then
         local callers, voters = votes(f, rule, index)
         local sure = f.begun + math.min(LONE_VOTE, floor(f.rules.window / 2))
-        if voters >= math.min(2, callers) then
+        if voters >= math.min(2, callers) and tenants_agree(f, rule, index) then
           if callers >= 2 or clock >= sure or alone(f) then
             breaker.trip(f, rule, redis_now, { callers = callers, voters = voters })
             return true
@@ -2069,12 +2225,18 @@ do
     if at then due_add(DUE, redis_now + at - clock, 'b' .. f.name) end
   end
 
+  local function text_of(f, names)
+    local texts = {}
+    for i, field in ipairs(names) do texts[i] = format('%d', f[field]) end
+    return table.concat(texts, '|')
+  end
+
   -- breaker.save writes a breaker, further fields with it, and reports whether its gate is to change.
   function breaker.save(f, redis_now, fields)
-    local meta = {}
-    for i, field in ipairs(META) do meta[i] = format('%d', f[field]) end
     fields[#fields + 1] = 'm'
-    fields[#fields + 1] = table.concat(meta, '|')
+    fields[#fields + 1] = text_of(f, META)
+    fields[#fields + 1] = 'x'
+    fields[#fields + 1] = text_of(f, EXTRA)
     fields[#fields + 1] = 't'
     fields[#fields + 1] = f.ring
     fields[#fields + 1] = 'c'
