@@ -1,7 +1,11 @@
 package admin_test
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,4 +70,44 @@ func TestThePapersAreMapped(t *testing.T) {
 			t.Errorf("docs/API.md has no row for %s of the papers", name)
 		}
 	}
+}
+
+var apiPath = regexp.MustCompile(`(?:\b(GET|PUT|POST|DELETE|PATCH)(?: of)? ` + "`?" + `)?(/api/v1/[A-Za-z0-9_{}/%.-]*[A-Za-z0-9_}])`)
+
+// TestPagesNameEndpointsThatThereAre: each path of the API that a page or an alert names is one, by the method that it says.
+func TestPagesNameEndpointsThatThereAre(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	pages, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	found := 0
+	for _, name := range append(pages, "../README.md", "../deploy/rules/headgate.yml") {
+		text, err := os.ReadFile(name)
+		must(t, err)
+		for _, match := range apiPath.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !slices.ContainsFunc(slices.Collect(maps.Keys(p.spec.Paths.Map())), func(path string) bool {
+				return fits(path, match[2]) && (match[1] == "" || p.spec.Paths.Value(path).GetOperation(match[1]) != nil)
+			}) {
+				t.Errorf("%s: there is no %s %s", filepath.Base(name), match[1], match[2])
+			}
+		}
+	}
+	if found < 90 {
+		t.Errorf("%d paths were found", found)
+	}
+}
+
+// fits reports whether a path is one of a template, in which anything stands for a name in braces.
+func fits(template, path string) bool {
+	want, have := strings.Split(template, "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if !strings.HasPrefix(want[i], "{") && want[i] != have[i] {
+			return false
+		}
+	}
+	return true
 }

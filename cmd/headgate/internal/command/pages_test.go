@@ -15,6 +15,7 @@ import (
 var (
 	inlineCommand = regexp.MustCompile("`(?:source <\\()?headgate ([^`]+)`")
 	blockCommand  = regexp.MustCompile(`(?m)^(?:    |\t)(?:HEADGATE_\w+=\S+ |echo .*\| )?headgate ([a-z].*)$`)
+	ruleCommand   = regexp.MustCompile(`: headgate ([a-z][^'\n]*)`) // in the description of an alert
 	quoted        = regexp.MustCompile(`"[^"]*"|'[^']*'`)
 	variable      = regexp.MustCompile(`\bHEADGATE_[A-Z_]+[A-Z]\b`)
 	optionName    = regexp.MustCompile("`((?:redis|retention|worker|scheduler|serve|metrics|tracing|log)\\.[a-z_.]+)(?::[^`]*)?`")
@@ -30,10 +31,10 @@ func TestPagesNameCommandsAndOptionsThatThereAre(t *testing.T) {
 		options[option.Path], variables[option.Env] = true, true
 	}
 	commands := 0
-	for _, path := range append(pages, "../../../../README.md") {
+	for _, path := range append(pages, "../../../../README.md", "../../../../deploy/rules/headgate.yml") {
 		name := filepath.Base(path)
 		text := deployed(t, strings.Split(strings.TrimPrefix(filepath.ToSlash(path), "../../../../"), "/")...)
-		for _, pattern := range []*regexp.Regexp{inlineCommand, blockCommand} {
+		for _, pattern := range []*regexp.Regexp{inlineCommand, blockCommand, ruleCommand} {
 			for _, match := range pattern.FindAllStringSubmatch(text, -1) {
 				commands++
 				if fault := lineFault(match[1]); fault != "" {
