@@ -86,7 +86,7 @@ type Config struct {
 	// a slow call is, and all rules of a breaker that no worker in Go has reported to.
 	Breaker  breaker.Config
 	Breakers map[string]breaker.Config
-	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
+	// OldHeaders also sends X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions.
 	OldHeaders bool
 	// Version names the build in health; empty says nothing.
 	Version string

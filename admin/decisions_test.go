@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,9 @@ func TestDecisionsSayWhatIsLeftAndWhenToComeBack(t *testing.T) {
 	if wait < 8630 || wait > 8640 || refused.header.Get("Ratelimit") != `"acme";r=6;t=34560` { // one token, less what the test took
 		t.Errorf("%v", refused.header)
 	}
+	if got := refused.header.Get("X-Ratelimit-Retry-After"); got != strconv.Itoa(wait) {
+		t.Errorf("X-RateLimit-Retry-After is %q, Retry-After %d", got, wait)
+	}
 	answers, _ := refused.object(t)["answers"].([]any)
 	answer, _ := answers[0].(map[string]any)
 	if answer["reason"] != "limited" || answer["refused_by"] != "acme" || answer["allowed"] != false {
@@ -47,6 +51,31 @@ func TestDecisionsSayWhatIsLeftAndWhenToComeBack(t *testing.T) {
 	never := p.want(http.StatusTooManyRequests, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":11}`})
 	if !bytes.Contains(never.body, []byte("too_costly")) || never.header.Get("Retry-After") != "" {
 		t.Errorf("%v %s", never.header, never.body)
+	}
+}
+
+// TestAJobIsToldItsLimits: each bucket on its way, and what is left in the one that refused it. A tenant's key sees none of the others'.
+func TestAJobIsToldItsLimits(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"global":{"tokens":100,"per":"1s","burst":50},"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":1}}},` +
+		`"priority_limits":{"acme:mail:high":{"tokens":5,"per":"1s","burst":20}}}`})
+	job := func(id string) ask {
+		return ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","priority":"high","id":"` + id + `"}`}
+	}
+	const own = `"acme";q=1;w=86400 "acme:mail:high";q=20;w=4`
+	for _, row := range []struct {
+		credential, id string
+		status         int
+		policy, left   string
+	}{
+		{"operator", "a", http.StatusCreated, `"global";q=50;w=1 ` + own, ""}, {"acme-admin", "a", http.StatusOK, own, ""},
+		{"acme-admin", "b", http.StatusTooManyRequests, own, `"acme";r=0;t=86400`},
+	} {
+		got := p.want(row.status, row.credential, job(row.id))
+		if told := strings.Join(got.header.Values("Ratelimit-Policy"), " "); told != row.policy || got.header.Get("Ratelimit") != row.left {
+			t.Errorf("%s of %s: %q, %q", row.id, row.credential, told, got.header.Get("Ratelimit"))
+		}
 	}
 }
 

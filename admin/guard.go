@@ -77,6 +77,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	}
 	request := &route.Request{Request: r, Who: who, Body: body}
 	answer, err := rt.Handle(request)
+	c := callOf(r.Context())
+	c.callerID, c.callerAgent = request.Noted()
 	if err == nil && rt.Reach == route.Tenant && !request.Bound() {
 		err = errUnbound
 	}

@@ -33,6 +33,8 @@ var bodies = map[string]string{
 	"PUT /api/v1/tenants/{tenant}":            `{"tier":"premium"}`,
 	"PUT /api/v1/tiers/{tier}":                `{"limit":{"tokens":1,"per":"1s","burst":1}}`,
 	"PUT /api/v1/rate-limit/config/{scope}":   `{"tokens":1,"per":"1s","burst":1}`,
+	"PUT /api/v1/queues/{queue}/settings":     `{"max_running":5}`,
+	"PUT /api/v1/downstreams/{downstream}":    `{"max_running":5}`,
 	"PUT /api/v1/policy":                      `{}`,
 	"POST /api/v1/policy/dry-run":             `{}`,
 	"POST /api/v1/policy/rollback":            `{"version":1}`,

@@ -27,6 +27,8 @@ type call struct {
 	id string
 	// who and pattern are for the log; they are set on the way.
 	who, pattern string
+	// callerID and callerAgent are the caller's own words, also for the log.
+	callerID, callerAgent string
 	// reason is why the credential was refused.
 	reason error
 	failed error
@@ -126,6 +128,9 @@ func (s *Server) note(r *http.Request, rec *recorder, c *call, began time.Time) 
 	line := s.config.Logger.WithLevel(level)
 	if c.who == "" {
 		line = s.journal.stranger(level, pattern+" "+strconv.Itoa(rec.status))
+	}
+	if c.callerID != "" || c.callerAgent != "" {
+		line.Str("caller_request_id", c.callerID).Str("caller_agent", c.callerAgent)
 	}
 	line.AnErr("error", failed).AnErr("credential", clipped(c.reason)).Str("request_id", c.id).Str("method", clip(r.Method, longestMethod)).Str("path", clip(r.URL.EscapedPath(), longestPath)).
 		Str("from", r.RemoteAddr).Str("who", c.who).Int("status", rec.status).Dur("took", took).Msg("call")

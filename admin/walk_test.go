@@ -17,7 +17,7 @@ func TestEveryOperationAnswersAsDescribed(t *testing.T) {
 	p := newPlant(t, nil)
 	mail, acme := map[string]string{"queue": "mail"}, map[string]string{"tenant": "acme"}
 	both := map[string]string{"tenant": "acme", "queue": "mail"}
-	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkRollout, walkParts, walkBreakers, walkExplain, walkSessions} {
+	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkRollout, walkParts, walkNames, walkBreakers, walkExplain, walkSessions} {
 		part(p)
 	}
 	for path, names := range map[string]map[string]string{
@@ -140,6 +140,7 @@ func walkLimits(p *plant) {
 		p.tb.Errorf("%v", counted)
 	}
 	p.want(http.StatusNotFound, "acme-viewer", ask{op: "GET /api/v1/rate-limit/metrics/{scope}", path: map[string]string{"scope": "zeta:mail"}})
+	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/metrics"})
 	p.want(http.StatusNoContent, "admin", ask{op: "POST /api/v1/rate-limit/reset/{scope}", path: map[string]string{"scope": "acme"}})
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -156,4 +157,15 @@ func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class hea
 	}
 	reply, err := s.runFor(ctx, 1, "reset", s.now, string(scope), tenant, field, by.text(AuditResetBucket))
 	return err == nil && reply[0] == "reset", err
+}
+
+// BucketsTTL returns after what time without a decision the buckets of a tenant are forgotten, full as they are by then; 0 where it has
+// none. The global one stays.
+func (s *Store) BucketsTTL(ctx context.Context, tenant string) (time.Duration, error) {
+	s = s.of(tenant)
+	left, err := connection(s).PTTL(ctx, s.partition.Buckets(tenant)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("read buckets: %w", unread(err))
+	}
+	return max(left, 0), nil
 }

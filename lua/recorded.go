@@ -18,10 +18,15 @@ type Recorded struct {
 	Scopes map[headgate.Scope]Minute
 }
 
-// LastHour returns the minutes of the last hour in which something was counted, the earliest first, with all scopes of each,
-// at most TopScopes and those that the policy observes. It begins with the latest, and after budget reads no more.
+// LastHour is LastMinutes of the hour that is kept.
 func (s *Store) LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error) {
-	parts, err := gather(s, func(part *Store) ([]Recorded, error) { return part.lastHour(ctx, budget) })
+	return s.LastMinutes(ctx, int(CountedFor/time.Minute)+1, budget)
+}
+
+// LastMinutes returns those of the last minutes, the one under way included, in which something was counted, the earliest first, with
+// all scopes of each, at most TopScopes and those that the policy observes. It begins with the latest, and after budget reads no more.
+func (s *Store) LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error) {
+	parts, err := gather(s, func(part *Store) ([]Recorded, error) { return part.lastMinutes(ctx, minutes, budget) })
 	if err != nil {
 		return nil, err
 	}
@@ -37,8 +42,8 @@ func (s *Store) LastHour(ctx context.Context, budget time.Duration) ([]Recorded,
 	return hour, nil
 }
 
-// lastHour is LastHour of one partition: no scope is counted in two.
-func (s *Store) lastHour(ctx context.Context, budget time.Duration) ([]Recorded, error) {
+// lastMinutes is LastMinutes of one partition: no scope is counted in two.
+func (s *Store) lastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error) {
 	began := time.Now()
 	now, err := s.Time(ctx)
 	if err != nil {
@@ -46,7 +51,7 @@ func (s *Store) lastHour(ctx context.Context, budget time.Duration) ([]Recorded,
 	}
 	var hour []Recorded
 	last := now.Unix() / 60
-	for minute := last; minute > last-int64(CountedFor/time.Minute)-1 && time.Since(began) < budget; minute-- {
+	for minute := last; minute > last-int64(minutes) && time.Since(began) < budget; minute-- {
 		fields, err := connection(s).HGetAll(ctx, s.partition.Counts(minute)).Result()
 		if err != nil {
 			return nil, fmt.Errorf("read counts: %w", unread(err))

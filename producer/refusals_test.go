@@ -8,45 +8,12 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate"
 )
 
 func refusedFor(reason headgate.Reason) error {
 	return (&headgate.RefusedError{Verdict: headgate.Verdict{Reason: reason, Scope: "acme:mail", RetryAfter: time.Second}})
-}
-
-// TestTheNumbersOfRefusalsAddUp: whatever comes when, a line a second at most for each reason, and none is forgotten.
-func TestTheNumbersOfRefusalsAddUp(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(r *rapid.T) {
-		var all refusals
-		now := time.Unix(1e9, 0)
-		came, said, last := map[headgate.Reason]int64{}, map[headgate.Reason]int64{}, map[headgate.Reason]time.Time{}
-		note := func(reason headgate.Reason) {
-			came[reason]++
-			count, due := all.count(reason, now)
-			if !due {
-				return
-			}
-			said[reason] += count
-			if now.Sub(last[reason]) < refusalsEvery {
-				r.Fatalf("%s is logged again after %s", reason, now.Sub(last[reason]))
-			}
-			last[reason] = now
-		}
-		for range rapid.IntRange(1, 100).Draw(r, "refusals") {
-			now = now.Add(time.Duration(rapid.Int64Range(0, int64(2*refusalsEvery)).Draw(r, "pause")))
-			note(rapid.SampledFrom([]headgate.Reason{headgate.ReasonLimited, headgate.ReasonPaused}).Draw(r, "reason"))
-		}
-		now = now.Add(refusalsEvery)
-		for reason := range came {
-			if note(reason); came[reason] != said[reason] {
-				r.Fatalf("%d of %d are logged as %s", said[reason], came[reason], reason)
-			}
-		}
-	})
 }
 
 func TestALineOfARefusalSaysWhoAndWhy(t *testing.T) {

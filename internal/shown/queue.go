@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 // Queue is a queue, and what holds it back.
@@ -28,6 +29,10 @@ type Queue struct {
 	PaceMs float64 `json:"pace_ms,omitempty"`
 	// WaitMs is until what waits and is ready has been dispatched at this pace: a guess.
 	WaitMs *float64 `json:"estimated_wait_ms,omitempty"`
+	// Last is when the last job was dispatched; known while others wait.
+	Last *time.Time `json:"last_dispatched_at,omitempty"`
+	// Overflow bounds each tenant's depth, by the policy; absent where nothing does, and in lists.
+	Overflow *policy.Overflow `json:"overflow,omitempty"`
 }
 
 // Class is one of a queue's.
@@ -48,6 +53,9 @@ func QueueOf(q *lua.QueueState) Queue {
 		Queue: q.Name, Classes: []Class{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
 		LaterAtLeast: q.LaterAtLeast, Spilled: q.Spilled, Dead: q.Dead, Pools: append([]string{}, q.Pools...),
 		Workers: q.Workers, Slots: q.Slots, PaceMs: Millis(q.Pace),
+	}
+	if q.Busy {
+		v.Last = Stamp(q.Last)
 	}
 	if q.Pace > 0 && q.Busy {
 		v.WaitMs = new(Millis(q.Pace * time.Duration(v.Waiting+v.Ready)))

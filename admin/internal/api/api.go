@@ -36,9 +36,11 @@ type Config struct {
 	Version string
 	// Decided is told of each decision and of the tokens that it charged.
 	Decided func(allowed bool, charged int64)
+	// Refused is told of one refused decision a second for each reason, with how many there were since the one before.
+	Refused func(Refusal)
 	// Missed is told of what failed beside a call that was answered.
 	Missed func(what string, err error)
-	// OldHeaders also sends X-RateLimit-Limit, -Remaining and -Reset with decisions.
+	// OldHeaders also sends X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions.
 	OldHeaders bool
 	// Breaker and Breakers are those of admin.Config.
 	Breaker  breaker.Config
@@ -55,7 +57,8 @@ type API struct {
 	parts  []*lua.Store
 	shares shares
 	// tally counts decisions without a job.
-	tally tally.Tally
+	tally    tally.Tally
+	refusals tally.Sampler
 	// examining is held by whoever finds out whether the server is ready; last is what came of it.
 	examining chan struct{}
 	last      atomic.Pointer[readiness]

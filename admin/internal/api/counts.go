@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/admin/internal/route"
-	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
@@ -21,10 +19,14 @@ type minuteView struct {
 }
 
 type countsView struct {
+	At      *time.Time     `json:"timestamp"`
 	Scope   headgate.Scope `json:"scope"`
-	Allowed int64          `json:"allowed"`
-	Refused int64          `json:"refused"`
-	Minutes []minuteView   `json:"minutes"`
+	Metrics figuresView    `json:"metrics"`
+	// Classes are of a tenant in a queue.
+	Classes map[headgate.Priority]classView `json:"priority_breakdown,omitempty"`
+	Allowed int64                           `json:"allowed"`
+	Refused int64                           `json:"refused"`
+	Minutes []minuteView                    `json:"minutes"`
 }
 
 // wayOf is the way of a question.
@@ -46,6 +48,31 @@ func (a *API) note(made *decision) {
 			add(wayOf(&made.questions[i]), one)
 		}
 	})
+}
+
+// Refusal is a decision that was refused, for the log.
+type Refusal struct {
+	Scope, By headgate.Scope
+	Reason    headgate.Reason
+	Tokens    headgate.Tokens
+	Wait      time.Duration
+	// Count is how many there were for the reason since the last that was told, this one included.
+	Count int64
+}
+
+// tell tells of a refusal if one of its reason is due.
+func (a *API) tell(made *decision) {
+	for i := range made.answers {
+		v := &made.answers[i].Verdict
+		if v.Decision == headgate.Admitted {
+			continue
+		}
+		if count, due := a.refusals.Count(v.Reason, time.Now()); due {
+			answer := &made.view.Answers[i]
+			a.config.Refused(Refusal{answer.Scope, v.Scope, v.Reason, answer.Tokens, v.RetryAfter, count})
+		}
+		return // A call counts once: what its other questions are told follows from this one.
+	}
 }
 
 // try asks a candidate in shadow about the questions of a call, as producers do about jobs. What does not reach Redis is
@@ -70,21 +97,4 @@ func (a *API) try(ctx context.Context, made *decision) {
 	if err := a.config.Store.Shadow(ctx, made.policy.Version(), made.policy.ShadowID(), questions); err != nil {
 		a.config.Missed("a candidate in shadow was not asked", err)
 	}
-}
-
-// counts tells what limits decided on the jobs and checks of a scope in the last hour.
-func (a *API) counts(r *route.Request) (*route.Answer, error) {
-	view := countsView{Scope: headgate.Scope(r.PathValue("scope")), Minutes: []minuteView{}}
-	if err := bindScope(r, view.Scope); err != nil {
-		return nil, err
-	}
-	minutes, err := a.config.Store.Minutes(r.Context(), view.Scope)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range minutes {
-		view.Allowed, view.Refused = view.Allowed+m.Allowed, view.Refused+m.Refused
-		view.Minutes = append(view.Minutes, minuteView{shown.Stamp(m.At), m.Allowed, m.Refused, m.Tokens, m.Partial})
-	}
-	return route.OK(view), nil
 }

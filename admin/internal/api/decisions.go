@@ -21,6 +21,7 @@ func (a *API) limitRoutes() []route.Route {
 		check,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/metrics/{scope}", access.Viewer, a.counts),
+		see("/api/v1/rate-limit/metrics", a.top),
 		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
 	}
 }
@@ -28,13 +29,34 @@ func (a *API) limitRoutes() []route.Route {
 type question struct {
 	Scope  headgate.Scope  `json:"scope"`
 	Tokens headgate.Tokens `json:"tokens"`
+	// Priority is the class, of a scope that names a queue and none.
+	Priority headgate.Priority `json:"priority"`
+}
+
+// withPriority returns the question with its class in its scope.
+func (q question) withPriority() (question, error) {
+	if q.Priority == "" {
+		return q, nil
+	}
+	if q.Scope.Level() != headgate.LevelQueue {
+		return q, &headgate.FieldError{Field: "priority", Value: string(q.Priority), Allowed: "none, unless the scope is tenant:queue"}
+	}
+	q.Scope += headgate.Scope(":" + q.Priority)
+	return q, nil
+}
+
+// metadata is what a caller says of itself. It goes into the log beside the call, and nowhere else.
+type metadata struct {
+	RequestID string `json:"request_id"`
+	UserAgent string `json:"user_agent"`
 }
 
 type checkBody struct {
 	question
 
-	Checks []question `json:"checks"`
-	Peek   bool       `json:"peek"`
+	Checks   []question `json:"checks"`
+	Peek     bool       `json:"peek"`
+	Metadata metadata   `json:"metadata"`
 }
 
 type bucketView struct {
@@ -64,9 +86,12 @@ type answerView struct {
 }
 
 type decisionView struct {
-	Allowed  bool         `json:"allowed"`
-	Consumed bool         `json:"consumed"`
-	Answers  []answerView `json:"answers"`
+	Scope    headgate.Scope `json:"scope,omitempty"` // of a single question
+	Allowed  bool           `json:"allowed"`
+	Consumed bool           `json:"consumed"`
+	Answers  []answerView   `json:"answers"`
+
+	summaryView
 }
 
 // charged is what a decision took, each token counted once, however many buckets are on its way.
@@ -88,18 +113,28 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 	if asked == nil {
 		asked = []question{ask.question}
 	}
-	for _, q := range asked {
+	for i, q := range asked {
+		var err error
+		if asked[i], err = q.withPriority(); err != nil {
+			return nil, err
+		}
 		if err := bindScope(r, q.Scope); err != nil {
 			return nil, err
 		}
 	}
+	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
 	made, err := a.decide(r, ask.Peek, asked)
 	if err != nil {
 		return nil, err
 	}
 	a.note(&made)
+	a.tell(&made)
 	a.try(r.Context(), &made)
 	view := made.view
+	view.summaryView = summaryOf(&view, made.wait)
+	if ask.Checks == nil {
+		view.Scope = ask.question.Scope
+	}
 	a.config.Decided(view.Allowed, view.charged())
 	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
 	setRateLimit(answer.Header, view.Answers)
@@ -110,6 +145,9 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		answer.Status = http.StatusTooManyRequests
 		if made.wait > 0 {
 			answer.Header.Set("Retry-After", problem.Seconds(made.wait))
+			if a.config.OldHeaders {
+				answer.Header.Set("X-RateLimit-Retry-After", problem.Seconds(made.wait))
+			}
 		}
 	}
 	return answer, nil
@@ -215,25 +253,6 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost 
 		})
 	}
 	return view
-}
-
-type statusView struct {
-	Scope   headgate.Scope `json:"scope"`
-	Limited bool           `json:"limited"`
-	WaitMs  float64        `json:"wait_ms"`
-	Buckets []bucketView   `json:"buckets"`
-}
-
-func (a *API) status(r *route.Request) (*route.Answer, error) {
-	scope := headgate.Scope(r.PathValue("scope"))
-	if err := bindScope(r, scope); err != nil {
-		return nil, err
-	}
-	made, err := a.decide(r, true, []question{{Scope: scope, Tokens: 1}})
-	if err != nil {
-		return nil, err
-	}
-	return route.OK(statusView{scope, !made.view.Allowed, shown.Millis(made.wait), made.view.Answers[0].Buckets}), nil
 }
 
 func (a *API) reset(r *route.Request) (*route.Answer, error) {

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"maps"
 	"net/http"
 	"net/url"
@@ -141,20 +142,28 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		delete(p.Extensions, "burst")
 		return nil, p
 	}
-	if err != nil {
+	refused, isRefused := errors.AsType[*headgate.RefusedError](err)
+	if err != nil && !isRefused {
 		return nil, err
+	}
+	header := http.Header{}
+	a.limitJob(r, header, &job, &verdict)
+	if isRefused {
+		p := refusal(refused)
+		p.Header = header
+		return nil, p
 	}
 	view := verdictView{
 		ID: verdict.ID, Decision: verdict.Decision.String(), Place: verdict.Place, Position: verdict.Position, Dropped: verdict.Dropped,
 		AtRisk: verdict.Unreplicated,
 	}
-	answer := &route.Answer{Status: http.StatusOK, Value: view}
+	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: header}
 	if verdict.Decision == headgate.Admitted {
 		if verdict.EstimatedWait >= 0 {
 			view.WaitMs = new(shown.Millis(verdict.EstimatedWait))
 		}
 		answer.Status, answer.Value = http.StatusCreated, view
-		answer.Header = http.Header{"Location": {"/api/v1/jobs/" + url.PathEscape(job.Tenant) + "/" + url.PathEscape(verdict.ID)}}
+		header.Set("Location", "/api/v1/jobs/"+url.PathEscape(job.Tenant)+"/"+url.PathEscape(verdict.ID))
 	}
 	return answer, nil
 }

@@ -16,14 +16,26 @@ import (
 // partRoutes are those of parts of the policy. Each edit of one stores the whole policy as its next version.
 func (a *API) partRoutes() []route.Route {
 	const config, tenant, tier = "/api/v1/rate-limit/config/{scope}", "/api/v1/tenants/{tenant}", "/api/v1/tiers/{tier}"
+	const settings, downstream = "/api/v1/queues/{queue}/settings", "/api/v1/downstreams/{downstream}"
 	return []route.Route{
 		ofTenant(http.MethodGet, config, access.Viewer, a.limitConfig),
 		operate(http.MethodPut, config, a.putPart(scopePart)),
 		operate(http.MethodDelete, config, a.deletePart(scopePart)),
 		operate(http.MethodPut, tenant, a.putPart(tenantPart)),
 		operate(http.MethodDelete, tenant, a.deletePart(tenantPart)),
-		see(tier, a.tier),
+		see(tier, a.part(tierPart)),
 		{Method: http.MethodPut, Path: tier, Role: access.Admin, Reach: route.Deployment, Handle: a.putPart(tierPart)},
+		{Method: http.MethodDelete, Path: tier, Role: access.Admin, Reach: route.Deployment, Handle: a.deletePart(tierPart)},
+		see("/api/v1/tiers", a.names(shown.Tiers)),
+		see("/api/v1/tenants", a.tenants),
+		see("/api/v1/queue-settings", a.names(shown.QueuesOwn)),
+		see(settings, a.part(queuePart)),
+		operate(http.MethodPut, settings, a.putPart(queuePart)),
+		operate(http.MethodDelete, settings, a.deletePart(queuePart)),
+		see("/api/v1/downstreams", a.names(shown.Downstreams)),
+		see(downstream, a.part(downstreamPart)),
+		operate(http.MethodPut, downstream, a.putPart(downstreamPart)),
+		operate(http.MethodDelete, downstream, a.deletePart(downstreamPart)),
 	}
 }
 
@@ -34,7 +46,15 @@ func tenantPart(r *route.Request) ([]string, error) {
 	return shown.TenantPath(r.PathValue("tenant")), nil
 }
 
-func tierPart(r *route.Request) ([]string, error) { return []string{"tiers", r.PathValue("tier")}, nil }
+func tierPart(r *route.Request) ([]string, error) { return shown.Tiers.Path(r.PathValue("tier")), nil }
+
+func queuePart(r *route.Request) ([]string, error) {
+	return shown.QueuesOwn.Path(r.PathValue("queue")), nil
+}
+
+func downstreamPart(r *route.Request) ([]string, error) {
+	return shown.Downstreams.Path(r.PathValue("downstream")), nil
+}
 
 // scopePart is the limit of a scope. That of all is for admins.
 func scopePart(r *route.Request) ([]string, error) {
@@ -103,21 +123,47 @@ func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
 	return tagged(current.Version, config), err
 }
 
-func (a *API) tier(r *route.Request) (*route.Answer, error) {
+// part shows what a part of the policy has of its own.
+func (a *API) part(part parter) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		current, err := rollout.Current(r.Context(), a.config.Store)
+		if err != nil {
+			return nil, err
+		}
+		path, err := part(r)
+		if err != nil {
+			return nil, err
+		}
+		own, err := current.At(path...)
+		if err != nil {
+			return nil, err
+		}
+		if own == nil {
+			return nil, problem.New(problem.NotFound, "the policy has nothing of its own there: GET /api/v1/policy shows all")
+		}
+		return tagged(current.Version, own), nil
+	}
+}
+
+// names shows a page of the names of a section of the policy, with what each has of its own.
+func (a *API) names(section shown.Section) func(*route.Request) (*route.Answer, error) {
+	return func(r *route.Request) (*route.Answer, error) {
+		current, err := rollout.Current(r.Context(), a.config.Store)
+		if err != nil {
+			return nil, err
+		}
+		parts, err := shown.PartsOf(current, section, r.URL.Query().Get("cursor"), pageOf(r))
+		return tagged(current.Version, parts), err
+	}
+}
+
+// tenants shows a page of the tenants that the policy names.
+func (a *API) tenants(r *route.Request) (*route.Answer, error) {
 	current, err := rollout.Current(r.Context(), a.config.Store)
 	if err != nil {
 		return nil, err
 	}
-	path, err := tierPart(r)
-	if err != nil {
-		return nil, err
-	}
-	own, err := current.At(path...)
-	if err != nil {
-		return nil, err
-	}
-	if own == nil {
-		return nil, problem.New(problem.NotFound, "the policy has no such tier: GET /api/v1/policy shows all")
-	}
-	return tagged(current.Version, own), nil
+	query := r.URL.Query()
+	view, err := shown.TenantsOf(current, query.Get("tier"), query.Get("cursor"), pageOf(r))
+	return tagged(current.Version, view), err
 }

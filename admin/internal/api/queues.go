@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 )
 
 func (a *API) queueRoutes() []route.Route {
@@ -36,7 +37,14 @@ func (a *API) queue(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(shown.QueueOf(&queue)), nil
+	view := shown.QueueOf(&queue)
+	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
+		if bound := snapshot.QueueOf(queue.Name).Overflow; bound != (policy.Overflow{}) {
+			view.Overflow = &bound
+		}
+		return nil
+	})
+	return route.OK(view), err
 }
 
 // drainHold is for how long a drain suspends enqueueing each time.

@@ -105,7 +105,15 @@ type Request struct {
 	// Body is what was sent, empty where nothing was.
 	Body  []byte
 	bound bool
+	// callerID and callerAgent are what the caller calls the call and itself.
+	callerID, callerAgent string
 }
+
+// Note keeps what the caller calls the call and itself, for the log. It is the caller's word and decides nothing.
+func (r *Request) Note(id, agent string) { r.callerID, r.callerAgent = id, agent }
+
+// Noted returns what Note kept.
+func (r *Request) Noted() (id, agent string) { return r.callerID, r.callerAgent }
 
 // Decode reads the body. Where it cannot be read the schema and the struct differ, or a number is out of range.
 func (r *Request) Decode(into any) error {

@@ -28,9 +28,10 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limi
 		`  headgate limit get acme --redis localhost:6379
   headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
   headgate limit set acme:mail:low --off --redis localhost:6379
-  headgate limit delete acme --reason "contract is over" --redis localhost:6379`)
+  headgate limit delete acme --reason "contract is over" --redis localhost:6379
+  headgate limit top --sort refused --redis localhost:6379`)
 	o.add(c)
-	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o))
+	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o), newLimitTop(&o))
 	return c
 }
 

@@ -79,3 +79,33 @@ func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
 		t.Errorf("%v", config)
 	}
 }
+
+// TestTheTopScopesAreListed by what is asked for, and nothing else is.
+func TestTheTopScopesAreListed(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(exitOK, "limit top"); out.stdout != "" || !strings.Contains(out.stderr, "nothing like that was counted") {
+		t.Errorf("%+v", out)
+	}
+	_, err := p.store.Count(t.Context(), []lua.ScopeCount{{Scope: "acme", Allowed: 9, Tokens: 9}, {Scope: "bolt", Allowed: 1, Refused: 4, Tokens: 50}, {Scope: "cobra", Allowed: 2, Refused: 1, Tokens: 3}})
+	must(t, err)
+	for flags, want := range map[string]string{"": "acme bolt cobra", "--sort refused": "bolt cobra", "--sort tokens --limit 1": "bolt", "--sort allowed --minutes 61": "acme cobra bolt"} {
+		var names []string
+		for _, one := range p.object(exitOK, strings.TrimSpace("limit top "+flags))["scopes"].([]any) {
+			names = append(names, one.(map[string]any)["scope"].(string))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s", flags, got)
+		}
+	}
+	if out := p.run(exitOK, "limit top --sort refused"); !strings.Contains(out.stdout, "│ bolt  │        5 │       1 │       4 │     50 │") || !strings.Contains(out.stdout, "Since 20") {
+		t.Errorf("%s", out.stdout)
+	}
+	for line, want := range map[string]string{
+		"limit top --sort name": `invalid --sort "name": allowed is one of requests, allowed, refused, tokens`, "limit top --limit 0": "invalid --limit 0", "limit top --minutes 62": "invalid --minutes 62: allowed is 1 to 61",
+	} {
+		if out := p.run(exitUsage, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+}

@@ -56,7 +56,7 @@ func newServe() *cobra.Command {
 	flags.StringSlice("allow", nil, "`NETWORKS` that may call, 10.0.0.0/8,2001:db8::1; by default all")
 	flags.Int("max-body", admin.DefaultMaxBody, "largest body of a job in `BYTES`, with its payload")
 	flags.Duration("timeout", admin.DefaultTimeout, "longest `TIME` of a call, up to 5m")
-	flags.Bool("x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining and -Reset with decisions")
+	flags.Bool("x-ratelimit", false, "also send X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions")
 	flags.Int("admin-rate", admin.DefaultAdminRate, "`CALLS` a second of one credential, enqueueing and decisions apart")
 	flags.Int("admin-burst", admin.DefaultAdminBurst, "`CALLS` at once of one credential")
 	flags.String("keys-file", "", "`FILE` of API keys, the lines of headgate key new; by default HEADGATE_KEYS")

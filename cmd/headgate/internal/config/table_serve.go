@@ -51,7 +51,7 @@ func serveOptions() []Option {
 			value: duration(time.Millisecond, admin.MaxTimeout, func(c *Config) *time.Duration { return &at(c).Timeout }),
 		},
 		{
-			Path: "serve.x_ratelimit", Flag: "x-ratelimit", Default: "false", Doc: "Also send X-RateLimit-Limit, -Remaining and -Reset with decisions.",
+			Path: "serve.x_ratelimit", Flag: "x-ratelimit", Default: "false", Doc: "Also send X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions.",
 			value: boolean(func(c *Config) *bool { return &at(c).OldHeaders }),
 		},
 		{
