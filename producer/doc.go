@@ -13,13 +13,13 @@
 // came. Jobs with a large payload have a line of their own. A pilot is the goroutine that makes the calls of a line; it begins with
 // the first ticket and ends when nobody waits, and there are several where calls are full. A ticket is one caller's jobs on their way:
 //
-//	         its turn            sent               answered
-//	 queued ─────────▶ aboard ─────────▶ flying ──────────────▶ settled
-//	   │                 │  ◀───────────   │
-//	   │                 │  certainly not  │
-//	   │ ctx ended, or no time for it left │ ctx ended
-//	   ▼                 ▼                 ▼
-//	 nothing was sent: headgate.ErrUnavailable, or ctx's error     headgate.ErrOutcomeUnknown
+//	        its turn            sent               answered
+//	queued ─────────▶ aboard ─────────▶ flying ──────────────▶ settled
+//	  │                 │  ◀───────────   │
+//	  │                 │  certainly not  │
+//	  │ ctx ended, or no time for it left │ ctx ended
+//	  ▼                 ▼                 ▼
+//	nothing was sent: headgate.ErrUnavailable, or ctx's error     headgate.ErrOutcomeUnknown
 //
 // A call to Redis has a ctx of its own, which ends with the latest deadline aboard: a caller whose ctx ends returns at once, and
 // the others of its flight get their answer all the same. What a caller left before it was sent is never sent.

@@ -57,13 +57,14 @@ func TestATenantMayHaveAsMuchWaitingAsIsLeftFree(t *testing.T) {
 				l.jobs, l.bytes = 1<<30, 100<<10
 			}
 			fill := func(tenant string) (n int) {
-				for {
+				for n < 1000 {
 					if _, _, err := l.join(waitingTicket(tenant, size.jobs, size.payload), now); err != nil {
 						refused(t, l, now, waitingTicket(tenant, size.jobs, size.payload))
 						return n
 					}
 					n++
 				}
+				return n
 			}
 			// Half of all, then half of the rest, and so on: there is room for who comes last.
 			for i, want := range []int{50, 25, 13, 6, 3} {
@@ -99,7 +100,7 @@ func TestWhoCannotBeServedInTimeIsToldSoAtOnce(t *testing.T) {
 		served bool
 	}{
 		{"flood", 10 * time.Second, false},
-		{"flood", 12 * time.Second, true}, // ten others, then its own
+		{"flood", 12 * time.Second, true},         // ten others, then its own
 		{"light", 1500 * time.Millisecond, false}, // one of the flood's has its turn before
 		{"light", 4 * time.Second, true},
 	} {

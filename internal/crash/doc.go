@@ -5,6 +5,7 @@
 //	failover_test   L4         a master that Sentinels know is killed, and loses what its replica never had, nothing else
 //	cluster_test    L1 L4      a cluster whose slots move, whose masters die and halt, and whose network is cut in two
 //	cluster_fairness_test  L7  what a thousand tenants beside a flood get while a slot moves and a master dies
+//	return_test     L13        Redis restarts under an open load: nobody is told falsely, and goodput returns; `make outage-return`
 //	everysec_test   L4         what appendfsync everysec may lose, and that the rest is whole
 //	full_test       L4 L9      a Redis that is out of memory refuses jobs and goes on running those that it has
 //	stubborn_test   L5         a worker that was stopped for longer than its lease is not believed

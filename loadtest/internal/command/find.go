@@ -106,7 +106,8 @@ func stepLine(s search.Step) string {
 	return line
 }
 
-// step measures at one rate. A broken promise ends the search: the rest says nothing then.
+// step measures at one rate. A broken promise ends the search, since the rest says nothing then, but for those of
+// which the search is.
 func (f *flags) step(ctx context.Context, scenario string, spec load.Spec, of func(*figures.Figures) figures.Latency, stderr io.Writer) (search.Step, error) {
 	plan, err := load.New(scenario, spec)
 	if err != nil {
@@ -118,7 +119,7 @@ func (f *flags) step(ctx context.Context, scenario string, spec load.Spec, of fu
 		return search.Step{}, err
 	case run.Interrupted:
 		return search.Step{}, errInterrupted
-	case len(run.Broken) > 0:
+	case len(run.Broken) > run.Overload:
 		return search.Step{}, fmt.Errorf("%w at %.0f jobs/s: %s", errBroken, spec.Rate, run.Broken[0])
 	}
 	step := search.Step{Rate: spec.Rate, P99: time.Duration(of(run).P99 * float64(time.Millisecond))}

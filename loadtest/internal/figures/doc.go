@@ -11,6 +11,7 @@
 //	bound        a virtual bucket with the limit's rate and burst, run over the times of admission by the clock of Redis:
 //	             it must never be below zero (law L1). Used is the largest part of the burst that was taken.
 //	held         jobs that are in and did not end: behind a breaker, or the run was interrupted
+//	late         jobs whose answer came more than 50 ms after the time-out of the call, which law L13 says is its end
 //	lost         admitted jobs that did not end and are not held: law L4 says that there are none
 //
 // Latencies are in HDR histograms, 1 µs to 1 h in three digits.

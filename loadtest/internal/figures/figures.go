@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/loadtest/internal/system"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -26,10 +27,12 @@ type Figures struct {
 	Refused     map[headgate.Reason]int `json:"refused"`
 	Unavailable int                     `json:"unavailable"`
 	Unknown     int                     `json:"unknown"`
-	Completed   int                     `json:"completed"`
-	Dead        int                     `json:"dead"`
-	Held        int                     `json:"held"`
-	Lost        int                     `json:"lost"`
+	// Late counts answers that came later than the time-out of a call and 50 ms.
+	Late      int `json:"late"`
+	Completed int `json:"completed"`
+	Dead      int `json:"dead"`
+	Held      int `json:"held"`
+	Lost      int `json:"lost"`
 	// Again counts runs of handlers beyond a job's first.
 	Again int `json:"ran_again"`
 	// JobsPerS is completed jobs ÷ wall.
@@ -51,6 +54,8 @@ type Figures struct {
 	Census     *lua.Census `json:"census,omitempty"`
 	// Broken are the promises that did not hold, each as a sentence.
 	Broken []string `json:"broken"`
+	// Overload is how many of them, the last, only say that the rate was too much.
+	Overload int `json:"overload"`
 
 	// Series is for plots.
 	Series Series `json:"-"`
@@ -129,6 +134,9 @@ func (f *Figures) count(r *drive.Result) {
 			f.Unknown++
 		}
 		f.Sent++
+		if e.Answered-e.Sent > system.Timeout+grace {
+			f.Late++
+		}
 		if e.Done() > 0 {
 			f.Completed++
 		} else if e.Dead() > 0 {

@@ -98,6 +98,23 @@ func small(t *testing.T) *drive.Result {
 	}
 }
 
+// overload makes a run of so many jobs, none of which is let in.
+func overload(t *testing.T, r *drive.Result, jobs int, outcome func(number int) record.Outcome) {
+	t.Helper()
+	spec := load.DefaultSpec()
+	spec.Rate, spec.Duration, spec.Tenants = float64(jobs), time.Second, 1
+	var err error
+	if r.Plan, err = load.New("steady", spec); err != nil || len(r.Plan.Arrivals) != jobs {
+		t.Fatalf("%d jobs, %v", len(r.Plan.Arrivals), err)
+	}
+	r.Book = record.NewBook(jobs, time.Now().Add(-time.Second))
+	for number := range jobs {
+		r.Book.Send(number)
+		r.Book.Answer(number, record.Answer{Outcome: outcome(number), Reason: headgate.ReasonLimited})
+	}
+	r.Account.Held, *r.Account.Census = 0, lua.Census{}
+}
+
 func TestBrokenPromisesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -124,6 +141,22 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 				r.Book.Begin(number, time.UnixMicro(1_700_000_000_000_000))
 			}
 		}, "scope global admitted more than burst + rate x time"},
+		"no answers": {func(r *drive.Result) {
+			overload(t, r, 1000, func(number int) record.Outcome {
+				return map[bool]record.Outcome{true: record.Refused, false: record.Unavailable}[number < 900]
+			})
+		}, "100 of 1000 jobs had no answer (100 were not sent, of 0 it is not known)"},
+		"as many as may have none": {func(r *drive.Result) {
+			overload(t, r, 1000, func(number int) record.Outcome {
+				return map[bool]record.Outcome{true: record.Refused, false: record.Unavailable}[number < 950]
+			})
+		}, ""},
+		"late answers": {func(r *drive.Result) {
+			overload(t, r, 1000, func(int) record.Outcome { return record.Refused })
+			for number := range r.Book.Entries()[:11] {
+				r.Book.Entries()[number].Answered += system.Timeout + grace
+			}
+		}, "11 of 1000 answers came later than the time-out of 2s"},
 	} {
 		r := small(t)
 		row.change(r)

@@ -2,8 +2,20 @@ package figures
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/system"
+)
+
+// What may go wrong without breaking a promise: grace is how much later than its time-out an answer may come, and of 20 jobs one may
+// have no answer, of 100 one a late one. A handful of either is a hiccup of the machine.
+const (
+	grace          = 50 * time.Millisecond
+	unansweredIn   = 20
+	lateIn         = 100
+	hiccup         = 10
+	overloadAdvice = "this rate is more than one producer and its Redis can do here"
 )
 
 // broken returns the promises that did not hold. Of other systems only lost jobs are one.
@@ -29,5 +41,12 @@ func (f *Figures) broken(r *drive.Result) []string {
 		note(c.Most > c.Cap, "%d jobs of queue %s ran at a time, its cap is %d", c.Most, c.Queue, c.Cap)
 	}
 	note(f.Held > 0 && !r.Account.Gated && !r.Interrupted, "%d jobs wait and nothing holds them back", f.Held)
+	held := len(bad)
+	unanswered := f.Unavailable + f.Unknown
+	note(unanswered > max(hiccup, f.Sent/unansweredIn),
+		"%d of %d jobs had no answer (%d were not sent, of %d it is not known), %d were let in: %s",
+		unanswered, f.Sent, f.Unavailable, f.Unknown, f.Admitted, overloadAdvice)
+	note(f.Late > max(hiccup, f.Sent/lateIn), "%d of %d answers came later than the time-out of %s: %s", f.Late, f.Sent, system.Timeout, overloadAdvice)
+	f.Overload = len(bad) - held
 	return bad
 }

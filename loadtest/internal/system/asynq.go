@@ -53,7 +53,7 @@ func (s *asynqSystem) queues() map[string]int {
 
 func (s *asynqSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	a := &s.config.Plan.Arrivals[number]
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	_, err := s.asynq.EnqueueContext(ctx, asynq.NewTask(jobType, s.text[:a.Bytes]), asynq.TaskID(idOf(number)),
 		asynq.Queue(s.queueOf(a.Queue, a.Class)), asynq.MaxRetry(s.config.Plan.MaxAttempts-1), asynq.Timeout(a.Work+maxWork))

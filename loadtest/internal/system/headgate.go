@@ -64,7 +64,7 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	document.Version = stored.To
-	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: timeout}); err != nil {
+	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: Timeout}); err != nil {
 		return err
 	}
 	for queue, units := range plan.Caps {

@@ -78,8 +78,8 @@ func numberOf(id string, plan *load.Plan) (int, error) {
 // jobType is the type of every job.
 const jobType = "load"
 
-// timeout bounds an enqueue; it is the default of Headgate's producer.
-const timeout = 2 * time.Second
+// Timeout bounds an enqueue; it is the default of Headgate's producer.
+const Timeout = 2 * time.Second
 
 // maxWork is how much longer than its work a handler may take before its ctx ends.
 const maxWork = time.Minute

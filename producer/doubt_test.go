@@ -1,0 +1,107 @@
+package producer
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// TestADoubtStays: the answer of the first attempt is lost, and then nobody listens any more. The job is in, so its caller is not told
+// that nothing was sent, whatever the attempts after that failed with.
+func TestADoubtStays(t *testing.T) {
+	t.Parallel()
+	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
+	options := proxy.Options()
+	var lost atomic.Bool
+	options.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if lost.Load() {
+			return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+		}
+		return new(net.Dialer).DialContext(ctx, network, addr)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Enqueue(t.Context(), testJob("warm")); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Decide(func(redistest.Command) redistest.Action {
+		return redistest.Action{Cut: redistest.CutAfter, OnCut: func() { lost.Store(true) }}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		_, err := p.Enqueue(ctx, testJob("a"))
+		if !errors.Is(err, headgate.ErrOutcomeUnknown) || errors.Is(err, headgate.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+	await(t, "a pause follows attempts that were refused", func() bool {
+		p.small.mu.Lock()
+		defer p.small.mu.Unlock()
+		return p.small.mu.failures >= 5
+	})
+	cancel()
+	caller.Wait()
+	f := &flight{doubted: true}
+	if err := f.outcome(lua.ErrStale); !errors.Is(err, headgate.ErrOutcomeUnknown) {
+		t.Errorf("a flight in doubt that Redis then refuses ends with %v", err)
+	}
+}
+
+// TestAnAttemptLastsAsLongAsTheLastCaller: the time of the first one aboard ends while Redis is asked, and the other has its answer
+// from the same attempt.
+func TestAnAttemptLastsAsLongAsTheLastCaller(t *testing.T) {
+	t.Parallel()
+	g := newTollgate(t)
+	p := g.producer(t, Config{InFlight: 1})
+	pass, open := g.hold(t)
+	var running sync.WaitGroup
+	enter := func(id string) {
+		running.Go(func() {
+			if _, err := p.Enqueue(t.Context(), testJob(id)); err != nil {
+				t.Errorf("%s: %v", id, err)
+			}
+		})
+	}
+	enter("before")
+	<-g.arrived
+	gone := make(chan struct{})
+	running.Go(func() {
+		defer close(gone)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := p.Enqueue(ctx, testJob("short")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the short one got %v", err)
+		}
+	})
+	await(t, "the short one waits", func() bool { return queuedNow(p) == 1 })
+	enter("long")
+	await(t, "both wait", func() bool { return queuedNow(p) == 2 })
+	pass()
+	<-g.arrived
+	<-gone
+	open()
+	running.Wait()
+	if calls := g.calls.Load(); calls != 2 {
+		t.Errorf("%d calls, want 2: an attempt ended with its first caller", calls)
+	}
+}
