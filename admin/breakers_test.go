@@ -1,10 +1,13 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -107,4 +110,34 @@ func TestAForcedBreakerHoldsJobsBack(t *testing.T) {
 	if n := read(); n != 1 {
 		t.Errorf("%d jobs run after the reset", n)
 	}
+}
+
+// TestWhatCallsFailedByIsForOperators: what a receiver has said may be anything, so those who may only look do not see it.
+func TestWhatCallsFailedByIsForOperators(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	config, err := breaker.Config{}.Complete()
+	must(t, err)
+	_, _, err = p.store.ReportOutcomes(t.Context(), lua.Reporter{Name: "w"}, []lua.Outcomes{{
+		Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: 1, Counts: breaker.Counts{Failures: 2}, Streak: 2},
+		Errors: []lua.CallError{{Text: "550 no such user", Count: 2}},
+	}})
+	must(t, err)
+	smtp := map[string]string{"downstream": "smtp"}
+	for who, sees := range map[string]bool{"viewer": false, "operator": true, "admin": true} {
+		for _, question := range []ask{
+			{op: "GET /api/v1/breakers/{downstream}", path: smtp}, {op: "GET /api/v1/breakers", query: "state=closed"},
+			{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": "downstream", "name": "smtp"}},
+		} {
+			text, err := json.Marshal(p.want(http.StatusOK, who, question).object(t))
+			must(t, err)
+			if strings.Contains(string(text), "550 no such user") != sees {
+				t.Errorf("%s of %s: %s", question.op, who, text)
+			}
+		}
+	}
+	if list, _ := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/breakers", query: "state=open"}).object(t)["breakers"].([]any); len(list) != 0 {
+		t.Errorf("open ones: %v", list)
+	}
+	p.want(http.StatusBadRequest, "viewer", ask{op: "GET /api/v1/breakers", query: "state=ajar"})
 }

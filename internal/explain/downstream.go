@@ -10,6 +10,9 @@ import (
 	"github.com/headgate/headgate/lua"
 )
 
+// CallErrors is the kind of a Reason that is what calls failed by, which receivers have said: for operators alone.
+const CallErrors = "errors"
+
 func explainDownstream(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
 	if err := headgate.ValidateName("downstream", name, false); err != nil {
@@ -28,6 +31,10 @@ func explainDownstream(ctx context.Context, store *lua.Store, name string) (Expl
 	default:
 		e.Summary = fmt.Sprintf("its breaker is %s; %d of its jobs wait", b.State, b.Waiting)
 		e.add(ofBreaker(&b))
+		for i := range b.Errors {
+			said := &b.Errors[i]
+			e.add(Reason{Kind: CallErrors, Text: fmt.Sprintf("its calls failed %d times until %s: %s", said.Count, clock(said.At), said.Text)})
+		}
 	}
 	gates, err := store.Gates(ctx)
 	if err != nil {

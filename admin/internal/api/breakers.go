@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
@@ -26,7 +27,18 @@ func (a *API) breakers(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(shown.BreakersOf(states)), nil
+	view := shown.BreakersIn(states, r.URL.Query().Get("state"))
+	for i := range view.Breakers {
+		hideErrors(r, &view.Breakers[i])
+	}
+	return route.OK(view), nil
+}
+
+// hideErrors keeps what receivers have said from those who may only look.
+func hideErrors(r *route.Request, v *shown.Breaker) {
+	if !r.Who.May(access.Operator) {
+		v.Errors = nil
+	}
 }
 
 func (a *API) breaker(r *route.Request) (*route.Answer, error) {
@@ -34,7 +46,9 @@ func (a *API) breaker(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(shown.BreakerOf(&state)), nil
+	view := shown.BreakerOf(&state)
+	hideErrors(r, &view)
+	return route.OK(view), nil
 }
 
 type forceBreaker struct {

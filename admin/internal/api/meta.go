@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
@@ -155,6 +156,9 @@ func (a *API) explain(r *route.Request) (*route.Answer, error) {
 	answer, err := explain.New(r.Context(), a.config.Store, r.PathValue("kind"), r.PathValue("name"))
 	if err != nil {
 		return nil, err
+	}
+	if !r.Who.May(access.Operator) {
+		answer.Reasons = slices.DeleteFunc(answer.Reasons, func(reason explain.Reason) bool { return reason.Kind == explain.CallErrors })
 	}
 	return route.OK(answer), nil
 }

@@ -16,9 +16,12 @@ import (
 const MaxDownstreams = 200
 
 var (
-	breakerDesc = prometheus.NewDesc("circuit_breaker_state", "Downstreams whose circuit breaker is in a state: 1 or 0 for one with a name of its own.", []string{"service_id", "state"}, nil)
-	tripsDesc   = prometheus.NewDesc("circuit_breaker_trips_total", "How often the circuit breaker of a downstream opened of itself.", []string{"service_id"}, nil)
-	heldDesc    = prometheus.NewDesc("circuit_breaker_waiting_jobs", "Jobs in lanes that call a downstream with a circuit breaker.", []string{"service_id"}, nil)
+	breakerDesc     = prometheus.NewDesc("circuit_breaker_state", "Downstreams whose circuit breaker is in a state: 1 or 0 for one with a name of its own.", []string{"service_id", "state"}, nil)
+	tripsDesc       = prometheus.NewDesc("circuit_breaker_trips_total", "How often the circuit breaker of a downstream opened of itself.", []string{"service_id"}, nil)
+	failuresDesc    = prometheus.NewDesc("circuit_breaker_failures_total", "Calls of a downstream that failed, as its circuit breaker counted them.", []string{"service_id"}, nil)
+	successesDesc   = prometheus.NewDesc("circuit_breaker_successes_total", "Calls of a downstream that were well, as its circuit breaker counted them.", []string{"service_id"}, nil)
+	transitionsDesc = prometheus.NewDesc("circuit_breaker_transitions_total", "How often the circuit breaker of a downstream went from a state to another, or began one anew.", []string{"service_id", "from", "to"}, nil)
+	heldDesc        = prometheus.NewDesc("circuit_breaker_waiting_jobs", "Jobs in lanes that call a downstream with a circuit breaker.", []string{"service_id"}, nil)
 )
 
 var breakerStates = [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen}
@@ -35,7 +38,7 @@ func collectBreakers(to chan<- prometheus.Metric, breakers []lua.BreakerState) {
 		if i >= MaxDownstreams {
 			name = Other
 		} else if name != Other {
-			to <- prometheus.MustNewConstMetric(tripsDesc, prometheus.CounterValue, float64(b.Trips), name)
+			collectLife(to, b)
 		}
 		for _, state := range breakerStates {
 			states[cell{name, label(state)}] += count(b.State == state)
@@ -47,6 +50,19 @@ func collectBreakers(to chan<- prometheus.Metric, breakers []lua.BreakerState) {
 	}
 	for name, n := range waiting {
 		gaugeOf(to, heldDesc, float64(n), name)
+	}
+}
+
+// collectLife sends what only grows, of one with a name of its own.
+func collectLife(to chan<- prometheus.Metric, b *lua.BreakerState) {
+	counter := func(desc *prometheus.Desc, n int64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), append([]string{b.Downstream}, labels...)...)
+	}
+	counter(tripsDesc, int64(b.Trips))
+	counter(failuresDesc, b.Life.Failures)
+	counter(successesDesc, b.Life.Calls-b.Life.Failures)
+	for _, t := range b.Life.Transitions {
+		counter(transitionsDesc, t.Count, label(t.From), label(t.To))
 	}
 }
 

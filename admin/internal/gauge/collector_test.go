@@ -165,7 +165,7 @@ func TestBreakersShowTheIllFirst(t *testing.T) {
 	families, err := registry.Gather()
 	must(t, err)
 	got := map[[2]string]float64{} // by downstream and state
-	trips := 0
+	trips, forced := 0, 0
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			switch family.GetName() {
@@ -173,11 +173,18 @@ func TestBreakersShowTheIllFirst(t *testing.T) {
 				got[[2]string{metric.GetLabel()[0].GetValue(), metric.GetLabel()[1].GetValue()}] = metric.GetGauge().GetValue()
 			case "circuit_breaker_trips_total":
 				trips++
+			case "circuit_breaker_transitions_total": // from, service_id, to
+				if l := metric.GetLabel(); l[1].GetValue() == "z" && l[0].GetValue() == "closed" && l[2].GetValue() == "open" && metric.GetCounter().GetValue() == 1 {
+					forced++
+				}
 			}
 		}
 	}
 	if len(got) != 3*(MaxDownstreams+1) || trips != MaxDownstreams {
 		t.Errorf("%d series of states, %d of trips", len(got), trips)
+	}
+	if forced != 1 {
+		t.Errorf("no transition of z is counted")
 	}
 	for labels, want := range map[[2]string]float64{{"z", "open"}: 1, {"z", "closed"}: 0, {"a000", "closed"}: 1, {Other, "closed"}: 6, {Other, "open"}: 0} {
 		if got[labels] != want {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"time"
 
@@ -40,17 +41,21 @@ over it counts from nothing. To close it and let it judge again at once, reset i
 }
 
 func newBreakerList(o *operator) *cobra.Command {
-	return &cobra.Command{
+	var state string
+	c := &cobra.Command{
 		Use: "list", Short: "List the breakers of all downstreams", Args: noArgs,
 		Example: `  headgate breaker list --redis localhost:6379
-  headgate breaker list --json --redis localhost:6379`,
+  headgate breaker list --state open --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if !slices.Contains([]string{"", breaker.Closed.String(), breaker.Open.String(), breaker.HalfOpen.String()}, state) {
+				return usage(fieldError("state", strconv.Quote(state), "closed, open or half-open"))
+			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error {
 				states, err := store.Breakers(ctx)
 				if err != nil {
 					return err
 				}
-				all := shown.BreakersOf(states)
+				all := shown.BreakersIn(states, state)
 				if len(states) == 0 {
 					none(c, "there is no breaker yet: no worker has called a downstream within a day")
 				}
@@ -58,6 +63,8 @@ func newBreakerList(o *operator) *cobra.Command {
 			})
 		},
 	}
+	c.Flags().StringVar(&state, "state", "", "only those in the `STATE` closed, open or half-open")
+	return c
 }
 
 func newBreakerShow(o *operator) *cobra.Command {

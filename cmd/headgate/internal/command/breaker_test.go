@@ -16,7 +16,10 @@ func (p *plant) report(sequence uint64, c breaker.Counts) {
 	config, err := breaker.Config{OpenBase: time.Hour, OpenMax: time.Hour}.Complete()
 	must(p.t, err)
 	for _, name := range []string{"ada", "bob"} {
-		o := lua.Outcomes{Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: sequence, Counts: c, Streak: c.Failures}}
+		o := lua.Outcomes{Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: sequence, Counts: c, Streak: c.Failures}, Ran: 40 * time.Millisecond}
+		if c.Failures > 0 {
+			o.Errors = []lua.CallError{{Text: "dial tcp 10.0.0.1:25: connection \x1b[2Jrefused", Count: int64(c.Failures)}}
+		}
 		_, _, err := p.store.ReportOutcomes(p.t.Context(), lua.Reporter{Name: name}, []lua.Outcomes{o})
 		must(p.t, err)
 	}
@@ -47,7 +50,7 @@ func TestBreakerCommands(t *testing.T) {
 	p.call("a")
 	p.call("b")
 	shown := p.object(exitOK, "breaker show smtp")
-	fields := strings.Fields("callers cause downstream forced limit probes ramp since state trips trips_in_row until voters waiting window")
+	fields := strings.Fields("callers cause downstream errors failing_tenants forced life limit probes ramp rules since state tenants trips trips_in_row until voters waiting window")
 	checkKeys(t, "a breaker", shown, fields)
 	window, _ := shown["window"].(map[string]any)
 	if shown["state"] != "open" || shown["cause"] != "failure rate" || shown["waiting"] != 2.0 || shown["limit"] != 0.0 || shown["trips"] != 1.0 ||
@@ -64,8 +67,30 @@ func TestBreakerCommands(t *testing.T) {
 	if left := time.Until(until); err != nil || left < 29*time.Minute || left > time.Hour {
 		t.Errorf("until %v: %v", shown["until"], err)
 	}
+	life, _ := shown["life"].(map[string]any)
+	if life["total_calls"] != 22.0 || life["failed_calls"] != 12.0 || life["average_run_ms"] != 160.0/22 || life["last_failure_time"] == nil {
+		t.Errorf("life %v", life)
+	}
+	rules, _ := shown["rules"].(map[string]any)
+	if rules["origin"] != "default" || rules["open_base"] != "1h0m0s" || rules["failure_threshold"] != 10.0 || rules["differs"] != nil {
+		t.Errorf("rules %v", rules)
+	}
+	all, _ := shown["errors"].([]any)
+	if said, _ := all[0].(map[string]any); len(all) != 1 || said["text"] != "dial tcp 10.0.0.1:25: connection  [2Jrefused" || said["count"] != 12.0 {
+		t.Errorf("errors %v", all)
+	}
+	if list, _ := p.object(exitOK, "breaker list --state open")["breakers"].([]any); len(list) != 1 {
+		t.Errorf("open ones: %v", list)
+	}
+	if list, _ := p.object(exitOK, "breaker list --state half-open")["breakers"].([]any); len(list) != 0 {
+		t.Errorf("half-open ones: %v", list)
+	}
+	if out := p.run(exitOK, "explain downstream smtp"); !strings.Contains(out.stdout, "dial tcp 10.0.0.1:25: connection  [2Jrefused") {
+		t.Errorf("%s", out.stdout)
+	}
 	text := p.run(exitOK, "breaker show smtp").stdout
-	for _, want := range []string{"Breaker of downstream smtp: open since ", ", until ", ", failure rate\n", "none", "12 of 22 failed", "1, of them 1 in a row", "ada", "bob"} {
+	for _, want := range []string{
+		"12 times: dial tcp 10.0.0.1:25: connection  [2Jrefused", "22, 45.45 % well, 7.27 ms in the mean", "open on 10 failures in a row, or 50 % failed","Breaker of downstream smtp: open since ", ", until ", ", failure rate\n", "none", "12 of 22 failed", "1, of them 1 in a row", "ada", "bob"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -186,6 +211,7 @@ func TestMistakesAboutBreakersAreNamed(t *testing.T) {
 		{"breaker show a^b" + at, `invalid NAME "a^b": allowed is 1-128 bytes`},
 		{"breaker open smtp" + at, "invalid --reason of 0 bytes: allowed is 1 to 1024 bytes"},
 		{"breaker reset smtp --reason " + long + at, "invalid --reason of 1025 bytes: allowed is 1 to 1024 bytes"},
+		{"breaker list --state ajar" + at, `invalid --state "ajar": allowed is closed, open or half-open`},
 		{"breaker open smtp --reason x --for -1s" + at, "invalid --for -1s: allowed is 0, until it is reset, or 1ms to 8760h0m0s"},
 		{"breaker close smtp --reason x --for 900us" + at, "invalid --for 900µs"},
 		{"breaker close smtp --reason x --for 8761h" + at, "invalid --for 8761h0m0s"},

@@ -3,6 +3,8 @@ package command
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,6 +32,56 @@ func breakerCalls(v shown.Breaker) string {
 	return fmt.Sprintf("%d of %d failed, %d were slow", w.Failures, w.Successes+w.Failures, w.Slow)
 }
 
+// breakerLife says what was counted since the beginning.
+func breakerLife(l shown.Life) string {
+	if l.TotalCalls == 0 {
+		return "none"
+	}
+	text := fmt.Sprintf("%d, %.4g %% well, %.3g ms in the mean", l.TotalCalls, 100*l.SuccessRate, l.AverageRunMS)
+	if l.LastFailure != nil {
+		text += ", the last failure at " + clock(*l.LastFailure)
+	}
+	return text
+}
+
+func breakerErrors(all []shown.CallError) string {
+	lines := make([]string, len(all))
+	for i, e := range all {
+		lines[i] = fmt.Sprintf("%s, %d times: %s", clock(e.At), e.Count, tame(e.Text, 0))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// breakerOrigins says where rules are from.
+var breakerOrigins = map[string]string{"default": "the defaults", "worker": "a worker's configuration", "policy": "the policy"}
+
+func breakerRules(r *shown.Rules) string {
+	return fmt.Sprintf(`from %s
+open on %d failures in a row, or %.4g %% failed or %.4g %% slow of at least %d calls in %s
+open for %s at most, doubled with each trip in a row up to %s
+close on %d probes that pass, %d at a time, each within %s`,
+		breakerOrigins[r.Origin], r.FailureThreshold, 100*r.FailureRate, 100*r.SlowCallRate, r.MinCalls, r.Window, r.OpenBase, r.OpenMax,
+		r.SuccessThreshold, r.MaxProbes, r.ProbeTimeout)
+}
+
+func breakerDiffers(d *shown.Differs) string {
+	if d == nil {
+		return ""
+	}
+	lines := []string{"of " + d.Worker + ", not in force:"}
+	for _, field := range slices.Sorted(maps.Keys(d.Fields)) {
+		lines = append(lines, field+" "+d.Fields[field])
+	}
+	return strings.Join(lines, "\n")
+}
+
+func breakerTenants(v shown.Breaker) string {
+	if v.Tenants < 2 {
+		return ""
+	}
+	return fmt.Sprintf("about %d, of them %d fail", v.Tenants, v.FailingTenants)
+}
+
 func writeBreaker(to io.Writer, v shown.Breaker) {
 	fmt.Fprintf(to, "Breaker of downstream %s: %s since %s%s, %s\n", v.Downstream, v.State, clock(v.Since), until(v.Until), breakerWhy(v))
 	limit := "any number at a time"
@@ -55,6 +107,11 @@ func writeBreaker(to io.Writer, v shown.Breaker) {
 		{"probes", probes},
 		{"trips", fmt.Sprintf("%d, of them %d in a row", v.Trips, v.TripsInRow)},
 		{"last reason", tame(v.Reason, 0)},
+		{"calls ever", breakerLife(v.Life)},
+		{"last errors", breakerErrors(v.Errors)},
+		{"rules", breakerRules(&v.Rules)},
+		{"other rules", breakerDiffers(v.Rules.Differs)},
+		{"tenants that call", breakerTenants(v)},
 		{"workers that call", strings.Join(v.Callers, "\n")},
 		{"workers that fail", strings.Join(v.Voters, "\n")},
 	} {
