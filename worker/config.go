@@ -22,7 +22,8 @@ import (
 type Config struct {
 	// Logger says what goes wrong; its zero value is silent. How handlers fail is told without being asked for: a warning while the
 	// job comes back, an error where it is a dead letter, with its tenant, id, queue, type and attempt, the error and the stack of
-	// a panic, never the payload. Of failures of one cause that is one line at once and one in 10 s, with the number of the others.
+	// a panic, never the payload. An error with a method Brief() string is logged by that, since its text may quote a payload. Of failures
+	// of one cause that is one line at once and one in 10 s, with the number of the others.
 	Logger zerolog.Logger
 	// SchedulerLogger and BreakerLogger, if not nil, are instead of Logger for the scheduler beside the worker and for the
 	// circuit breakers.

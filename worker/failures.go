@@ -32,6 +32,12 @@ type failures struct {
 	}
 }
 
+// brief is an error whose text quotes what may be a part of a payload, and that says of itself what may be logged.
+type brief interface {
+	error
+	Brief() string
+}
+
 // cause is when a cause is logged again, and how many failures of it were not since it last was.
 type cause struct {
 	next     time.Time
@@ -63,6 +69,9 @@ func (f *failures) tell(logger *zerolog.Logger, event Event, a answer) {
 	text, stack := a.err.Error(), ""
 	if panicked, ok := errors.AsType[*callback.PanicError](a.err); ok {
 		text, stack = fmt.Sprintf("panic: %v", panicked.Value), panicked.Stack
+	}
+	if brief, ok := errors.AsType[brief](a.err); ok {
+		text = brief.Brief()
 	}
 	if event.Reason == ReasonBadPayload {
 		text = "the handler's type does not take the payload: headgate job show tells why"

@@ -105,6 +105,26 @@ func TestFailuresOfOneCauseDoNotFloodTheLog(t *testing.T) {
 	}
 }
 
+// quoting is an error whose text quotes a payload.
+type quoting struct{}
+
+func (quoting) Error() string { return "answered 422: no such card 41111111" }
+func (quoting) Brief() string { return "answered 422" }
+
+func TestAnErrorMaySayWhatOfItIsLogged(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := r.run(r.store, worker.Config{}, on("send", func(context.Context, worker.Job[[]byte]) error { return worker.Discard(quoting{}) }))
+	r.enqueue(job("send", "a"))
+	r.await("the event", func() bool { return a.said("a") == "dead(discarded)" })
+	if lines := a.logs.lines(t, "job failed"); len(lines) != 1 || lines[0]["error"] != "answered 422" {
+		t.Errorf("got %v", lines)
+	}
+	if got := r.why(); got != "discarded|answered 422: no such card 41111111" {
+		t.Errorf("got %s", got)
+	}
+}
+
 // TestAFailedProbeSaysWhy: the breaker tells that it is open again, the log of the worker what the error was.
 func TestAFailedProbeSaysWhy(t *testing.T) {
 	t.Parallel()

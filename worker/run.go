@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -204,6 +205,9 @@ func finishOf(lease lua.Lease, a answer) lua.Finish {
 	switch a.outcome {
 	case lua.Kill, lua.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()
+		if said, ok := a.err.(*discardError); ok { //nolint:errorlint // One that is wrapped has its own words around it.
+			f.Text = fmt.Sprint(said.cause) // The reason says the rest.
+		}
 	case lua.Release:
 		f.Text = a.reason // The error of a probe or of a shutdown is not the job's.
 		if a.reason == ReasonUnknown {

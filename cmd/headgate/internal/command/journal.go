@@ -46,7 +46,11 @@ func (j *journal) finished(e worker.Event) {
 		if e.Reason == worker.ReasonUnknown || e.Reason == worker.ReasonBreaker {
 			level = zerolog.DebugLevel // As often as jobs wait for somebody else.
 		}
-	case worker.Retried, worker.Dead, worker.Expired, worker.Lost:
+	case worker.Retried, worker.Dead:
+		if e.Err != nil {
+			level = zerolog.DebugLevel // The worker says so itself, a line a cause.
+		}
+	case worker.Expired, worker.Lost:
 	}
 	entry := j.logger.WithLevel(level).Str("job", e.Key.ID).Str("tenant", e.Key.Tenant).Str("queue", e.Queue).Str("type", e.Type).
 		Int("attempt", e.Attempt).Str("outcome", string(e.Outcome)).Dur("run_ms", e.RunTime)

@@ -40,7 +40,9 @@ Only addresses of the public internet are connected to, unless --allow-private i
 standard input and the rest from variables (HEADGATE_ID, HEADGATE_TENANT, HEADGATE_ATTEMPT,
 ...; the job's headers as HEADGATE_HEADER_NAME). Its exit code decides: 0 done, 75
 (EX_TEMPFAIL) back after 10 s, 65 (EX_DATAERR) a dead letter, any other failed; the end of its
-standard error goes to the dead letter. What it leaves running in its process group is killed.
+standard error goes to the dead letter, its standard output nowhere. What it leaves running in its
+process group is killed; what leaves the group is reaped also where headgate is the first process of
+a container.
 
 --notify URL posts a CloudEvent for each transition of a circuit breaker, signed by the secrets in
 --notify-secret-file. One of the workers that have it tells, until a 2xx takes note of it.

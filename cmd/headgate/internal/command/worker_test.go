@@ -102,7 +102,7 @@ func TestWorkerDeliversByHTTP(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	for id, want := range map[string]string{
-		"bad":    "discarded|discarded: answered 422 Unprocessable Entity: no such user: the payload",
+		"bad":    "discarded|answered 422 Unprocessable Entity: no such user: the payload",
 		"broken": "max_attempts|answered 500 Internal Server Error",
 		"moved":  "max_attempts|answered 302 Found, and redirects are not followed",
 	} {

@@ -15,6 +15,9 @@
 // would be wrong. A redirect is a failure: what it points at was checked by nobody. The codes of commands are those of
 // sysexits.h. A failure counts against the circuit breaker of the job's own downstream, as in any handler.
 //
+// Of what a command says, the end of its standard error goes to the dead letter and nothing to the log; its standard output goes
+// nowhere, since it may hold what it was given. A command that has something to log logs it itself.
+//
 // # Where an HTTP delivery may go
 //
 // To public addresses, unless it is told otherwise. The address is judged as the connection is made, after the name was

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package firstprocess
+
+// Run does nothing.
+func Run() {}
