@@ -19,6 +19,8 @@ var (
 	ErrDedupFull = errors.New("dedup window full")
 	// ErrBucketsFull matches a refusal because the tenant has too many buckets.
 	ErrBucketsFull = errors.New("too many buckets")
+	// ErrLanesFull matches a refusal because the tenant's jobs call too many downstreams.
+	ErrLanesFull = errors.New("too many lanes")
 	// ErrQueuesFull matches a refusal because the deployment has too many queues.
 	ErrQueuesFull = errors.New("too many queues")
 	// ErrDeadlinePassed matches a refusal of a job that came after its deadline.
@@ -108,6 +110,8 @@ func (e *RefusedError) Error() string {
 			return "job refused: its tenant has made " + v.Detail + " that the policy does not name and no worker serves, and this one would be new"
 		}
 		return "job refused: there are as many queues as the store keeps, and this one would be new"
+	case ReasonLanes:
+		return fmt.Sprintf("job refused: its tenant has %s, one for each downstream that its jobs wait for in a class of a queue, which is the bound", v.Detail)
 	case ReasonDeadline:
 		return "job refused for good: its deadline has passed"
 	case ReasonMemory:
@@ -153,6 +157,8 @@ func (e *RefusedError) Is(target error) bool {
 		return target == ErrBucketsFull
 	case ReasonQueues:
 		return target == ErrQueuesFull
+	case ReasonLanes:
+		return target == ErrLanesFull
 	case ReasonDeadline:
 		return target == ErrDeadlinePassed
 	case ReasonMemory:

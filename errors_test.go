@@ -18,6 +18,7 @@ func TestEachRefusalSaysWhatItIsAndMatchesItsError(t *testing.T) {
 		{Verdict{Reason: ReasonTooCostly, Scope: "acme", Burst: 50}, ErrTooCostly, true, "job refused for good: cost is above the burst of 50 tokens of scope acme"},
 		{Verdict{Reason: ReasonDedup, RetryAfter: time.Second}, ErrDedupFull, false, "job refused: the window of ended job ids is full, retry after 1s"},
 		{Verdict{Reason: ReasonBuckets, Scope: "acme:sms"}, ErrBucketsFull, false, "job refused: tenant has its largest number of buckets, scope acme:sms would be one more"},
+		{Verdict{Reason: ReasonLanes, Detail: "4096 lanes"}, ErrLanesFull, false, "job refused: its tenant has 4096 lanes, one for each downstream that its jobs wait for in a class of a queue, which is the bound"},
 		{Verdict{Reason: ReasonQueues}, ErrQueuesFull, false, "job refused: there are as many queues as the store keeps, and this one would be new"},
 		{Verdict{Reason: ReasonDeadline}, ErrDeadlinePassed, true, "job refused for good: its deadline has passed"},
 		{Verdict{Reason: ReasonMemory}, ErrOutOfMemory, false, "job refused: redis is out of memory"},

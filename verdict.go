@@ -46,16 +46,21 @@ const (
 	// ReasonQueues means that the deployment, or the tenant, has its largest number of queues that the policy does not name and
 	// no worker serves.
 	ReasonQueues Reason = "queues"
+	// ReasonLanes means that the tenant's jobs wait for, or are put off that call, as many downstreams as may be: each has a lane
+	// of its own in a class of a queue; Verdict.Detail is how many there are.
+	ReasonLanes Reason = "lanes"
 	// ReasonDeadline means that the deadline had passed on arrival.
 	ReasonDeadline Reason = "deadline"
-	// ReasonMemory means that Redis is out of memory, or above nine tenths of its maxmemory.
+	// ReasonMemory means that Redis is out of memory, or above nine tenths of its maxmemory, or that it fills up and the tenant has
+	// more than its share of what is left: Verdict.Detail then says what it has, and Scope is the tenant's.
 	ReasonMemory Reason = "memory"
 	// ReasonPaused means that an operator has suspended enqueueing for the queue, the tenant, or the tenant in the
 	// queue; Verdict.Detail is why.
 	ReasonPaused Reason = "paused"
 	// ReasonUnique means that another job of the tenant holds the unique key; Verdict.Detail is its id.
 	ReasonUnique Reason = "unique"
-	// ReasonOverflow means that the tenant's depth in the queue is at its bound; Verdict.Detail is that depth.
+	// ReasonOverflow means that the tenant's depth in the queue is at its bound, or over all its queues if Verdict.Scope is the
+	// tenant's; Verdict.Detail is that depth.
 	ReasonOverflow Reason = "overflow"
 	// ReasonBreaker means that the circuit breaker of the job's downstream is not closed, and as many jobs wait for it as
 	// may; Verdict.Detail names both.

@@ -210,6 +210,8 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	case word == "uniques" && len(numbers) == 1:
 		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonOverflow, headgate.ScopeAt(headgate.LevelTenant, j.Tenant, "", ""), uniquesRetry
 		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
+	case word == "lanes" && len(numbers) == 1:
+		v.Reason, v.RetryAfter, v.Detail = headgate.ReasonLanes, dedupRetry, fmt.Sprintf("%d lanes", numbers[0])
 	case word == "huge" && len(numbers) == 1:
 		v.Reason, v.Detail = headgate.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:

@@ -15,7 +15,7 @@
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
---   "uniques KEYS" that it has,
+--   "uniques KEYS" or "lanes LANES" that it has,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
@@ -87,7 +87,9 @@ local function rare_make()
 -- @include made
 -- @include overflow
 -- @include uniques
+-- @include widths
   rare.queue_refused, rare.queue_made, rare.overflow = made_full, made_plan, overflow
+  rare.lanes_full = lanes_full
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -215,6 +217,7 @@ local function rare_make()
         job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
       elseif job.start then
         due_add(LATER, job.start, job.key)
+        ahead_add(job, time_us)
       else
         old_add(job.key, job.stamped)
         local cl = class_open(q, job.path.class)
@@ -315,7 +318,8 @@ for i, job in ipairs(jobs) do
   else
     local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
     answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+      or parks and rare().parked(job)
+      or (job.start or state_num('wl') > 0) and rare().lanes_full(job, time_us) or decide(job.path, cost) or memory_left() == 0 and 'memory'
       or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
     if not answers[i] then
       charge(job.path, cost)

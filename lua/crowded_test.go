@@ -221,3 +221,64 @@ func (y *yard) held() map[string]int64 {
 	}))
 	return sizes
 }
+
+// TestLanesOfATenantAreBounded: of made-up downstreams, at once or put off. What the tenant has goes on, its neighbour is not refused,
+// and once lanes are empty there is room.
+func TestLanesOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
+	const few = 4
+	y := newYard(t)
+	y.store.scripts = newLibrary("", singleLayout)
+	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", mostLanes, few)
+	n := 0
+	calling := func(tenant, downstream string, delay time.Duration) headgate.Verdict {
+		n++
+		j := mail(tenant, fmt.Sprint("j", n))
+		j.Downstream, j.Delay = downstream, delay
+		return y.offerAt(0, j)
+	}
+	refused := func(v headgate.Verdict) {
+		t.Helper()
+		if v.Reason != headgate.ReasonLanes || !strings.HasPrefix(v.Err().Error(), "job refused: its tenant has 4 lanes") {
+			t.Errorf("one more: %v", v.Err())
+		}
+	}
+	wide := func() (widest float64, counted string) {
+		for _, z := range y.client.ZRevRangeWithScores(t.Context(), y.store.partition.Base()+"wide", 0, 0).Val() {
+			widest = z.Score
+		}
+		return widest, y.client.HGet(t.Context(), y.store.partition.State(), "wl").Val()
+	}
+	for i := range few {
+		check(t, calling("evil", fmt.Sprint("made-up-", i), 0).Err())
+	}
+	refused(calling("evil", "one-more", 0))
+	if widest, counted := wide(); widest != few || counted != "1" {
+		t.Errorf("the widest has %v lanes, of %s that are wide", widest, counted)
+	}
+	check(t, calling("evil", "made-up-1", 0).Err())
+	check(t, calling("evil", "", 0).Err())
+	for i := range few {
+		check(t, calling("acme", fmt.Sprint("made-up-", i), 0).Err())
+		check(t, calling("off", fmt.Sprint("made-up-", i), time.Hour).Err())
+	}
+	refused(calling("off", "one-more", time.Minute))
+	check(t, calling("off", "made-up-0", 2*time.Hour).Err())
+	check(t, calling("off", "", time.Minute).Err())
+	y.register(2) // takes a lane from each
+	for _, z := range y.client.ZRangeWithScores(t.Context(), y.store.partition.Base()+"wide", 0, -1).Val() {
+		if lanes := y.client.ZCard(t.Context(), fmt.Sprint(y.store.partition.Base(), "lanes:", z.Member)).Val(); float64(lanes) != z.Score {
+			t.Errorf("%v has %d lanes, %v are counted", z.Member, lanes, z.Score)
+		}
+	}
+	y.register(n)
+	if widest, counted := wide(); widest != 0 || counted != "0" {
+		t.Errorf("when all have gone the widest has %v lanes, of %s that are wide", widest, counted)
+	}
+	check(t, calling("evil", "one-more", 0).Err())
+	y.store.now = strconv.FormatInt(time.Now().Add(90*time.Minute).UnixMicro(), 10)
+	for i := range few - 1 { // All have started but made-up-0, which is put off for longer.
+		check(t, calling("off", fmt.Sprint("another-", i), time.Minute).Err())
+	}
+	refused(calling("off", "one-more", time.Minute))
+}

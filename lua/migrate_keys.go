@@ -35,7 +35,7 @@ func (s *Store) eachKey(ctx context.Context, do func(names []string) error) erro
 func ownerOf(name string) (owner string, owned bool) {
 	kind, rest, _ := strings.Cut(name, ":")
 	switch kind {
-	case "large", "log", "result", "unique", "b":
+	case "large", "log", "result", "unique", "uniques", "ahead", "b":
 		return rest, true
 	case "x":
 		_, tenant, found := strings.Cut(rest, ":")

@@ -204,6 +204,7 @@ local function lane_popped(cl, x, lane)
       return 'a'
     end
     redis.call('ZREM', lanes, lane)
+    lane_counted(cl, x.name)
     tenant_settle(cl, x.name, x)
   elseif redis.call('EXISTS', key) == 1 then
     return 'a'

@@ -14,8 +14,11 @@
 --   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
 --   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
+--   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
 local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
-local pass_on, refill, waits, runs = {}, {}, {}, {}
+local WIDE, LANE_CAP = P .. 'wide', 4096
+local WIDE_FROM = LANE_CAP * 0.75
+local pass_on, refill, waits, runs, widened = {}, {}, {}, {}, {}
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -44,7 +47,26 @@ local function runs_add(cl, lane, n)
   runs[name] = (runs[name] or 0) + n
 end
 
+-- lane_counted has the lanes of a tenant counted, when one has been added to several or, where any tenant has many, taken away.
+local function lane_counted(cl, tenant, added)
+  if added or state_num('wl') > 0 then widened[cl.cq .. ':' .. tenant] = P .. 'lanes:' .. cl.cq .. ':' .. tenant end
+end
+
+local function widths_write()
+  for name, lanes in pairs(widened) do
+    local n = redis.call('ZCARD', lanes)
+    if n >= WIDE_FROM then
+      redis.call('ZADD', WIDE, n, name)
+    elseif state_num('wl') > 0 then
+      redis.call('ZREM', WIDE, name)
+    end
+    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', WIDE)) end
+  end
+  widened = {}
+end
+
 local function waits_write()
+  widths_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
@@ -128,6 +150,7 @@ local function tenant_settle(cl, tenant, x)
   if score_of(first[2]) >= BLOCKED then return 'b' end
   if not first[3] or score_of(first[4]) >= BLOCKED then
     redis.call('ZREM', lanes, first[1])
+    lane_counted(cl, tenant)
     x.beside, x.lane = first[3] and '+' or '', first[1]
     if x.mode == 'a' then runs_add(cl, x.lane, 1) end
     tenant_write(cl, tenant, x)

@@ -24,6 +24,7 @@ local function lane_place(cl, tenant, lane, score, member)
       tenant_enter(cl, tenant, x)
     else
       redis.call('ZADD', lanes, format('%d', score), lane)
+      lane_counted(cl, tenant, true)
     end
   end
   return size

@@ -62,6 +62,7 @@ local function lane_shrunk(cl, tenant, lane)
     return
   end
   redis.call('ZREM', lanes, lane)
+  lane_counted(cl, tenant)
   if blocked then
     gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
     for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end

@@ -1,3 +1,4 @@
+-- @include ends
 -- @include header
 -- uniques: unique keys that stay when their job has ended, ZSET `uniques:TENANT` of them by the end of their time, in
 -- microseconds. A tenant has at most UNIQUE_CAP; each counts as UNIQUE_BYTES of what it has over all its queues.
@@ -13,18 +14,14 @@ end
 local function uniques_full(job, now)
   if not unique_stays(job) then return nil end
   local tenant = job.path.tenant
-  local n = redis.call('ZCOUNT', P .. 'uniques:' .. tenant, format('%d', now), '+inf') + (uniques_new[tenant] or 0)
+  local n = ends_count(P .. 'uniques:' .. tenant, now) + (uniques_new[tenant] or 0)
   if n >= UNIQUE_CAP then return format('uniques %d', n) end
   uniques_new[tenant] = (uniques_new[tenant] or 0) + 1
 end
 
 local function uniques_add(job, now)
-  local zset = P .. 'uniques:' .. job.path.tenant
-  local passed = redis.call('ZRANGEBYSCORE', zset, '-inf', format('%d', now), 'LIMIT', 0, 16)
-  if #passed > 0 then redis.call('ZREM', zset, unpack(passed)) end
-  redis.call('ZADD', zset, format('%d', now + job.unique_for), sub(job.unique, #job.path.tenant + 2))
-  local last = redis.call('ZRANGE', zset, -1, -1, 'WITHSCORES')
-  redis.call('PEXPIREAT', zset, format('%d', math.ceil(score_of(last[2]) / 1000)))
+  local tenant = job.path.tenant
+  ends_add(P .. 'uniques:' .. tenant, sub(job.unique, #tenant + 2), now + job.unique_for, now)
 end
 
 local function uniques_bytes(tenant)

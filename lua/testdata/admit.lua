@@ -15,7 +15,7 @@
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
 --   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
---   "uniques KEYS" that it has,
+--   "uniques KEYS" or "lanes LANES" that it has,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
@@ -127,7 +127,7 @@ local function clock_begin(now, fields)
 end
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv' }) do
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv', 'wl' }) do
     fields[#fields + 1] = field
   end
   clock_begin(now, fields)
@@ -1191,6 +1191,13 @@ function dead_letter(key, rec, reason, text, now)
   end
 end
 end
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local WIDE, LANE_CAP = P .. 'wide', 4096
+local pass_on, refill, waits, runs, widened = {}, {}, {}, {}, {}
+local class_open, waiting_add, runs_add, lane_counted, waits_write, lane_key
+local lanes_key, tenant_parse, tenant_text, tenant_open, tenant_write, tenant_enter
+local tenant_several, lane_vanished, tenant_settle, deadline_timer, job_expire
+do
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
@@ -1202,10 +1209,10 @@ end
 --   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
 --   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
-local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
-local pass_on, refill, waits, runs = {}, {}, {}, {}
+--   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
+local WIDE_FROM = LANE_CAP * 0.75
 
-local function class_open(q, c)
+function class_open(q, c)
   local cl = q.classes[c]
   if not cl then
     local cq = (c - 1) .. ':' .. q.name
@@ -1217,7 +1224,7 @@ local function class_open(q, c)
 end
 
 -- waiting_add counts jobs that enter a lane, or leave it.
-local function waiting_add(cl, lane, n)
+function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
   if #lane > 1 then
     local downstream = sub(lane, 2)
@@ -1226,13 +1233,32 @@ local function waiting_add(cl, lane, n)
 end
 
 -- runs_add counts runnable tenants of one open lane.
-local function runs_add(cl, lane, n)
+function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
   runs[name] = (runs[name] or 0) + n
 end
 
-local function waits_write()
+-- lane_counted has the lanes of a tenant counted, when one has been added to several or, where any tenant has many, taken away.
+function lane_counted(cl, tenant, added)
+  if added or state_num('wl') > 0 then widened[cl.cq .. ':' .. tenant] = P .. 'lanes:' .. cl.cq .. ':' .. tenant end
+end
+
+local function widths_write()
+  for name, lanes in pairs(widened) do
+    local n = redis.call('ZCARD', lanes)
+    if n >= WIDE_FROM then
+      redis.call('ZADD', WIDE, n, name)
+    elseif state_num('wl') > 0 then
+      redis.call('ZREM', WIDE, name)
+    end
+    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', WIDE)) end
+  end
+  widened = {}
+end
+
+function waits_write()
+  widths_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
@@ -1242,25 +1268,25 @@ local function waits_write()
   waits, runs = {}, {}
 end
 
-local function lane_key(cl, tenant, lane)
+function lane_key(cl, tenant, lane)
   return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
 end
 
-local function lanes_key(cl, tenant)
+function lanes_key(cl, tenant)
   return P .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
-local function tenant_parse(v)
+function tenant_parse(v)
   if not v then return false end
   local beside = byte(v, 10) == 43 and '+' or ''
   return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
 end
 
-local function tenant_text(x)
+function tenant_text(x)
   return x.mode .. x.entry .. x.beside .. x.lane
 end
 
-local function tenant_open(cl, tenant)
+function tenant_open(cl, tenant)
   local x = cl.tenants[tenant]
   if x == nil then
     x = tenant_parse(redis.call('HGET', cl.ten, tenant))
@@ -1269,13 +1295,13 @@ local function tenant_open(cl, tenant)
   return x
 end
 
-local function tenant_write(cl, tenant, x)
+function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
   redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
-local function tenant_enter(cl, tenant, x)
+function tenant_enter(cl, tenant, x)
   local tag = cl.q.V[cl.c]
   local kept = redis.call('ZSCORE', cl.idle, tenant)
   if kept then
@@ -1291,7 +1317,7 @@ local function tenant_enter(cl, tenant, x)
 end
 
 -- tenant_several gives a tenant of one open lane another.
-local function tenant_several(cl, tenant, x, lane, score)
+function tenant_several(cl, tenant, x, lane, score)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
   if x.mode == 'a' then runs_add(cl, x.lane, -1) end
@@ -1300,7 +1326,7 @@ local function tenant_several(cl, tenant, x, lane, score)
 end
 
 -- lane_vanished lets the units that a lane might have used go to other waiters.
-local function lane_vanished(lane)
+function lane_vanished(lane)
   if not gates_any() then return end
   for _, name in ipairs(lane_gates(sub(lane, 2))) do
     if gate(name) then pass_on[name] = true end
@@ -1309,13 +1335,14 @@ end
 
 -- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
 -- none is, and false if there is no lane.
-local function tenant_settle(cl, tenant, x)
+function tenant_settle(cl, tenant, x)
   local lanes = lanes_key(cl, tenant)
   local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
   if not first[1] then return false end
   if score_of(first[2]) >= BLOCKED then return 'b' end
   if not first[3] or score_of(first[4]) >= BLOCKED then
     redis.call('ZREM', lanes, first[1])
+    lane_counted(cl, tenant)
     x.beside, x.lane = first[3] and '+' or '', first[1]
     if x.mode == 'a' then runs_add(cl, x.lane, 1) end
     tenant_write(cl, tenant, x)
@@ -1323,18 +1350,19 @@ local function tenant_settle(cl, tenant, x)
   return 'a'
 end
 
-local function deadline_timer(cl, tenant, lane)
+function deadline_timer(cl, tenant, lane)
   return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, rec, now)
+function job_expire(q, key, rec, now)
   local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
     leave(key, reason, rec)
   else
     dead_letter(key, rec, reason, '', now)
   end
+end
 end
 local MOVES = 64
 local moves, more = MOVES, false
@@ -1594,6 +1622,7 @@ local function lane_place(cl, tenant, lane, score, member)
       tenant_enter(cl, tenant, x)
     else
       redis.call('ZADD', lanes, format('%d', score), lane)
+      lane_counted(cl, tenant, true)
     end
   end
   return size
@@ -1869,6 +1898,7 @@ local function lane_popped(cl, x, lane)
       return 'a'
     end
     redis.call('ZREM', lanes, lane)
+    lane_counted(cl, x.name)
     tenant_settle(cl, x.name, x)
   elseif redis.call('EXISTS', key) == 1 then
     return 'a'
@@ -2133,6 +2163,7 @@ function lane_shrunk(cl, tenant, lane)
     return
   end
   redis.call('ZREM', lanes, lane)
+  lane_counted(cl, tenant)
   if blocked then
     gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
     for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
@@ -2230,6 +2261,19 @@ function queues_forget(now)
   end
 end
 end
+-- ends: names that are kept until a time, a ZSET of them by it in microseconds, which goes with the last.
+-- ends_add keeps a name for longer, and forgets up to 16 whose time has passed.
+local function ends_add(zset, name, until_us, now)
+  local passed = redis.call('ZRANGEBYSCORE', zset, '-inf', format('%d', now), 'LIMIT', 0, 16)
+  if #passed > 0 then redis.call('ZREM', zset, unpack(passed)) end
+  redis.call('ZADD', zset, 'GT', format('%d', until_us), name)
+  local last = redis.call('ZRANGE', zset, -1, -1, 'WITHSCORES')
+  redis.call('PEXPIREAT', zset, format('%d', math.ceil(score_of(last[2]) / 1000)))
+end
+
+local function ends_count(zset, now)
+  return redis.call('ZCOUNT', zset, format('%d', now), '+inf')
+end
 local unique_stays, uniques_full, uniques_add, uniques_bytes
 do
 -- uniques: unique keys that stay when their job has ended, ZSET `uniques:TENANT` of them by the end of their time, in
@@ -2246,18 +2290,14 @@ end
 function uniques_full(job, now)
   if not unique_stays(job) then return nil end
   local tenant = job.path.tenant
-  local n = redis.call('ZCOUNT', P .. 'uniques:' .. tenant, format('%d', now), '+inf') + (uniques_new[tenant] or 0)
+  local n = ends_count(P .. 'uniques:' .. tenant, now) + (uniques_new[tenant] or 0)
   if n >= UNIQUE_CAP then return format('uniques %d', n) end
   uniques_new[tenant] = (uniques_new[tenant] or 0) + 1
 end
 
 function uniques_add(job, now)
-  local zset = P .. 'uniques:' .. job.path.tenant
-  local passed = redis.call('ZRANGEBYSCORE', zset, '-inf', format('%d', now), 'LIMIT', 0, 16)
-  if #passed > 0 then redis.call('ZREM', zset, unpack(passed)) end
-  redis.call('ZADD', zset, format('%d', now + job.unique_for), sub(job.unique, #job.path.tenant + 2))
-  local last = redis.call('ZRANGE', zset, -1, -1, 'WITHSCORES')
-  redis.call('PEXPIREAT', zset, format('%d', math.ceil(score_of(last[2]) / 1000)))
+  local tenant = job.path.tenant
+  ends_add(P .. 'uniques:' .. tenant, sub(job.unique, #tenant + 2), now + job.unique_for, now)
 end
 
 function uniques_bytes(tenant)
@@ -2336,7 +2376,39 @@ function overflow(job, left)
   job.size = size
 end
 end
+local lanes_full, ahead_add
+do
+-- widths: a tenant has at most LANE_CAP lanes in a class of a queue, and those that one call makes. `wide` (lane.lua) has those that
+-- have many. Jobs that are put off make their lanes when their time comes: `ahead:TENANT` is a ZSET of the downstreams of those by the
+-- time of the last, of which there are as many at most.
+local ahead_new = {}
+
+-- lanes_full returns the refusal of a job for which a tenant that has as many lanes as it may would have one more.
+function lanes_full(job, now)
+  local path, lane = job.path, record_lane(job.rec)
+  if #lane == 1 then return nil end
+  if queue_open(path.queue).wait > 0 then lane = 'd' .. sub(lane, 2) end
+  local cq = (path.class - 1) .. ':' .. path.queue
+  local n = state_num('wl') > 0 and tonumber(redis.call('ZSCORE', WIDE, cq .. ':' .. path.tenant) or 0) or 0
+  if n >= LANE_CAP and redis.call('EXISTS', P .. 'lane:' .. cq .. ':' .. path.tenant .. ':' .. lane) == 0 then return format('lanes %d', n) end
+  if not job.start then return nil end
+  local zset, downstream = P .. 'ahead:' .. path.tenant, sub(lane, 2)
+  local new = ahead_new[path.tenant] or {}
+  if new[downstream] or redis.call('ZSCORE', zset, downstream) then return nil end
+  n = ends_count(zset, now) + (new.n or 0)
+  if n >= LANE_CAP then return format('lanes %d', n) end
+  new.n, new[downstream] = (new.n or 0) + 1, true
+  ahead_new[path.tenant] = new
+end
+
+-- ahead_add notes a job that is put off.
+function ahead_add(job, now)
+  local downstream = sub(record_lane(job.rec), 2)
+  if downstream ~= '' then ends_add(P .. 'ahead:' .. job.path.tenant, downstream, job.start, now) end
+end
+end
   rare.queue_refused, rare.queue_made, rare.overflow = made_full, made_plan, overflow
+  rare.lanes_full = lanes_full
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
@@ -2464,6 +2536,7 @@ end
         job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
       elseif job.start then
         due_add(LATER, job.start, job.key)
+        ahead_add(job, time_us)
       else
         old_add(job.key, job.stamped)
         local cl = class_open(q, job.path.class)
@@ -2564,7 +2637,8 @@ for i, job in ipairs(jobs) do
   else
     local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
     answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+      or parks and rare().parked(job)
+      or (job.start or state_num('wl') > 0) and rare().lanes_full(job, time_us) or decide(job.path, cost) or memory_left() == 0 and 'memory'
       or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
     if not answers[i] then
       charge(job.path, cost)

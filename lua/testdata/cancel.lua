@@ -154,7 +154,7 @@ local function clock_begin(now, fields)
 end
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv' }) do
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv', 'wl' }) do
     fields[#fields + 1] = field
   end
   clock_begin(now, fields)
@@ -803,6 +803,12 @@ function dead_letter(key, rec, reason, text, now)
   end
 end
 end
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local pass_on, refill, waits, runs, widened = {}, {}, {}, {}, {}
+local class_open, waiting_add, runs_add, lane_counted, waits_write, lane_key
+local lanes_key, tenant_parse, tenant_text, tenant_open, tenant_write, tenant_enter
+local tenant_several, lane_vanished, tenant_settle, deadline_timer, job_expire
+do
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
@@ -814,10 +820,11 @@ end
 --   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
 --   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
-local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
-local pass_on, refill, waits, runs = {}, {}, {}, {}
+--   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
+local WIDE, LANE_CAP = P .. 'wide', 4096
+local WIDE_FROM = LANE_CAP * 0.75
 
-local function class_open(q, c)
+function class_open(q, c)
   local cl = q.classes[c]
   if not cl then
     local cq = (c - 1) .. ':' .. q.name
@@ -829,7 +836,7 @@ local function class_open(q, c)
 end
 
 -- waiting_add counts jobs that enter a lane, or leave it.
-local function waiting_add(cl, lane, n)
+function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
   if #lane > 1 then
     local downstream = sub(lane, 2)
@@ -838,13 +845,32 @@ local function waiting_add(cl, lane, n)
 end
 
 -- runs_add counts runnable tenants of one open lane.
-local function runs_add(cl, lane, n)
+function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
   runs[name] = (runs[name] or 0) + n
 end
 
-local function waits_write()
+-- lane_counted has the lanes of a tenant counted, when one has been added to several or, where any tenant has many, taken away.
+function lane_counted(cl, tenant, added)
+  if added or state_num('wl') > 0 then widened[cl.cq .. ':' .. tenant] = P .. 'lanes:' .. cl.cq .. ':' .. tenant end
+end
+
+local function widths_write()
+  for name, lanes in pairs(widened) do
+    local n = redis.call('ZCARD', lanes)
+    if n >= WIDE_FROM then
+      redis.call('ZADD', WIDE, n, name)
+    elseif state_num('wl') > 0 then
+      redis.call('ZREM', WIDE, name)
+    end
+    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', WIDE)) end
+  end
+  widened = {}
+end
+
+function waits_write()
+  widths_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
@@ -854,25 +880,25 @@ local function waits_write()
   waits, runs = {}, {}
 end
 
-local function lane_key(cl, tenant, lane)
+function lane_key(cl, tenant, lane)
   return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
 end
 
-local function lanes_key(cl, tenant)
+function lanes_key(cl, tenant)
   return P .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
-local function tenant_parse(v)
+function tenant_parse(v)
   if not v then return false end
   local beside = byte(v, 10) == 43 and '+' or ''
   return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
 end
 
-local function tenant_text(x)
+function tenant_text(x)
   return x.mode .. x.entry .. x.beside .. x.lane
 end
 
-local function tenant_open(cl, tenant)
+function tenant_open(cl, tenant)
   local x = cl.tenants[tenant]
   if x == nil then
     x = tenant_parse(redis.call('HGET', cl.ten, tenant))
@@ -881,13 +907,13 @@ local function tenant_open(cl, tenant)
   return x
 end
 
-local function tenant_write(cl, tenant, x)
+function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
   redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
-local function tenant_enter(cl, tenant, x)
+function tenant_enter(cl, tenant, x)
   local tag = cl.q.V[cl.c]
   local kept = redis.call('ZSCORE', cl.idle, tenant)
   if kept then
@@ -903,7 +929,7 @@ local function tenant_enter(cl, tenant, x)
 end
 
 -- tenant_several gives a tenant of one open lane another.
-local function tenant_several(cl, tenant, x, lane, score)
+function tenant_several(cl, tenant, x, lane, score)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
   if x.mode == 'a' then runs_add(cl, x.lane, -1) end
@@ -912,7 +938,7 @@ local function tenant_several(cl, tenant, x, lane, score)
 end
 
 -- lane_vanished lets the units that a lane might have used go to other waiters.
-local function lane_vanished(lane)
+function lane_vanished(lane)
   if not gates_any() then return end
   for _, name in ipairs(lane_gates(sub(lane, 2))) do
     if gate(name) then pass_on[name] = true end
@@ -921,13 +947,14 @@ end
 
 -- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
 -- none is, and false if there is no lane.
-local function tenant_settle(cl, tenant, x)
+function tenant_settle(cl, tenant, x)
   local lanes = lanes_key(cl, tenant)
   local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
   if not first[1] then return false end
   if score_of(first[2]) >= BLOCKED then return 'b' end
   if not first[3] or score_of(first[4]) >= BLOCKED then
     redis.call('ZREM', lanes, first[1])
+    lane_counted(cl, tenant)
     x.beside, x.lane = first[3] and '+' or '', first[1]
     if x.mode == 'a' then runs_add(cl, x.lane, 1) end
     tenant_write(cl, tenant, x)
@@ -935,18 +962,19 @@ local function tenant_settle(cl, tenant, x)
   return 'a'
 end
 
-local function deadline_timer(cl, tenant, lane)
+function deadline_timer(cl, tenant, lane)
   return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, rec, now)
+function job_expire(q, key, rec, now)
   local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
     leave(key, reason, rec)
   else
     dead_letter(key, rec, reason, '', now)
   end
+end
 end
 local MOVES = 64
 local moves, more = MOVES, false
@@ -1266,6 +1294,7 @@ local function lane_place(cl, tenant, lane, score, member)
       tenant_enter(cl, tenant, x)
     else
       redis.call('ZADD', lanes, format('%d', score), lane)
+      lane_counted(cl, tenant, true)
     end
   end
   return size
@@ -1541,6 +1570,7 @@ local function lane_popped(cl, x, lane)
       return 'a'
     end
     redis.call('ZREM', lanes, lane)
+    lane_counted(cl, x.name)
     tenant_settle(cl, x.name, x)
   elseif redis.call('EXISTS', key) == 1 then
     return 'a'
@@ -1939,6 +1969,7 @@ function lane_shrunk(cl, tenant, lane)
     return
   end
   redis.call('ZREM', lanes, lane)
+  lane_counted(cl, tenant)
   if blocked then
     gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
     for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end

@@ -112,7 +112,7 @@ local function clock_begin(now, fields)
 end
 -- call: what every script begins with that moves jobs.
 local function call_begin(now, fields)
-  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv' }) do
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv', 'wl' }) do
     fields[#fields + 1] = field
   end
   clock_begin(now, fields)
@@ -721,43 +721,62 @@ local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- l
 local bound_open, depth_open, depth_add, job_size, depth_leave, old_add
 local old_remove, depth_write
 do
--- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes. Jobs say in their
--- record that they count; the sum of them is `nl`. Dead letters and spilled jobs do not count. `old:TENANT:QUEUE` is
--- a ZSET of the counted jobs that wait in lanes, the lowest class first, then by arrival.
+-- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
+-- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
+-- do not count. Those counted by a release that had no TENANT: are in none. `old:TENANT:QUEUE` is a ZSET of the counted
+-- jobs that wait in lanes, the lowest class first, then by arrival.
 -- A bound is policy,jobs,bytes,spill,low: r reject, d drop oldest, s spill over; 0 jobs or bytes for no bound; how many
--- jobs may be spilled; per cent of the bounds at which they come back. "-" is none. It is the queue's, unless `bounds`
--- (HASH, `nb` entries) has one for TENANT:QUEUE.
+-- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
+-- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
+-- tenant over all its queues, TENANT, or * of every other.
 local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
 local depths, bounds = {}, {}
+
+local function bound_read(text)
+  local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
+  local b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
+    low = tonumber(low) / 100 } or false
+  if b and b.jobs == 0 then b.jobs = math.huge end
+  if b and b.bytes == 0 then b.bytes = math.huge end
+  return b
+end
 
 function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
   local b = bounds[name]
   if b == nil then
-    local text = state_num('nb') > 0 and redis.call('HGET', BOUNDS, name) or queue_open(queue).overflow
-    local policy, most, bytes, spill, low = match(text, '^(%a),(%d+),(%d+),(%d+),(%d+)$')
-    b = policy and { policy = policy, jobs = tonumber(most), bytes = tonumber(bytes), spill = tonumber(spill),
-      low = tonumber(low) / 100 } or false
-    if b and b.jobs == 0 then b.jobs = math.huge end
-    if b and b.bytes == 0 then b.bytes = math.huge end
-    bounds[name] = b
+    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local own = queue_open(queue).overflow
+    b = bound_read(found[1] or own ~= '-' and own or found[2])
+    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
+-- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
+local function total_bound(tenant)
+  return bounds[tenant]
+end
+
+local function depth_read(text)
+  local count, bytes = match(text or '', '^(%d+)|(%d+)$')
+  return { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
+end
+
+-- depth_open returns the depth of a name, and that of its tenant over all.
 function depth_open(name)
-  local d = depths[name]
-  if not d then
-    local count, bytes = match(redis.call('HGET', DEPTH, name) or '', '^(%d+)|(%d+)$')
-    d = { jobs = tonumber(count or 0), bytes = tonumber(bytes or 0) }
-    depths[name] = d
+  local all = match(name, '^[^:]*:')
+  if not depths[name] then
+    local found = redis.call('HMGET', DEPTH, name, all)
+    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
   end
-  return d
+  return depths[name], depths[all]
 end
 
 function depth_add(name, count, size)
-  local d = depth_open(name)
+  local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
+  all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
   if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
 end
@@ -788,14 +807,17 @@ function old_remove(key, rec)
 end
 
 function depth_write()
+  local args, gone = {}, {}
   for name, d in pairs(depths) do
     if d.dirty and d.jobs > 0 then
-      redis.call('HSET', DEPTH, name, format('%d|%d', d.jobs, d.bytes))
+      args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
-      redis.call('HDEL', DEPTH, name)
+      gone[#gone + 1] = name
     end
     d.dirty = false
   end
+  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
 local unique_release, leave, dead_letter
@@ -904,6 +926,12 @@ function dead_letter(key, rec, reason, text, now)
   end
 end
 end
+local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
+local pass_on, refill, waits, runs, widened = {}, {}, {}, {}, {}
+local class_open, waiting_add, runs_add, lane_counted, waits_write, lane_key
+local lanes_key, tenant_parse, tenant_text, tenant_open, tenant_write, tenant_enter
+local tenant_several, lane_vanished, tenant_settle, deadline_timer, job_expire
+do
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
@@ -915,10 +943,11 @@ end
 --   lanes:CQ:TENANT       ZSET of the lanes that ten does not name, by head score; one behind a gate at + BLOCKED
 --   waits                 HASH downstream → how many jobs wait for it in lanes
 --   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
-local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
-local pass_on, refill, waits, runs = {}, {}, {}, {}
+--   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
+local WIDE, LANE_CAP = P .. 'wide', 4096
+local WIDE_FROM = LANE_CAP * 0.75
 
-local function class_open(q, c)
+function class_open(q, c)
   local cl = q.classes[c]
   if not cl then
     local cq = (c - 1) .. ':' .. q.name
@@ -930,7 +959,7 @@ local function class_open(q, c)
 end
 
 -- waiting_add counts jobs that enter a lane, or leave it.
-local function waiting_add(cl, lane, n)
+function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
   if #lane > 1 then
     local downstream = sub(lane, 2)
@@ -939,13 +968,32 @@ local function waiting_add(cl, lane, n)
 end
 
 -- runs_add counts runnable tenants of one open lane.
-local function runs_add(cl, lane, n)
+function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
   runs[name] = (runs[name] or 0) + n
 end
 
-local function waits_write()
+-- lane_counted has the lanes of a tenant counted, when one has been added to several or, where any tenant has many, taken away.
+function lane_counted(cl, tenant, added)
+  if added or state_num('wl') > 0 then widened[cl.cq .. ':' .. tenant] = P .. 'lanes:' .. cl.cq .. ':' .. tenant end
+end
+
+local function widths_write()
+  for name, lanes in pairs(widened) do
+    local n = redis.call('ZCARD', lanes)
+    if n >= WIDE_FROM then
+      redis.call('ZADD', WIDE, n, name)
+    elseif state_num('wl') > 0 then
+      redis.call('ZREM', WIDE, name)
+    end
+    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', WIDE)) end
+  end
+  widened = {}
+end
+
+function waits_write()
+  widths_write()
   for downstream, n in pairs(waits) do
     if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
   end
@@ -955,25 +1003,25 @@ local function waits_write()
   waits, runs = {}, {}
 end
 
-local function lane_key(cl, tenant, lane)
+function lane_key(cl, tenant, lane)
   return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
 end
 
-local function lanes_key(cl, tenant)
+function lanes_key(cl, tenant)
   return P .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
-local function tenant_parse(v)
+function tenant_parse(v)
   if not v then return false end
   local beside = byte(v, 10) == 43 and '+' or ''
   return { mode = sub(v, 1, 1), entry = sub(v, 2, 9), beside = beside, lane = sub(v, 10 + #beside) }
 end
 
-local function tenant_text(x)
+function tenant_text(x)
   return x.mode .. x.entry .. x.beside .. x.lane
 end
 
-local function tenant_open(cl, tenant)
+function tenant_open(cl, tenant)
   local x = cl.tenants[tenant]
   if x == nil then
     x = tenant_parse(redis.call('HGET', cl.ten, tenant))
@@ -982,13 +1030,13 @@ local function tenant_open(cl, tenant)
   return x
 end
 
-local function tenant_write(cl, tenant, x)
+function tenant_write(cl, tenant, x)
   cl.tenants[tenant] = x
   redis.call('HSET', cl.ten, tenant, tenant_text(x))
 end
 
 -- tenant_enter makes the tenant runnable: S = max(V, kept tag).
-local function tenant_enter(cl, tenant, x)
+function tenant_enter(cl, tenant, x)
   local tag = cl.q.V[cl.c]
   local kept = redis.call('ZSCORE', cl.idle, tenant)
   if kept then
@@ -1004,7 +1052,7 @@ local function tenant_enter(cl, tenant, x)
 end
 
 -- tenant_several gives a tenant of one open lane another.
-local function tenant_several(cl, tenant, x, lane, score)
+function tenant_several(cl, tenant, x, lane, score)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, x.lane), 0, 0, 'WITHSCORES')
   redis.call('ZADD', lanes_key(cl, tenant), head[2], x.lane, score, lane)
   if x.mode == 'a' then runs_add(cl, x.lane, -1) end
@@ -1013,7 +1061,7 @@ local function tenant_several(cl, tenant, x, lane, score)
 end
 
 -- lane_vanished lets the units that a lane might have used go to other waiters.
-local function lane_vanished(lane)
+function lane_vanished(lane)
   if not gates_any() then return end
   for _, name in ipairs(lane_gates(sub(lane, 2))) do
     if gate(name) then pass_on[name] = true end
@@ -1022,13 +1070,14 @@ end
 
 -- tenant_settle looks at the lanes of a tenant with *, names the only open one, and returns 'a' if any is open, 'b' if
 -- none is, and false if there is no lane.
-local function tenant_settle(cl, tenant, x)
+function tenant_settle(cl, tenant, x)
   local lanes = lanes_key(cl, tenant)
   local first = redis.call('ZRANGE', lanes, 0, 1, 'WITHSCORES')
   if not first[1] then return false end
   if score_of(first[2]) >= BLOCKED then return 'b' end
   if not first[3] or score_of(first[4]) >= BLOCKED then
     redis.call('ZREM', lanes, first[1])
+    lane_counted(cl, tenant)
     x.beside, x.lane = first[3] and '+' or '', first[1]
     if x.mode == 'a' then runs_add(cl, x.lane, 1) end
     tenant_write(cl, tenant, x)
@@ -1036,18 +1085,19 @@ local function tenant_settle(cl, tenant, x)
   return 'a'
 end
 
-local function deadline_timer(cl, tenant, lane)
+function deadline_timer(cl, tenant, lane)
   return 'd' .. cl.cq .. ':' .. tenant .. ':' .. sub(lane, 2)
 end
 
 -- job_expire ends a job whose deadline has passed, by its queue's policy.
-local function job_expire(q, key, rec, now)
+function job_expire(q, key, rec, now)
   local reason = record_has(rec, TIMED) and 'queue_timeout' or 'expired'
   if q.expired == 'drop' then
     leave(key, reason, rec)
   else
     dead_letter(key, rec, reason, '', now)
   end
+end
 end
 local MOVES = 64
 local moves, more = MOVES, false
@@ -1342,6 +1392,7 @@ local function lane_place(cl, tenant, lane, score, member)
       tenant_enter(cl, tenant, x)
     else
       redis.call('ZADD', lanes, format('%d', score), lane)
+      lane_counted(cl, tenant, true)
     end
   end
   return size
@@ -1617,6 +1668,7 @@ local function lane_popped(cl, x, lane)
       return 'a'
     end
     redis.call('ZREM', lanes, lane)
+    lane_counted(cl, x.name)
     tenant_settle(cl, x.name, x)
   elseif redis.call('EXISTS', key) == 1 then
     return 'a'
