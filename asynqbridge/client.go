@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
+	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -46,6 +48,7 @@ type Client struct {
 	resolver resolver
 	store    *lua.Store
 	limits   limits
+	counts   tally.Tally
 	config   ClientConfig
 }
 
@@ -67,8 +70,36 @@ func NewClient(connection asynq.RedisConnOpt, store *lua.Store, config ClientCon
 	}, nil
 }
 
-// Close ends the connections to asynq's Redis.
-func (c *Client) Close() error { return c.redis.Close() }
+// Close stores the counts of what the buckets have decided on, which otherwise takes a second, and ends the connections to asynq's
+// Redis.
+func (c *Client) Close() error {
+	c.flush(context.Background()) //nolint:forbidigo // asynq.Client's has no ctx either.
+	return c.redis.Close()
+}
+
+// flush stores the counts, so that metrics show them and dry runs replay them.
+func (c *Client) flush(ctx context.Context) {
+	err := callback.Try(func() error { return c.counts.Flush(ctx, c.store, c.limits.snapshot.Load()) })
+	if err != nil {
+		c.config.Logger.Warn().Err(err).Msg("decisions are not counted")
+	}
+}
+
+// count counts what the buckets have decided on. Tokens that are refunded stay counted.
+func (c *Client) count(ctx context.Context, asked claim, queue string, verdict *headgate.Verdict) {
+	one := tally.Sum{Tokens: asked.cost}
+	switch {
+	case verdict.Decision == headgate.Admitted:
+		one.Allowed = 1
+	case verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly:
+		one.Refused = 1
+	default:
+		return
+	}
+	c.counts.NoteAlone(func(add func(tally.Path, tally.Sum)) {
+		add(tally.Path{Tenant: asked.tenant, Queue: queue, Class: asked.class}, one)
+	}, func() { c.flush(ctx) })
+}
 
 // Ping asks asynq's Redis whether it is there.
 func (c *Client) Ping() error { return c.asynq.Ping() }
@@ -118,6 +149,7 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt l
 		if !ok {
 			return &headgate.FieldError{Field: "priority", Value: string(asked.class), Allowed: "a class of queue " + queue}
 		}
+		asked.class = class // A number from 0 to 10 is a name now.
 		var err error
 		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), lua.Question{
 			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: snapshot.LimitsFor(asked.tenant, queue, class),
@@ -130,6 +162,7 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt l
 	case err != nil:
 		return receipt, fmt.Errorf("ask headgate: %w", err)
 	}
+	c.count(ctx, asked, queue, &verdict)
 	return receipt, verdict.Err()
 }
 

@@ -226,3 +226,31 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 		must(t, err)
 	}
 }
+
+// TestTheGateIsCounted once it is closed: two tasks that the buckets let through, and one that they refused.
+func TestTheGateIsCounted(t *testing.T) {
+	t.Parallel()
+	everywhere(t, func(t *testing.T, newSite siteOf) {
+		t.Helper()
+		s := newSite(t, daily(2))
+		c := s.client()
+		for range 3 {
+			_, err := c.EnqueueContext(t.Context(), asynq.NewTask("mail", nil), asynqbridge.Tenant("acme"), asynqbridge.Priority("10"))
+			if err != nil && !errors.Is(err, headgate.ErrLimited) {
+				t.Fatal(err)
+			}
+		}
+		must(t, c.Close())
+		for _, scope := range []headgate.Scope{"acme", "acme:default", "acme:default:high"} {
+			minutes, err := s.store.Minutes(t.Context(), scope)
+			must(t, err)
+			var allowed, refused int64
+			for _, m := range minutes {
+				allowed, refused = allowed+m.Allowed, refused+m.Refused
+			}
+			if allowed != 2 || refused != 1 {
+				t.Errorf("%s: %d allowed and %d refused, want 2 and 1", scope, allowed, refused)
+			}
+		}
+	})
+}

@@ -26,6 +26,9 @@ type Config struct {
 	Policy *policy.Policy
 	// MaxPayload is the largest payload of a job in bytes, 1 B to 64 MiB; zero means headgate.DefaultMaxPayload.
 	MaxPayload int
+	// Uncounted leaves the decisions of limits out of the minutes of their scopes, which metrics show and dry runs replay. They cost a
+	// command a second at the most.
+	Uncounted bool
 	// Timeout bounds a call as a whole, waiting in line and resending included: Enqueue, each 64 jobs of
 	// EnqueueBatch, each try of EnqueueWait. 1 ms to 1 min; zero means 2 s,
 	// or the ReadTimeout of the store's client if that is longer.

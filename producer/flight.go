@@ -161,7 +161,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		for i, e := range entries {
 			e.verdict = verdicts[i]
 		}
-		note(p.tally, entries)
+		p.note(ctx, entries)
 		p.shadow(ctx, snapshot, entries)
 		return nil
 	}

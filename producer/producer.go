@@ -11,12 +11,11 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
 
 // Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. Beside Run, which it works
-// without, it has goroutines only while calls are under way, and needs no closing.
+// without, it has goroutines only while calls are under way, and a timer for a second after (Flush). It needs no closing.
 type Producer struct {
 	store  *lua.Store
 	config Config
@@ -27,7 +26,7 @@ type Producer struct {
 	parts []*Producer
 	// refusals are those that wait to be logged.
 	refusals refusals
-	tally    *tally.Tally
+	counting *counting
 	// timers are of callers that wait.
 	timers sync.Pool
 	// overtime is the cause of a ctx that Config.Timeout ended.
@@ -49,13 +48,13 @@ func New(store *lua.Store, config Config) (*Producer, error) {
 	}
 	config.Observer = config.Observer.guarded(callback.NewGuard(config.Logger))
 	p := &Producer{
-		store: store, config: config, limits: limits, tally: &tally.Tally{},
+		store: store, config: config, limits: limits, counting: &counting{store: store},
 		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),
 	}
 	p.openLines()
 	if parts := store.Partitions(); len(parts) > 1 {
 		for _, part := range parts {
-			one := &Producer{store: part, config: config, limits: limits, tally: p.tally, overtime: p.overtime}
+			one := &Producer{store: part, config: config, limits: limits, counting: p.counting, overtime: p.overtime}
 			one.openLines()
 			p.parts = append(p.parts, one)
 		}

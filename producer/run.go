@@ -4,26 +4,22 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/headgate/headgate/lua"
 )
 
 // followPause is the pause after a failure to follow the policy.
 const followPause = time.Second
 
-// Run keeps the policy that the producer holds up to date until ctx ends, and counts what limits decide on meanwhile, by
-// scope: lua.Store's Minutes tells. Then it returns nil. It blocks on one connection and sends two commands a second, and
-// one more while there is something to count.
+// Run keeps the policy that the producer holds up to date until ctx ends, and stores what was counted once more. Then it returns
+// nil. It blocks on one connection and sends two commands a second.
 //
-// A producer that does not run it learns of a new policy with its next call, which the store answers with that, and counts
-// nothing. Counts are stored once a second, so a process that is killed takes those of its last second along; each other
-// decision is counted once, but for those of a call whose reply was lost.
+// A producer that does not run it learns of a new policy with its next call, which the store answers with that. What limits decide on
+// is counted either way, by scope (lua.Store's Minutes tells, and with it metrics, dry runs and forecasts), and stored a second after
+// the first decision that is not stored, in one command. So a process that is killed takes the counts of its last second along, and one
+// that ends without Run calls Flush; each other decision is counted once, but for those of a call whose reply was lost.
 func (p *Producer) Run(ctx context.Context) error {
 	var both sync.WaitGroup
 	both.Go(func() {
-		p.tally.Run(ctx, p.store, p.limits.snapshot.Load, func(err error) {
-			p.config.Logger.Warn().Err(err).Bool("in_doubt", lua.InDoubt(err)).Msg("decisions are not counted")
-		})
+		p.counting.Run(ctx, p.counting.store, p.limits.snapshot.Load, p.counted)
 	})
 	if p.config.Policy == nil {
 		p.keepFollowing(ctx)

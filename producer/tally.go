@@ -1,13 +1,29 @@
 package producer
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
+	"github.com/headgate/headgate/lua"
 )
 
+// counting is what limits have decided on and is not stored yet, of a producer and its parts.
+type counting struct {
+	tally.Tally
+
+	// store is of the whole deployment.
+	store *lua.Store
+}
+
 // note counts the jobs of a flight. Duplicates, and jobs that were refused for another reason, are none of the limits'.
-func note(t *tally.Tally, entries []*entry) {
-	t.Note(func(add func(tally.Path, tally.Sum)) {
+func (p *Producer) note(ctx context.Context, entries []*entry) {
+	if p.config.Uncounted {
+		return
+	}
+	p.counting.NoteAlone(func(add func(tally.Path, tally.Sum)) {
 		for _, e := range entries {
 			one := tally.Sum{Tokens: e.job.Cost}
 			switch {
@@ -20,5 +36,23 @@ func note(t *tally.Tally, entries []*entry) {
 			}
 			add(tally.Path{Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority}, one)
 		}
+	}, func() {
+		p.counted(callback.Try(func() error { return p.Flush(ctx) })) // A hook of the client's may panic here too.
 	})
+}
+
+// Flush stores what limits have decided on and was not stored yet, within two seconds. It is for a program that is about to end:
+// otherwise the counts of its last second are lost. Calls after it are counted as those before.
+func (p *Producer) Flush(ctx context.Context) error {
+	if err := p.counting.Flush(ctx, p.counting.store, p.limits.snapshot.Load()); err != nil {
+		return fmt.Errorf("store counts: %w", err)
+	}
+	return nil
+}
+
+// counted logs counts that were not stored.
+func (p *Producer) counted(err error) {
+	if err != nil {
+		p.config.Logger.Warn().Err(err).Bool("in_doubt", lua.InDoubt(err)).Msg("decisions are not counted")
+	}
 }

@@ -12,54 +12,78 @@ import (
 	"github.com/headgate/headgate/producer"
 )
 
-// TestEachDecisionIsCountedOnce by a producer that runs, at every level of the job's way, up to the last before its end;
-// duplicates are none, and one that does not run counts nothing.
+// TestEachDecisionIsCountedOnce at every level of the job's way, up to the last before the end; duplicates are none: by a producer that
+// runs, by one that does not, which stores by itself, and by one that is told to before that.
 func TestEachDecisionIsCountedOnce(t *testing.T) {
 	t.Parallel()
+	for name, counts := range map[string]func(*testing.T, *lua.Store, *producer.Producer, func()){
+		"with Run": func(t *testing.T, store *lua.Store, p *producer.Producer, decide func()) {
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() {
+				if err := p.Run(ctx); err != nil {
+					t.Error(err)
+				}
+			})
+			decide()
+			await(t, "the first counts are stored", func() bool { return counted(t, store, "acme") })
+			cancel()
+			running.Wait()
+		},
+		"by itself": func(t *testing.T, store *lua.Store, _ *producer.Producer, decide func()) {
+			decide()
+			await(t, "the counts are stored", func() bool { return counted(t, store, "acme") })
+		},
+		"by Flush": func(t *testing.T, _ *lua.Store, p *producer.Producer, decide func()) {
+			decide()
+			for range 2 {
+				if err := p.Flush(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			store, _ := openParts(t)
+			own := policy.Default()
+			own.Version, own.Tenants = 1, map[string]policy.Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 5}}}
+			put(t, store, own)
+			p := newProducer(t, store, producer.Config{})
+			jobs := make([]headgate.Job, 0, 16)
+			for n := range 8 {
+				j := job("acme")
+				j.ID = id("j", n)
+				jobs = append(jobs, j, j) // Of the first five the second is a duplicate; of the others both are refused.
+			}
+			counts(t, store, p, func() { _, _ = p.EnqueueBatch(t.Context(), jobs) })
+			for _, scope := range []headgate.Scope{"acme", "acme:mail", "acme:mail:medium"} {
+				var allowed, refused int64
+				minutes, err := store.Minutes(t.Context(), scope)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range minutes {
+					allowed, refused = allowed+m.Allowed, refused+m.Refused
+				}
+				if allowed != 5 || refused != 6 {
+					t.Errorf("%s has %d allowed and %d refused, want 5 and 6", scope, allowed, refused)
+				}
+			}
+		})
+	}
+}
+
+// TestAProducerThatIsNotToCountDoesNot: nothing is left to store.
+func TestAProducerThatIsNotToCountDoesNot(t *testing.T) {
+	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	own := policy.Default()
-	own.Version, own.Tenants = 1, map[string]policy.Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 5}}}
-	put(t, store, own)
-	silent := newProducer(t, store, producer.Config{})
-	if _, err := silent.Enqueue(t.Context(), job("bolt")); err != nil {
+	p := newProducer(t, store, producer.Config{Uncounted: true})
+	if _, err := p.Enqueue(t.Context(), job("bolt")); err != nil {
 		t.Fatal(err)
 	}
-	p := newProducer(t, store, producer.Config{})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() {
-		if err := p.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	// Nothing is counted before Run has begun: a job of another scope says when.
-	for !counted(t, store, "probe") {
-		_, _ = p.Enqueue(t.Context(), job("probe")) // Refused or not, it is counted.
-	}
-	for n := range 8 {
-		j := job("acme")
-		j.ID = id("j", n)
-		for range 2 {
-			_, _ = p.Enqueue(t.Context(), j) // Of the first five the second is a duplicate; of the others both are refused.
-		}
-	}
-	cancel()
-	running.Wait()
-	for _, scope := range []headgate.Scope{"acme", "acme:mail", "acme:mail:medium"} {
-		var allowed, refused int64
-		minutes, err := store.Minutes(t.Context(), scope)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range minutes {
-			allowed, refused = allowed+m.Allowed, refused+m.Refused
-		}
-		if allowed != 5 || refused != 6 {
-			t.Errorf("%s has %d allowed and %d refused, want 5 and 6", scope, allowed, refused)
-		}
-	}
-	if counted(t, store, "bolt") {
-		t.Error("a producer that does not run has counted")
+	if err := p.Flush(t.Context()); err != nil || counted(t, store, "bolt") {
+		t.Errorf("it has counted; %v", err)
 	}
 }
 

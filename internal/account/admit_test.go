@@ -108,7 +108,7 @@ func (s *site) limited() func() func() {
 	p := limits()
 	p.Tenants = map[string]policy.Tenant{tenantName(0): {Limit: &headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
 	var err error
-	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute})
+	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute, Uncounted: true})
 	s.check(err)
 	s.enqueue(s.urgent(0))
 	return s.refusals("")

@@ -58,7 +58,7 @@ func (s *site) putPolicy(u lua.PolicyUpdate) {
 	p := limits()
 	p.Version = 1
 	var err error
-	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute})
+	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute, Uncounted: true})
 	s.check(err)
 }
 

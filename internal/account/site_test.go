@@ -87,7 +87,7 @@ func newSite(t *testing.T, b *bench) *site {
 	s.store, err = lua.Open(t.Context(), client, lua.Config{Prefix: fmt.Sprintf("h%02d", b.sites)}) // a byte longer than the default
 	b.sites++
 	s.check(err)
-	s.producer, err = producer.New(s.store, producer.Config{Policy: new(limits()), Timeout: time.Minute})
+	s.producer, err = producer.New(s.store, producer.Config{Policy: new(limits()), Timeout: time.Minute, Uncounted: true})
 	s.check(err)
 	s.register(1)
 	for _, rotated := range []string{"0", "-1000000000"} {

@@ -19,12 +19,12 @@ const (
 	lastFlush  = 2 * time.Second
 )
 
-// Tally counts decisions by their way, while Run is there to store them. The zero Tally is ready, and may be used by several
-// goroutines.
+// Tally counts decisions by their way. The zero Tally is ready, and may be used by several goroutines.
 type Tally struct {
 	mu struct {
 		sync.Mutex
-		running int // calls of Run
+		running int  // calls of Run
+		armed   bool // a timer of NoteAlone ends with a flush
 		paths   map[Path]Sum
 	}
 }
@@ -46,7 +46,7 @@ func (s Sum) plus(o Sum) Sum {
 	return Sum{s.Allowed + o.Allowed, s.Refused + o.Refused, s.Tokens + o.Tokens}
 }
 
-// Run stores the counts once a second until ctx ends, and then once more. Nothing is counted while it is not called.
+// Run stores the counts once a second until ctx ends, and then once more. Note counts nothing while it is not called.
 // Snapshot returns the policy by which decisions are made, nil before the first; failed is told what was not stored.
 func (t *Tally) Run(ctx context.Context, store *lua.Store, snapshot func() *policy.Compiled, failed func(error)) {
 	t.begin()
@@ -80,7 +80,7 @@ func (t *Tally) begin() {
 func (t *Tally) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.mu.running--; t.mu.running == 0 {
+	if t.mu.running--; t.mu.running == 0 && !t.mu.armed {
 		t.mu.paths = nil
 	}
 }
@@ -92,6 +92,35 @@ func (t *Tally) Note(note func(add func(Path, Sum))) {
 	if t.mu.running > 0 {
 		note(t.addLocked)
 	}
+}
+
+// NoteAlone counts what note adds, also while Run does not run: then flush is called a second after the first note that is not
+// stored, from a goroutine of its own, and is to call Flush. So there is no goroutine while nothing is decided.
+func (t *Tally) NoteAlone(note func(add func(Path, Sum)), flush func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	note(t.addLocked)
+	if t.mu.running > 0 || t.mu.armed || len(t.mu.paths) == 0 {
+		return
+	}
+	t.mu.armed = true
+	time.AfterFunc(flushEvery, func() {
+		t.disarm()
+		flush()
+	})
+}
+
+func (t *Tally) disarm() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.armed = false
+}
+
+// Flush stores what was counted, within two seconds, whether ctx ends or not. What certainly was not stored is kept.
+func (t *Tally) Flush(ctx context.Context, store *lua.Store, snapshot *policy.Compiled) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
+	defer cancel()
+	return t.flush(ctx, store, snapshot)
 }
 
 func (t *Tally) addLocked(p Path, one Sum) {
