@@ -29,6 +29,15 @@ func ValidateName(field, name string, separates bool) error {
 	return nil
 }
 
+// validateStep returns a *FieldError if a name is ., .. or /, which in a path of the API is a step and no part, however it is escaped. Data of older
+// releases may have such names: they are looked at, and nothing new is called so.
+func validateStep(field, name string) error {
+	if name == "." || name == ".." || name == "/" {
+		return &FieldError{field, quote(name), `any name but ".", ".." and "/", which are steps of a path`}
+	}
+	return nil
+}
+
 // ValidateTenant returns a *FieldError unless name may name a tenant.
 func ValidateTenant(name string) error {
 	if name == string(Global) {
@@ -55,6 +64,10 @@ func (j *Job) Validate(maxPayload int) error {
 	if j.Downstream != "" {
 		check(ValidateName("downstream", j.Downstream, false))
 	}
+	check(validateStep("tenant", j.Tenant))
+	check(validateStep("queue", j.Queue))
+	check(validateStep("id", j.ID))
+	check(validateStep("downstream", j.Downstream))
 	if j.Cost < 1 || j.Cost > MaxCost {
 		check(intError("cost", int64(j.Cost), 1, int64(MaxCost), "tokens"))
 	}

@@ -45,6 +45,11 @@ var acts = []struct {
 	{op: "PUT /api/v1/rate-limit/config/{scope}", body: `{"tokens":5,"per":"1s","burst":5}`, action: "policy", edit: true},
 	{op: "DELETE /api/v1/rate-limit/config/{scope}", action: "policy", edit: true},
 	{op: "PUT /api/v1/tiers/{tier}", body: `{"limit":{"tokens":1,"per":"1s","burst":1}}`, action: "policy", edit: true},
+	{op: "DELETE /api/v1/tiers/{tier}", action: "policy", edit: true},
+	{op: "PUT /api/v1/queues/{queue}/settings", body: `{"max_running":5}`, action: "policy", edit: true},
+	{op: "DELETE /api/v1/queues/{queue}/settings", action: "policy", edit: true},
+	{op: "PUT /api/v1/downstreams/{downstream}", body: `{"max_running":5}`, action: "policy", edit: true},
+	{op: "DELETE /api/v1/downstreams/{downstream}", action: "policy", edit: true},
 	{op: "PUT /api/v1/policy", body: `{}`, action: "policy", edit: true},
 	{op: "POST /api/v1/policy/rollback", body: `{"version":1,"reason":"why"}`, action: "policy", edit: true},
 	{op: "PUT /api/v1/policy/rollout", body: `{"id":"next","percent":5,"rules":{"tiers":{"standard":{"limit":{"tokens":9,"per":"1s","burst":9},"priority_weights":{"high":2}}}}}`, action: "policy", edit: true},
@@ -99,7 +104,7 @@ func TestEveryActOverHTTPIsAudited(t *testing.T) {
 			act.before(p)
 		}
 		a := ask{op: act.op, body: act.body, path: map[string]string{
-			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "standard",
+			"queue": "mail", "tenant": "acme", "id": "one", "scope": "acme", "downstream": "smtp", "tier": "extra",
 		}}
 		if act.body == "" {
 			a.query = "reason=why"

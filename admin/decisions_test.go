@@ -27,7 +27,7 @@ func TestDecisionsSayWhatIsLeftAndWhenToComeBack(t *testing.T) {
 	p.slow() // 10 tokens a day for each tenant
 	got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme:mail:high","tokens":4}`})
 	for name, want := range map[string]string{
-		"Ratelimit-Policy": `"acme";q=10;w=86400`, "Ratelimit": `"acme";r=6;t=34560`, "Retry-After": "",
+		"Ratelimit-Policy": `"acme";q=10;w=86400;burst=10`, "Ratelimit": `"acme";r=6;t=34560`, "Retry-After": "",
 		"X-Ratelimit-Limit": "10", "X-Ratelimit-Remaining": "6", "X-Ratelimit-Reset": "34560",
 	} {
 		if got.header.Get(name) != want {
@@ -63,17 +63,17 @@ func TestAJobIsToldItsLimits(t *testing.T) {
 	job := func(id string) ask {
 		return ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","priority":"high","id":"` + id + `"}`}
 	}
-	const own = `"acme";q=1;w=86400 "acme:mail:high";q=20;w=4`
+	const own = `"acme";q=1;w=86400;burst=1, "acme:mail:high";q=5;w=1;burst=20`
 	for _, row := range []struct {
 		credential, id string
 		status         int
 		policy, left   string
 	}{
-		{"operator", "a", http.StatusCreated, `"global";q=50;w=1 ` + own, ""}, {"acme-admin", "a", http.StatusOK, own, ""},
+		{"operator", "a", http.StatusCreated, `"global";q=100;w=1;burst=50, ` + own, ""}, {"acme-admin", "a", http.StatusOK, own, ""},
 		{"acme-admin", "b", http.StatusTooManyRequests, own, `"acme";r=0;t=86400`},
 	} {
 		got := p.want(row.status, row.credential, job(row.id))
-		if told := strings.Join(got.header.Values("Ratelimit-Policy"), " "); told != row.policy || got.header.Get("Ratelimit") != row.left {
+		if told := strings.Join(got.header.Values("Ratelimit-Policy"), " | "); told != row.policy || got.header.Get("Ratelimit") != row.left {
 			t.Errorf("%s of %s: %q, %q", row.id, row.credential, told, got.header.Get("Ratelimit"))
 		}
 	}
@@ -284,5 +284,34 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
 		must(t, redis.HSet(t.Context(), part.Keys().State(), "pv", 0, "pe", "").Err())
 		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
+	}
+}
+
+// TestAnAnswerHasFewHeaders: clients and proxies refuse one with more than some hundred lines of them, and the body has all.
+func TestAnAnswerHasFewHeaders(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.OldHeaders = true })
+	var checks []string
+	for n := range 64 {
+		checks = append(checks, fmt.Sprintf(`{"scope":"%s-%d","tokens":%d}`, strings.Repeat("t", 100), n, 1+n%50))
+	}
+	got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"checks":[` + strings.Join(checks, ",") + `]}`})
+	lines, size := 0, 0
+	for name, values := range got.header {
+		lines += len(values)
+		for _, value := range values {
+			size += len(name) + len(value) + 4
+		}
+	}
+	if lines > 30 || size > 4<<10 {
+		t.Errorf("%d lines of %d bytes", lines, size)
+	}
+	if list := got.header.Get("Ratelimit"); strings.Count(list, ";r=") != 4 || !strings.Contains(list, "-49\";r=0;") {
+		t.Errorf("%s", list)
+	}
+	// The standard tier has 200 a second and holds 50.
+	one := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme"}`})
+	if policy := one.header.Get("Ratelimit-Policy"); policy != `"acme";q=200;w=1;burst=50` {
+		t.Errorf("%s", policy)
 	}
 }

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"net/http"
 	"strings"
+	"testing"
 )
 
 func walkExplain(p *plant) {
@@ -33,4 +34,27 @@ func walkExplain(p *plant) {
 	explain(http.StatusBadRequest, "job", "acme")
 	p.put("operator", ask{op: "DELETE /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme:mail"}})
 	p.want(http.StatusOK, "operator", ask{op: "DELETE /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "e/1"}})
+}
+
+// TestATenantHasItsJobsExplained: its own, and nothing else, without what operators noted and without rules.
+func TestATenantHasItsJobsExplained(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	p.enqueue("acme", "one")
+	p.enqueue("zeta", "two")
+	p.want(http.StatusOK, "operator", ask{op: "PUT /api/v1/tenants/{tenant}/pause", path: map[string]string{"tenant": "acme"}, body: `{"reason":"contract ended"}`})
+	explain := func(status int, who, kind, name string) string {
+		return string(p.want(status, who, ask{op: "GET /api/v1/explain/{kind}/{name}", path: map[string]string{"kind": kind, "name": name}}).body)
+	}
+	if own := explain(http.StatusOK, "acme-viewer", "job", "acme:one"); !strings.Contains(own, "an operator holds it back") || strings.Contains(own, "contract") || strings.Contains(own, `"rule"`) {
+		t.Error(own)
+	}
+	if all := explain(http.StatusOK, "viewer", "job", "acme:one"); !strings.Contains(all, "contract ended") {
+		t.Error(all)
+	}
+	explain(http.StatusNotFound, "acme-viewer", "job", "zeta:two")
+	explain(http.StatusNotFound, "acme-viewer", "job", "acme:never")
+	for kind, name := range map[string]string{"tenant": "acme", "scope": "acme:mail", "downstream": "acme"} {
+		explain(http.StatusForbidden, "acme-admin", kind, name)
+	}
 }

@@ -51,7 +51,7 @@ var bodies = map[string]string{
 
 // about is a call of an operation that concerns a tenant, and its job "one".
 func (p *plant) about(op, tenant string) ask {
-	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "tenant", "name": tenant, "worker": "none"}}
+	a := ask{op: op, path: map[string]string{"tenant": tenant, "queue": "none", "id": "one", "scope": tenant, "tier": "standard", "version": "1", "downstream": "none", "kind": "job", "name": tenant + ":one", "worker": "none"}}
 	if body := bodies[op]; strings.Contains(body, "%q") {
 		a.body = fmt.Sprintf(body, tenant)
 	} else {

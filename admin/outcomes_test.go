@@ -194,7 +194,7 @@ func countOnce(t *testing.T, p *plant) {
 					if done%3 == 0 {
 						what, counts = "fail", breaker.Counts{Failures: 1}
 					}
-					more := map[string]string{"complete": `,"ran":"6s"`, "fail": `,"delay":"1h"`}[what]
+					more := map[string]string{"complete": `,"ran":"31s"`, "fail": `,"delay":"1h"`}[what]
 					if what == "complete" {
 						counts.Slow, counts.SlowEnds = 1, 1
 					}

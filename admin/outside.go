@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -81,12 +82,24 @@ func (s *Server) outside(next http.Handler) http.Handler {
 			s.refuse(rec, r, problem.New(problem.Forbidden, "calls from this address are not taken"))
 			return
 		}
+		if len(r.TransferEncoding) > 0 { // It may have had a length beside: RFC 9112 6.1 closes the connection then, and net/http hides it.
+			rec.Header().Set("Connection", "close")
+		}
+		if !clean(r.URL.EscapedPath()) { // The mux would redirect, and a method other than GET with it.
+			s.noPath(rec, r)
+			return
+		}
 		if p := s.foreign(r); p != nil {
 			s.refuse(rec, r, p)
 			return
 		}
 		next.ServeHTTP(rec, r)
 	})
+}
+
+// clean reports whether a path has no empty part and none that is a step.
+func clean(escaped string) bool {
+	return escaped == "/" || !strings.HasSuffix(escaped, "/") && path.Clean("/"+escaped) == escaped
 }
 
 // foreign refuses what a browser sends on behalf of another site. An open server takes no credential that such a page

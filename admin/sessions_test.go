@@ -118,7 +118,7 @@ func walkSessions(p *plant) {
 	if left := p.want(http.StatusOK, "operator", result).object(p.tb); left["result_base64"] != "b2s=" {
 		p.tb.Errorf("%v", left)
 	}
-	letter := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s2"}}).object(p.tb)
+	letter := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/dead-letters/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "s2"}}).object(p.tb)
 	if letter["reason"] != "discarded" || letter["text"] != "no such address" {
 		p.tb.Errorf("%v", letter)
 	}

@@ -109,7 +109,7 @@ func walkJobs(p *plant) {
 func walkLetters(p *plant) {
 	p.enqueue("acme", "d1", "d2", "d3")
 	p.work(p.tb.Context(), 3, lua.Kill)
-	page := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/dead-letters", query: "queue=mail&reason=discarded&before=2090-01-01T00:00:00Z"})
+	page := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/dead-letters", query: "queue=mail&reason=discarded&before=2090-01-01T00:00:00Z"})
 	if strings.Count(string(page.body), "bad address") != 3 {
 		p.tb.Errorf("%s", page.body)
 	}

@@ -4,8 +4,10 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -188,8 +190,9 @@ func TestTokensWithAnythingWrongAreRefused(t *testing.T) {
 	i := newIssuer(t)
 	c := access.Credentials{Tokens: i.tokens()}
 	for claim, values := range map[string][]any{
-		"iss": {nil, "https://evil.example.com"}, "aud": {nil, "other"}, "sub": {nil},
-		"exp": {nil, time.Now().Add(-time.Second).Unix()}, "nbf": {time.Now().Add(time.Minute).Unix()},
+		"iss": {nil, "https://evil.example.com"}, "aud": {nil, "other"}, "sub": {nil, ""},
+		"iat": {time.Now().Add(-25 * time.Hour).Unix()},
+		"exp": {nil, time.Now().Add(-time.Second).Unix(), time.Now().Add(25 * time.Hour).Unix()}, "nbf": {time.Now().Add(time.Minute).Unix()},
 		access.RoleClaim: {nil, "", "root", "anyone", 7, []string{"admin"}}, access.TenantClaim: {"", "global", "a:b", 7, []string{"acme"}},
 	} {
 		for _, value := range values {
@@ -279,6 +282,56 @@ func TestKeysThatAreWeakOrNotBoundToAnAlgorithmAreRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "invalid "+want) {
 			t.Errorf("%s is not told: %v", want, err)
 		}
+	}
+}
+
+// TestHeadersAndClaimsThatTheLibraryTakesAreRefused: tokens that are signed well, and say what nobody here understands, or nothing.
+func TestHeadersAndClaimsThatTheLibraryTakesAreRefused(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	c := access.Credentials{Tokens: i.tokens()}
+	var private ed25519.PrivateKey
+	must(t, jwk.Export(i.keys["EdDSA"], &private))
+	part := func(change, base map[string]any) string {
+		all := maps.Clone(base)
+		maps.Copy(all, change)
+		text, err := json.Marshal(all)
+		must(t, err)
+		return base64.RawURLEncoding.EncodeToString(text)
+	}
+	token := func(header, body map[string]any) string {
+		text := part(header, map[string]any{"alg": "EdDSA", "kid": "k-EdDSA"}) + "." + part(body, claims())
+		return text + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(private, []byte(text)))
+	}
+	if _, err := c.Authenticate(bearer(token(nil, nil))); err != nil {
+		t.Fatalf("a plain one: %v", err)
+	}
+	for name, text := range map[string]string{
+		"crit of what is there":     token(map[string]any{"crit": []string{"exp2"}, "exp2": 1}, nil),
+		"crit of what is known":     token(map[string]any{"crit": []string{"b64"}, "b64": true}, nil),
+		"another algorithm":         token(map[string]any{"alg": "RS256"}, nil),
+		"one of a kind":             token(map[string]any{"alg": "HS256"}, nil),
+		"none":                      token(map[string]any{"alg": "none"}, nil),
+		"nobody":                    token(nil, map[string]any{"sub": nil}),
+		"nobody with an empty name": token(nil, map[string]any{"sub": ""}),
+	} {
+		if who, err := c.Authenticate(bearer(text)); !errors.Is(err, access.ErrUnauthenticated) {
+			t.Errorf("%s: %+v, %v", name, who, err)
+		}
+	}
+}
+
+// TestAnEmptyKeysFileMeansNobody: it is how the last key is taken away.
+func TestAnEmptyKeysFileMeansNobody(t *testing.T) {
+	t.Parallel()
+	keys, err := access.ParseKeys("# all are revoked\n\n")
+	must(t, err)
+	c := access.Credentials{Keys: keys}
+	if !c.None() || keys.Len() != 0 {
+		t.Errorf("%s", c)
+	}
+	if who, err := c.Authenticate(bearer("hgk_" + strings.Repeat("A", 43))); !errors.Is(err, access.ErrUnauthenticated) {
+		t.Errorf("%+v, %v", who, err)
 	}
 }
 

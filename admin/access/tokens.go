@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/lestrrat-go/jwx/v3/jwa"
 	"github.com/lestrrat-go/jwx/v3/jwk"
+	"github.com/lestrrat-go/jwx/v3/jws"
 	"github.com/lestrrat-go/jwx/v3/jwt"
 
 	"github.com/headgate/headgate"
@@ -30,6 +32,10 @@ const (
 	maxToken = 8 << 10
 	// MaxLeeway is the largest TokenConfig.Leeway.
 	MaxLeeway = 5 * time.Minute
+
+	DefaultMaxLife = 24 * time.Hour
+	MinMaxLife     = time.Minute
+	MaxMaxLife     = 8760 * time.Hour
 )
 
 // TokenConfig says which tokens are taken.
@@ -41,6 +47,9 @@ type TokenConfig struct {
 	Issuer, Audience string
 	// Leeway is by how much the issuer's clock may be off, up to MaxLeeway.
 	Leeway time.Duration
+	// MaxLife is the longest life of a token, MinMaxLife to MaxMaxLife; zero means DefaultMaxLife. It is the time from iat, if that is
+	// there, and from now to exp: what has leaked is of no use after it.
+	MaxLife time.Duration
 }
 
 // Tokens verifies tokens. It never changes, so several goroutines may use it.
@@ -60,6 +69,10 @@ func NewTokens(config TokenConfig) (*Tokens, error) {
 	}
 	if config.Leeway < 0 || config.Leeway > MaxLeeway {
 		bad = append(bad, &headgate.FieldError{Field: "leeway", Value: config.Leeway.String(), Allowed: "0 to " + MaxLeeway.String()})
+	}
+	config.MaxLife = cmp.Or(config.MaxLife, DefaultMaxLife)
+	if config.MaxLife < MinMaxLife || config.MaxLife > MaxMaxLife {
+		bad = append(bad, &headgate.FieldError{Field: "max life", Value: config.MaxLife.String(), Allowed: MinMaxLife.String() + " to " + MaxMaxLife.String()})
 	}
 	set, err := jwk.Parse(config.JWKS)
 	if err != nil {
@@ -123,7 +136,51 @@ func checkStrength(key jwk.Key) error {
 	return nil
 }
 
-var errNoTokens = errors.New("tokens are not taken here")
+var (
+	errNoTokens  = errors.New("tokens are not taken here")
+	errNoSubject = errors.New("sub is null or empty")
+	errHeader    = errors.New("not one compact signature with a header")
+	errCritical  = errors.New("crit names what is not understood here")
+	errAlgorithm = errors.New("alg is another than that of the key")
+)
+
+// checkHeader reports a header that the library would take though RFC 7515 does not: one with extensions that have to be understood,
+// none of which is (4.1.11), or with another algorithm than the key's, by which the signature is verified all the same.
+func (t *Tokens) checkHeader(token string) error {
+	message, err := jws.Parse([]byte(token), jws.WithCompact())
+	if err != nil {
+		return err
+	}
+	if len(message.Signatures()) != 1 {
+		return errHeader
+	}
+	header := message.Signatures()[0].ProtectedHeaders()
+	if header.Has(jws.CriticalKey) {
+		return errCritical
+	}
+	id, _ := header.KeyID()
+	key, ok := t.set.LookupKeyID(id)
+	if !ok {
+		return nil // There is nothing to verify it by, which is said.
+	}
+	want, _ := key.Algorithm()
+	if alg, ok := header.Algorithm(); !ok || want == nil || alg.String() != want.String() {
+		return errAlgorithm
+	}
+	return nil
+}
+
+// checkLife reports a token that lives too long.
+func (t *Tokens) checkLife(token jwt.Token, expires time.Time) error {
+	life := time.Until(expires)
+	if issued, ok := token.IssuedAt(); ok {
+		life = max(life, expires.Sub(issued))
+	}
+	if life > t.config.MaxLife+t.config.Leeway {
+		return &headgate.FieldError{Field: "exp", Value: life.Round(time.Second).String() + " after now or iat", Allowed: "up to " + t.config.MaxLife.String()}
+	}
+	return nil
+}
 
 // verify returns whose token it is. Signature, algorithm, iss, aud, exp and nbf are checked; exp must be there.
 func (t *Tokens) verify(token string) (Principal, error) {
@@ -133,13 +190,22 @@ func (t *Tokens) verify(token string) (Principal, error) {
 	case len(token) > maxToken:
 		return Principal{}, &headgate.FieldError{Field: "token", Value: strconv.Itoa(len(token)) + " bytes", Allowed: fmt.Sprintf("up to %d bytes", maxToken)}
 	}
+	if err := t.checkHeader(token); err != nil {
+		return Principal{}, fmt.Errorf("token: %w", err)
+	}
 	parsed, err := jwt.ParseString(token, jwt.WithKeySet(t.set), jwt.WithIssuer(t.config.Issuer), jwt.WithAudience(t.config.Audience),
 		jwt.WithRequiredClaim(jwt.ExpirationKey), jwt.WithRequiredClaim(jwt.SubjectKey), jwt.WithAcceptableSkew(t.config.Leeway))
 	if err != nil {
 		return Principal{}, fmt.Errorf("token: %w", err)
 	}
 	subject, _ := parsed.Subject()
+	if subject == "" { // It is there, and may be null: the audit would have nobody.
+		return Principal{}, fmt.Errorf("token: %w", errNoSubject)
+	}
 	expires, _ := parsed.Expiration()
+	if err := t.checkLife(parsed, expires); err != nil {
+		return Principal{}, fmt.Errorf("token: %w", err)
+	}
 	var role, tenant string
 	if err := parsed.Get(RoleClaim, &role); err != nil {
 		return Principal{}, fmt.Errorf("token: %w", err)

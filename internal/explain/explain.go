@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -46,10 +47,17 @@ type Reason struct {
 }
 
 // New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope or a downstream. What nobody knows is
-// headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say.
-func New(ctx context.Context, store *lua.Store, kind, name string) (Explanation, error) {
+// headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say. Whoever does not see the deployment has jobs
+// explained alone.
+func New(ctx context.Context, store *lua.Store, kind, name string, eyes shown.Eyes) (Explanation, error) {
+	job := func(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+		if !eyes.Deployment {
+			return ownJob(ctx, store, name, eyes)
+		}
+		return explainJob(ctx, store, name, eyes)
+	}
 	of := map[string]func(context.Context, *lua.Store, string) (Explanation, error){
-		Job: explainJob, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
+		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
 	}[kind]
 	if of == nil {
 		return Explanation{}, &headgate.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -212,7 +213,7 @@ func TestEachReasonIsExplained(t *testing.T) {
 			scene.set(s)
 			var text strings.Builder
 			for i := 0; i < len(scene.explain); i += 2 {
-				e, err := explain.New(t.Context(), s.store, scene.explain[i], scene.explain[i+1])
+				e, err := explain.New(t.Context(), s.store, scene.explain[i], scene.explain[i+1], shown.Everything)
 				must(t, err)
 				e.Write(&text)
 			}
@@ -244,7 +245,7 @@ func TestSharesOfPartitionsAreExplained(t *testing.T) {
 		{explain.Scope, "global", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
 		{explain.Tenant, "acme", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
 	} {
-		e, err := explain.New(t.Context(), store, row.kind, row.name)
+		e, err := explain.New(t.Context(), store, row.kind, row.name, shown.Everything)
 		must(t, err)
 		for _, want := range row.wants {
 			if !slices.ContainsFunc(e.Reasons, func(r explain.Reason) bool { return strings.Contains(r.Text, want) }) {
@@ -260,7 +261,7 @@ func TestUntilIsByTheClockOfRedis(t *testing.T) {
 	s := newStage(t)
 	s.put(`{"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":1}}}}`, "")
 	s.enqueue("a")
-	e, err := explain.New(t.Context(), s.store, explain.Tenant, "acme")
+	e, err := explain.New(t.Context(), s.store, explain.Tenant, "acme", shown.Everything)
 	must(t, err)
 	now, err := s.store.Time(t.Context())
 	must(t, err)
@@ -291,7 +292,7 @@ func TestWhatCannotBeExplainedIsNamed(t *testing.T) {
 		{"downstream", "a^b", headgate.ErrInvalid},
 		{"queue", "mail", headgate.ErrInvalid},
 	} {
-		if _, err := explain.New(t.Context(), s.store, row.kind, row.name); !errors.Is(err, row.want) {
+		if _, err := explain.New(t.Context(), s.store, row.kind, row.name, shown.Everything); !errors.Is(err, row.want) {
 			t.Errorf("%s %s: %v", row.kind, row.name, err)
 		}
 	}

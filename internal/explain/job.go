@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
 
-func explainJob(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+func explainJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes) (Explanation, error) {
 	key, err := keyOf(name)
 	if err != nil {
 		return Explanation{}, err
@@ -34,7 +35,7 @@ func explainJob(ctx context.Context, store *lua.Store, name string) (Explanation
 	switch {
 	case sight.Place == lua.PlaceDead:
 		e.add(Reason{
-			Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(sight.Text),
+			Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text)),
 			Change: fmt.Sprintf("headgate redrive %s %s", key.Tenant, key.ID),
 		})
 	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
@@ -47,19 +48,50 @@ func explainJob(ctx context.Context, store *lua.Store, name string) (Explanation
 	return e, nil
 }
 
+// ownJob explains a job to its tenant: what it waits for, without the rules, notes, workers and numbers that are others' too.
+func ownJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes) (Explanation, error) {
+	key, err := keyOf(name)
+	if err != nil {
+		return Explanation{}, err
+	}
+	sight, err := store.Look(ctx, key)
+	if err != nil {
+		return Explanation{}, err
+	}
+	sight.Pool, sight.Worker = "", ""
+	e := Explanation{Summary: whereabouts(&sight), Reasons: []Reason{}}
+	for _, wait := range sight.Waits {
+		e.add(Reason{Kind: string(wait.Kind), Binds: true, Text: eyes.WaitText(wait), Until: wait.Until})
+	}
+	switch {
+	case sight.Place == lua.PlaceDead:
+		e.add(Reason{Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text))})
+	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
+		e.add(Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: sight.Record.Job.Deadline})
+	}
+	return e, nil
+}
+
 // whereabouts says where a job is.
 func whereabouts(g *lua.Sighting) string {
 	switch g.Place {
 	case headgate.PlaceLater:
 		return "waiting for its time"
 	case headgate.PlaceReady:
+		if g.Pool == "" {
+			return "ready, for a worker to read"
+		}
 		return "ready, in the stream of pool " + g.Pool
 	case headgate.PlaceWaiting:
 		return fmt.Sprintf("waiting, at place %d of its lane", g.Position)
 	case headgate.PlaceSpilled:
 		return fmt.Sprintf("spilled, at place %d of its overflow store", g.Position)
 	case lua.PlaceRunning:
-		text := "running on worker " + g.Worker + " since " + clock(g.Since)
+		text := "running"
+		if g.Worker != "" {
+			text += " on worker " + g.Worker
+		}
+		text += " since " + clock(g.Since)
 		if g.Cancelled {
 			text += ", to be cancelled by its next heartbeat" + because(g.Reason)
 		}

@@ -55,27 +55,60 @@ type Delivery struct {
 	Text    string    `json:"text,omitempty"`
 }
 
-// JobOf shows a job. Pools and workers are left out for whoever is to see a tenant alone.
-func JobOf(g lua.Sighting, workers bool) Job {
+// Eyes are what somebody may see of a job. The zero Eyes see the least.
+type Eyes struct {
+	// Deployment is for whoever may see more than one tenant: pools, workers, and what operators have noted and count.
+	Deployment bool
+	// Texts are what receivers and commands have said, which may hold parts of payloads.
+	Texts bool
+}
+
+// Everything is what somebody with the password of Redis sees.
+var Everything = Eyes{Deployment: true, Texts: true}
+
+// Said returns what a receiver or a command has said, if it is to be seen.
+func (e Eyes) Said(text string) string {
+	if e.Texts {
+		return text
+	}
+	return ""
+}
+
+// plainWaits say why a job waits without a word of others: no operator's note, no number and no name of theirs.
+var plainWaits = map[lua.WaitKind]string{
+	lua.WaitPause: "an operator holds it back", lua.WaitBreaker: "its downstream's breaker is not closed", lua.WaitCap: "as many jobs run as may",
+	lua.WaitRate: "as many jobs were dispatched as may be for now", lua.WaitWorkers: "no worker serves its queue",
+}
+
+// WaitText says why a job waits.
+func (e Eyes) WaitText(w lua.Wait) string {
+	if plain, ok := plainWaits[w.Kind]; ok && !e.Deployment {
+		return plain
+	}
+	return w.Text
+}
+
+// JobOf shows a job as far as it is to be seen.
+func JobOf(g lua.Sighting, eyes Eyes) Job {
 	job := &g.Record.Job
 	v := Job{
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
 		Downstream: job.Downstream, Cost: job.Cost, Attempts: g.Record.Attempts, MaxAttempts: job.MaxAttempts, Lost: g.Record.Lost,
 		Arrival: Stamp(g.Record.Arrival), Deadline: Stamp(job.Deadline), Position: g.Position, At: Stamp(g.At), Since: Stamp(g.Since),
-		Cancelled: g.Cancelled, Reason: g.Reason, Text: g.Text, PayloadBytes: g.PayloadBytes,
+		Cancelled: g.Cancelled, Reason: g.Reason, Text: eyes.Said(g.Text), PayloadBytes: g.PayloadBytes,
 	}
 	if g.Place == headgate.PlaceWaiting && g.EstimatedWait >= 0 {
 		v.WaitMs = new(Millis(g.EstimatedWait))
 	}
-	if workers {
+	if eyes.Deployment {
 		v.Pool, v.Worker = g.Pool, g.Worker
 	}
 	for _, w := range g.Waits {
-		v.Waits = append(v.Waits, Wait{w.Kind, w.Text, w.Gate, Stamp(w.Until)})
+		v.Waits = append(v.Waits, Wait{w.Kind, eyes.WaitText(w), w.Gate, Stamp(w.Until)})
 	}
 	for _, d := range g.History {
-		line := Delivery{Outcome: d.Outcome, At: d.At.UTC(), RanMs: Millis(d.Ran), Text: d.Text}
-		if workers {
+		line := Delivery{Outcome: d.Outcome, At: d.At.UTC(), RanMs: Millis(d.Ran), Text: eyes.Said(d.Text)}
+		if eyes.Deployment {
 			line.Worker = d.Worker
 		}
 		v.History = append(v.History, line)
@@ -103,19 +136,19 @@ type Page struct {
 	Cursor string   `json:"cursor"`
 }
 
-// PageOf shows a page.
-func PageOf(page lua.ListPage) Page {
+// PageOf shows a page as far as it is to be seen.
+func PageOf(page lua.ListPage, eyes Eyes) Page {
 	v := Page{Jobs: []Listed{}, Cursor: page.Cursor}
 	for i := range page.Jobs {
-		v.Jobs = append(v.Jobs, ListedOf(&page.Jobs[i]))
+		v.Jobs = append(v.Jobs, ListedOf(&page.Jobs[i], eyes))
 	}
 	return v
 }
 
-// ListedOf shows a job of a listing.
-func ListedOf(l *lua.Listed) Listed {
+// ListedOf shows a job of a listing as far as it is to be seen.
+func ListedOf(l *lua.Listed, eyes Eyes) Listed {
 	job := &l.Record.Job
-	text := l.Text
+	text := eyes.Said(l.Text)
 	if l.Err != nil {
 		text = "its record cannot be read"
 	}

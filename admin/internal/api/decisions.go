@@ -67,9 +67,6 @@ type bucketView struct {
 	FullInMs        float64                  `json:"full_in_ms"`
 }
 
-// fills returns how long an empty bucket takes to fill.
-func (b bucketView) fills() time.Duration { return span(float64(b.Burst), b.TokensPerSecond) }
-
 // span is how long a rate takes for some tokens, to the microsecond.
 func span(tokens float64, rate headgate.TokensPerSecond) time.Duration {
 	return time.Duration(tokens/float64(rate)*1e6) * time.Microsecond

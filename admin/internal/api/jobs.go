@@ -190,7 +190,7 @@ func (a *API) list(r *route.Request, q lua.ListQuery) (*route.Answer, error) {
 	if err != nil {
 		return nil, parameterFaults(err)
 	}
-	return route.OK(shown.PageOf(page)), nil
+	return route.OK(shown.PageOf(page, eyesOf(r))), nil
 }
 
 // parameterFaults makes faults of the query out of faults of the body.
@@ -220,7 +220,12 @@ func (a *API) job(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(shown.JobOf(sight, r.Who.Tenant == "")), nil
+	return route.OK(shown.JobOf(sight, eyesOf(r))), nil
+}
+
+// eyesOf returns what a caller may see of jobs: operators see what receivers have said, as they see payloads.
+func eyesOf(r *route.Request) shown.Eyes {
+	return shown.Eyes{Deployment: r.Who.Tenant == "", Texts: r.Who.May(access.Operator)}
 }
 
 type payloadView struct {

@@ -47,7 +47,7 @@ func (a *API) letter(r *route.Request) (*route.Answer, error) {
 	if sight.Place != lua.PlaceDead {
 		return nil, headgate.ErrNotDead
 	}
-	return route.OK(shown.JobOf(sight, r.Who.Tenant == "")), nil
+	return route.OK(shown.JobOf(sight, eyesOf(r))), nil
 }
 
 type keyName struct {

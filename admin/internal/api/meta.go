@@ -6,9 +6,11 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
@@ -35,7 +37,7 @@ func (a *API) metaRoutes() []route.Route {
 		see("/api/v1/workers", a.workers),
 		see("/api/v1/schedulers", a.schedulers),
 		see("/api/v1/holds", a.holds),
-		see("/api/v1/explain/{kind}/{name}", a.explain),
+		ofTenant(http.MethodGet, "/api/v1/explain/{kind}/{name}", access.Viewer, a.explain),
 	}
 }
 
@@ -152,8 +154,20 @@ func (a *API) census(r *route.Request) (*route.Answer, error) {
 	return route.OK(censusView{census, census.Conserved()}), nil
 }
 
+// explain explains anything to whoever sees the deployment, and to a tenant its own jobs, without the rules and the notes of others.
 func (a *API) explain(r *route.Request) (*route.Answer, error) {
-	answer, err := explain.New(r.Context(), a.config.Store, r.PathValue("kind"), r.PathValue("name"))
+	kind, name := r.PathValue("kind"), r.PathValue("name")
+	tenant, _, _ := strings.Cut(name, ":")
+	if r.Who.Tenant == "" {
+		tenant = ""
+	}
+	if _, err := r.Bind(tenant); err != nil {
+		return nil, err
+	}
+	if r.Who.Tenant != "" && kind != explain.Job {
+		return nil, problem.New(problem.Forbidden, "this is the deployment's: a credential that is bound to a tenant has its jobs explained")
+	}
+	answer, err := explain.New(r.Context(), a.config.Store, kind, name, eyesOf(r))
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"cmp"
+	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -11,20 +15,64 @@ import (
 	"github.com/headgate/headgate/policy"
 )
 
-// setRateLimit says of each bucket on the way, once, what it can hold and what it holds, in the fields of
-// draft-ietf-httpapi-ratelimit-headers. A token bucket is told as a quota of its burst with the time in which it fills
-// as window; t is the time until it is full.
+// mostBuckets is how many buckets the headers tell of: servers and proxies refuse answers with more than some hundred lines or 8 KiB
+// of them. The body has them all.
+const mostBuckets = 4
+
+// setRateLimit says of the emptiest buckets on the way what they take and what they hold, each field as one list, as
+// draft-ietf-httpapi-ratelimit-headers has them. A token bucket is told by its rate, q tokens in w seconds; burst is what it can hold, and
+// t the time until it is full.
 func setRateLimit(header http.Header, answers []answerView) {
-	seen := map[string]bool{}
+	var policies, levels []string
+	for _, b := range emptiest(answers, mostBuckets) {
+		name := `"` + string(b.Scope) + `"` // A scope has no byte that a string of structured fields escapes.
+		policies = append(policies, policyOf(name, b.TokensPerSecond, b.Burst))
+		levels = append(levels, name+";r="+whole(b.TokensLeft)+";t="+seconds(time.Duration(b.FullInMs*float64(time.Millisecond))))
+	}
+	if len(policies) > 0 {
+		header.Set("RateLimit-Policy", strings.Join(policies, ", "))
+		header.Set("RateLimit", strings.Join(levels, ", "))
+	}
+}
+
+// emptiest returns the buckets with the least of their burst left, each once and in the order of the answers.
+func emptiest(answers []answerView, most int) []bucketView {
+	var all []bucketView
+	seen := map[headgate.Scope]bool{}
 	for _, answer := range answers {
 		for _, b := range answer.Buckets {
-			name := `"` + string(b.Scope) + `"` // A scope has no byte that a string of structured fields escapes.
-			if seen[name] {
-				continue
+			if !seen[b.Scope] {
+				seen[b.Scope] = true
+				all = append(all, b)
 			}
-			seen[name] = true
-			header.Add("RateLimit-Policy", name+";q="+strconv.FormatInt(int64(b.Burst), 10)+";w="+seconds(b.fills()))
-			header.Add("RateLimit", name+";r="+whole(b.TokensLeft)+";t="+seconds(time.Duration(b.FullInMs*float64(time.Millisecond))))
+		}
+	}
+	if len(all) <= most {
+		return all
+	}
+	left := func(b bucketView) float64 { return b.TokensLeft / float64(b.Burst) }
+	slices.SortStableFunc(all, func(a, b bucketView) int { return cmp.Compare(left(a), left(b)) })
+	return all[:most]
+}
+
+func policyOf(name string, rate headgate.TokensPerSecond, burst headgate.Tokens) string {
+	quota, window := rateOf(rate)
+	return fmt.Sprintf("%s;q=%d;w=%d;burst=%d", name, quota, window, burst)
+}
+
+// rateOf writes a rate as whole tokens in the least of some windows, in seconds; one that is whole in none loses a fraction of a token a
+// day.
+func rateOf(rate headgate.TokensPerSecond) (quota, window int64) {
+	for _, window := range []int64{1, 60, 3600, 86400} {
+		quota := float64(rate) * float64(window)
+		if whole := math.Round(quota); whole >= 1 && math.Abs(quota-whole) < 1e-6*whole {
+			return int64(whole), window
+		}
+	}
+	const most = 31 * 86400 // The slowest rate is a token in it.
+	for window := int64(86400); ; window = most {
+		if quota := int64(float64(rate) * float64(window)); quota >= 1 || window == most {
+			return max(quota, 1), window
 		}
 	}
 }
@@ -36,7 +84,9 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *headgate.Job, 
 	if r.Who.Tenant != "" { // As in decide.
 		outermost = headgate.LevelTenant
 	}
+	var policies []string
 	_ = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
+		policies = nil
 		class, known := snapshot.ClassNamed(job.Queue, job.Priority)
 		if !known {
 			return nil
@@ -48,7 +98,7 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *headgate.Job, 
 			}
 			scope := headgate.ScopeAt(level, job.Tenant, job.Queue, class)
 			name := `"` + string(scope) + `"`
-			header.Add("RateLimit-Policy", name+";q="+strconv.FormatInt(int64(limit.Burst), 10)+";w="+seconds(span(float64(limit.Burst), limit.Rate())))
+			policies = append(policies, policyOf(name, limit.Rate(), limit.Burst))
 			if verdict.Reason == headgate.ReasonLimited && verdict.Scope == scope {
 				left := float64(verdict.TokensLeft)
 				header.Set("RateLimit", name+";r="+whole(left)+";t="+seconds(span(float64(limit.Burst)-left, limit.Rate())))
@@ -56,6 +106,9 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *headgate.Job, 
 		}
 		return nil
 	})
+	if len(policies) > 0 {
+		header.Set("RateLimit-Policy", strings.Join(policies, ", "))
+	}
 }
 
 // setOldRateLimit tells of the bucket with the least tokens in the fields that were usual before.

@@ -132,7 +132,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			for _, label := range metric.GetLabel() {
-				if strings.Contains(label.GetValue(), "tenant") {
+				if strings.Contains(label.GetValue(), "tenant-") {
 					t.Errorf("%s has the label %s", family.GetName(), label)
 				}
 				if label.GetName() != "queue_id" {

@@ -97,7 +97,7 @@ func TestWhatABodyHasTooMuchOfIsTold(t *testing.T) {
 		"as many levels":   {"POST /api/v1/jobs", `{"tenant":"acme","queue":"mail","type":"t","payload":` + deep(31) + `}`, ""},
 		"a long payload":   {"POST /api/v1/jobs", `{"tenant":"acme","queue":"mail","type":"t","payload":[` + strings.Repeat(`0,`, 5000) + `0]}`, ""},
 		"twice, unseen":    {"POST /api/v1/jobs", `{"tenant":"acme","queue":"mail","type":"t","payload":[{"a":{"b":1,"b":2}}]}`, "/payload/0/a/b: is there several times; allowed is once"},
-		"members":          {"POST /api/v1/rate-limit/check", `{` + named(70) + `}`, ": has more members than the 54 that are looked at"},
+		"members":          {"PUT /api/v1/queues/{queue}/pause", `{` + named(70) + `}`, ": has more members than the 52 that are looked at"},
 		"headers":          {"POST /api/v1/jobs", `{"headers":{` + named(40) + `}}`, "/headers: has more members than the 32 that are looked at"},
 		"a large document": {"PUT /api/v1/policy", `{` + named(3000) + `,"version":-1}`, "/version: minimum: got -1, want 0"},
 	} {

@@ -109,7 +109,7 @@ func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store,
 			return err
 		}
 		for i := range page.Jobs {
-			view.Jobs = append(view.Jobs, listedView{shown.ListedOf(&page.Jobs[i]), page.Jobs[i].Worker})
+			view.Jobs = append(view.Jobs, listedView{shown.ListedOf(&page.Jobs[i], shown.Everything), page.Jobs[i].Worker})
 		}
 		if view.Cursor = page.Cursor; view.Cursor == "" {
 			break

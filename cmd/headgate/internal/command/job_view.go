@@ -26,7 +26,7 @@ type jobView struct {
 }
 
 func viewOf(g lua.Sighting) jobView {
-	return jobView{Job: shown.JobOf(g, true), Suspect: g.Record.Suspect, Token: g.Token, Headers: g.Record.Job.Headers}
+	return jobView{Job: shown.JobOf(g, shown.Everything), Suspect: g.Record.Suspect, Token: g.Token, Headers: g.Record.Job.Headers}
 }
 
 // write writes a job for people.

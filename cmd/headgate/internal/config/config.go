@@ -125,6 +125,7 @@ type Credentials struct {
 	Issuer   string
 	Audience string
 	Leeway   time.Duration
+	MaxLife  time.Duration
 	NoAuth   bool
 }
 

@@ -72,7 +72,7 @@ func built(t *testing.T, l *Loaded) string {
 		t.Fatal(err)
 	}
 	// Tokens say nothing of their leeway; that it reaches them shows in its bounds.
-	served := fmt.Sprint(server.Credentials, server.Certificate != nil, server.ClientCAs != nil, l.Config.Serve.Credentials.Leeway)
+	served := fmt.Sprint(server.Credentials, server.Certificate != nil, server.ClientCAs != nil, l.Config.Serve.Credentials.Leeway, l.Config.Serve.Credentials.MaxLife)
 	server.Credentials, server.Certificate, server.ClientCAs = access.Credentials{}, nil, nil
 	traces, err := l.Traces()
 	if err != nil {
@@ -254,8 +254,8 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if o.Path == "serve.tokens.leeway" {
-				l.Config.Serve.Credentials = Credentials{JWKSFile: jwks, Issuer: "i", Audience: "a"}
+			if strings.HasPrefix(o.Path, "serve.tokens.") {
+				l.Config.Serve.Credentials = Credentials{JWKSFile: jwks, Issuer: "i", Audience: "a", MaxLife: time.Hour}
 			}
 			if strings.HasSuffix(o.Path, "open_max") {
 				l.Config.Worker.Breaker.OpenBase = time.Millisecond

@@ -47,7 +47,7 @@ func (l *Loaded) Credentials() (all access.Credentials, err error) {
 	}
 	set, given, tokensErr := l.secretOf(pathJWKS, c.JWKS, c.JWKSFile)
 	if tokensErr == nil && given {
-		all.Tokens, tokensErr = access.NewTokens(access.TokenConfig{JWKS: []byte(set), Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway})
+		all.Tokens, tokensErr = access.NewTokens(access.TokenConfig{JWKS: []byte(set), Issuer: c.Issuer, Audience: c.Audience, Leeway: c.Leeway, MaxLife: c.MaxLife})
 		tokensErr = within("serve.tokens", tokensErr)
 	}
 	return all, errors.Join(keysErr, tokensErr)

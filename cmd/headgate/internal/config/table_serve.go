@@ -130,6 +130,10 @@ func credentialOptions() []Option {
 			value: duration(0, access.MaxLeeway, func(c *Config) *time.Duration { return &at(c).Leeway }),
 		},
 		{
+			Path: "serve.tokens.max_life", Default: "24h0m0s", Live: true, Doc: "Longest life of a token, from its `iat` or now to its `exp`: others are refused.",
+			value: duration(access.MinMaxLife, access.MaxMaxLife, func(c *Config) *time.Duration { return &at(c).MaxLife }),
+		},
+		{
 			Path: pathNoAuth, Flag: "insecure-no-auth", Default: "false", Doc: "Take everybody for an admin; on a loopback address only.",
 			value: boolean(func(c *Config) *bool { return &at(c).NoAuth }),
 		},

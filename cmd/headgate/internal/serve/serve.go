@@ -72,23 +72,21 @@ func (s *Server) tls() *tls.Config {
 	}
 }
 
-// The changes that Apply refuses.
-var (
-	errNobody = errors.New("no key and no token would be taken")
-	errScheme = errors.New("a server cannot go from http to https or back while it runs: restart it")
-)
+// errScheme is a change that Apply refuses.
+var errScheme = errors.New("a server cannot go from http to https or back while it runs: restart it")
 
 // Apply puts other credentials, another certificate and other networks in force for the calls and connections that begin from
-// now on. If it returns an error, what was in force stays so.
+// now on. No credentials at all mean that nobody may call: it is how the last key is taken away. If it returns an error, what was in
+// force stays so.
 func (s *Server) Apply(next Live) error {
-	if next.Credentials.None() && !s.config.NoAuth {
-		return errNobody
-	}
 	if (next.Certificate == nil) != (s.config.Certificate == nil) {
 		return errScheme
 	}
 	if err := s.admin.SetAllow(next.Allow); err != nil {
 		return err
+	}
+	if next.Credentials.None() && !s.config.NoAuth {
+		s.logger.Warn().Msg("no key and no token is taken any more: nobody may call")
 	}
 	s.admin.SetCredentials(next.Credentials)
 	s.certificate.Store(next.Certificate)

@@ -188,7 +188,7 @@ func TestKeysAndNetworksChangeWithoutARestart(t *testing.T) {
 		{serve.Live{Credentials: own}, false, [2]int{200, 200}},
 		{serve.Live{Credentials: own, Allow: elsewhere}, false, [2]int{}},
 		{serve.Live{Credentials: own, Allow: make([]netip.Prefix, 1001)}, true, [2]int{}},
-		{serve.Live{}, true, [2]int{}},
+		{serve.Live{}, false, [2]int{401, 200}},
 		{serve.Live{Credentials: other}, false, [2]int{401, 200}},
 	} {
 		if err := server.Apply(step.live); (err != nil) != step.refuse {
