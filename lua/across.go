@@ -3,6 +3,7 @@ package lua
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -189,6 +190,7 @@ func (s *Store) censusOfAll(ctx context.Context) (Census, error) {
 		sum.Spilled += c.Spilled
 		sum.Dead += c.Dead
 		sum.Live += c.Live
+		sum.Moving = sum.Moving || !c.Known()
 		addCounts(sum.Left, c.Left)
 		addCounts(sum.Died, c.Died)
 	}
@@ -200,6 +202,9 @@ func (s *Store) countersOfAll(ctx context.Context) (Counters, error) {
 	all, err := gather(s, func(part *Store) (Counters, error) { return part.Counters(ctx) })
 	for _, c := range all {
 		sum.Accepted += c.Accepted
+		if sum.Live += c.Live; c.Live < 0 {
+			sum.Live = math.MinInt64 / 2 // Not known of one is not known of all.
+		}
 		addCounts(sum.Left, c.Left)
 		addCounts(sum.Died, c.Died)
 		for queue, unknown := range c.Unknown {

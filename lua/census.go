@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/keyspace"
 )
 
 // Census is where every accepted job is or how it left, as Redis holds it (law L4).
@@ -26,24 +28,35 @@ type Census struct {
 	Left map[string]int64 `json:"left"`
 	// Died counts dead letters by reason, over all time.
 	Died map[string]int64 `json:"died"`
+	// Moving means that jobs moved while they were counted, so that places that do not add up say nothing.
+	Moving bool `json:"moving"`
 }
 
 // Conserved reports whether accepted = Σ places + Σ left, and the places agree with the jobs hash.
 func (c Census) Conserved() bool {
-	left := int64(0)
-	for _, n := range c.Left {
-		left += n
+	return c.Waiting+c.Later+c.Ready+c.Spilled+c.Dead == c.Live && c.Unaccounted() == 0
+}
+
+// Known reports whether Conserved is sure: where jobs move while they are counted, only that all is right is.
+func (c Census) Known() bool { return !c.Moving || c.Conserved() }
+
+// Unaccounted is how many accepted jobs have neither a record nor left for a reason that was counted.
+func (c Census) Unaccounted() int64 { return c.Accepted - c.Live - sum(c.Left) }
+
+func sum(counts map[string]int64) (all int64) {
+	for _, n := range counts {
+		all += n
 	}
-	return c.Waiting+c.Later+c.Ready+c.Spilled+c.Dead == c.Live && c.Accepted == c.Live+left
+	return all
 }
 
 // censusTries is how often Census counts again while jobs move between the naming of the lanes and the count.
 const censusTries = 5
 
 // Census counts everything in one transaction of reads. Its cost grows with the number of lanes up to some 5,000; beyond, their
-// jobs are counted as their queues say, which each script keeps beside them. It is for tests, reports and operators. The lanes are named before the count, so jobs that move to new ones meanwhile are missed:
-// it counts again, a few times, while the sum is not right. A full Redis takes no transactions, not even of reads:
-// there it counts without one.
+// jobs are counted as their queues say, which each script keeps beside them. It is for tests, reports and operators. The lanes are
+// named before the count, so jobs that move to new ones meanwhile are missed: it counts again, a few times, while the sum is not
+// right, and says so where it never was (Known). A full Redis takes no transactions, not even of reads: there it counts without one.
 func (s *Store) Census(ctx context.Context) (c Census, err error) {
 	if s.all != nil {
 		return s.censusOfAll(ctx)
@@ -52,8 +65,9 @@ func (s *Store) Census(ctx context.Context) (c Census, err error) {
 		c, err = s.count(ctx, connection(s).TxPipeline())
 		if redis.HasErrorPrefix(err, "EXECABORT") {
 			c, err = s.count(ctx, connection(s).Pipeline())
+			c.Moving = true
 		}
-		if err != nil || c.Conserved() {
+		if err != nil || c.Conserved() || !c.Moving {
 			break
 		}
 	}
@@ -61,7 +75,7 @@ func (s *Store) Census(ctx context.Context) (c Census, err error) {
 }
 
 func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error) {
-	lanes, many, ready, spills, err := s.placeKeys(ctx)
+	places, err := s.placeKeys(ctx)
 	if err != nil {
 		return Census{}, err
 	}
@@ -70,13 +84,13 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	later := pipe.ZCard(ctx, s.partition.Later())
 	dead := pipe.ZCard(ctx, s.partition.Dead())
 	var waiting, readyCounts, spilled []*redis.IntCmd
-	for _, key := range lanes {
+	for _, key := range places.lanes {
 		waiting = append(waiting, pipe.ZCard(ctx, key))
 	}
-	for _, key := range spills {
+	for _, key := range places.spills {
 		spilled = append(spilled, pipe.ZCard(ctx, key))
 	}
-	for _, key := range ready {
+	for _, key := range places.ready {
 		readyCounts = append(readyCounts, pipe.XLen(ctx, key))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
@@ -86,7 +100,7 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 	for _, n := range waiting {
 		c.Waiting += n.Val()
 	}
-	if many {
+	if places.many {
 		c.Waiting = waitingOf(state.Val())
 	}
 	for _, n := range spilled {
@@ -96,6 +110,7 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 		c.Ready += n.Val()
 	}
 	c.Accepted, c.Left, c.Died = countersOf(state.Val())
+	c.Moving = state.Val()["t"] != places.at // Every script that moves jobs writes the time.
 	return c, nil
 }
 
@@ -138,6 +153,8 @@ type Counters struct {
 	Left, Died map[string]int64
 	// Unknown is what workers handed back because they have no handler for it, by queue.
 	Unknown map[string]Unknown
+	// Live is how many jobs there were in the same moment; below zero where that cannot be read, in a full Redis.
+	Live int64
 }
 
 // Unknown is how often workers of a queue handed jobs back whose type they have no handler for, since the deployment began, and
@@ -180,34 +197,61 @@ func unknownOf(state map[string]string) map[string]Unknown {
 	return all
 }
 
+// Unaccounted is how many accepted jobs have neither a record nor left for a reason that was counted: somebody, or a slot that was
+// lost, has taken their records away (law L4). Jobs that move make no difference to it.
+func (c Counters) Unaccounted() (n int64, known bool) {
+	if c.Live < 0 {
+		return 0, false
+	}
+	return c.Accepted - c.Live - sum(c.Left), true
+}
+
 // Counters reads the counters.
 func (s *Store) Counters(ctx context.Context) (c Counters, err error) {
 	if s.all != nil {
 		return s.countersOfAll(ctx)
 	}
-	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
+	return countersIn(ctx, connection(s), s.partition)
+}
+
+func countersIn(ctx context.Context, client redis.UniversalClient, p keyspace.Partition) (c Counters, err error) {
+	pipe := client.TxPipeline()
+	state, live := pipe.HGetAll(ctx, p.State()), pipe.HLen(ctx, p.Jobs())
+	_, err = pipe.Exec(ctx)
+	c.Live = live.Val()
+	if redis.HasErrorPrefix(err, "EXECABORT") { // A full Redis takes no transactions, not even of reads.
+		state, c.Live = client.HGetAll(ctx, p.State()), -1
+		err = state.Err()
+	}
 	if err != nil {
 		return Counters{}, fmt.Errorf("read counters: %w", unread(err))
 	}
-	c.Accepted, c.Left, c.Died = countersOf(state)
-	c.Unknown = unknownOf(state)
+	c.Accepted, c.Left, c.Died = countersOf(state.Val())
+	c.Unknown = unknownOf(state.Val())
 	return c, nil
 }
 
 // censusLanes is how many lanes are counted one by one. Where there are more, what their queues say of them counts.
 const censusLanes = 5000
 
-// placeKeys names the lanes, unless there are many, from the tenants of each class, the ready streams and the overflow stores. Both come from the state and
-// its structures, never from KEYS.
-func (s *Store) placeKeys(ctx context.Context) (lanes []string, many bool, ready, spills []string, err error) {
+// places are the keys of what holds jobs: lanes, unless there are many, ready streams and overflow stores; at is the time of the last
+// script before they were named.
+type places struct {
+	lanes, ready, spills []string
+	many                 bool
+	at                   string
+}
+
+// placeKeys names the lanes from the tenants of each class. All comes from the state and its structures, never from KEYS.
+func (s *Store) placeKeys(ctx context.Context) (p places, err error) {
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, false, nil, nil, fmt.Errorf("read state: %w", unread(err))
+		return places{}, fmt.Errorf("read state: %w", unread(err))
 	}
 	base := s.partition.Base()
 	for field, value := range state {
 		if pool, ok := strings.CutPrefix(field, "pool:"); ok {
-			ready = append(ready, s.partition.Ready(pool))
+			p.ready = append(p.ready, s.partition.Ready(pool))
 		}
 		queue, ok := strings.CutPrefix(field, "q:")
 		if !ok {
@@ -215,26 +259,27 @@ func (s *Store) placeKeys(ctx context.Context) (lanes []string, many bool, ready
 		}
 		for class := range (strings.Count(value, "|") - 3) / 2 {
 			cq := strconv.Itoa(class) + ":" + queue
-			if many {
+			if p.many {
 				continue
 			}
 			found, err := s.classLanes(ctx, base, cq)
 			if err != nil {
-				return nil, false, nil, nil, err
+				return places{}, err
 			}
-			if lanes = append(lanes, found...); len(lanes) > censusLanes {
-				lanes, many = nil, true
+			if p.lanes = append(p.lanes, found...); len(p.lanes) > censusLanes {
+				p.lanes, p.many = nil, true
 			}
 		}
 	}
 	names, err := s.spillsOf(ctx)
 	if err != nil {
-		return nil, false, nil, nil, err
+		return places{}, err
 	}
 	for _, name := range names {
-		spills = append(spills, base+"spill:"+name)
+		p.spills = append(p.spills, base+"spill:"+name)
 	}
-	return lanes, many, ready, spills, nil
+	p.at = state["t"]
+	return p, nil
 }
 
 func (s *Store) classLanes(ctx context.Context, base, cq string) ([]string, error) {

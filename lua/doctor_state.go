@@ -41,7 +41,7 @@ func (d *doctor) clock() {
 func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFacts, error) {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField, partitionsField)
+	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField, partitionsField, "nd", "stranded")
 	counted := pipe.HGetAll(ctx, p.State())
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
@@ -61,7 +61,10 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	d.policy(ctx, facts.version, max(inForce, facts.version))
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
 	d.bounds(bounds())
-	d.workers(workers.Val(), live.Val())
+	d.workers(workers.Val(), live.Val()-whole(textAt(state.Val(), 8)))
+	if err := d.conservation(ctx, whole(textAt(state.Val(), 9))); err != nil {
+		return partitionFacts{}, err
+	}
 	d.types(unknownOf(counted.Val()))
 	first := math.Inf(1)
 	for _, z := range append(due.Val(), later.Val()...) {
@@ -125,9 +128,37 @@ func (d *doctor) dedup(window time.Duration, ended int64) {
 	}
 }
 
+// conservation looks for jobs whose records are gone (law L4).
+func (d *doctor) conservation(ctx context.Context, stranded int64) error {
+	counters, err := countersIn(ctx, d.client, d.partition)
+	if err != nil {
+		return err
+	}
+	gone := counters.Left[recordGone] + counters.Died[recordGone]
+	switch n, known := counters.Unaccounted(); {
+	case !known:
+		d.add("conservation", HealthWarn, "not known: a full Redis does not count in one moment", "raise maxmemory, or let workers catch up, or purge dead letters")
+	case n != 0:
+		d.add("conservation", HealthFail, fmt.Sprintf("%d of %d accepted jobs have no record, and did not leave", n, counters.Accepted),
+			"find out who deletes fields of "+d.partition.Jobs()+", or which slots were lost; each is counted as "+recordGone+" at its turn")
+	case stranded > 0:
+		d.add("conservation", HealthFail, fmt.Sprintf("%d jobs were in the hands of workers that ended, and nobody's since", stranded),
+			"this Redis hides what a consumer holds: run Redis 7.0 or newer")
+	case gone > 0:
+		d.add("conservation", HealthWarn, fmt.Sprintf("every accepted job is accounted for, %d of them as %s", gone, recordGone),
+			"find out who deleted fields of "+d.partition.Jobs()+", or which slots were lost")
+	default:
+		d.add("conservation", HealthOK, fmt.Sprintf("each of %d accepted jobs is there, or left for a reason that was counted", counters.Accepted), "")
+	}
+	return nil
+}
+
+// recordGone is the reason of jobs whose records were gone at their turn, in job_gone of fragments/letter.lua and at workers.
+const recordGone = "record_gone"
+
 func (d *doctor) workers(n, live int64) {
 	if n == 0 && live > 0 {
-		d.add("workers", HealthWarn, fmt.Sprintf("none is registered, and %d jobs live", live), "start one, or look at the queues: headgate queue list")
+		d.add("workers", HealthWarn, fmt.Sprintf("none is registered, and %d jobs live that are no dead letters", live), "start one, or look at the queues: headgate queue list")
 		return
 	}
 	d.add("workers", HealthOK, fmt.Sprintf("%d registered", n), "")

@@ -66,6 +66,7 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 	for name, text := range map[string]string{
 		"version": "Redis ", "clock": "the clock of Redis is ", "partitions": "1, keys ", "jobs": "0 jobs live", "policy": "version 0",
 		"dedup": "remembered for 30s, at most 4000000 of them: 66667 jobs/s", "workers": "0 registered", "timers": "none is set", "types": "no job has come",
+		"conservation": "each of 0 accepted jobs",
 	} {
 		if f := finding(t, r, name); f.Health != HealthOK || !strings.Contains(f.Text, text) || f.Do != "" {
 			t.Errorf("%+v", f)
@@ -84,11 +85,34 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 			t.Errorf("%+v", f)
 		}
 	}
-	if f := finding(t, r, "workers"); f.Health != HealthWarn || !strings.Contains(f.Text, "2 jobs live") {
+	if f := finding(t, r, "workers"); f.Health != HealthWarn || !strings.Contains(f.Text, "2 jobs live that are no dead letters") {
 		t.Errorf("%+v", f)
 	}
 	if f := finding(t, r, "jobs"); !strings.Contains(f.Text, "bytes each") {
 		t.Errorf("%+v", f)
+	}
+}
+
+// TestDoctorWarnsOfNoWorkersOnlyWhereSomethingIsToRun: dead letters wait for nobody.
+func TestDoctorWarnsOfNoWorkersOnlyWhereSomethingIsToRun(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	y.kill("a")
+	for more := true; more; {
+		var err error
+		more, err = y.store.Reclaim(t.Context(), "w1")
+		check(t, err)
+	}
+	for _, row := range []struct {
+		health Health
+		text   string
+	}{{HealthOK, "0 registered"}, {HealthWarn, "1 jobs live that are no dead letters"}} {
+		r, err := y.store.Doctor(t.Context())
+		check(t, err)
+		if f := finding(t, r, "workers"); f.Health != row.health || !strings.Contains(f.Text, row.text) {
+			t.Errorf("%+v", f)
+		}
+		y.admit(mail("acme", "b"))
 	}
 }
 
@@ -125,6 +149,7 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 		do         func() error
 	}{
 		{"dedup", "partition 2: ended ids", func() error { return client.HSet(ctx, last.State(), "en", 3_990_000).Err() }},
+		{"conservation", "partition 2: 1 of ", func() error { return client.HIncrBy(ctx, last.State(), "accepted", 1).Err() }},
 		{"timers", "partition 2: the first is ", func() error { return client.ZAdd(ctx, last.Due(), redis.Z{Score: 1, Member: "sx"}).Err() }},
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
 		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), partitionsField, 5).Err() }},

@@ -21,7 +21,7 @@ local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], A
 local time_us = now_us(NOW)
 local READY = P .. 'ready:' .. POOL
 
--- held marks the jobs whose entries were still the caller's, and removes those.
+-- take_held marks the jobs whose entries were still the caller's, and returns the tokens of all.
 local function take_held(pool_key, jobs)
   local tokens = {}
   for i, job in ipairs(jobs) do tokens[i] = job.token end
@@ -29,7 +29,7 @@ local function take_held(pool_key, jobs)
   for _, job in ipairs(jobs) do
     job.held = all or #redis.call('XRANGE', pool_key, job.token, job.token) == 1
   end
-  redis.call('XDEL', pool_key, unpack(tokens))
+  return tokens
 end
 
 local jobs, job_keys, records_needed = {}, {}, false
@@ -64,8 +64,19 @@ if not state_get('pool:' .. POOL) then
   for i = 1, #jobs do lost[i] = 'lost' end
   return { 'finished', unpack(lost) }
 end
-take_held(READY, jobs)
+local tokens = take_held(READY, jobs)
 records_needed = records_needed or state_num('nl') > 0 or any_capped()
+
+-- entries_leave removes the entries, and reads the records of the jobs where these are needed. An entry has a copy of one that is gone.
+local function entries_leave()
+  if records_needed then
+    local records = redis.call('HMGET', JOBS, unpack(job_keys))
+    for i, job in ipairs(jobs) do
+      job.rec = records[i] or job.held and redis.call('XRANGE', READY, job.token, job.token)[1][2][4]
+    end
+  end
+  redis.call('XDEL', READY, unpack(tokens))
+end
 
 -- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
@@ -77,6 +88,7 @@ local function complete_all()
   local q = queue_open(name)
   if q.stamp > 0 then return nil end -- jobs have waited for room
   if not nobody_runs(q) then return nil end
+  entries_leave()
   ended_rotate()
   local words = {}
   for i, job in ipairs(jobs) do
@@ -181,10 +193,9 @@ return (function()
     return 'released'
   end
 
+  entries_leave()
   if records_needed then
-    local records = redis.call('HMGET', JOBS, unpack(job_keys))
-    for i, job in ipairs(jobs) do
-      job.rec = records[i]
+    for _, job in ipairs(jobs) do
       if job.held then entry_release(POOL, job.key, job.rec, job.what == 'complete') end
     end
   else

@@ -19,7 +19,7 @@ for i = KEYS_AT, #ARGV do
   local dead = redis.call('ZSCORE', DEAD, ARGV[i])
   if dead then
     local queue = letter_end(ARGV[i], 'purged')
-    purged[queue] = (purged[queue] or 0) + 1
+    if queue then purged[queue] = (purged[queue] or 0) + 1 end
   end
   words[#words + 1] = dead and 'purged' or 'unknown'
 end

@@ -159,6 +159,9 @@ type Record struct {
 
 var errShortRecord = errors.New("record too short")
 
+// ErrRecordGone is the Err of a Lease whose record somebody, or a lost slot of a cluster, has taken away.
+var ErrRecordGone = errors.New("its record is gone")
+
 // decodeRecord reads what admit stored under key. The job's texts are parts of raw, its payload is a copy.
 func decodeRecord(key, raw string) (Record, error) {
 	if len(raw) < headerSize || raw[0] != recordVersion {
@@ -185,6 +188,9 @@ func decodeRecord(key, raw string) (Record, error) {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}
 	j.Queue, j.Downstream = rest[:queueLen], rest[queueLen:queueLen+downLen]
+	if len(rest) == queueLen+downLen { // What stands in for it has no body: see fill.lua.
+		return Record{}, fmt.Errorf("read record of %q: %w", key, ErrRecordGone)
+	}
 	if err := decodeBody(j, rest[queueLen+downLen:]); err != nil {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, err)
 	}

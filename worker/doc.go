@@ -40,7 +40,7 @@
 //	any other error, panic   an attempt burnt: back after a backoff, or dead letter, "max_attempts"
 //	whatever, but cancelled  gone as "cancelled", if this worker or Redis knew of it in time
 //	payload not taken        dead letter, "bad_payload"
-//	record not readable      dead letter, "unreadable"
+//	record not readable      dead letter, "unreadable", or "record_gone" where somebody has taken it away
 //	deadline passed          expired, without a start
 //	no handler for the type  back after 0.2-1 s, later and later each time in a row, up to 1-5 min; no attempt burnt
 //	a suspect beside others  back after 0.2-1 s, no attempt burnt; see below

@@ -81,6 +81,7 @@ const (
 	ReasonDiscarded  = "discarded"
 	ReasonBadPayload = "bad_payload"
 	ReasonUnreadable = "unreadable"
+	ReasonRecordGone = "record_gone"
 	ReasonDeadline   = "deadline"
 	// ReasonSuspect is that of a job that may have killed a worker, and went back because another such job is running
 	// here, or because Redis could not be told of its start.

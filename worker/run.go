@@ -65,7 +65,11 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) answer {
 	job := &lease.Job
 	if lease.Err != nil {
-		return answer{outcome: lua.Kill, reason: ReasonUnreadable, err: lease.Err}
+		reason := ReasonUnreadable
+		if errors.Is(lease.Err, lua.ErrRecordGone) {
+			reason = ReasonRecordGone
+		}
+		return answer{outcome: lua.Kill, reason: reason, err: lease.Err}
 	}
 	if reason, ok := cancelledBy(ctx); ok {
 		return answer{outcome: lua.Release, reason: reason, cancelled: true}

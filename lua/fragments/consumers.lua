@@ -16,7 +16,7 @@ local function consumers_audit(id, now)
       if pending > 0 and not consumer_return(pool, name, true, now) then
         return due_add(DUE, now, 'c' .. id)
       end
-      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+      consumer_end(pool, name)
     end
   end
   pool_close(pool)

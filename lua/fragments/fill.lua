@@ -251,8 +251,12 @@ local function serve(pool, cl, x, now)
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
     local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
-    job_expire(q, key, rec, now)
+    if rec then
+      old_remove(key, rec)
+      job_expire(q, key, rec, now)
+    else
+      job_gone(key, q.name)
+    end
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
@@ -270,7 +274,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = { pool = pool, key = key, downstream = downstream }
+  local pick = { pool = pool, key = key, downstream = downstream, cl = cl }
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -326,6 +330,14 @@ local function fill_pool(pool, now)
   return true
 end
 
+-- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`.
+local function record_stands_in(pick)
+  local queue = pick.cl.q.name
+  local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
+  redis.call('HSET', JOBS, pick.key, rec)
+  return rec
+end
+
 local function picks_write()
   if #picks == 0 then return end
   local keys = {}
@@ -334,6 +346,7 @@ local function picks_write()
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
+    records[i] = records[i] or record_stands_in(picks[i])
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)

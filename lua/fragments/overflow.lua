@@ -15,8 +15,10 @@ local function victims(job, b, d, size)
     if not dropped[key] then
       if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
       local rec = redis.call('HGET', JOBS, key)
-      chosen[#chosen + 1] = { key = key, rec = rec }
-      jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+      if rec then
+        chosen[#chosen + 1] = { key = key, rec = rec }
+        jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
+      end
       if d.plan_jobs + 1 - jobs_out <= b.jobs and d.plan_bytes + size - bytes_out <= b.bytes then
         return chosen, jobs_out, bytes_out
       end

@@ -64,15 +64,20 @@ local function delivery_lost(worker, job, now)
 end
 
 -- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are
--- lost unless the worker itself hands them back.
+-- lost unless the worker itself hands them back. It reads them as a worker would again: the list of XPENDING is by their ages, and the
+-- store inside the process leaves out whatever its clock, set back, takes for younger than nothing.
 local function consumer_return(pool, consumer, lost, now)
   if moves == 0 then return false end
-  local pending = redis.call('XPENDING', pool.key, GROUP, '-', '+', moves, consumer)
-  local entries = {}
-  for i, p in ipairs(pending) do
-    entries[i] = redis.call('XRANGE', pool.key, p[1], p[1])[1]
+  local history = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', moves, 'STREAMS', pool.key, '0')
+  local read, entries = history and history[1][2] or {}, {}
+  for _, e in ipairs(read) do
+    if e[2] then
+      entries[#entries + 1] = e
+    else
+      redis.call('XACK', pool.key, GROUP, e[1]) -- Somebody has deleted it.
+    end
   end
-  local out = #pending < moves
+  local out = #read < moves
   if #entries > 0 then
     moves = moves - #entries
     local keys, records = entries_take(pool, entries)
@@ -92,6 +97,12 @@ local function consumer_return(pool, consumer, lost, now)
     for _, job in ipairs(suspects) do delivery_lost(consumer, job, now) end
   end
   return out
+end
+
+-- consumer_end ends a consumer that holds nothing. What it held all the same is nobody's then, and is told: `stranded`.
+local function consumer_end(pool, consumer)
+  local held = redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, consumer)
+  if held > 0 then state_add('stranded', held) end
 end
 
 local function pool_unlist(field, gone)
@@ -126,7 +137,7 @@ local function worker_reclaim(worker, lost, now)
     return true
   end
   if not consumer_return(pool, worker, lost, now) then return false end
-  redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, worker)
+  consumer_end(pool, worker)
   redis.call('HDEL', WORKERS, worker)
   redis.call('ZREM', DUE, 'w' .. worker)
   pool.slots = math.max(0, pool.slots - w.slots)

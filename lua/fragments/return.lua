@@ -2,6 +2,7 @@
 -- @include record
 -- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
 local function job_return(key, rec, now)
+  if not rec then return leave_plain(key, 'record_gone') end
   local tenant, id = key_split(key)
   local r = record_read(rec)
   local q = queue_open(r.queue)

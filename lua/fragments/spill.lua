@@ -6,12 +6,42 @@
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 local SPILLS, DELAYED = P .. 'spills', 128
 
--- spill_remove reports whether the job was spilled.
-local function spill_remove(name, key, rec)
+-- spill_leave reports whether the job was spilled.
+local function spill_leave(name, key)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  return true
+end
+
+-- spill_remove is spill_leave, with what a spilled job has besides.
+local function spill_remove(name, key, rec)
+  if not spill_leave(name, key) then return false end
   if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_back brings one job back, if it has begun to wait, and reports whether that was into a lane.
+local function spill_back(name, key, rec, size, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local q, start = queue_open(queue), record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
+  spill_remove(name, key, rec)
+  if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
+  if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+    job_expire(q, key, rec, now)
+    return false
+  end
+  rec = record_flagged(rec, COUNTED)
+  redis.call('HSET', JOBS, key, rec)
+  depth_add(name, 1, size)
+  if start and start > now then
+    due_add(LATER, start, key)
+    return false
+  end
+  old_add(key, rec)
+  lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+    .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+  refill[queue] = true
   return true
 end
 
@@ -19,37 +49,25 @@ end
 -- came back into a lane. What has begun below the low-water mark goes on above it.
 local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
-  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  local b, d, back = bound_open(tenant, queue), depth_open(name), false
   if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
     local rec = redis.call('HGET', JOBS, key)
-    local size = job_size(key, rec)
+    local size = rec and job_size(key, rec) or 0
     if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
     if moves == 0 then
       moves_out('o' .. name, now)
       return back
     end
     moves = moves - 1
-    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
-    spill_remove(name, key, rec)
-    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
-    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
-      job_expire(q, key, rec, now)
+    if rec then
+      back = spill_back(name, key, rec, size, now) or back
     else
-      rec = record_flagged(rec, COUNTED)
-      redis.call('HSET', JOBS, key, rec)
-      depth_add(name, 1, size)
-      if start and start > now then
-        due_add(LATER, start, key)
-      else
-        old_add(key, rec)
-        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-        refill[queue] = true
-        back = true
-      end
+      spill_leave(name, key)
+      redis.call('HDEL', P .. 'starts', key)
+      job_gone(key, queue)
     end
   end
 end

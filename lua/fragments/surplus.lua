@@ -3,7 +3,8 @@
 -- @include cancelled
 -- @include return
 -- surplus: entries for which no slot is left go back to their lanes.
--- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records. An entry has a copy of a record that is
+-- gone.
 local function entries_take(pool, entries)
   local ids, keys = {}, {}
   for i, e in ipairs(entries) do
@@ -12,7 +13,14 @@ local function entries_take(pool, entries)
   redis.call('XACK', pool.key, GROUP, unpack(ids))
   redis.call('XDEL', pool.key, unpack(ids))
   refill_pools[pool.id] = true
-  return keys, redis.call('HMGET', JOBS, unpack(keys))
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i, e in ipairs(entries) do
+    if not records[i] then
+      records[i] = e[2][4]
+      redis.call('HSET', JOBS, keys[i], records[i])
+    end
+  end
+  return keys, records
 end
 
 -- delivery_back puts a job back from a ready stream, unless it was cancelled there.

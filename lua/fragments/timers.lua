@@ -19,8 +19,12 @@ local function lane_expire(timer, now)
     for _, member in ipairs(members) do
       local job = tenant .. ':' .. sub(member, 13)
       local rec = redis.call('HGET', JOBS, job)
-      old_remove(job, rec)
-      job_expire(q, job, rec, now)
+      if rec then
+        old_remove(job, rec)
+        job_expire(q, job, rec, now)
+      else
+        job_gone(job, queue)
+      end
     end
     lane_shrunk(cl, tenant, lane)
   end
@@ -55,7 +59,7 @@ local function letters_purge(queue, now)
   local letters = P .. 'dead:' .. queue
   local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
   moves = moves - #old
-  for _, key in ipairs(old) do letter_end(key, 'purged') end
+  for _, key in ipairs(old) do letter_end(key, 'purged', queue) end
   local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
   if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end

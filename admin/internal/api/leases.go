@@ -132,6 +132,9 @@ func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now t
 	switch {
 	case l.Err != nil:
 		end.Outcome, end.Reason, end.Text = lua.Kill, "unreadable", l.Err.Error()
+		if errors.Is(l.Err, lua.ErrRecordGone) {
+			end.Reason = "record_gone"
+		}
 	case !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
 		end.Outcome = lua.Expire
 	case !open.pass(l) || !a.leaseProbe(ctx, s, l, open[l.gate()]):

@@ -143,7 +143,8 @@ func (a *API) doctor(r *route.Request) (*route.Answer, error) {
 type censusView struct {
 	lua.Census
 
-	Conserved bool `json:"conserved"`
+	// Conserved is null where it is not known.
+	Conserved *bool `json:"conserved"`
 }
 
 func (a *API) census(r *route.Request) (*route.Answer, error) {
@@ -151,7 +152,11 @@ func (a *API) census(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(censusView{census, census.Conserved()}), nil
+	view := censusView{Census: census}
+	if census.Known() {
+		view.Conserved = new(census.Conserved())
+	}
+	return route.OK(view), nil
 }
 
 // explain explains anything to whoever sees the deployment, and to a tenant its own jobs, without the rules and the notes of others.

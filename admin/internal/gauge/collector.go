@@ -38,6 +38,7 @@ var (
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
 	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
+	lostDesc  = prometheus.NewDesc("headgate_jobs_unaccounted", "Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.", nil, nil)
 	staffDesc = prometheus.NewDesc("headgate_workers", "Workers that are registered.", nil, nil)
 	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
 	lateDesc  = prometheus.NewDesc("headgate_timers_late_seconds", "For how long the timer that is due first has been, 0 where none is.", nil, nil)
@@ -131,6 +132,9 @@ func gaugeOf(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, 
 
 func collectCounters(to chan<- prometheus.Metric, c lua.Counters) {
 	to <- prometheus.MustNewConstMetric(inDesc, prometheus.CounterValue, float64(c.Accepted))
+	if n, known := c.Unaccounted(); known {
+		gaugeOf(to, lostDesc, float64(n))
+	}
 	for desc, counts := range map[*prometheus.Desc]map[string]int64{leftDesc: c.Left, diedDesc: c.Died} {
 		for reason, n := range bounded(counts, maxReasons) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), reason)

@@ -84,6 +84,9 @@ headgate_http_requests_total{code="200",route="GET /x"} 1
 # HELP headgate_jobs_accepted_total Jobs that were admitted.
 # TYPE headgate_jobs_accepted_total counter
 headgate_jobs_accepted_total 3
+# HELP headgate_jobs_unaccounted Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.
+# TYPE headgate_jobs_unaccounted gauge
+headgate_jobs_unaccounted 0
 # HELP headgate_queue_jobs Jobs of a queue by place: waiting, ready, running, later, spilled, dead.
 # TYPE headgate_queue_jobs gauge
 headgate_queue_jobs{place="dead",queue_id="mail"} 1
@@ -110,7 +113,7 @@ rate_limit_requests_total{result="denied"} 1
 rate_limit_tokens_consumed_total 3
 `
 	must(t, testutil.GatherAndCompare(registry, strings.NewReader(want), "headgate_dead_letters_total", "headgate_http_requests_total",
-		"headgate_jobs_accepted_total", "headgate_queue_jobs", "headgate_redis_up", "headgate_unknown_type_total", "headgate_workers", "rate_limit_requests_total", "rate_limit_tokens_consumed_total"))
+		"headgate_jobs_accepted_total", "headgate_jobs_unaccounted", "headgate_queue_jobs", "headgate_redis_up", "headgate_unknown_type_total", "headgate_workers", "rate_limit_requests_total", "rate_limit_tokens_consumed_total"))
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
 	}
