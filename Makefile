@@ -90,6 +90,10 @@ benchmarks: deps ## Run all benchmarks.
 bench-once: ## Run each benchmark once, to see that it runs.
 	$(MAKE) benchmarks BENCHFLAGS='-benchtime 1x'
 
+.PHONY: bench-config
+bench-config: deps ## Measure reads and changes of limits and scrapes of metrics a second, with 10, 1,000 and 10,000 tenants; half a minute.
+	$(GO) test ./admin -run '^$$' -bench 'Config$$' -benchtime 1x -timeout 10m
+
 .PHONY: loadtest
 loadtest: ## Run every scenario of the load test beside asynq, three rounds each; the report is in loadtest/reports. Ten minutes or so.
 	$(GO) run ./loadtest -scenario all -compare asynq -report loadtest/reports $(LOADFLAGS)

@@ -74,3 +74,20 @@ func TestListsOfThePolicyComeInPages(t *testing.T) {
 		}
 	}
 }
+
+// TestALimitIsShownAsItWasPutLast, by whichever server: each call asks which version is in force.
+func TestALimitIsShownAsItWasPutLast(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, nil)
+	other := newPlantOn(t, p.store, nil)
+	acme := ask{op: "GET /api/v1/rate-limit/config/{scope}", path: map[string]string{"scope": "acme"}}
+	for tokens := 1; tokens <= 3; tokens++ {
+		limit := fmt.Sprintf(`{"tokens":%d,"per":"1s","burst":1}`, tokens)
+		p.put("admin", ask{op: "PUT /api/v1/rate-limit/config/{scope}", path: acme.path, body: limit})
+		for _, server := range []*plant{p, other} {
+			if got := server.want(http.StatusOK, "viewer", acme); !bytes.Contains(got.body, []byte(`"own":`+limit)) || got.header.Get("Etag") != fmt.Sprintf("%q", fmt.Sprint(tokens)) {
+				t.Errorf("after %s: %s, %s", limit, got.body, got.header.Get("Etag"))
+			}
+		}
+	}
+}

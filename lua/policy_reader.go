@@ -73,9 +73,14 @@ func (r *PolicyReader) await(ctx context.Context, on redis.Cmdable) error {
 }
 
 func (r *PolicyReader) inForce(ctx context.Context) (int64, error) {
-	text, err := connection(r.store).HGet(ctx, r.store.partition.State(), "pv").Result()
+	return r.store.PolicyInForce(ctx)
+}
+
+// PolicyInForce returns the version that is in force, 0 for the built-in policy.
+func (s *Store) PolicyInForce(ctx context.Context) (int64, error) {
+	text, err := connection(s).HGet(ctx, s.partition.State(), "pv").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("follow policy: %w", unread(err))
+		return 0, fmt.Errorf("read the policy's version: %w", unread(err))
 	}
 	return whole(text), nil
 }

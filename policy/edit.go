@@ -28,6 +28,36 @@ func (p Policy) At(path ...string) (json.RawMessage, error) {
 	return found, nil
 }
 
+// OwnLimit returns the JSON of the limit that the policy has for a scope itself, nil where it has none: what At returns at LimitPath,
+// without writing the whole. A bad scope is a *headgate.FieldError.
+func (p Policy) OwnLimit(scope headgate.Scope) (json.RawMessage, error) {
+	if _, err := LimitPath(scope); err != nil {
+		return nil, err
+	}
+	var limit headgate.Limit
+	found := false
+	switch scope.Level() {
+	case headgate.LevelGlobal:
+		limit, found = p.Global, p.Global != noLimit && p.Global != (headgate.Limit{})
+	case headgate.LevelTenant:
+		if own := p.Tenants[string(scope)].Limit; own != nil {
+			limit, found = *own, true
+		}
+	case headgate.LevelQueue:
+		limit, found = p.QueueLimits[scope]
+	case headgate.LevelPriority:
+		limit, found = p.PriorityLimits[scope]
+	}
+	if !found {
+		return nil, nil
+	}
+	text, err := json.Marshal(newLimitJSON(limit))
+	if err != nil {
+		return nil, fmt.Errorf("encode limit: %w", err)
+	}
+	return text, nil
+}
+
 // Edit is other JSON for a place in the JSON of a policy.
 type Edit struct {
 	// Path leads to the place, as in tenants, acme, limit.

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate"
 )
 
 // merged returns what a merge patch makes of a policy, and the places in which that differs.
@@ -119,5 +121,34 @@ func TestUnsaidIsWhatATextLeavesOut(t *testing.T) {
 		if got := kinds(Unsaid(changes, []byte(text))); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", text, got, want)
 		}
+	}
+}
+
+// TestOwnLimitIsWhatAtReturns, of every scope that a policy has a limit for, and of one that it has none for.
+func TestOwnLimitIsWhatAtReturns(t *testing.T) {
+	t.Parallel()
+	p, err := Unmarshal([]byte(`{"global":{"tokens":7,"per":"1s","burst":3},"tenants":{"acme":{"limit":{"enabled":false}},"bolt":{"tier":"basic"}},
+		"queue_limits":{"acme:mail":{"tokens":5,"per":"1m","burst":2}},"priority_limits":{"acme:mail:high":{"rate_per_second":9,"burst_capacity":4,"enabled":false}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range []headgate.Scope{headgate.Global, "acme", "bolt", "zeta", "acme:mail", "acme:sms", "acme:mail:high", "acme:mail:low"} {
+		path, err := LimitPath(scope)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := p.At(path...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if own, err := p.OwnLimit(scope); err != nil || string(own) != string(want) {
+			t.Errorf("%s: %s, %v; At has %s", scope, own, err, want)
+		}
+	}
+	if own, err := Default().OwnLimit(headgate.Global); own != nil || err != nil {
+		t.Errorf("%s, %v", own, err)
+	}
+	if _, err := p.OwnLimit("a:b:c:d"); err == nil {
+		t.Error("a bad scope has a limit")
 	}
 }

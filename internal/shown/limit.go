@@ -33,8 +33,8 @@ type LimitConfig struct {
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
-func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, scope headgate.Scope) (LimitConfig, error) {
-	v, err := LimitConfigOf(current, scope)
+func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, compiled *policy.Compiled, scope headgate.Scope) (LimitConfig, error) {
+	v, err := LimitConfigOf(current, compiled, scope)
 	if err != nil || scope != headgate.Global || v.InForce == nil {
 		return v, err
 	}
@@ -42,22 +42,14 @@ func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Polic
 	return v, err
 }
 
-// LimitConfigOf shows the limit of a scope. A bad scope is a *headgate.FieldError.
-func LimitConfigOf(current policy.Policy, scope headgate.Scope) (LimitConfig, error) {
+// LimitConfigOf shows the limit of a scope, by a policy and what Prepare made of it. A bad scope is a *headgate.FieldError.
+func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope headgate.Scope) (LimitConfig, error) {
 	v := LimitConfig{Scope: scope}
-	path, err := policy.LimitPath(scope)
-	if err != nil {
-		return v, err
-	}
-	if v.Own, err = current.At(path...); err != nil {
-		return v, err
-	}
-	compiled, err := current.Prepare()
-	if err != nil {
-		return v, err
-	}
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
+		return v, err
+	}
+	if v.Own, err = current.OwnLimit(scope); err != nil {
 		return v, err
 	}
 	if limit := compiled.LimitsFor(tenant, queue, class)[scope.Level()]; !limit.Disabled {

@@ -31,7 +31,11 @@ func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, te
 	if err := headgate.ValidateTenant(tenant); err != nil {
 		return v, err
 	}
-	config, err := LimitConfigOf(current, headgate.Scope(tenant))
+	compiled, err := current.Prepare()
+	if err != nil {
+		return v, err
+	}
+	config, err := LimitConfigOf(current, compiled, headgate.Scope(tenant))
 	if err != nil {
 		return v, err
 	}

@@ -51,6 +51,8 @@ type Config struct {
 type API struct {
 	config Config
 	limits *limits
+	// documents answer what is asked of the policy's text.
+	documents documents
 	// describedBy is the ETag of the description.
 	describedBy string
 	// parts are the partitions, and shares how the slots of sessions go to them.
@@ -70,7 +72,7 @@ type API struct {
 func New(config Config) *API {
 	sum := sha256.Sum256(config.Description)
 	return &API{
-		config: config, limits: &limits{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1),
+		config: config, limits: &limits{store: config.Store}, documents: documents{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1),
 		describedBy: `"` + hex.EncodeToString(sum[:16]) + `"`, began: time.Now(),
 	}
 }

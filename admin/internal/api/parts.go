@@ -115,12 +115,12 @@ func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
 	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}
-	current, err := rollout.Current(r.Context(), a.config.Store)
+	current, err := a.documents.current(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	config, err := shown.ReadLimitConfig(r.Context(), a.config.Store, current, scope)
-	return tagged(current.Version, config), err
+	config, err := shown.ReadLimitConfig(r.Context(), a.config.Store, current.policy, current.compiled, scope)
+	return tagged(current.policy.Version, config), err
 }
 
 // part shows what a part of the policy has of its own.

@@ -41,17 +41,17 @@ func (a *API) editOf(r *route.Request, reason string) (rollout.Edit, error) {
 	if given == "" {
 		return rollout.Edit{}, problem.New(problem.PreconditionRequired, "send If-Match with the ETag of what you saw and are changing")
 	}
-	current, err := rollout.Current(r.Context(), a.config.Store)
+	version, err := a.config.Store.PolicyInForce(r.Context())
 	if err != nil {
 		return rollout.Edit{}, err
 	}
-	edit := rollout.Edit{Author: author(r), Reason: reason, Expected: current.Version}
+	edit := rollout.Edit{Author: author(r), Reason: reason, Expected: version}
 	for text := range strings.SplitSeq(given, ",") {
-		if strings.TrimSpace(text) == tag(current.Version) {
+		if strings.TrimSpace(text) == tag(version) {
 			return edit, nil
 		}
 	}
-	return edit, lost(current.Version)
+	return edit, lost(version)
 }
 
 func clip(text string, most int) string {

@@ -50,7 +50,11 @@ func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *lua.S
 	if err != nil {
 		return err
 	}
-	config, err := shown.ReadLimitConfig(ctx, store, current, headgate.Scope(scope))
+	compiled, err := current.Prepare()
+	if err != nil {
+		return err
+	}
+	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, headgate.Scope(scope))
 	if err != nil {
 		return err
 	}
