@@ -54,12 +54,20 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	denied, err := root.ACLLog(t.Context(), 10).Result()
 	must(t, err)
 	for _, entry := range denied {
-		t.Errorf("denied %s: %s", entry.Reason, entry.Object)
+		if entry.Object != "config|get" { // The doctor asks, and says what it cannot see.
+			t.Errorf("denied %s: %s", entry.Reason, entry.Object)
+		}
+	}
+	if report := p.want(200, "viewer", ask{op: "GET /api/v1/doctor"}); !strings.Contains(string(report.body), "this Redis does not tell whether") {
+		t.Errorf("the doctor does not say what it cannot see: %s", report.body)
 	}
 	for _, command := range [][]any{
 		{"FLUSHALL"},
 		{"KEYS", "*"},
 		{"CONFIG", "SET", "maxmemory", "1"},
+		{"CONFIG", "GET", "requirepass"},
+		{"CONFIG", "GET", "save"},
+		{"RANDOMKEY"},
 		{"ACL", "LIST"},
 		{"SHUTDOWN"},
 		{"DEBUG", "SLEEP", "0"},

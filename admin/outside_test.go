@@ -3,9 +3,7 @@ package admin_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -292,11 +290,11 @@ func TestGuessesOfAnAddressAreLimited(t *testing.T) {
 
 func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t, redistest.Options{})
-	store, err := lua.Open(t.Context(), redis.Client(t), lua.Config{})
+	server := redistest.Start(t, redistest.Options{})
+	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{})
 	must(t, err)
 	p := newPlantOn(t, store, func(c *admin.Config) { c.Timeout = 3 * time.Second })
-	redis.Kill(t)
+	server.Kill(t)
 	for _, a := range []ask{
 		{op: "GET /api/v1/queues"},
 		{op: "GET /api/v1/doctor"},
@@ -387,8 +385,8 @@ func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 // TestProbesCostOneLookASecond: anyone may ask whether the server is ready, so it asks Redis once for all of them.
 func TestProbesCostOneLookASecond(t *testing.T) {
 	t.Parallel()
-	redis := redistest.Start(t, redistest.Options{})
-	client := redis.Client(t)
+	server := redistest.Start(t, redistest.Options{})
+	client := server.Client(t)
 	store, err := lua.Open(t.Context(), client, lua.Config{})
 	must(t, err)
 	p := newPlantOn(t, store, nil)
@@ -402,61 +400,5 @@ func TestProbesCostOneLookASecond(t *testing.T) {
 	calls, _, _ := strings.Cut(after, ",")
 	if n, err := strconv.Atoi(calls); err != nil || n < 1 || n > 1+int(time.Since(began)/time.Second) {
 		t.Errorf("%s looks in %s", calls, time.Since(began))
-	}
-}
-
-// TestNamesThatAreStepsOfAPathAreNotMade: nothing new is called ., .. or /, and paths with such steps are not redirected, whose method would
-// go with them. Data of older releases that has such names is looked at by escaping the dots.
-func TestNamesThatAreStepsOfAPathAreNotMade(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, nil)
-	for _, name := range []string{".", "..", "/"} {
-		for _, field := range []string{"tenant", "queue", "id", "downstream"} {
-			job := map[string]string{"tenant": "acme", "queue": "mail", "type": "t", "id": "one"}
-			job[field] = name
-			text, err := json.Marshal(job)
-			must(t, err)
-			got := p.want(http.StatusBadRequest, "operator", ask{op: "POST /api/v1/jobs", body: string(text)})
-			if !strings.Contains(string(got.body), `invalid `+field+` \"`+name+`\": allowed is any name but`) {
-				t.Errorf("%s", got.body)
-			}
-		}
-	}
-	for _, target := range []string{"/api/v1/tenants/acme/queues/../pause", "/api/v1/tenants/./pause", "/api/v1//queues/mail/pause", "/api/v1/queues/mail/pause/"} {
-		got := p.raw(http.MethodPut, target, p.keys["admin"], "{}", nil)
-		if got.status != http.StatusNotFound || got.header.Get("Location") != "" {
-			t.Errorf("%s: %d %v", target, got.status, got.header)
-		}
-	}
-	if got := p.raw(http.MethodGet, "/api/v1/tenants/%2E%2E", p.keys["admin"], "", nil); got.status != http.StatusOK || got.object(t)["tenant"] != ".." {
-		t.Errorf("%d %s", got.status, got.body)
-	}
-	for _, id := range []string{"a/b", "a/../b", "...", "a//"} { // What is escaped is no step.
-		made := p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":%q}`, id)})
-		if got := p.raw(http.MethodGet, made.header.Get("Location"), p.keys["viewer"], "", nil); got.status != http.StatusOK || got.object(t)["id"] != id {
-			t.Errorf("%q: %d %s", id, got.status, got.body)
-		}
-	}
-}
-
-// TestAChunkedBodyEndsItsConnection: it may have had a length beside, which another server in between believed.
-func TestAChunkedBodyEndsItsConnection(t *testing.T) {
-	t.Parallel()
-	p := newPlant(t, nil)
-	address, _ := p.listen(t.Context())
-	for length, closes := range map[string]bool{"Content-Length: 16": false, "Transfer-Encoding: chunked": true, "Content-Length: 3\r\nTransfer-Encoding: chunked": true} {
-		l := dial(t, address)
-		body := `{"scope":"acme"}`
-		if closes {
-			body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
-		}
-		_, err := fmt.Fprintf(l, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: %s\r\n%s\r\n\r\n%s", p.keys["operator"], length, body)
-		must(t, err)
-		response, err := http.ReadResponse(l.reader, nil)
-		must(t, err)
-		must(t, response.Body.Close())
-		if response.StatusCode != http.StatusOK || response.Close != closes {
-			t.Errorf("%q: %d, closes %v", length, response.StatusCode, response.Close)
-		}
 	}
 }

@@ -49,7 +49,11 @@ func (s *Store) eventsOn(ctx context.Context, on redis.Cmdable, after string, wa
 	if err != nil {
 		return nil, after, fmt.Errorf("read events: %w", unread(err))
 	}
-	for _, m := range streams[0].Messages {
+	messages, err := messagesOf(streams)
+	if err != nil {
+		return nil, after, fmt.Errorf("read events: %w", unread(err))
+	}
+	for _, m := range messages {
 		e, err := parseEvent(m)
 		if err != nil && len(events) > 0 {
 			break // The next call says so.

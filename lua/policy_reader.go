@@ -67,7 +67,10 @@ func (r *PolicyReader) await(ctx context.Context, on redis.Cmdable) error {
 	if err != nil {
 		return err
 	}
-	entries := streams[0].Messages
+	entries, err := messagesOf(streams)
+	if err != nil {
+		return err
+	}
 	r.position = entries[len(entries)-1].ID
 	return nil
 }

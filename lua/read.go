@@ -147,6 +147,17 @@ func IsPoolGone(err error) bool {
 	return errors.As(err, &reply) && (redis.HasErrorPrefix(reply, "NOGROUP") || strings.Contains(reply.Error(), "UNBLOCKED"))
 }
 
+// errEmptyStream is an answer that Redis never gives, but a proxy might: XREAD of one stream tells of entries, or of nothing.
+var errEmptyStream = errors.New("an answer to XREAD has no entries")
+
+// messagesOf returns what was read of one stream, an entry or more.
+func messagesOf(streams []redis.XStream) ([]redis.XMessage, error) {
+	if len(streams) == 0 || len(streams[0].Messages) == 0 {
+		return nil, errEmptyStream
+	}
+	return streams[0].Messages, nil
+}
+
 // readOne blocks on a stream for its next entry and returns the position after it.
 func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Duration) (string, error) {
 	streams, err := connection(s).XRead(ctx, &redis.XReadArgs{Streams: []string{stream, last}, Count: 1, Block: wait}).Result()
@@ -156,7 +167,11 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 	if err != nil {
 		return last, fmt.Errorf("wait for wake: %w", unread(err))
 	}
-	return streams[0].Messages[0].ID, nil
+	entries, err := messagesOf(streams)
+	if err != nil {
+		return last, fmt.Errorf("wait for wake: %w", unread(err))
+	}
+	return entries[0].ID, nil
 }
 
 // Time returns the clock of Redis.

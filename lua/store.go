@@ -292,6 +292,16 @@ func isNotReady(err error) bool {
 	return false
 }
 
+// IsDenied reports whether Redis does not take the credential that it was shown, or its user may not do what was to be done.
+func IsDenied(err error) bool {
+	for _, prefix := range []string{"WRONGPASS ", "NOAUTH ", "NOPERM "} {
+		if reply, ok := errors.AsType[redis.Error](err); ok && redis.HasErrorPrefix(reply, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // movingError is how the refusal of a script begins whose slot moves; see movingPreamble.
 const movingError = "Script attempted to access a non local key"
 

@@ -68,7 +68,12 @@ func New(ctx context.Context, store *lua.Store, kind, name string, eyes shown.Ey
 }
 
 // add takes a reason.
-func (e *Explanation) add(r Reason) { e.Reasons = append(e.Reasons, r) }
+func (e *Explanation) add(r Reason) {
+	if !r.Until.IsZero() {
+		r.Until = shown.Moment(r.Until)
+	}
+	e.Reasons = append(e.Reasons, r)
+}
 
 // keyOf reads "tenant:id". No tenant has a colon in its name.
 func keyOf(name string) (headgate.Key, error) {

@@ -32,9 +32,9 @@ type Breaker struct {
 	Callers []string `json:"callers"`
 	Voters  []string `json:"voters"`
 	// Tenants is about how many tenants called in that window, FailingTenants how many of them failed as often as opens.
-	Tenants        int `json:"tenants"`
-	FailingTenants int `json:"failing_tenants"`
-	Probes  Probes   `json:"probes"`
+	Tenants        int    `json:"tenants"`
+	FailingTenants int    `json:"failing_tenants"`
+	Probes         Probes `json:"probes"`
 	// Ramp is the step of the slow start, 0 for none.
 	Ramp       int    `json:"ramp"`
 	Trips      uint64 `json:"trips"`
@@ -123,7 +123,7 @@ type Breakers struct {
 // BreakerOf shows a breaker.
 func BreakerOf(b *lua.BreakerState) Breaker {
 	v := Breaker{
-		Downstream: b.Downstream, State: b.State.String(), Cause: b.Cause.String(), Since: b.Since.UTC(), Until: Stamp(b.Until),
+		Downstream: b.Downstream, State: b.State.String(), Cause: b.Cause.String(), Since: Moment(b.Since), Until: Stamp(b.Until),
 		Forced: b.Forced, Reason: b.Reason, Waiting: b.Waiting,
 		Window: Window{
 			Successes: b.Window.Successes, Failures: b.Window.Failures, Slow: b.Window.Slow,
@@ -134,7 +134,7 @@ func BreakerOf(b *lua.BreakerState) Breaker {
 		Rules: rulesOf(&b.Rules), Life: lifeOf(&b.Life),
 	}
 	for _, e := range b.Errors {
-		v.Errors = append(v.Errors, CallError{e.Text, e.Count, e.At.UTC()})
+		v.Errors = append(v.Errors, CallError{e.Text, e.Count, Moment(e.At)})
 	}
 	if b.Limit != lua.Unlimited {
 		v.Limit = new(b.Limit)
@@ -156,7 +156,7 @@ func rulesOf(r *lua.BreakerRules) Rules {
 	v.Origin, v.PolicyVersion = r.Origin.String(), r.Version
 	if d := r.Differs; d != nil {
 		other := configOf(&d.Config)
-		v.Differs = &Differs{Worker: d.Worker, At: d.At.UTC(), Fields: map[string]string{}}
+		v.Differs = &Differs{Worker: d.Worker, At: Moment(d.At), Fields: map[string]string{}}
 		mine, theirs := reflect.ValueOf(v), reflect.ValueOf(other)
 		for i := range mine.NumField() {
 			name, _, _ := strings.Cut(mine.Type().Field(i).Tag.Get("json"), ",")

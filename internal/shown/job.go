@@ -107,7 +107,7 @@ func JobOf(g lua.Sighting, eyes Eyes) Job {
 		v.Waits = append(v.Waits, Wait{w.Kind, eyes.WaitText(w), w.Gate, Stamp(w.Until)})
 	}
 	for _, d := range g.History {
-		line := Delivery{Outcome: d.Outcome, At: d.At.UTC(), RanMs: Millis(d.Ran), Text: eyes.Said(d.Text)}
+		line := Delivery{Outcome: d.Outcome, At: Moment(d.At), RanMs: Millis(d.Ran), Text: eyes.Said(d.Text)}
 		if eyes.Deployment {
 			line.Worker = d.Worker
 		}

@@ -69,6 +69,10 @@ func ProblemOf(err error) *problem.DetailsError {
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
 		p.RetryAfter = retrySoon
 		return p
+	case lua.IsDenied(err):
+		p := problem.New(problem.Unavailable, "Redis refuses the user of this server: its password, or its ACL, has changed")
+		p.RetryAfter = retrySoon
+		return p
 	case errors.Is(err, lua.ErrStale):
 		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
 		p.RetryAfter = retrySoon

@@ -206,7 +206,7 @@ func (a *API) workers(r *route.Request) (*route.Answer, error) {
 		for _, q := range w.Queues {
 			queues[q.Queue] = q.Weight
 		}
-		view.Workers = append(view.Workers, workerView{w.Name, w.Pool, queues, w.Slots, w.Held, w.LeaseEnd.UTC()})
+		view.Workers = append(view.Workers, workerView{w.Name, w.Pool, queues, w.Slots, w.Held, shown.Moment(w.LeaseEnd)})
 	}
 	return route.OK(view), nil
 }
