@@ -59,7 +59,7 @@ type Fleet struct {
 type Report struct {
 	Worker string
 	// Sequence grows with each report of the worker about the downstream. One that does not is a repetition. 0 is of a
-	// worker that keeps no numbers: it always counts, and its config is for a breaker that is new alone.
+	// worker that keeps no numbers: it always counts, and its config is for a breaker that is new alone, unless it is the policy's.
 	Sequence uint64
 	// Period is that in which the calls were let through, as their leases say or the worker was told last. 0 means
 	// that nobody had told it of one.
@@ -122,7 +122,7 @@ func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) T
 		return change
 	}
 	w.sequence, w.at, f.heard = r.Sequence, now, now
-	if numbered {
+	if numbered || r.Origin == OriginPolicy || f.origin == OriginPolicy {
 		f.configure(now, config, r.Origin, r.Version)
 	}
 	if change.Happened() || !f.current(r.Period) {

@@ -56,6 +56,8 @@ type BreakerWord struct {
 	Aside []uint16
 	// Differs says that other rules than the worker's are in force.
 	Differs bool
+	// Policy is the version of the policy in force.
+	Policy int64
 	// Full means that there is no breaker, because there are too many: the worker is on its own.
 	Full bool
 }
@@ -99,16 +101,16 @@ func (s *Store) ReportOutcomes(ctx context.Context, from Reporter, reports []Out
 	if err != nil {
 		return nil, false, err
 	}
-	if len(reply) != 1+reportWords*len(reports) {
+	if len(reply) != 2+reportWords*len(reports) {
 		return nil, false, fmt.Errorf("report outcomes: reply has %d words", len(reply))
 	}
 	words = make([]BreakerWord, len(reports))
 	for i := range words {
-		own := reply[1+reportWords*i : 1+reportWords*(i+1)]
+		own := reply[2+reportWords*i : 2+reportWords*(i+1)]
 		if words[i], err = parseWord(own); err != nil {
 			return nil, false, fmt.Errorf("report outcomes: %w", err)
 		}
-		words[i].Differs = own[4] == "differs"
+		words[i].Differs, words[i].Policy = own[4] == "differs", whole(reply[1])
 		if words[i].Aside, err = parseTenants(own[3]); err != nil {
 			return nil, false, fmt.Errorf("report outcomes: %w", err)
 		}

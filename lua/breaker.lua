@@ -10,10 +10,11 @@
 --   failures, calls that became slow, calls that ended having been slow, failures after the last success, microseconds that
 --   the calls ran, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
 --   its errors (how often, a tab, text, a line each)
--- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
+-- Reply {"counted" | "more", version of the policy, of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
 --   of tenants whose calls fail where others' do not, "differs" where other rules than the worker's are in force}; the state
 --   is "forced" where an operator has closed it, "full" where there are too many breakers for another
--- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone.
+-- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone, but
+--   for the policy's.
 local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 12
 -- @include call
 -- @include breaker
@@ -221,14 +222,14 @@ local function report(f, rules, sequence, period, counts, streak, said)
   f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
   if counts[2] > 0 then f.failed_at = clock end
   if said.errors ~= '' then errors_add(f, said.errors) end
-  if numbered then configure(f, rules) end
+  if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
   if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
   if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
   if f.state == breaker.HALF_OPEN then return probes_count(f, counts, parts) end
   return calls_count(f, w, counts, streak, parts)
 end
 
-local rules_of, touched, aside, reply = {}, {}, {}, { 'counted' }
+local rules_of, touched, aside, reply = {}, {}, {}, { 'counted', format('%d', state_num('pv')) }
 for i = 1, KINDS do
   local origin, version, text = match(ARGV[RULES_AT + i - 1], '^(%d) (%d+) (.*)$')
   rules_of[i] = breaker.rules(text)

@@ -23,6 +23,9 @@ func TestErrorsOfAKindAreOne(t *testing.T) {
 	say("read 10.0.0.7:4711: reset", "read 10.0.0.9:1: reset", "one")
 	d.pass(time.Second)
 	say("read 10.0.0.8:99: reset")
+	if got := AddCallError([]CallError{{Text: "port 1", Count: 2}}, CallError{Text: "port 22", Count: 1}); len(got) != 1 || got[0].Text != "port 22" || got[0].Count != 3 {
+		t.Errorf("got %+v", got)
+	}
 	if got := d.state().Errors; len(got) != 2 || got[0].Text != "read 10.0.0.8:99: reset" || got[0].Count != 3 || got[0].At.UnixMicro() != d.now || got[1].Text != "one" {
 		t.Errorf("got %+v", got)
 	}
@@ -55,5 +58,54 @@ func TestABreakersLifeIsCounted(t *testing.T) {
 	d.report("w1", "acme", breaker.Counts{Successes: 1})
 	if got := d.state(); got.Life.Calls != 1 || got.State != breaker.Closed {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestThePolicysRulesWinAtOnce: over those of workers' files, which one after the other come into force once nobody has the
+// present ones any more; and who has others is told.
+func TestThePolicysRulesWinAtOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{})
+	rules := func(threshold int, origin breaker.Origin, version int64) func(*Outcomes) {
+		return func(o *Outcomes) {
+			o.Config.FailureThreshold, o.Origin, o.Version = threshold, origin, version
+		}
+	}
+	well := breaker.Counts{Successes: 1}
+	expect := func(what string, threshold int, origin breaker.Origin, version int64) {
+		t.Helper()
+		if got := d.state().Rules; got.FailureThreshold != threshold || got.Origin != origin || got.Version != version {
+			t.Errorf("%s: %d failures, of %s, version %d; want %d, %s, %d", what, got.FailureThreshold, got.Origin, got.Version, threshold, origin, version)
+		}
+	}
+	d.report("w1", "acme", well, rules(3, breaker.OriginWorker, 1))
+	expect("the first worker's", 3, breaker.OriginWorker, 1)
+	if word := d.report("w2", "acme", well, rules(4, breaker.OriginWorker, 1)); !word.Differs {
+		t.Errorf("got %+v", word)
+	}
+	expect("those of another", 3, breaker.OriginWorker, 1)
+	if got := d.state().Rules.Differs; got == nil || got.Worker != "w2" || got.Config.FailureThreshold != 4 || got.At.UnixMicro() != d.now {
+		t.Errorf("got %+v", got)
+	}
+	if word := d.report("w1", "acme", well, rules(5, breaker.OriginPolicy, 2)); word.Differs {
+		t.Errorf("got %+v", word)
+	}
+	expect("the policy's", 5, breaker.OriginPolicy, 2)
+	d.pass(breaker.ConfigHold)
+	d.report("w2", "acme", well, rules(4, breaker.OriginWorker, 1))
+	d.report("w3", "acme", well, rules(4, breaker.OriginWorker, 2))
+	expect("the policy's still, whoever has not heard of it", 5, breaker.OriginPolicy, 2)
+	for _, worker := range []string{"w2", "w3"} {
+		d.report(worker, "acme", breaker.Counts{Failures: 5}, rules(5, breaker.OriginPolicy, 2))
+	}
+	d.expect("five failures in a row", breaker.Open, 1)
+	d.report("w2", "acme", well, rules(5, breaker.OriginPolicy, 3))
+	d.report("w2", "acme", well, rules(7, breaker.OriginPolicy, 4))
+	expect("a newer policy's, while it is open", 7, breaker.OriginPolicy, 4)
+	d.report("w2", "acme", well, rules(4, breaker.OriginWorker, 5))
+	expect("a worker's, once the policy has none", 4, breaker.OriginWorker, 5)
+	d.pass(DiffersFor + time.Second)
+	if got := d.state().Rules.Differs; got != nil {
+		t.Errorf("a minute later: %+v", got)
 	}
 }

@@ -24,6 +24,8 @@ type Downstream struct {
 	// MaxParked is how many of its jobs may wait while its circuit breaker is not closed, 1 to MaxOverflowJobs; further
 	// ones are refused. Zero means no bound.
 	MaxParked int
+	// Breaker is by which rules its circuit breaker goes; nil leaves that to workers.
+	Breaker *Breaker
 }
 
 // Cap is how many jobs workers hold at a time: of a queue, a tenant, a tenant in a queue, or a downstream.
@@ -137,6 +139,7 @@ func (p Policy) validateCaps(bad *problems) {
 func (d Downstream) validate(bad *problems, owner string) {
 	bad.bound(owner+".max_running", d.MaxRunning, MaxMaxRunning)
 	bad.bound(owner+".max_parked", d.MaxParked, MaxOverflowJobs)
+	d.Breaker.validate(bad, owner+".breaker")
 	if d.Dispatch != nil {
 		bad.add(d.Dispatch.Validate("dispatch of " + owner))
 	}

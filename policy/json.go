@@ -48,9 +48,10 @@ type (
 		Dispatch   *limitJSON `json:"dispatch,omitempty"`
 	}
 	downstreamJSON struct {
-		MaxRunning int        `json:"max_running,omitempty"`
-		Dispatch   *limitJSON `json:"dispatch,omitempty"`
-		MaxParked  int        `json:"max_parked,omitempty"`
+		MaxRunning int          `json:"max_running,omitempty"`
+		Dispatch   *limitJSON   `json:"dispatch,omitempty"`
+		MaxParked  int          `json:"max_parked,omitempty"`
+		Breaker    *breakerJSON `json:"breaker,omitempty"`
 	}
 	queueJSON struct {
 		Classes       []headgate.Class `json:"classes,omitzero"`
@@ -174,7 +175,7 @@ func (p Policy) wire() policyJSON {
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
-		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked}
+		return downstreamJSON{MaxRunning: d.MaxRunning, Dispatch: optional(d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.wire()}
 	}
 	wire.Downstreams, wire.AnyDownstream = convert(p.Downstreams, downstream), downstream("", p.AnyDownstream)
 	return wire
@@ -207,7 +208,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {
-		return Downstream{MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked}
+		return Downstream{MaxRunning: d.MaxRunning, Dispatch: bad.limit(at+".dispatch", d.Dispatch), MaxParked: d.MaxParked, Breaker: d.Breaker.breaker(at+".breaker", bad)}
 	}
 	p.Downstreams = convert(w.Downstreams, func(name string, d downstreamJSON) Downstream { return downstream("downstreams."+name, d) })
 	p.AnyDownstream = downstream("any_downstream", w.AnyDownstream)

@@ -49,5 +49,7 @@ func newGuardForTest(t *testing.T) *guard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &guard{name: "pay", local: local}
+	g := &guard{name: "pay"}
+	g.by.Store(&guardRules{local: local})
+	return g
 }

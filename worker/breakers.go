@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -61,6 +63,11 @@ type breakers struct {
 	guest bool
 	// changed, if not nil, is called after each new word on a fleet's breaker.
 	changed func(downstream string)
+	// policy is the one that is followed, plain that the worker's configuration says nothing of breakers in general.
+	policy *classes
+	plain  bool
+	// read is the last version that run has read, or tried to.
+	read int64
 	// every and after say when outcomes are reported: so long after the first, or so many.
 	every time.Duration
 	after int
@@ -85,18 +92,24 @@ type breakers struct {
 // not used for longest.
 const maxBreakers = 4096
 
-func newBreakers(store *lua.Store, config Config, promoting nudge) *breakers {
+func newBreakers(store *lua.Store, config Config, followed *classes, promoting nudge) *breakers {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	b := &breakers{
 		store: store, logger: *config.BreakerLogger, observer: config.Observer, config: config.Breaker, own: config.Breakers,
-		promoting: promoting, callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
+		promoting: promoting, policy: followed, plain: isPlain(config.Breaker), callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
 		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
 	}
 	b.mu.guards, b.mu.dirty = make(map[string]*guard), make(map[*guard]bool)
 	return b
+}
+
+// isPlain reports whether a config says nothing.
+func isPlain(config breaker.Config) bool {
+	config.Rand = nil
+	return reflect.DeepEqual(config, breaker.Config{})
 }
 
 // instant reads the clock of all breakers.
@@ -107,28 +120,75 @@ func (b *breakers) guardOf(downstream string) *guard {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.mu.guards[downstream]; g != nil {
+		b.adopt(g)
 		return g
 	}
 	if len(b.mu.guards) >= maxBreakers && !b.evictLocked() {
 		return nil
 	}
-	config, ok := b.own[downstream]
-	if !ok {
-		config = b.config
+	g := &guard{name: downstream}
+	if !b.adopt(g) {
+		return nil // Config.validate has let its rules pass, so this does not happen.
 	}
-	local, err := breaker.NewAt(b.instant(), config)
-	if err != nil {
-		return nil // Config.validate has let it pass, so this does not happen.
-	}
-	g := &guard{name: downstream, local: local}
 	b.mu.guards[downstream] = g
 	return g
+}
+
+// adopt lets a guard go by the policy in force, if it has not looked at that yet: by what it says of the downstream, and else by
+// this worker's configuration. Its own breaker begins anew where the rules are others.
+func (b *breakers) adopt(g *guard) bool {
+	now, known := b.policy.policy.Load(), g.by.Load()
+	if known != nil && known.version == now.Version() {
+		return true
+	}
+	next := &guardRules{config: b.config, version: now.Version(), callTimeout: b.callTimeouts[g.name]}
+	if !b.plain {
+		next.origin = breaker.OriginWorker
+	}
+	if own, ok := b.own[g.name]; ok {
+		next.config, next.origin = own, breaker.OriginWorker
+	}
+	if rules, ok := now.Breaker(g.name); ok {
+		next.config, next.origin = rules.Config, breaker.OriginPolicy
+		next.callTimeout = cmp.Or(rules.CallTimeout, next.callTimeout)
+	}
+	full, err := next.config.Complete()
+	if err != nil {
+		return known != nil
+	}
+	full.Rand = nil // Functions do not compare.
+	if known != nil && reflect.DeepEqual(known.config, full) {
+		next.config, next.local = full, known.local
+		g.by.Store(next)
+		return true
+	}
+	if next.local, err = breaker.NewAt(b.instant(), next.config); err != nil {
+		return known != nil
+	}
+	next.config = full
+	g.by.Store(next)
+	if known != nil {
+		b.logger.Info().Str("downstream", g.name).Stringer("origin", next.origin).Int64("policy", next.version).Msg("circuit breaker has other rules")
+	}
+	return true
+}
+
+// reread reads the policy, since another version than the last is in force.
+func (b *breakers) reread(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := b.policy.read(ctx, b.store); err != nil && ctx.Err() == nil {
+		b.logger.Warn().Err(err).Msg("rules of circuit breakers not read from the policy")
+	}
+	for _, g := range b.all() {
+		b.adopt(g)
+	}
 }
 
 func (b *breakers) evictLocked() bool {
 	var oldest *guard
 	for _, g := range b.mu.guards {
-		idle := !b.mu.dirty[g] && g.local.State() == breaker.Closed && g.fleet().state == breaker.Closed
+		idle := !b.mu.dirty[g] && g.local().State() == breaker.Closed && g.fleet().state == breaker.Closed
 		if idle && (oldest == nil || g.used.Load() < oldest.used.Load()) {
 			oldest = g
 		}
@@ -181,7 +241,7 @@ func (b *breakers) tryAcquire(ctx context.Context, downstream, tenant string, pe
 		return nil, false
 	}
 	c.lookElsewhere()
-	c.timer = time.AfterFunc(g.local.Config().SlowCallDuration, c.markSlow)
+	c.timer = time.AfterFunc(g.local().Config().SlowCallDuration, c.markSlow)
 	return c, true
 }
 

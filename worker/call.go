@@ -71,7 +71,7 @@ func (c *guardedCall) leaseProbe(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	config := c.guard.local.Config()
+	config := c.guard.local().Config()
 	token := fmt.Sprintf("%s-%d", b.name, b.probes.Add(1))
 	ok, err := b.store.LeaseProbe(ctx, c.guard.name, token, config.MaxProbes, config.ProbeTimeout+callTimeout)
 	if err != nil && ctx.Err() == nil {
@@ -108,7 +108,7 @@ func (c *guardedCall) begin(lease uint64) bool {
 	case view.forced:
 		return true
 	}
-	own, change, ok := c.guard.local.TryAcquireAt(c.began)
+	own, change, ok := c.guard.local().TryAcquireAt(c.began)
 	c.own = &own
 	c.breakers.noted(c.guard, change)
 	return ok
@@ -124,7 +124,7 @@ func (c *guardedCall) mostTime() time.Duration {
 	if !c.probe() {
 		return 0
 	}
-	return c.guard.local.Config().ProbeTimeout * 9 / 10
+	return c.guard.local().Config().ProbeTimeout * 9 / 10
 }
 
 // patience returns what a job must give a call for its time-out to say something about the downstream: one that is cut off sooner
@@ -134,7 +134,15 @@ func (c *guardedCall) patience() time.Duration {
 		return 0
 	}
 	b := c.breakers
-	return min(cmp.Or(b.callTimeouts[c.guard.name], b.callTimeout), c.guard.local.Config().SlowCallDuration)
+	return min(cmp.Or(c.guard.by.Load().callTimeout, b.callTimeout), c.guard.local().Config().SlowCallDuration)
+}
+
+// timeout returns what a call may take of a job that says nothing of its own; zero where nobody says anything of the downstream.
+func (c *guardedCall) timeout() time.Duration {
+	if c == nil {
+		return 0
+	}
+	return c.guard.by.Load().callTimeout
 }
 
 // aside reports whether the tenant's calls fail where others' do not: they say nothing about this worker.
@@ -165,12 +173,12 @@ func (c *guardedCall) failed(err error) time.Duration {
 	c.end((*breaker.Call).FailureAt, outcome{Counts: breaker.Counts{Failures: 1}, err: err})
 	now := c.breakers.instant()
 	if view := c.guard.fleet(); view.state == breaker.Open {
-		return min(max(view.until.Sub(now), 0), c.guard.local.Config().OpenMax) // A forced one may last longer: its gate holds the job then.
+		return min(max(view.until.Sub(now), 0), c.guard.local().Config().OpenMax) // A forced one may last longer: its gate holds the job then.
 	}
-	if c.guard.local.State() != breaker.Open {
+	if c.guard.local().State() != breaker.Open {
 		return 0
 	}
-	rest, _ := c.guard.local.NextChangeAt(now)
+	rest, _ := c.guard.local().NextChangeAt(now)
 	return rest
 }
 
@@ -186,7 +194,7 @@ func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 	c.timer.Stop()
 	b, g := c.breakers, c.guard
 	now := b.instant()
-	if was == callRunning && now.Sub(c.began) >= g.local.Config().SlowCallDuration {
+	if was == callRunning && now.Sub(c.began) >= g.local().Config().SlowCallDuration {
 		was, o.Slow = callSlow, 1
 	}
 	if was == callSlow {

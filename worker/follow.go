@@ -54,7 +54,7 @@ func (b *breakers) learn(ctx context.Context) error {
 	known := make(map[string]bool, len(states))
 	for i := range states {
 		known[states[i].Downstream] = true
-		b.read(&states[i])
+		b.learned(&states[i])
 	}
 	for _, g := range b.all() {
 		if !known[g.name] {
@@ -71,7 +71,7 @@ func (b *breakers) ask(ctx context.Context, g *guard) {
 	state, err := b.store.Breaker(ctx, g.name)
 	switch {
 	case err == nil:
-		b.read(&state)
+		b.learned(&state)
 	case errors.Is(err, lua.ErrNoBreaker):
 		g.forget()
 	case ctx.Err() == nil:
@@ -79,7 +79,7 @@ func (b *breakers) ask(ctx context.Context, g *guard) {
 	}
 }
 
-func (b *breakers) read(s *lua.BreakerState) {
+func (b *breakers) learned(s *lua.BreakerState) {
 	view := fleetView{state: s.State, period: s.Period, forced: s.Forced}
 	if g := b.guardOf(s.Downstream); g != nil {
 		b.setRest(&view, g, s.For)
@@ -117,7 +117,7 @@ func (b *breakers) viewOf(word lua.BreakerWord) fleetView {
 // machine's. Of itself none lasts longer than OpenMax, whatever was read.
 func (b *breakers) setRest(view *fleetView, g *guard, rest time.Duration) {
 	if !view.forced {
-		rest = min(rest, g.local.Config().OpenMax)
+		rest = min(rest, g.local().Config().OpenMax)
 	}
 	if rest >= 0 {
 		view.until = b.instant().Add(rest)
@@ -129,7 +129,7 @@ func (b *breakers) hear(g *guard, view fleetView) {
 	if !g.hear(b.instant(), view) {
 		return
 	}
-	if g.local.State() == breaker.Closed {
+	if g.local().State() == breaker.Closed {
 		b.lonely(g, false)
 	}
 	if b.changed != nil {

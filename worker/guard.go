@@ -14,8 +14,8 @@ import (
 // guard is one downstream.
 type guard struct {
 	name string
-	// local is this worker's own breaker. It begins anew with each transition of the fleet's.
-	local    *breaker.Breaker
+	// by is what it goes by now.
+	by       atomic.Pointer[guardRules]
 	heldBack atomic.Int64
 	// used is the Instant of the last call.
 	used atomic.Int64
@@ -27,6 +27,8 @@ type guard struct {
 		opened   int
 		openedIn uint64
 		lonely   bool
+		// differs says that other rules than this worker's are known to be in force.
+		differs bool
 		// aside are tenants whose calls fail where others' do not, by number, and until when that is taken for granted.
 		aside map[uint16]breaker.Instant
 		// recent are the last outcomes, next the place of the one that is next.
@@ -36,6 +38,20 @@ type guard struct {
 		tallies []*tally
 	}
 }
+
+// guardRules is what a guard goes by at one version of the policy.
+type guardRules struct {
+	// local is this worker's own breaker. It begins anew with each transition of the fleet's.
+	local *breaker.Breaker
+	// config is its own, origin says where that is from, version which policy was looked at.
+	config  breaker.Config
+	origin  breaker.Origin
+	version int64
+	// callTimeout is what a call may take of a job that says nothing of its own; zero where nobody else does either.
+	callTimeout time.Duration
+}
+
+func (g *guard) local() *breaker.Breaker { return g.by.Load().local }
 
 // recentOutcomes is how many of the last outcomes are looked at to tell whose failures a worker saw.
 const recentOutcomes = 16
@@ -78,7 +94,7 @@ func (g *guard) hear(now breaker.Instant, view fleetView) bool {
 	g.mu.Unlock()
 	// The first word on a closed one changes nothing for what the own breaker has counted.
 	if fresh && (was.period != 0 || view.state != breaker.Closed) {
-		g.local.ResetAt(now, "the fleet's breaker changed")
+		g.local().ResetAt(now, "the fleet's breaker changed")
 	}
 	return fresh
 }
@@ -88,6 +104,15 @@ func (g *guard) forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.mu.view = fleetView{period: g.mu.view.period}
+}
+
+// setDiffers reports whether that is news.
+func (g *guard) setDiffers(is bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was := g.mu.differs
+	g.mu.differs = is
+	return is && !was
 }
 
 // setLonely reports whether that is a change.
@@ -100,7 +125,7 @@ func (g *guard) setLonely(is bool) bool {
 }
 
 func (g *guard) status() BreakerStatus {
-	own := g.local.State()
+	own := g.local().State()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s := BreakerStatus{
@@ -190,7 +215,7 @@ func (g *guard) count(period uint64, o outcome, told chan struct{}) (waiting int
 		t = newTally(period)
 		g.mu.tallies = append(g.mu.tallies, t)
 	}
-	if time.Since(t.since) > g.local.Config().Window {
+	if time.Since(t.since) > g.local().Config().Window {
 		told := t.told
 		*t = *newTally(period)
 		t.told = told

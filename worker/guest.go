@@ -62,7 +62,11 @@ func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("configure guest: %w", err)
 		}
-		own := newBreakers(part, full, newNudge())
+		followed, err := newClasses()
+		if err != nil {
+			return nil, fmt.Errorf("configure guest: %w", err)
+		}
+		own := newBreakers(part, full, followed, newNudge())
 		own.guest = true
 		own.changed = func(downstream string) {
 			if config.Changed != nil && store.PartitionOf(downstream) == i {
@@ -144,7 +148,7 @@ func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, 
 		return call, 0, true
 	}
 	call.giveBack(ctx)
-	wait, _ = own.local.NextChangeAt(b.instant())
+	wait, _ = own.local().NextChangeAt(b.instant())
 	return nil, wait, false
 }
 

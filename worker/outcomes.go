@@ -85,10 +85,10 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 		var reports []lua.Outcomes
 		var sent []*numbered
 		for _, n := range batch {
-			if config := n.guard.local.Config(); time.Since(n.since) <= config.Window {
+			if config := n.guard.local().Config(); time.Since(n.since) <= config.Window {
 				sent = append(sent, n)
-				r := n.report()
-				r.Sequence = n.sequence
+				r, by := n.report(), n.guard.by.Load()
+				r.Sequence, r.Origin, r.Version = n.sequence, by.origin, by.version
 				reports = append(reports, lua.Outcomes{Downstream: n.guard.name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
 			}
 		}
@@ -98,6 +98,10 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 		words, err := b.call(ctx, reports)
 		if err == nil {
 			trouble.over()
+			if version := words[0].Policy; version != b.policy.policy.Load().Version() && version != b.read {
+				b.read = version // Once: what cannot be read now, can not either a moment later.
+				b.reread(ctx)
+			}
 			for i, n := range sent {
 				b.answered(n.guard, words[i])
 			}
@@ -124,10 +128,14 @@ func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 	if !word.Full {
 		b.hear(g, b.viewOf(word))
 	}
+	if g.setDiffers(word.Differs) {
+		b.logger.Warn().Str("downstream", g.name).
+			Msg("other rules than this worker's are in force for this circuit breaker: another worker's, until none has them any more; headgate breaker show tells")
+	}
 	if len(word.Aside) > 0 {
 		b.setAside(g, word.Aside)
 	}
-	if word.State != breaker.Closed || g.local.State() != breaker.Open || g.unreported() {
+	if word.State != breaker.Closed || g.local().State() != breaker.Open || g.unreported() {
 		return // What is not reported yet may be why it has opened: the next answer tells.
 	}
 	if word.For < 0 {
@@ -142,15 +150,15 @@ func (b *breakers) answered(g *guard, word lua.BreakerWord) {
 // opened: that begins anew without them.
 func (b *breakers) setAside(g *guard, tenants []uint16) {
 	now := b.instant()
-	if g.local.State() != breaker.Closed && g.setAside(tenants, now.Add(g.local.Config().Window)) {
-		g.local.ResetAt(now, "calls of one tenant alone failed")
+	if g.local().State() != breaker.Closed && g.setAside(tenants, now.Add(g.local().Config().Window)) {
+		g.local().ResetAt(now, "calls of one tenant alone failed")
 		b.lonely(g, false)
 	}
 }
 
 // reconsider finds out whether this worker is lonely.
 func (b *breakers) reconsider(g *guard) {
-	if view := g.fleet(); view.state == breaker.Closed && !view.forced && g.local.State() == breaker.Open {
+	if view := g.fleet(); view.state == breaker.Closed && !view.forced && g.local().State() == breaker.Open {
 		b.lonely(g, true)
 	}
 }

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 func (s *session) timeout(job *headgate.Job, call *guardedCall) *timeoutError {
 	config := &s.w.config
 	cut := &timeoutError{config.DefaultTimeout, "the worker's time-out"}
-	switch own := config.CallTimeouts[job.Downstream]; {
+	switch own := cmp.Or(call.timeout(), config.CallTimeouts[job.Downstream]); {
 	case job.Timeout > 0:
 		cut = &timeoutError{job.Timeout, "the time-out of the job"}
 	case job.Downstream == "":

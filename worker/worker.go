@@ -85,7 +85,7 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 		promoting: newNudge(), slots: newSlots(config.Concurrency), suspects: &suspects{}, resized: newNudge(), failures: newFailures(),
 	}
 	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
-	w.breakers = newBreakers(store, config, w.promoting)
+	w.breakers = newBreakers(store, config, names, w.promoting)
 	return w, nil
 }
 

@@ -65,8 +65,12 @@ do
 
   -- numbers reads fields from a text; one that it does not have is 0.
   local function numbers(f, names, text)
-    local next_number = string.gmatch(text, '[^|]+')
-    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+    for _, name in ipairs(names) do f[name] = 0 end
+    local i = 0
+    for n in string.gmatch(text, '[^|]+') do
+      i = i + 1
+      if names[i] then f[names[i]] = tonumber(n) end
+    end
   end
 
   -- breaker.untried forgets how probes of another period ended.
@@ -99,7 +103,6 @@ do
     local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
     numbers(f, META, '')
     numbers(f, EXTRA, '')
-    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
     f.was.period, f.tried = f.period, f.period

@@ -45,10 +45,13 @@ func returnDelay() time.Duration { return 200*time.Millisecond + rand.N(800*time
 //
 // The breakers of other partitions are told in the same moment, each for the period in which the call began there.
 type call struct {
-	api   *API
-	rules breaker.Config
-	state lua.BreakerState // the zero state where there is none yet
-	lease *leased
+	api *API
+	// rules are those by which the call is judged, origin says where they are from, version which policy was looked at.
+	rules   breaker.Config
+	origin  breaker.Origin
+	version int64
+	state   lua.BreakerState // the zero state where there is none yet
+	lease   *leased
 	// reporter is the session: a quorum takes it for a worker.
 	reporter string
 	outcome  outcome
@@ -66,15 +69,26 @@ func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *lu
 	if err != nil && !errors.Is(err, lua.ErrNoBreaker) {
 		return nil, err
 	}
-	rules, ok := a.config.Breakers[l.Job.Downstream]
-	if !ok {
-		rules = a.config.Breaker
-	}
-	c := &call{a, rules, state, l, s.worker, o, f.Ran, f.Text}
+	c := &call{api: a, state: state, lease: l, reporter: s.worker, outcome: o, ran: f.Ran, text: f.Text}
+	c.rules, c.origin, c.version = a.breakerRules(l.Job.Downstream)
 	if c.cut() {
 		return nil, nil //nolint:nilnil // as it says
 	}
 	return c, nil
+}
+
+// breakerRules returns by which rules this server judges calls of a downstream: the policy's, and else its configuration's.
+func (a *API) breakerRules(downstream string) (rules breaker.Config, origin breaker.Origin, version int64) {
+	if now := a.limits.snapshot.Load(); now != nil {
+		version = now.Version()
+		if own, ok := now.Breaker(downstream); ok {
+			return own.Config, breaker.OriginPolicy, version
+		}
+	}
+	if own, ok := a.config.Breakers[downstream]; ok {
+		return own, breaker.OriginWorker, version
+	}
+	return a.config.Breaker, breaker.OriginDefault, version
 }
 
 // cut reports whether a time-out of the job's own ended the call, too soon to say anything about the downstream: it could not even
@@ -165,7 +179,7 @@ func (c *call) report(ctx context.Context, part *lua.Store, reporter string, num
 	if c.ran >= config.SlowCallDuration {
 		counts.Slow, counts.SlowEnds = 1, 1
 	}
-	report := breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures}
+	report := breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures, Origin: c.origin, Version: c.version}
 	report.Tenants = []breaker.TenantCounts{{Tenant: breaker.TenantNumber(c.lease.Job.Tenant), Counts: counts, Streak: counts.Failures}}
 	outcomes := lua.Outcomes{Downstream: c.lease.Job.Downstream, Config: config, Report: report, Ran: c.ran}
 	if c.outcome == failed {
