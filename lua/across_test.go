@@ -224,7 +224,7 @@ func (d dying) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	policy := libraryOf("", "3")["policy"]()
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		args := cmd.Args()
-		if len(args) <= 13 || args[1] != policy.sha && args[1] != policy.text || args[13] == onlyAsk {
+		if len(args) <= 9 || args[1] != policy.sha && args[1] != policy.text || args[9] == onlyAsk {
 			return next(ctx, cmd)
 		}
 		if d.left.Add(-1) < 0 {

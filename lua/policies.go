@@ -56,14 +56,34 @@ func (s *Store) policyVersion(ctx context.Context) (version int64, edit string, 
 	return whole(textAt(values, 0)), textAt(values, 1), nil
 }
 
-// SpreadPolicy stores the policy of the first partition in those that have an older one, or does nothing. Any process may call
+// finishPolicy does what is left of an edit in a partition whose process has died.
+func (s *Store) finishPolicy(ctx context.Context) error {
+	left, err := connection(s).HMGet(ctx, s.partition.State(), "pg", "pr").Result()
+	if err != nil {
+		return fmt.Errorf("read policy: %w", unread(err))
+	}
+	if textAt(left, 0) != "" {
+		if err := s.finishEdit(ctx); err != nil {
+			return err
+		}
+	}
+	if textAt(left, 0)+textAt(left, 1) == "" {
+		return nil
+	}
+	return s.countBounds(ctx)
+}
+
+// SpreadPolicy finishes an edit of the policy that is stored in steps and whose process has died, and stores the policy of the first partition in those that have an older one, or does nothing. Any process may call
 // it at any time. One in which jobs wait in a class that has gone meanwhile is ErrClassInUse, until they have run.
 func (s *Store) SpreadPolicy(ctx context.Context) error {
 	if s.whole != nil {
 		return s.whole.SpreadPolicy(ctx)
 	}
 	if s.all == nil {
-		return nil
+		return s.finishPolicy(ctx)
+	}
+	if err := s.Each(func(_ int, part *Store) error { return part.finishPolicy(ctx) }); err != nil {
+		return err
 	}
 	type inForce struct {
 		version int64
@@ -129,6 +149,10 @@ func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
 			c.Rate.Burst = headgate.Tokens(share(int(c.Rate.Burst), index, parts))
 		}
 		caps[i] = c
+	}
+	if u.Before != nil {
+		before := u.Before.part(index, parts)
+		of.Before = &before
 	}
 	of.Caps, of.MaxParked = caps, maps.Clone(u.MaxParked)
 	for downstream, most := range u.MaxParked {

@@ -146,6 +146,12 @@ type PolicyUpdate struct {
 	// name is every downstream that is not named.
 	MaxParked map[string]int
 
+	// Before is the update that stored the version in force, as far as dispatch and admission know it, so that only what differs is
+	// written. Where it is nil, or Redis has something else, what Redis has is read.
+	Before *PolicyUpdate `json:"-"`
+	// SameBuckets says that no bucket's rate or burst differs from the version before, so that none has to be kept for longer.
+	SameBuckets bool
+
 	// Edit names this edit among all others, so that one that is sent again is known as such, and another's with the same
 	// text is not.
 	Edit string
@@ -183,11 +189,6 @@ func (u *PolicyUpdate) validate() error {
 	return errors.Join(bad...)
 }
 
-// bounded reports whether anything is bounded.
-func (u *PolicyUpdate) bounded() bool {
-	return len(u.Overflows) > 0 || slices.ContainsFunc(u.Queues, func(q QueueSettings) bool { return q.Overflow.Policy != "" })
-}
-
 // The ways in which a new policy is refused.
 var (
 	// ErrConflict means that another version than the expected one is in force.
@@ -213,10 +214,11 @@ func (s *Store) putPolicy(ctx context.Context, u PolicyUpdate, copied []byte) er
 	if err := s.runPolicy(ctx, u, copied); err != nil {
 		return err
 	}
-	if u.bounded() {
-		if err := s.recount(ctx); err != nil {
-			return err
-		}
+	if err := s.countBounds(ctx); err != nil {
+		return err
+	}
+	if u.SameBuckets {
+		return nil
 	}
 	return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
 }
@@ -233,50 +235,94 @@ func (s *Store) CheckPolicy(ctx context.Context, u PolicyUpdate) error {
 	return s.runPolicy(ctx, u, nil)
 }
 
+// runPolicy stores an update in one script where little differs, else in steps.
 func (s *Store) runPolicy(ctx context.Context, u PolicyUpdate, copied []byte) error {
-	args := make([]any, 0, 15+2*(len(u.Queues)+len(u.Overflows)+len(u.Caps)+len(u.MaxParked)+len(u.Weights)))
-	args = append(args, s.now, u.Expected, u.Version, u.Text, micros(u.Window), len(u.Queues), len(u.Overflows), len(u.Caps), len(u.MaxParked))
+	if err := s.finishEdit(ctx); err != nil {
+		return err
+	}
+	wanted := u.settings()
+	from, err := s.settingsBefore(ctx, &u)
+	if err != nil {
+		return err
+	}
+	e := changes(from, wanted)
+	if u.Edit == onlyAsk {
+		e = difference{with: slices.DeleteFunc(e.with, func(m settingMove) bool { return m.kind != settingQueue })}
+	} else if e.work() > portionWork {
+		return s.runSteps(ctx, &u, copied, &e, wanted.digest())
+	}
+	args := []any{s.now, u.Expected}
+	for _, f := range u.fields(copied, wanted.digest()) {
+		args = append(args, f.value)
+	}
+	reply, err := s.run(ctx, "policy", moveArgs(args, e.all())...)
+	if err != nil {
+		return err
+	}
+	return u.readReply(reply)
+}
+
+// updateField is an argument of policy, and a field of an edit that is stored in steps.
+type updateField struct {
+	name  string
+	value any
+}
+
+func (u *PolicyUpdate) fields(copied []byte, digest string) []updateField {
 	restored := ""
 	if u.Restored != 0 {
 		restored = strconv.FormatInt(u.Restored, 10)
 	}
-	args = append(args, u.Edit, u.Author, u.Reason, restored, u.Changes, copied)
-	for _, q := range u.Queues {
-		args = append(args, q.Queue, settingsText(q))
+	return []updateField{
+		{"version", u.Version}, {"text", u.Text}, {"window", micros(u.Window)}, {"edit", u.Edit}, {"author", u.Author}, {"reason", u.Reason},
+		{"restored", restored}, {"changes", u.Changes}, {"copy", copied}, {"digest", digest},
 	}
-	for _, o := range u.Overflows {
-		args = append(args, o.name(), o.Overflow.text())
-	}
-	for _, c := range u.Caps {
-		args = append(args, string(c.Gate), c.text())
-	}
-	for downstream, most := range u.MaxParked {
-		args = append(args, downstream, most)
-	}
-	for _, w := range u.Weights {
-		args = append(args, string(w.Class)+":"+w.Tenant, int64(w.Weight))
-	}
-	reply, err := s.run(ctx, "policy", args...)
-	if err != nil {
-		return err
-	}
+}
+
+// readReply reads what policy and stage answer.
+func (u *PolicyUpdate) readReply(reply []string) error {
 	switch word := reply[0]; {
-	case word == "stored" || word == "more" || word == "fine": // What is left of a fill is the timers'.
+	case word == "stored" || word == "more" || word == "fine" || word == "begun": // What is left of a fill is the timers'.
 		return nil
 	case len(reply) != 2:
 		return fmt.Errorf("store policy: %w", errUnknownReply)
 	case word == "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
+	case word == "editing":
+		return fmt.Errorf("%w: somebody else's edit of version %d is being stored", ErrConflict, u.Expected)
 	default:
 		return fmt.Errorf("%w: queue %s", ErrClassInUse, reply[1])
 	}
 }
 
-// recount brings jobs that entered before they were bounded into the depth of their tenant and queue.
-func (s *Store) recount(ctx context.Context) error {
-	const page = 500
+// settingsBefore returns the settings in force: those of Before, where Redis says that they are the same, else what it has.
+func (s *Store) settingsBefore(ctx context.Context, u *PolicyUpdate) (settings, error) {
+	if u.Before != nil {
+		known := u.Before.settings()
+		told, err := connection(s).HGet(ctx, s.partition.State(), "ps").Result()
+		if err != nil && !isNil(err) {
+			return nil, fmt.Errorf("read settings: %w", unread(err))
+		}
+		if told == strconv.FormatInt(u.Expected, 10)+" "+known.digest() {
+			return known, nil
+		}
+	}
+	return s.stored(ctx)
+}
+
+// countBounds brings jobs that entered before they were bounded into the depth of their tenant and queue, where an edit has left that
+// to be done.
+func (s *Store) countBounds(ctx context.Context) error {
+	const page = 100
+	of, err := connection(s).HGet(ctx, s.partition.State(), "pr").Result()
+	if isNil(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read policy: %w", unread(err))
+	}
 	for cursor := "0"; ; {
-		reply, err := s.run(ctx, "recount", s.now, cursor, page)
+		reply, err := s.run(ctx, "recount", s.now, cursor, page, of)
 		if err != nil {
 			return fmt.Errorf("count jobs into their depth: %w", err)
 		}

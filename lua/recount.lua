@@ -3,17 +3,18 @@
 -- ARGV[1] now  microseconds, "" for Redis TIME
 -- ARGV[2] cursor  "0" at first, then what the last call replied
 -- ARGV[3] page  jobs to look at, about
+-- ARGV[4] edit  of the policy whose bounds are counted
 -- Reply {cursor}, "0" at the end
 -- Never counts a job twice: its record says that it counts.
 -- luacheck: ignore 211
-local STATE, NOW, CURSOR, PAGE = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local STATE, NOW, CURSOR, PAGE, EDIT = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 -- @include call
 -- @include depth
 -- @include record
 -- @include relief
 local now = now_us(NOW)
 
-call_begin(now, {})
+call_begin(now, { 'pr' })
 local found = redis.call('HSCAN', JOBS, CURSOR, 'COUNT', PAGE)
 for i = 1, #found[2], 2 do
   local key, rec = found[2][i], found[2][i + 1]
@@ -28,6 +29,7 @@ for i = 1, #found[2], 2 do
     if redis.call('ZSCORE', lane, r.order .. id) then old_add(key, rec) end
   end
 end
+if found[1] == '0' and state_get('pr') == EDIT then state_set('pr', false) end
 depth_write()
 state_write()
 return { found[1] }

@@ -101,7 +101,7 @@ type script struct {
 var names = []string{
 	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive", "demand", "probing",
-	"arrive", "depart", "carry", "adopt", "reset",
+	"arrive", "depart", "carry", "adopt", "reset", "stage", "step",
 	"unbalanced", "share",
 }
 

@@ -189,7 +189,27 @@ func newPlan(current, document policy.Policy, text []byte) (plan, error) {
 	if update.Changes, err = summary(changes); err != nil {
 		return plan{}, err
 	}
+	// A policy in force that this release would refuse cannot be compared with: then Redis tells what it has.
+	if before, err := newUpdate(current.Version, current, nil); err == nil {
+		update.Before = &before
+	}
+	update.SameBuckets = sameBuckets(changes)
 	return plan{Result{current.Version, document.Version, changes}, update, current}, nil
+}
+
+// sameBuckets reports whether none of the changes is of a rate or a burst of a bucket.
+func sameBuckets(changes []policy.Change) bool {
+	for _, c := range changes {
+		parts := strings.Split(c.Path, "/")
+		last := parts[len(parts)-1]
+		switch {
+		case last == "max_running", len(parts) > 2 && parts[len(parts)-2] == "priority_weights":
+		case len(parts) > 1 && (parts[1] == "queues" || parts[1] == "downstreams" || parts[1] == "overflows"):
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func (p plan) store(ctx context.Context, store *lua.Store, edit Edit) (Result, error) {

@@ -1,4 +1,4 @@
--- policy stores a new version of the policy: its text, the settings of queues, the weights of tenants, caps and rates. It
+-- policy stores a new version of the policy: its text, and those settings of queues, tenants, gates and weights that differ. It
 -- keeps the last versions and an entry in the audit of who stored each, or only tells whether it would be stored.
 -- KEYS[1] state  hash; the partition's other keys share its hash tag and are named after it
 -- ARGV[1] now  microseconds, "" for Redis TIME
@@ -6,27 +6,21 @@
 -- ARGV[3] version  of the new one
 -- ARGV[4] text  JSON
 -- ARGV[5] window  microseconds that ended ids are kept
--- ARGV[6] queues  number of Q
--- ARGV[7] bounds  number of B
--- ARGV[8] caps  number of C
--- ARGV[9] parked  number of K
--- ARGV[10] edit  names this edit among all, so that one that is sent again is known; "-" stores nothing
--- ARGV[11] author  who stores it
--- ARGV[12] reason  why
--- ARGV[13] restored  version whose document it has, "" for a new one
--- ARGV[14] changes  JSON, for the audit
--- ARGV[15] copy  what other partitions are to store, "" where there are none or they are the ones
--- ARGV[16] ...  Q times queue, setting; B times tenant:queue, overflow; C times gate, limit or rate|burst, with /partitions
---   where all divide the limit or rate (the burst is this one's part); K times downstream (empty for every other), how many
---   jobs may wait while its breaker is not closed; then class:tenant, weight (an empty tenant is everybody else)
--- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"classes", queue}: jobs wait in a class that
---   would go; "fine" is for the edit "-"
+-- ARGV[6] edit  names this edit among all, so that one that is sent again is known; "-" stores nothing
+-- ARGV[7] author  who stores it
+-- ARGV[8] reason  why
+-- ARGV[9] restored  version whose document it has, "" for a new one
+-- ARGV[10] changes  JSON, for the audit
+-- ARGV[11] copy  what other partitions are to store, "" where there are none or they are the ones
+-- ARGV[12] digest  of all settings after it
+-- ARGV[13] ...  settings, as fragments/settings.lua says
+-- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"editing", edit that is being stored in steps} or
+--   {"classes", queue}: jobs wait in a class that would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
 -- luacheck: ignore 211
-local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
-local QUEUES, BOUND_COUNT, CAPS, PARKED = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY = ARGV[10], ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-local QUEUES_AT = 16
+local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY, DIGEST = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+local SETTINGS_AT = 13
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
@@ -86,51 +80,6 @@ local function state_write()
   dirty = {}
   if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
   if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
-end
-local audit_add
-do
--- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
--- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
--- KEPT_AUDIT entries, and `al` counts those that left.
-local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
-
-function audit_add(fields)
-  redis.call('XADD', AUDIT, '*', unpack(fields))
-  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
-  if gone > 0 then state_add('al', gone) end
-end
-
--- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
--- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
-local function by_read(text)
-  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
-  return { action = action, act = act, author = author, since = since, reason = reason }
-end
-
--- hold_reason is the reason of a pause or a suspension with who gave it, and when.
-local function hold_reason(by, now)
-  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
-end
-
--- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
--- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
-local LOOK_BACK, ACT_LASTS = 8, 600000000
-local function audit_act(now, by, name, n, duration)
-  if by.act == '' then return end
-  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
-    local at = {}
-    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
-    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
-      n = n + tonumber(at.n)
-      redis.call('XDEL', AUDIT, entry[1])
-      break
-    end
-  end
-  audit_add({
-    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
-    by.author, 'reason', by.reason, 'act', by.act,
-  })
-end
 end
 local now_us, clock_advance
 do
@@ -712,7 +661,7 @@ function depth_write()
   if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
-local unique_release, leave, dead_letter
+local unique_release, leave, job_gone, dead_letter
 do
 -- letter: dead letters stay in the jobs hash, stand in `dead`, in their queue's `dead:QUEUE` and in `letters:TENANT:QUEUE` by their
 -- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
@@ -743,6 +692,16 @@ function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
+-- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
+function job_gone(key, queue)
+  local name = match(key, '^[^:]*') .. ':' .. queue
+  if redis.call('ZREM', P .. 'old:' .. name, key) == 1 then
+    local d = depth_open(name)
+    depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
+  end
+  leave_plain(key, 'record_gone')
+end
+
 -- letter_count counts letters of a tenant in a queue.
 local function letter_count(tenant, queue, n)
   for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
@@ -761,20 +720,27 @@ local function letter_place(key, rec, at, why)
   return state_add('nd', 1)
 end
 
--- letter_remove takes a dead letter out of its places, not out of the jobs hash.
-local function letter_remove(key, rec)
-  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
-  redis.call('ZREM', DEAD, key)
-  redis.call('ZREM', P .. 'dead:' .. queue, key)
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash. One without a record is looked for in all queues of
+-- its tenant, unless its queue is named.
+local function letter_remove(key, rec, named)
+  local tenant = match(key, '^[^:]*')
   redis.call('HDEL', WHY, key)
-  state_add('nd', -1)
-  if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  state_add('nd', -redis.call('ZREM', DEAD, key))
+  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', P .. 'deadin:' .. tenant, 0, -1)
+  for _, queue in ipairs(among) do
+    redis.call('ZREM', P .. 'dead:' .. queue, key)
+    if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  end
 end
 
--- letter_end ends a dead letter for good and returns its queue.
-local function letter_end(key, counter)
+-- letter_end ends a dead letter for good and returns its queue, nil where nobody knows.
+local function letter_end(key, counter, named)
   local rec = redis.call('HGET', JOBS, key)
-  letter_remove(key, rec)
+  letter_remove(key, rec, named)
+  if not rec then
+    leave_plain(key, 'record_gone')
+    return named
+  end
   leave(key, counter, rec)
   return record_queue(rec)
 end
@@ -785,15 +751,16 @@ end
 local function letter_evict(tenant, queue)
   local of = queue and ':' .. queue or ''
   local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
-  local counted = P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. (queue or record_queue(redis.call('HGET', JOBS, oldest)))
+  local rec = redis.call('HGET', JOBS, oldest)
+  local counted = rec and P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
   local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
-  if score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
+  if counted and score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
     local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
     local who = own == score_of(most[2]) and tenant or most[1]
     local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
     oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
   end
-  letter_end(oldest, 'evicted')
+  letter_end(oldest, 'evicted', queue)
 end
 
 -- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
@@ -1321,12 +1288,42 @@ do
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 local SPILLS, DELAYED = P .. 'spills', 128
 
--- spill_remove reports whether the job was spilled.
-local function spill_remove(name, key, rec)
+-- spill_leave reports whether the job was spilled.
+local function spill_leave(name, key)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  return true
+end
+
+-- spill_remove is spill_leave, with what a spilled job has besides.
+local function spill_remove(name, key, rec)
+  if not spill_leave(name, key) then return false end
   if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_back brings one job back, if it has begun to wait, and reports whether that was into a lane.
+local function spill_back(name, key, rec, size, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local q, start = queue_open(queue), record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
+  spill_remove(name, key, rec)
+  if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
+  if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+    job_expire(q, key, rec, now)
+    return false
+  end
+  rec = record_flagged(rec, COUNTED)
+  redis.call('HSET', JOBS, key, rec)
+  depth_add(name, 1, size)
+  if start and start > now then
+    due_add(LATER, start, key)
+    return false
+  end
+  old_add(key, rec)
+  lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+    .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+  refill[queue] = true
   return true
 end
 
@@ -1334,37 +1331,25 @@ end
 -- came back into a lane. What has begun below the low-water mark goes on above it.
 local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
-  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  local b, d, back = bound_open(tenant, queue), depth_open(name), false
   if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
     local rec = redis.call('HGET', JOBS, key)
-    local size = job_size(key, rec)
+    local size = rec and job_size(key, rec) or 0
     if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
     if moves == 0 then
       moves_out('o' .. name, now)
       return back
     end
     moves = moves - 1
-    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
-    spill_remove(name, key, rec)
-    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
-    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
-      job_expire(q, key, rec, now)
+    if rec then
+      back = spill_back(name, key, rec, size, now) or back
     else
-      rec = record_flagged(rec, COUNTED)
-      redis.call('HSET', JOBS, key, rec)
-      depth_add(name, 1, size)
-      if start and start > now then
-        due_add(LATER, start, key)
-      else
-        old_add(key, rec)
-        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-        refill[queue] = true
-        back = true
-      end
+      spill_leave(name, key)
+      redis.call('HDEL', P .. 'starts', key)
+      job_gone(key, queue)
     end
   end
 end
@@ -1632,8 +1617,12 @@ local function serve(pool, cl, x, now)
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
     local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
-    job_expire(q, key, rec, now)
+    if rec then
+      old_remove(key, rec)
+      job_expire(q, key, rec, now)
+    else
+      job_gone(key, q.name)
+    end
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
@@ -1651,7 +1640,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = { pool = pool, key = key, downstream = downstream }
+  local pick = { pool = pool, key = key, downstream = downstream, cl = cl }
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -1707,6 +1696,14 @@ local function fill_pool(pool, now)
   return true
 end
 
+-- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`.
+local function record_stands_in(pick)
+  local queue = pick.cl.q.name
+  local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
+  redis.call('HSET', JOBS, pick.key, rec)
+  return rec
+end
+
 local function picks_write()
   if #picks == 0 then return end
   local keys = {}
@@ -1715,6 +1712,7 @@ local function picks_write()
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
+    records[i] = records[i] or record_stands_in(picks[i])
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
@@ -1848,6 +1846,20 @@ function gate_remove(name)
   gates_dirty[name] = true
 end
 end
+-- gatesload: gates_load reads gates in one call.
+local function gates_load(names)
+  local k, fields, n = gate_kinds(), {}, 0
+  for _, name in ipairs(names) do
+    if gates[name] == nil and k[sub(name, 1, 1)] then
+      gates[name], n = false, n + 1
+      fields[n] = name
+    end
+  end
+  if n == 0 then return end
+  local values = redis.call('HMGET', GATES, unpack(fields))
+  for i, name in ipairs(fields) do gates[name] = gate_parse(name, values[i]) end
+end
+
 -- everykind: all kinds of gates, for whoever looks for what may outlast the last gate of its kind, as waiters do, or
 -- precede the first.
 local EVERY_KIND = { d = 1, b = 1, s = 1, t = 1, u = 1, r = 1, q = 1 }
@@ -1964,7 +1976,62 @@ function version_keep(current, version, text)
   end
 end
 end
-local now = now_us(NOW)
+local audit_add
+do
+-- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
+-- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
+-- KEPT_AUDIT entries, and `al` counts those that left.
+local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+
+function audit_add(fields)
+  redis.call('XADD', AUDIT, '*', unpack(fields))
+  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  if gone > 0 then state_add('al', gone) end
+end
+
+-- by_read reads who acts from "action\nact\nauthor\nsince\nreason", as actor.go writes it: act names what several calls do, and is
+-- empty where nothing is to be told; since is when it was done, microseconds, empty for now.
+local function by_read(text)
+  local action, act, author, since, reason = match(text, '^([^\n]*)\n([^\n]*)\n([^\n]*)\n(%d*)\n(.*)$')
+  return { action = action, act = act, author = author, since = since, reason = reason }
+end
+
+-- hold_reason is the reason of a pause or a suspension with who gave it, and when.
+local function hold_reason(by, now)
+  return by.reason .. '\1' .. (by.since ~= '' and by.since or format('%d', now)) .. '|' .. by.author
+end
+
+-- audit_act tells what was done to what a name says (that of a gate, of a job or of a scope), to how many jobs, and for how many
+-- microseconds. What one act does in several calls is one entry, if it is among the last LOOK_BACK and no older than ACT_LASTS.
+local LOOK_BACK, ACT_LASTS = 8, 600000000
+local function audit_act(now, by, name, n, duration)
+  if by.act == '' then return end
+  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+    local at = {}
+    for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
+    if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
+      n = n + tonumber(at.n)
+      redis.call('XDEL', AUDIT, entry[1])
+      break
+    end
+  end
+  audit_add({
+    'at', format('%d', now), 'action', by.action, 'name', name, 'n', format('%d', n), 'for', format('%d', duration or 0), 'author',
+    by.author, 'reason', by.reason, 'act', by.act,
+  })
+end
+end
+local settings_taken, settings_apply, version_store
+do
+-- settings: what dispatch and admission know of the policy, a list of kind, name and value, empty where there is none any more:
+--   q QUEUE           its settings (queue.lua)
+--   b TENANT:QUEUE    its own bound (depth.lua)
+--   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part)
+--   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
+--   w CLASS:TENANT    weight; an empty tenant is everybody else
+-- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
+-- the settings as they are, by version and digest, where that is known (settings.go).
+local SETTINGS = { b = { P .. 'bounds', 'nb' }, p = { P .. 'maxparked', 'nk' }, w = { P .. 'weights', 'nw' } }
 
 -- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
 local function rate_want(name, text)
@@ -2017,104 +2084,152 @@ local function share_want(name, text)
   return format('%d', math.min(share_cap(s), before or share_cap(s)))
 end
 
--- caps_apply makes all gates of caps and rates what the policy says: first those of all that have none of their own.
-local function caps_apply(at)
-  local wanted, names, covered = {}, {}, {}
-  for i = at, at + 2 * CAPS - 1, 2 do wanted[ARGV[i]] = ARGV[i + 1] end
-  local stored = redis.call('HKEYS', GATES)
-  for _, name in ipairs(stored) do
-    if byte(name) ~= 98 then wanted[name] = wanted[name] or false end
+-- default_changed lets those wake that stand under a gate of all that have none of their own. Of one that is new it counts what runs,
+-- of one that has gone it forgets that.
+local function default_changed(name, was, counts)
+  local g = gate(name)
+  for covered, n in pairs(counts()) do
+    if covered ~= name and gate_default(covered) == name then
+      local own = gate(covered)
+      if g and not was and (not own or own.default) then
+        gates[covered] = { limit = g.limit, held = n, default = true }
+        gates_dirty[covered] = true
+      elseif not g and (not own or own.default) then
+        gates[covered], gates_dirty[covered] = false, true
+      end
+      freed[covered] = true
+    end
   end
-  for name, text in pairs(wanted) do
-    wanted[name], names[#names + 1] = share_want(name, text), name
+end
+
+-- caps_apply makes gates of caps and rates what is wanted: first those of all that have none of their own.
+local function caps_apply(wanted, names)
+  local before, covered, counted = {}, {}, nil
+  local function counts()
+    counted = counted or entries_count()
+    return counted
   end
+  for _, name in ipairs(names) do wanted[name] = share_want(name, wanted[name]) end
   table.sort(names, function(a, b)
     local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
     if first ~= second then return first end
     return a < b
   end)
-  local counted
-  local function counts()
-    counted = counted or entries_count()
-    return counted
-  end
+  local loaded
   for _, name in ipairs(names) do
+    if not loaded and not match(name, ':%*') then
+      gates_load(names)
+      loaded = true
+    end
     if gate_is_rate(name) then
       rate_want(name, wanted[name])
     else
-      if wanted[name] and gate_default(name) == name and not gate(name) then covered[name] = true end
+      if gate_default(name) == name then
+        before[name] = gate(name)
+        covered[name] = wanted[name] and not before[name]
+      end
       cap_want(name, wanted[name], not covered[gate_default(name)], counts)
     end
     gates_dirty[name], freed[name] = true, true
   end
-  if next(covered) then
-    for name, n in pairs(counts()) do
-      local default = gate_default(name)
-      if covered[default] and (not gate(name) or gate(name).default) then
-        gates[name] = { limit = gate(default).limit, held = n, default = true }
-        gates_dirty[name] = true
+  for name, was in pairs(before) do
+    if was or wanted[name] then default_changed(name, was, counts) end
+  end
+end
+
+-- settings_taken returns a queue of which jobs wait in a class that it would have no more, or elsewhere.
+function settings_taken(list)
+  for i = 1, #list, 3 do
+    local name = list[i + 1]
+    if list[i] == 'q' and state_get('q:' .. name) then
+      local before, after = queue_open(name), { name = name }
+      queue_config(after, list[i + 2] ~= '' and list[i + 2] or DEFAULT_QUEUE)
+      for c = 1, before.n do
+        if before.waiting[c] > 0 and before.names[c] ~= after.names[c] then return name end
       end
     end
   end
 end
 
--- A function of its own: Lua in Go has room for fewer local variables at a time.
-return (function()
-call_begin(now, { 'pv', 'pe', 'pools' })
-local current = state_get('pv') or '0'
-if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
-if current ~= EXPECTED then return { 'conflict', current } end
-local settings = {}
-for i = 0, QUEUES - 1 do settings[ARGV[QUEUES_AT + 2 * i]] = ARGV[QUEUES_AT + 2 * i + 1] end
-local old = redis.call('HGETALL', STATE)
-local configured = {}
-for i = 1, #old, 2 do
-  local name = match(old[i], '^q:(.*)$')
-  if name then
-    local before, after = queue_open(name), { name = name }
-    queue_config(after, settings[name] or DEFAULT_QUEUE)
-    for c = 1, before.n do
-      if before.waiting[c] > 0 and before.names[c] ~= after.names[c] then return { 'classes', name } end
-    end
+local function queue_want(name, text, edit, now)
+  local field = 'cfg:' .. name
+  if text == '' then
+    redis.call('HDEL', STATE, field)
+    st[field] = false
+    return
   end
-  name = match(old[i], '^cfg:(.*)$')
-  if name then configured[#configured + 1] = 'cfg:' .. name end
-end
-if EDIT == '-' then return { 'fine' } end
-redis.call('DEL', P .. 'relief')
-version_keep(current, VERSION, TEXT)
-audit_add({
-  'at', format('%d', now), 'from', current, 'to', VERSION, 'author', AUTHOR, 'reason', REASON, 'restored', RESTORED,
-  'changes', CHANGES,
-})
-redis.call('SET', P .. 'policy', TEXT)
-if COPY ~= '' then redis.call('SET', P .. 'copy', COPY) end
-if #configured > 0 then redis.call('HDEL', STATE, unpack(configured)) end
-queues = {}
-for _, field in ipairs(configured) do st[field] = false end
-for name, setting in pairs(settings) do
-  redis.call('HSET', STATE, 'cfg:' .. name, setting)
-  st['cfg:' .. name] = setting
+  redis.call('HSET', STATE, field, text)
+  st[field] = text
+  if not match(text, '^[^|]*|[^|]*|[^|]*|[^|]*|%-|') then state_set('pr', edit) end
   if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
 end
-redis.call('UNLINK', P .. 'weights', P .. 'bounds', P .. 'maxparked')
-local at, weights = QUEUES_AT + 2 * QUEUES, 0
-for i = at, at + 2 * BOUND_COUNT - 1, 2 do redis.call('HSET', P .. 'bounds', ARGV[i], ARGV[i + 1]) end
-at = at + 2 * BOUND_COUNT
-caps_apply(at)
-at = at + 2 * CAPS
-for i = at, at + 2 * PARKED - 1, 2 do redis.call('HSET', P .. 'maxparked', ARGV[i], ARGV[i + 1]) end
-for i = at + 2 * PARKED, #ARGV, 2 do
-  redis.call('HSET', P .. 'weights', ARGV[i], ARGV[i + 1])
-  weights = weights + 1
+
+-- settings_apply makes the settings of a list so, for an edit.
+function settings_apply(list, edit, now)
+  local wanted, names, touched = {}, {}, {}
+  for i = 1, #list, 3 do
+    local kind, name, value = list[i], list[i + 1], list[i + 2]
+    if kind == 'g' then
+      if wanted[name] == nil then names[#names + 1] = name end
+      wanted[name] = value ~= '' and value
+    elseif kind == 'q' then
+      queue_want(name, value, edit, now)
+    else
+      local to = SETTINGS[kind]
+      touched[to] = true
+      if value == '' then
+        redis.call('HDEL', to[1], name)
+      else
+        redis.call('HSET', to[1], name, value)
+        if kind == 'b' then state_set('pr', edit) end
+      end
+    end
+  end
+  queues, bounds = {}, {}
+  if #names > 0 then caps_apply(wanted, names) end
+  for to in pairs(touched) do
+    local n = redis.call('HLEN', to[1])
+    state_set(to[2], n > 0 and n)
+  end
 end
-state_set('pv', VERSION)
-state_set('pe', EDIT)
-state_set('pat', state_num('bt'))
-state_set('dw', WINDOW)
-state_set('nw', weights)
-state_set('nb', BOUND_COUNT)
-state_set('nk', PARKED)
+
+-- version_store puts a version in force and tells the audit: f has its version, text, window, edit, author, reason, restored, changes
+-- and copy.
+function version_store(f, current, now)
+  version_keep(current, f.version, f.text)
+  audit_add({
+    'at', format('%d', now), 'from', current, 'to', f.version, 'author', f.author, 'reason', f.reason, 'restored', f.restored,
+    'changes', f.changes,
+  })
+  redis.call('SET', P .. 'policy', f.text)
+  if f.copy ~= '' then redis.call('SET', P .. 'copy', f.copy) end
+  state_set('pv', f.version)
+  state_set('pe', f.edit)
+  state_set('pat', state_num('bt'))
+  state_set('dw', tonumber(f.window))
+end
+end
+local now = now_us(NOW)
+
+-- A function of its own: Lua in Go has room for fewer local variables at a time.
+return (function()
+call_begin(now, { 'pv', 'pe', 'pg', 'pools' })
+local current = state_get('pv') or '0'
+if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
+if state_get('pg') then return { 'editing', state_get('pg') } end
+if current ~= EXPECTED then return { 'conflict', current } end
+local list = {}
+for i = SETTINGS_AT, #ARGV do list[#list + 1] = ARGV[i] end
+local taken = settings_taken(list)
+if taken then return { 'classes', taken } end
+if EDIT == '-' then return { 'fine' } end
+redis.call('DEL', P .. 'relief')
+settings_apply(list, EDIT, now)
+version_store({
+  version = VERSION, text = TEXT, window = WINDOW, edit = EDIT, author = AUTHOR, reason = REASON, restored = RESTORED, changes = CHANGES,
+  copy = COPY,
+}, current, now)
+state_set('ps', VERSION .. ' ' .. DIGEST)
 freed_wake(now)
 return { fill(now) and 'more' or 'stored' }
 end)()

@@ -672,7 +672,7 @@ function depth_write()
   if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
-local unique_release, leave, letter_end, dead_letter
+local unique_release, leave, job_gone, letter_end, dead_letter
 do
 -- letter: dead letters stay in the jobs hash, stand in `dead`, in their queue's `dead:QUEUE` and in `letters:TENANT:QUEUE` by their
 -- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
@@ -703,6 +703,16 @@ function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
+-- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
+function job_gone(key, queue)
+  local name = match(key, '^[^:]*') .. ':' .. queue
+  if redis.call('ZREM', P .. 'old:' .. name, key) == 1 then
+    local d = depth_open(name)
+    depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
+  end
+  leave_plain(key, 'record_gone')
+end
+
 -- letter_count counts letters of a tenant in a queue.
 local function letter_count(tenant, queue, n)
   for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
@@ -721,20 +731,27 @@ local function letter_place(key, rec, at, why)
   return state_add('nd', 1)
 end
 
--- letter_remove takes a dead letter out of its places, not out of the jobs hash.
-local function letter_remove(key, rec)
-  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
-  redis.call('ZREM', DEAD, key)
-  redis.call('ZREM', P .. 'dead:' .. queue, key)
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash. One without a record is looked for in all queues of
+-- its tenant, unless its queue is named.
+local function letter_remove(key, rec, named)
+  local tenant = match(key, '^[^:]*')
   redis.call('HDEL', WHY, key)
-  state_add('nd', -1)
-  if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  state_add('nd', -redis.call('ZREM', DEAD, key))
+  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', P .. 'deadin:' .. tenant, 0, -1)
+  for _, queue in ipairs(among) do
+    redis.call('ZREM', P .. 'dead:' .. queue, key)
+    if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  end
 end
 
--- letter_end ends a dead letter for good and returns its queue.
-function letter_end(key, counter)
+-- letter_end ends a dead letter for good and returns its queue, nil where nobody knows.
+function letter_end(key, counter, named)
   local rec = redis.call('HGET', JOBS, key)
-  letter_remove(key, rec)
+  letter_remove(key, rec, named)
+  if not rec then
+    leave_plain(key, 'record_gone')
+    return named
+  end
   leave(key, counter, rec)
   return record_queue(rec)
 end
@@ -745,15 +762,16 @@ end
 local function letter_evict(tenant, queue)
   local of = queue and ':' .. queue or ''
   local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
-  local counted = P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. (queue or record_queue(redis.call('HGET', JOBS, oldest)))
+  local rec = redis.call('HGET', JOBS, oldest)
+  local counted = rec and P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
   local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
-  if score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
+  if counted and score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
     local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
     local who = own == score_of(most[2]) and tenant or most[1]
     local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
     oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
   end
-  letter_end(oldest, 'evicted')
+  letter_end(oldest, 'evicted', queue)
 end
 
 -- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
@@ -1281,12 +1299,42 @@ do
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 
--- spill_remove reports whether the job was spilled.
-function spill_remove(name, key, rec)
+-- spill_leave reports whether the job was spilled.
+local function spill_leave(name, key)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  return true
+end
+
+-- spill_remove is spill_leave, with what a spilled job has besides.
+function spill_remove(name, key, rec)
+  if not spill_leave(name, key) then return false end
   if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_back brings one job back, if it has begun to wait, and reports whether that was into a lane.
+local function spill_back(name, key, rec, size, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local q, start = queue_open(queue), record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
+  spill_remove(name, key, rec)
+  if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
+  if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+    job_expire(q, key, rec, now)
+    return false
+  end
+  rec = record_flagged(rec, COUNTED)
+  redis.call('HSET', JOBS, key, rec)
+  depth_add(name, 1, size)
+  if start and start > now then
+    due_add(LATER, start, key)
+    return false
+  end
+  old_add(key, rec)
+  lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+    .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+  refill[queue] = true
   return true
 end
 
@@ -1294,37 +1342,25 @@ end
 -- came back into a lane. What has begun below the low-water mark goes on above it.
 local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
-  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  local b, d, back = bound_open(tenant, queue), depth_open(name), false
   if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
     local rec = redis.call('HGET', JOBS, key)
-    local size = job_size(key, rec)
+    local size = rec and job_size(key, rec) or 0
     if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
     if moves == 0 then
       moves_out('o' .. name, now)
       return back
     end
     moves = moves - 1
-    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
-    spill_remove(name, key, rec)
-    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
-    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
-      job_expire(q, key, rec, now)
+    if rec then
+      back = spill_back(name, key, rec, size, now) or back
     else
-      rec = record_flagged(rec, COUNTED)
-      redis.call('HSET', JOBS, key, rec)
-      depth_add(name, 1, size)
-      if start and start > now then
-        due_add(LATER, start, key)
-      else
-        old_add(key, rec)
-        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-        refill[queue] = true
-        back = true
-      end
+      spill_leave(name, key)
+      redis.call('HDEL', P .. 'starts', key)
+      job_gone(key, queue)
     end
   end
 end
@@ -1592,8 +1628,12 @@ local function serve(pool, cl, x, now)
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
     local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
-    job_expire(q, key, rec, now)
+    if rec then
+      old_remove(key, rec)
+      job_expire(q, key, rec, now)
+    else
+      job_gone(key, q.name)
+    end
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
@@ -1611,7 +1651,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = { pool = pool, key = key, downstream = downstream }
+  local pick = { pool = pool, key = key, downstream = downstream, cl = cl }
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -1667,6 +1707,14 @@ local function fill_pool(pool, now)
   return true
 end
 
+-- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`.
+local function record_stands_in(pick)
+  local queue = pick.cl.q.name
+  local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
+  redis.call('HSET', JOBS, pick.key, rec)
+  return rec
+end
+
 local function picks_write()
   if #picks == 0 then return end
   local keys = {}
@@ -1675,6 +1723,7 @@ local function picks_write()
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
+    records[i] = records[i] or record_stands_in(picks[i])
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)
@@ -1892,6 +1941,7 @@ end
 end
 -- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
 local function job_return(key, rec, now)
+  if not rec then return leave_plain(key, 'record_gone') end
   local tenant, id = key_split(key)
   local r = record_read(rec)
   local q = queue_open(r.queue)
@@ -1903,7 +1953,8 @@ local function job_return(key, rec, now)
   end
 end
 -- surplus: entries for which no slot is left go back to their lanes.
--- entries_take takes entries out of a ready stream and returns their jobs' keys and records.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records. An entry has a copy of a record that is
+-- gone.
 local function entries_take(pool, entries)
   local ids, keys = {}, {}
   for i, e in ipairs(entries) do
@@ -1912,7 +1963,14 @@ local function entries_take(pool, entries)
   redis.call('XACK', pool.key, GROUP, unpack(ids))
   redis.call('XDEL', pool.key, unpack(ids))
   refill_pools[pool.id] = true
-  return keys, redis.call('HMGET', JOBS, unpack(keys))
+  local records = redis.call('HMGET', JOBS, unpack(keys))
+  for i, e in ipairs(entries) do
+    if not records[i] then
+      records[i] = e[2][4]
+      redis.call('HSET', JOBS, keys[i], records[i])
+    end
+  end
+  return keys, records
 end
 
 -- delivery_back puts a job back from a ready stream, unless it was cancelled there.
@@ -1971,7 +2029,7 @@ function history_add(key, rec, outcome, ran, worker, text, now)
   return record_flagged(rec, HISTORY)
 end
 end
-local consumer_return, pool_close, worker_reclaim
+local consumer_return, consumer_end, pool_close, worker_reclaim
 do
 local SUSPECTS = P .. 'suspects'
 -- reclaim: entries of a worker whose lease ended go back to their lanes.
@@ -2035,15 +2093,20 @@ local function delivery_lost(worker, job, now)
 end
 
 -- consumer_return takes a consumer's entries, as many as there are moves, and reports whether none are left. They are
--- lost unless the worker itself hands them back.
+-- lost unless the worker itself hands them back. It reads them as a worker would again: the list of XPENDING is by their ages, and the
+-- store inside the process leaves out whatever its clock, set back, takes for younger than nothing.
 function consumer_return(pool, consumer, lost, now)
   if moves == 0 then return false end
-  local pending = redis.call('XPENDING', pool.key, GROUP, '-', '+', moves, consumer)
-  local entries = {}
-  for i, p in ipairs(pending) do
-    entries[i] = redis.call('XRANGE', pool.key, p[1], p[1])[1]
+  local history = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', moves, 'STREAMS', pool.key, '0')
+  local read, entries = history and history[1][2] or {}, {}
+  for _, e in ipairs(read) do
+    if e[2] then
+      entries[#entries + 1] = e
+    else
+      redis.call('XACK', pool.key, GROUP, e[1]) -- Somebody has deleted it.
+    end
   end
-  local out = #pending < moves
+  local out = #read < moves
   if #entries > 0 then
     moves = moves - #entries
     local keys, records = entries_take(pool, entries)
@@ -2063,6 +2126,12 @@ function consumer_return(pool, consumer, lost, now)
     for _, job in ipairs(suspects) do delivery_lost(consumer, job, now) end
   end
   return out
+end
+
+-- consumer_end ends a consumer that holds nothing. What it held all the same is nobody's then, and is told: `stranded`.
+function consumer_end(pool, consumer)
+  local held = redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, consumer)
+  if held > 0 then state_add('stranded', held) end
 end
 
 local function pool_unlist(field, gone)
@@ -2097,7 +2166,7 @@ function worker_reclaim(worker, lost, now)
     return true
   end
   if not consumer_return(pool, worker, lost, now) then return false end
-  redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, worker)
+  consumer_end(pool, worker)
   redis.call('HDEL', WORKERS, worker)
   redis.call('ZREM', DUE, 'w' .. worker)
   pool.slots = math.max(0, pool.slots - w.slots)
@@ -2126,7 +2195,7 @@ function consumers_audit(id, now)
       if pending > 0 and not consumer_return(pool, name, true, now) then
         return due_add(DUE, now, 'c' .. id)
       end
-      redis.call('XGROUP', 'DELCONSUMER', pool.key, GROUP, name)
+      consumer_end(pool, name)
     end
   end
   pool_close(pool)
@@ -2753,8 +2822,12 @@ local function lane_expire(timer, now)
     for _, member in ipairs(members) do
       local job = tenant .. ':' .. sub(member, 13)
       local rec = redis.call('HGET', JOBS, job)
-      old_remove(job, rec)
-      job_expire(q, job, rec, now)
+      if rec then
+        old_remove(job, rec)
+        job_expire(q, job, rec, now)
+      else
+        job_gone(job, queue)
+      end
     end
     lane_shrunk(cl, tenant, lane)
   end
@@ -2789,7 +2862,7 @@ local function letters_purge(queue, now)
   local letters = P .. 'dead:' .. queue
   local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
   moves = moves - #old
-  for _, key in ipairs(old) do letter_end(key, 'purged') end
+  for _, key in ipairs(old) do letter_end(key, 'purged', queue) end
   local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
   if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
 end

@@ -346,7 +346,7 @@ function due_add(zset, at, member)
   end
 end
 end
-local depth_leave
+local depth_open, depth_add, depth_leave
 do
 -- depth: the live jobs of a tenant in a queue, where these are bounded, HASH TENANT:QUEUE → jobs|bytes, and over all its
 -- queues, TENANT: → jobs|bytes. Jobs say in their record that they count; the sum of them is `nl`. Dead letters and spilled jobs
@@ -392,7 +392,7 @@ local function depth_read(text)
 end
 
 -- depth_open returns the depth of a name, and that of its tenant over all.
-local function depth_open(name)
+function depth_open(name)
   local all = match(name, '^[^:]*:')
   if not depths[name] then
     local found = redis.call('HMGET', DEPTH, name, all)
@@ -401,7 +401,7 @@ local function depth_open(name)
   return depths[name], depths[all]
 end
 
-local function depth_add(name, count, size)
+function depth_add(name, count, size)
   local d, all = depth_open(name)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
@@ -479,6 +479,16 @@ local function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
+-- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
+local function job_gone(key, queue)
+  local name = match(key, '^[^:]*') .. ':' .. queue
+  if redis.call('ZREM', P .. 'old:' .. name, key) == 1 then
+    local d = depth_open(name)
+    depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
+  end
+  leave_plain(key, 'record_gone')
+end
+
 -- letter_count counts letters of a tenant in a queue.
 local function letter_count(tenant, queue, n)
   for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
@@ -497,20 +507,27 @@ local function letter_place(key, rec, at, why)
   return state_add('nd', 1)
 end
 
--- letter_remove takes a dead letter out of its places, not out of the jobs hash.
-local function letter_remove(key, rec)
-  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
-  redis.call('ZREM', DEAD, key)
-  redis.call('ZREM', P .. 'dead:' .. queue, key)
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash. One without a record is looked for in all queues of
+-- its tenant, unless its queue is named.
+local function letter_remove(key, rec, named)
+  local tenant = match(key, '^[^:]*')
   redis.call('HDEL', WHY, key)
-  state_add('nd', -1)
-  if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  state_add('nd', -redis.call('ZREM', DEAD, key))
+  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', P .. 'deadin:' .. tenant, 0, -1)
+  for _, queue in ipairs(among) do
+    redis.call('ZREM', P .. 'dead:' .. queue, key)
+    if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  end
 end
 
--- letter_end ends a dead letter for good and returns its queue.
-function letter_end(key, counter)
+-- letter_end ends a dead letter for good and returns its queue, nil where nobody knows.
+function letter_end(key, counter, named)
   local rec = redis.call('HGET', JOBS, key)
-  letter_remove(key, rec)
+  letter_remove(key, rec, named)
+  if not rec then
+    leave_plain(key, 'record_gone')
+    return named
+  end
   leave(key, counter, rec)
   return record_queue(rec)
 end
@@ -521,15 +538,16 @@ end
 local function letter_evict(tenant, queue)
   local of = queue and ':' .. queue or ''
   local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
-  local counted = P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. (queue or record_queue(redis.call('HGET', JOBS, oldest)))
+  local rec = redis.call('HGET', JOBS, oldest)
+  local counted = rec and P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
   local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
-  if score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
+  if counted and score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
     local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
     local who = own == score_of(most[2]) and tenant or most[1]
     local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
     oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
   end
-  letter_end(oldest, 'evicted')
+  letter_end(oldest, 'evicted', queue)
 end
 
 -- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
@@ -565,7 +583,7 @@ for i = KEYS_AT, #ARGV do
   local dead = redis.call('ZSCORE', DEAD, ARGV[i])
   if dead then
     local queue = letter_end(ARGV[i], 'purged')
-    purged[queue] = (purged[queue] or 0) + 1
+    if queue then purged[queue] = (purged[queue] or 0) + 1 end
   end
   words[#words + 1] = dead and 'purged' or 'unknown'
 end

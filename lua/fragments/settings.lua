@@ -1,0 +1,193 @@
+-- @include freed
+-- @include gateset
+-- @include gatesload
+-- @include held
+-- @include paused
+-- @include share
+-- @include versions
+-- @include audit
+-- settings: what dispatch and admission know of the policy, a list of kind, name and value, empty where there is none any more:
+--   q QUEUE           its settings (queue.lua)
+--   b TENANT:QUEUE    its own bound (depth.lua)
+--   g GATE            limit or rate|burst, with /partitions where all divide the limit or rate (the burst is this one's part)
+--   p DOWNSTREAM      how many jobs may wait while its breaker is not closed; an empty name is every other
+--   w CLASS:TENANT    weight; an empty tenant is everybody else
+-- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
+-- the settings as they are, by version and digest, where that is known (settings.go).
+local SETTINGS = { b = { P .. 'bounds', 'nb' }, p = { P .. 'maxparked', 'nk' }, w = { P .. 'weights', 'nw' } }
+
+-- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
+local function rate_want(name, text)
+  local g = gate(name)
+  if not text then return gate_remove(name) end
+  local rate, burst = match(text, '^([^|]+)|(%d+)$')
+  if not g then
+    gate_count(name, 1)
+    g = bucket_settle({ rate = tonumber(rate), burst = tonumber(burst) }, false, 0, state_num('bt'))
+    gates[name] = g
+  end
+  g.rate, g.burst = tonumber(rate), tonumber(burst)
+  g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
+end
+
+-- cap_want makes a cap what the policy says, or takes it away. A pause goes on. known says that what passed before was
+-- counted.
+local function cap_want(name, limit, known, counts)
+  local g = gate(name)
+  if g and not g.default and g.limit == 0 then
+    paused_then(g, limit or '')
+  elseif not limit then
+    gate_remove(name)
+  elseif not g or g.default then
+    gate_count(name, 1)
+    gates[name] = { limit = tonumber(limit), held = g and known and g.held or counts()[name] or 0, rest = '0||' }
+  else
+    g.limit, g.rest = tonumber(limit), '0||'
+  end
+end
+
+-- share_want notes what the policy says of a bound that all partitions divide, and returns what is left of it for this one.
+local function share_want(name, text)
+  local whole, burst, parts = match(text or '', '^([^|]+)(.*)/(%d+)$')
+  local s = share_read(name)
+  if not whole then
+    if s then
+      s.whole = ''
+      share_write(name, s)
+    end
+    return text
+  end
+  parts = tonumber(parts)
+  if not s or s.parts ~= parts then s = { units = 1, of = parts, parts = parts } end
+  s.whole = whole
+  share_write(name, s)
+  if burst ~= '' then return format('%.17g', share_rate(s)) .. burst end
+  -- Other partitions may still run what they had of an older cap: only who has looked at all raises what is in force (balance.go).
+  local before = share_in_force(gate(name))
+  return format('%d', math.min(share_cap(s), before or share_cap(s)))
+end
+
+-- default_changed lets those wake that stand under a gate of all that have none of their own. Of one that is new it counts what runs,
+-- of one that has gone it forgets that.
+local function default_changed(name, was, counts)
+  local g = gate(name)
+  for covered, n in pairs(counts()) do
+    if covered ~= name and gate_default(covered) == name then
+      local own = gate(covered)
+      if g and not was and (not own or own.default) then
+        gates[covered] = { limit = g.limit, held = n, default = true }
+        gates_dirty[covered] = true
+      elseif not g and (not own or own.default) then
+        gates[covered], gates_dirty[covered] = false, true
+      end
+      freed[covered] = true
+    end
+  end
+end
+
+-- caps_apply makes gates of caps and rates what is wanted: first those of all that have none of their own.
+local function caps_apply(wanted, names)
+  local before, covered, counted = {}, {}, nil
+  local function counts()
+    counted = counted or entries_count()
+    return counted
+  end
+  for _, name in ipairs(names) do wanted[name] = share_want(name, wanted[name]) end
+  table.sort(names, function(a, b)
+    local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
+    if first ~= second then return first end
+    return a < b
+  end)
+  local loaded
+  for _, name in ipairs(names) do
+    if not loaded and not match(name, ':%*') then
+      gates_load(names)
+      loaded = true
+    end
+    if gate_is_rate(name) then
+      rate_want(name, wanted[name])
+    else
+      if gate_default(name) == name then
+        before[name] = gate(name)
+        covered[name] = wanted[name] and not before[name]
+      end
+      cap_want(name, wanted[name], not covered[gate_default(name)], counts)
+    end
+    gates_dirty[name], freed[name] = true, true
+  end
+  for name, was in pairs(before) do
+    if was or wanted[name] then default_changed(name, was, counts) end
+  end
+end
+
+-- settings_taken returns a queue of which jobs wait in a class that it would have no more, or elsewhere.
+local function settings_taken(list)
+  for i = 1, #list, 3 do
+    local name = list[i + 1]
+    if list[i] == 'q' and state_get('q:' .. name) then
+      local before, after = queue_open(name), { name = name }
+      queue_config(after, list[i + 2] ~= '' and list[i + 2] or DEFAULT_QUEUE)
+      for c = 1, before.n do
+        if before.waiting[c] > 0 and before.names[c] ~= after.names[c] then return name end
+      end
+    end
+  end
+end
+
+local function queue_want(name, text, edit, now)
+  local field = 'cfg:' .. name
+  if text == '' then
+    redis.call('HDEL', STATE, field)
+    st[field] = false
+    return
+  end
+  redis.call('HSET', STATE, field, text)
+  st[field] = text
+  if not match(text, '^[^|]*|[^|]*|[^|]*|[^|]*|%-|') then state_set('pr', edit) end
+  if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
+end
+
+-- settings_apply makes the settings of a list so, for an edit.
+local function settings_apply(list, edit, now)
+  local wanted, names, touched = {}, {}, {}
+  for i = 1, #list, 3 do
+    local kind, name, value = list[i], list[i + 1], list[i + 2]
+    if kind == 'g' then
+      if wanted[name] == nil then names[#names + 1] = name end
+      wanted[name] = value ~= '' and value
+    elseif kind == 'q' then
+      queue_want(name, value, edit, now)
+    else
+      local to = SETTINGS[kind]
+      touched[to] = true
+      if value == '' then
+        redis.call('HDEL', to[1], name)
+      else
+        redis.call('HSET', to[1], name, value)
+        if kind == 'b' then state_set('pr', edit) end
+      end
+    end
+  end
+  queues, bounds = {}, {}
+  if #names > 0 then caps_apply(wanted, names) end
+  for to in pairs(touched) do
+    local n = redis.call('HLEN', to[1])
+    state_set(to[2], n > 0 and n)
+  end
+end
+
+-- version_store puts a version in force and tells the audit: f has its version, text, window, edit, author, reason, restored, changes
+-- and copy.
+local function version_store(f, current, now)
+  version_keep(current, f.version, f.text)
+  audit_add({
+    'at', format('%d', now), 'from', current, 'to', f.version, 'author', f.author, 'reason', f.reason, 'restored', f.restored,
+    'changes', f.changes,
+  })
+  redis.call('SET', P .. 'policy', f.text)
+  if f.copy ~= '' then redis.call('SET', P .. 'copy', f.copy) end
+  state_set('pv', f.version)
+  state_set('pe', f.edit)
+  state_set('pat', state_num('bt'))
+  state_set('dw', tonumber(f.window))
+end
