@@ -52,7 +52,8 @@ type Job struct {
 	Cost Tokens
 	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
 	Downstream string
-	// MaxAttempts is how many times a failing job runs in all, 1-255; zero means DefaultMaxAttempts.
+	// MaxAttempts is how many times a failing job runs in all, 1-255; zero means DefaultMaxAttempts. The policy allows up to 25 unless
+	// it says otherwise for the queue (most_attempts); more is a *FieldError.
 	MaxAttempts int
 	// Timeout ends the handler's context after this long, up to MaxTimeout; zero means the worker's default.
 	Timeout time.Duration
@@ -70,7 +71,8 @@ type Job struct {
 
 // HeaderBackoff is the header that gives a job a backoff of its own, before those of the worker's Config: "BASE MOST",
 // the durations of an exponential backoff with full jitter, as in "1s 10m", or one duration for the same wait after
-// each failed run, as in "30s". Each is 1 ms to MaxBackoff.
+// each failed run, as in "30s". Each is 1 ms to MaxBackoff; what comes of it is no less than the least_backoff of the queue in the
+// policy, 100 ms unless set.
 const HeaderBackoff = "headgate-backoff"
 
 // MaxBackoff is the longest wait that HeaderBackoff may ask for.

@@ -201,7 +201,7 @@ func (s *Store) countersOfAll(ctx context.Context) (Counters, error) {
 	sum := Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]Unknown{}}
 	all, err := gather(s, func(part *Store) (Counters, error) { return part.Counters(ctx) })
 	for _, c := range all {
-		sum.Accepted += c.Accepted
+		sum.Accepted, sum.Retried = sum.Accepted+c.Accepted, sum.Retried+c.Retried
 		if sum.Live += c.Live; c.Live < 0 {
 			sum.Live = math.MinInt64 / 2 // Not known of one is not known of all.
 		}

@@ -151,6 +151,8 @@ type Counters struct {
 	Accepted int64
 	// Left counts by reason of leaving; Died dead letters by reason.
 	Left, Died map[string]int64
+	// Retried is how often a run failed and its job came back.
+	Retried int64
 	// Unknown is what workers handed back because they have no handler for it, by queue.
 	Unknown map[string]Unknown
 	// Live is how many jobs there were in the same moment; below zero where that cannot be read, in a full Redis.
@@ -227,7 +229,7 @@ func countersIn(ctx context.Context, client redis.UniversalClient, p keyspace.Pa
 		return Counters{}, fmt.Errorf("read counters: %w", unread(err))
 	}
 	c.Accepted, c.Left, c.Died = countersOf(state.Val())
-	c.Unknown = unknownOf(state.Val())
+	c.Unknown, c.Retried = unknownOf(state.Val()), whole(state.Val()["retried"])
 	return c, nil
 }
 

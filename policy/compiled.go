@@ -219,6 +219,16 @@ func (c *Compiled) QueueOf(queue string) Queue {
 	return q
 }
 
+// RetriesOf returns how many runs a job of a queue may ask for, and the least that its own header may give it to wait after one
+// that failed. It does not allocate.
+func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.Duration) {
+	q, ok := c.queues[queue]
+	if !ok {
+		q = c.other
+	}
+	return cmp.Or(q.MostAttempts, DefaultMostAttempts), cmp.Or(q.LeastBackoff, DefaultLeastBackoff)
+}
+
 // Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
 func (c *Compiled) Overflows() map[headgate.Scope]Overflow { return maps.Clone(c.overflows) }
 

@@ -64,6 +64,8 @@ type (
 		Overflow      Overflow         `json:"overflow,omitzero"`
 		MaxRunning    int              `json:"max_running,omitempty"`
 		PerTenant     int              `json:"max_running_per_tenant,omitempty"`
+		MostAttempts  int              `json:"most_attempts,omitempty"`
+		LeastBackoff  string           `json:"least_backoff,omitempty"`
 	}
 )
 
@@ -172,6 +174,7 @@ func (p Policy) wire() policyJSON {
 			Classes: queue.Classes, Horizon: formatDuration(queue.Horizon), ExpiredPolicy: queue.ExpiredPolicy,
 			MaxWait: formatBound(queue.MaxWait), PoisonLimit: queue.PoisonLimit, KeepDead: formatBound(queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, PerTenant: queue.MaxRunningPerTenant,
+			MostAttempts: queue.MostAttempts, LeastBackoff: formatBound(queue.LeastBackoff),
 		}
 	})
 	downstream := func(_ string, d Downstream) downstreamJSON {
@@ -205,6 +208,7 @@ func (w *policyJSON) policy(bad *problems) Policy {
 			MaxWait: bad.parseDuration(at+".max_wait", queue.MaxWait), PoisonLimit: queue.PoisonLimit,
 			KeepDead: bad.parseDuration(at+".keep_dead", queue.KeepDead), MaxDead: queue.MaxDead,
 			Overflow: queue.Overflow, MaxRunning: queue.MaxRunning, MaxRunningPerTenant: queue.PerTenant,
+			MostAttempts: queue.MostAttempts, LeastBackoff: bad.parseDuration(at+".least_backoff", queue.LeastBackoff),
 		}
 	})
 	downstream := func(at string, d downstreamJSON) Downstream {

@@ -100,6 +100,11 @@ type Queue struct {
 	// MaxRunning is how many of its jobs workers hold at a time, MaxRunningPerTenant how many of each tenant, 1 to
 	// MaxMaxRunning; zero means no bound.
 	MaxRunning, MaxRunningPerTenant int
+	// MostAttempts is how many runs a job may ask for, since a run that fails costs no token, 1 to headgate.MaxAttemptsLimit; zero means
+	// DefaultMostAttempts. LeastBackoff is the least that a job's own header headgate.HeaderBackoff may give it to wait after a failed
+	// run, 1 ms to headgate.MaxBackoff; zero means DefaultLeastBackoff. A worker's own backoffs may be shorter.
+	MostAttempts int
+	LeastBackoff time.Duration
 }
 
 // ExpiredPolicy is what becomes of a job whose deadline passed before it started.
@@ -118,17 +123,20 @@ const (
 	MinMaxWait         = time.Millisecond
 	MaxMaxWait         = 30 * 24 * time.Hour
 	DefaultPoisonLimit = 3
-	MaxPoisonLimit     = 254
-	MinKeepDead        = time.Second
-	MaxKeepDead        = 366 * 24 * time.Hour
-	DefaultMaxDead     = 100_000
-	MaxMaxDead         = 100_000
-	DefaultHorizon     = time.Hour
-	MinHorizon         = time.Second
-	MaxHorizon         = 30 * 24 * time.Hour
-	DefaultDedupWindow = 30 * time.Second
-	MinDedupWindow     = time.Second
-	MaxDedupWindow     = 24 * time.Hour
+	// Without a policy a token buys DefaultMostAttempts runs, a job with a header for short backoffs 10 a second.
+	DefaultMostAttempts = 25
+	DefaultLeastBackoff = 100 * time.Millisecond
+	MaxPoisonLimit      = 254
+	MinKeepDead         = time.Second
+	MaxKeepDead         = 366 * 24 * time.Hour
+	DefaultMaxDead      = 100_000
+	MaxMaxDead          = 100_000
+	DefaultHorizon      = time.Hour
+	MinHorizon          = time.Second
+	MaxHorizon          = 30 * 24 * time.Hour
+	DefaultDedupWindow  = 30 * time.Second
+	MinDedupWindow      = time.Second
+	MaxDedupWindow      = 24 * time.Hour
 )
 
 // MaxObserved is how many scopes a policy may name to be observed.

@@ -146,6 +146,12 @@ func (p *problems) queue(owner string, queue Queue) {
 		p.duration(owner+".max_wait", queue.MaxWait, MinMaxWait, MaxMaxWait)
 	}
 	p.integer(owner+".poison_limit", int64(queue.PoisonLimit), 1, MaxPoisonLimit)
+	if queue.MostAttempts != 0 {
+		p.integer(owner+".most_attempts", int64(queue.MostAttempts), 1, headgate.MaxAttemptsLimit)
+	}
+	if queue.LeastBackoff != 0 {
+		p.duration(owner+".least_backoff", queue.LeastBackoff, time.Millisecond, headgate.MaxBackoff)
+	}
 	if queue.KeepDead != 0 {
 		p.duration(owner+".keep_dead", queue.KeepDead, MinKeepDead, MaxKeepDead)
 	}

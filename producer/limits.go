@@ -118,6 +118,9 @@ func checkClasses(snapshot *policy.Compiled, entries []entry) bool {
 	for i := range entries {
 		e := &entries[i]
 		e.err = checkClass(snapshot, &e.job)
+		if e.err == nil {
+			e.err = checkAttempts(snapshot, &e.job)
+		}
 		good = good && e.err == nil
 	}
 	return good
@@ -142,6 +145,21 @@ func checkClass(snapshot *policy.Compiled, job *headgate.Job) error {
 		Field: "priority", Value: strconv.Quote(value),
 		Allowed: "a class of queue " + job.Queue + ": " + strings.Join(names, ", ") + ", or 0 to 10",
 	}
+}
+
+// checkAttempts bounds the runs that a job asks for, since they cost it nothing. One that does not say gets no more than that.
+func checkAttempts(snapshot *policy.Compiled, job *headgate.Job) error {
+	most, _ := snapshot.RetriesOf(job.Queue)
+	switch {
+	case job.MaxAttempts == 0 && most < headgate.DefaultMaxAttempts:
+		job.MaxAttempts = most
+	case job.MaxAttempts > most:
+		return &headgate.FieldError{
+			Field: "max attempts", Value: strconv.Itoa(job.MaxAttempts),
+			Allowed: fmt.Sprintf("1 to %d runs, by most_attempts of queue %s in the policy", most, job.Queue),
+		}
+	}
+	return nil
 }
 
 // candidates returns the flight's jobs as the store takes them, with the limits of one snapshot. An entry that

@@ -29,14 +29,14 @@ func defaultBackoff(attempt int) time.Duration {
 }
 
 // backoff returns how long a job waits after its attempt'th failed run: by its own header, else by its type, its queue,
-// or the default.
-func (c Config) backoff(job *headgate.Job, attempt int) time.Duration {
+// or the default. What its own header says is at least what the policy says: a failed run costs its tenant nothing.
+func (c Config) backoff(job *headgate.Job, attempt int, least time.Duration) time.Duration {
 	if text, ok := job.Headers[headgate.HeaderBackoff]; ok {
 		// The producer has checked it; what another wrote and cannot be read is as good as absent.
 		if base, most, err := headgate.ParseBackoff(text); err == nil && base == most {
-			return base
+			return max(base, least)
 		} else if err == nil {
-			return ExponentialBackoff(base, most)(attempt)
+			return max(ExponentialBackoff(base, most)(attempt), least)
 		}
 	}
 	wait := c.Backoff

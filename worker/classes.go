@@ -4,13 +4,15 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
-// classes knows the names of classes: a record holds only their places in the queue's order.
+// classes knows of the policy what a worker needs: the names of classes, since a record holds only their places in the queue's order,
+// and the least backoffs.
 type classes struct {
 	policy atomic.Pointer[policy.Compiled]
 }
@@ -41,4 +43,10 @@ func (c *classes) read(ctx context.Context, store *lua.Store) error {
 func (c *classes) name(queue string, class int) headgate.Priority {
 	name, _ := c.policy.Load().ClassAt(queue, class)
 	return name
+}
+
+// leastBackoff returns the least that a job's own header may give it to wait.
+func (c *classes) leastBackoff(queue string) time.Duration {
+	_, least := c.policy.Load().RetriesOf(queue)
+	return least
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -127,6 +129,12 @@ func TestARetryRunsWithinATenthOfASecondOfBeingDue(t *testing.T) {
 	}))
 	j := job("send", "a")
 	j.MaxAttempts = headgate.MaxAttemptsLimit
+	allowed := policy.Unlimited()
+	allowed.Queues = map[string]policy.Queue{"mail": {MostAttempts: headgate.MaxAttemptsLimit}}
+	var err error
+	if r.producer, err = producer.New(r.store, producer.Config{Policy: &allowed}); err != nil {
+		t.Fatal(err)
+	}
 	r.enqueue(j)
 	<-done
 	t.Logf("late by %s at best", best)

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -161,5 +162,55 @@ func TestBadBackoffsAreRefused(t *testing.T) {
 		if !errors.Is(err, headgate.ErrInvalid) || !strings.HasPrefix(err.Error(), fmt.Sprintf("invalid header headgate-backoff %q: allowed is ", header)) {
 			t.Errorf("%q: %v", header, err)
 		}
+	}
+}
+
+// TestAHeaderGivesNoShorterWaitThanThePolicy: by the built-in one 100 ms, by one of the queue's own what that says. The worker's own
+// backoffs are its operator's.
+func TestAHeaderGivesNoShorterWaitThanThePolicy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		document, header string
+		least, most      time.Duration
+	}{
+		"built in":              {`{"version":1}`, "1ms", 100 * time.Millisecond, 100 * time.Millisecond},
+		"built in, exponential": {`{"version":1}`, "1ms 2ms", 100 * time.Millisecond, 100 * time.Millisecond},
+		"of the queue":          {`{"version":1,"queues":{"mail":{"least_backoff":"30s"}}}`, "1ms", 30 * time.Second, 30 * time.Second},
+		"longer than that":      {`{"version":1,"queues":{"mail":{"least_backoff":"30s"}}}`, "1m", time.Minute, time.Minute},
+		"the worker's own":      {`{"version":1,"queues":{"mail":{"least_backoff":"30s"}}}`, "", 10 * time.Millisecond, 10 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			if err := r.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte(c.document)}); err != nil {
+				t.Fatal(err)
+			}
+			r.run(r.store, worker.Config{Backoff: quick}, on("send", func(context.Context, worker.Job[[]byte]) error { return errDown }))
+			j := job("send", "a")
+			j.MaxAttempts = 2
+			if c.header != "" {
+				j.Headers = map[string]string{headgate.HeaderBackoff: c.header}
+			}
+			p, err := producer.New(r.store, producer.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := p.Enqueue(t.Context(), j); err != nil {
+				t.Fatal(err)
+			}
+			var sight lua.Sighting
+			r.await("it to wait", func() bool {
+				var err error
+				sight, err = r.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "a"})
+				return err == nil && sight.Place == headgate.PlaceLater
+			})
+			if wait := sight.At.Sub(sight.History[0].At); wait < c.least || wait > c.most {
+				t.Errorf("it waits %s, want %s to %s", wait, c.least, c.most)
+			}
+			counters, err := r.store.Counters(t.Context())
+			if err != nil || counters.Retried != 1 {
+				t.Errorf("%d retries are counted, %v", counters.Retried, err)
+			}
+		})
 	}
 }

@@ -200,7 +200,7 @@ func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall,
 	if retry != nil {
 		return answer{outcome: lua.Retry, delay: retry.delay, err: err}
 	}
-	return answer{outcome: lua.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1), err: err}
+	return answer{outcome: lua.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.leastBackoff(lease.Job.Queue)), err: err}
 }
 
 func finishOf(lease lua.Lease, a answer) lua.Finish {

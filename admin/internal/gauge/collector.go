@@ -37,6 +37,7 @@ var (
 	inDesc    = prometheus.NewDesc("headgate_jobs_accepted_total", "Jobs that were admitted.", nil, nil)
 	leftDesc  = prometheus.NewDesc("headgate_jobs_left_total", "Jobs that left, by reason.", []string{"reason"}, nil)
 	diedDesc  = prometheus.NewDesc("headgate_dead_letters_total", "Jobs that became dead letters, by reason.", []string{"reason"}, nil)
+	againDesc = prometheus.NewDesc("headgate_retries_total", "Runs that failed and whose jobs came back.", nil, nil)
 	typeDesc  = prometheus.NewDesc("headgate_unknown_type_total", "Jobs that workers handed back because they have no handler for their type, by queue.", []string{"queue_id"}, nil)
 	lostDesc  = prometheus.NewDesc("headgate_jobs_unaccounted", "Accepted jobs that have neither a record nor left for a reason that was counted: 0 where all is well, absent where it is not known.", nil, nil)
 	staffDesc = prometheus.NewDesc("headgate_workers", "Workers that are registered.", nil, nil)
@@ -135,6 +136,7 @@ func collectCounters(to chan<- prometheus.Metric, c lua.Counters) {
 	if n, known := c.Unaccounted(); known {
 		gaugeOf(to, lostDesc, float64(n))
 	}
+	to <- prometheus.MustNewConstMetric(againDesc, prometheus.CounterValue, float64(c.Retried))
 	for desc, counts := range map[*prometheus.Desc]map[string]int64{leftDesc: c.Left, diedDesc: c.Died} {
 		for reason, n := range bounded(counts, maxReasons) {
 			to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), reason)

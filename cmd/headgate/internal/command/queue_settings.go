@@ -26,6 +26,8 @@ var queuePart = part{
 			numberSetting("poison-limit", "poison_limit", "`NUMBER` of workers lost with a job that make it a dead letter, 1 to 254"),
 			durationSetting("keep-dead", "keep_dead", "`DURATION` for which dead letters are kept, 1s to 8784h"),
 			numberSetting("max-dead", "max_dead", "`NUMBER` of dead letters that are kept, 1 to 100000"),
+			numberSetting("most-attempts", "most_attempts", "`NUMBER` of runs that a job may ask for, 1 to 255"),
+			durationSetting("least-backoff", "least_backoff", "least `DURATION` that a job's own header may give it to wait after a failed run, 1ms to 24h"),
 			overflowSetting(),
 			maxRunningSetting("its "),
 			numberSetting("max-running-per-tenant", "max_running_per_tenant", fmt.Sprintf("`NUMBER` of jobs of each tenant that workers hold at a time, 1 to %d, or 0 for no bound", policy.MaxMaxRunning)),
