@@ -52,10 +52,10 @@ ROUNDS ?= 5
 ROUNDS_FILE := $(CURDIR)/bin/bench/rounds.txt
 # What targets need: benchmarks that are a run each, and those that count operations. asynq takes minutes to take a dead
 # worker's job back, so its recovery is in the first round only.
-RUNS := Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness
+RUNS := Overload|Away|Check$$|LightTenant|EnqueueToHandler|Enqueue$$|EnqueueBatch|Drain$$|DrainByTenants|Memory|BucketMemory|Fairness
 
 .PHONY: bench
-bench: deps ## Measure the targets T1 to T14 beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some five minutes each; prints a table.
+bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds, five unless told otherwise, some five minutes each; prints a table.
 	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)" >&2; \

@@ -87,7 +87,11 @@ func (b *Breaker) hold(ctx context.Context, queue, downstream string, wait time.
 
 // rest returns for how long tasks of a downstream are held back at a time.
 func (b *Breaker) rest(downstream string, wait time.Duration) time.Duration {
-	view := b.guest.Fleet(downstream)
+	return restOf(b.guest.Fleet(downstream), wait, b.config.MaxPause)
+}
+
+// restOf is rest of a downstream in a state.
+func restOf(view worker.FleetState, wait, most time.Duration) time.Duration {
 	switch {
 	case view.State == breaker.Closed:
 		return aloneLeast + rand.N(aloneMost-aloneLeast)
@@ -96,7 +100,7 @@ func (b *Breaker) rest(downstream string, wait time.Duration) time.Duration {
 	case wait == 0:
 		wait = max(view.Rest, shortWait)
 	}
-	return max(time.Millisecond, min(wait, b.config.MaxPause))
+	return max(time.Millisecond, min(wait, most))
 }
 
 // note has the queues of a downstream looked at.

@@ -22,7 +22,10 @@ type Config struct {
 	Strict bool
 	// Exact turns leases off: every check that no denial answers asks Redis.
 	Exact bool
-	// Timeout is how long a check waits for Redis: 1ms to 10s, default 50ms.
+	// Timeout is how long a check waits for Redis: 1ms to 10s, default 50ms. A Redis that answers later is away to the limiter, however
+	// well it is: the check is answered as Outage says, and after three calls in a row so are those of the next quarter of a second.
+	// That is on purpose, as whoever asks stands in a request's way. Where Redis is known to be slow for a while, a cluster that is
+	// rebalanced for one (half of the checks had no answer in 50 ms), a longer time-out asks it all the same, and each check waits.
 	Timeout time.Duration
 	// Outage is what becomes of checks while Redis is away. OutageAt replaces it for single scopes.
 	Outage   Outage

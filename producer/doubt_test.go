@@ -105,3 +105,40 @@ func TestAnAttemptLastsAsLongAsTheLastCaller(t *testing.T) {
 		t.Errorf("%d calls, want 2: an attempt ended with its first caller", calls)
 	}
 }
+
+// TestAMigrationRefusesCertainly: what a deployment that is being migrated answers leaves no doubt, so callers that wait for its end
+// are told that nothing was sent.
+func TestAMigrationRefusesCertainly(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.HSet(t.Context(), store.Keys().State(), "partitions", "1>4").Err(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	var caller sync.WaitGroup
+	caller.Go(func() {
+		if _, err := p.Enqueue(ctx, testJob("a")); !errors.Is(err, lua.ErrMigrating) {
+			t.Errorf("got %v", err)
+		}
+	})
+	await(t, "it was refused", func() bool {
+		p.small.mu.Lock()
+		defer p.small.mu.Unlock()
+		return p.small.mu.failures >= 3
+	})
+	f := &flight{tickets: []*ticket{newTicket(t.Context(), time.Now().Add(time.Minute), []entry{{job: testJob("b")}})}}
+	if err := p.attempt(t.Context(), f); !errors.Is(err, headgate.ErrUnavailable) || !p.mayRepeat(f, err) || f.doubted {
+		t.Errorf("an attempt ends with %v; in doubt: %t", err, f.doubted)
+	}
+	cancel(headgate.ErrUnavailable)
+	caller.Wait()
+}

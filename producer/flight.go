@@ -36,7 +36,7 @@ func (p *Producer) travel(ctx context.Context, end time.Time, t *ticket) error {
 	if ctx.Err() != nil {
 		return notSent(context.Cause(ctx))
 	}
-	now, l := time.Now(), p.lineOf(t)
+	now, l := time.Now(), p.lineOf(t.bytes)
 	first, start, err := l.join(t, now)
 	if err != nil {
 		return err
@@ -66,9 +66,9 @@ func (p *Producer) timer(d time.Duration) *time.Timer {
 	return time.NewTimer(d)
 }
 
-// lineOf returns the line of a ticket: those that are large wait for each other, and nobody else for them.
-func (p *Producer) lineOf(t *ticket) *line {
-	if t.bytes > largeBytes {
+// lineOf returns the line of a ticket of so many bytes: those that are large wait for each other, and nobody else for them.
+func (p *Producer) lineOf(bytes int) *line {
+	if bytes > largeBytes {
 		return &p.large
 	}
 	return &p.small

@@ -3,6 +3,7 @@ package producer
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate"
@@ -90,6 +91,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
+	// crowded says that somebody was turned away since a call was boarded: then it is worth to ask before making a ticket.
+	crowded atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -117,7 +120,7 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 		t.state = aboard
 		return t, true, nil
 	}
-	if err := l.refuseLocked(t, now); err != nil {
+	if err := l.refuseLocked(t.tenant(), len(t.entries), t.bytes, t.deadline.Sub(now)); err != nil {
 		return nil, false, err
 	}
 	l.mu.waiting.push(t)
@@ -135,16 +138,30 @@ func (l *line) anotherLocked(now time.Time) bool {
 	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > l.mu.takes)
 }
 
+// refuse returns why a job may not wait, where the line is crowded: most callers are turned away then, and that must cost little.
+func (l *line) refuse(job *headgate.Job, left time.Duration) error {
+	if !l.crowded.Load() {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mu.pilots == 0 {
+		return nil
+	}
+	return l.refuseLocked(job.Tenant, 1, len(job.Payload), left)
+}
+
 // refuseLocked returns why a ticket may not wait. A tenant may have as much waiting as is left free, so one alone fills half
 // of the line, and there is room for another that comes later. What is larger than the line may wait alone.
-func (l *line) refuseLocked(t *ticket, now time.Time) error {
-	all, own := l.mu.waiting.sums, l.mu.waiting.sumsOf(t.tenant())
-	wait, left := l.waitLocked(own), t.deadline.Sub(now)
-	room := all.tickets == 0 || own.jobs+len(t.entries) <= l.jobs-all.jobs && own.bytes+t.bytes <= l.bytes-all.bytes
+func (l *line) refuseLocked(tenant string, jobs, bytes int, left time.Duration) error {
+	all, own := l.mu.waiting.sums, l.mu.waiting.sumsOf(tenant)
+	wait := l.waitLocked(own)
+	room := all.tickets == 0 || own.jobs+jobs <= l.jobs-all.jobs && own.bytes+bytes <= l.bytes-all.bytes
 	switch {
 	case wait == 0 && l.mu.takes > left:
 		return tooLate(left, l.mu.takes)
 	case !room || wait+l.mu.takes > left:
+		l.crowded.Store(true)
 		return &headgate.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
 	}
 	return nil
@@ -168,6 +185,7 @@ func (l *line) waitLocked(own sums) time.Duration {
 func (l *line) board(first *ticket, now time.Time) *flight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.crowded.Store(false)
 	f := &flight{}
 	f.tickets = f.few[:0]
 	jobs, bytes := 0, 0

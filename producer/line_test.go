@@ -249,3 +249,31 @@ func TestOnePilotFindsOutWhetherRedisIsBack(t *testing.T) {
 		t.Error("full calls wait for one pilot although Redis is back")
 	}
 }
+
+// TestTurningAwayCostsLittle: under overload most calls are that, so one makes no ticket, no channel and no timer.
+func TestTurningAwayCostsLittle(t *testing.T) {
+	l, now := busyLine(t, lua.MaxBatchJobs, 1<<20)
+	for range lua.MaxBatchJobs / 2 {
+		join(t, l, now, waitingTicket("acme", 1, 0))
+	}
+	refused(t, l, now, waitingTicket("acme", 1, 0))
+	if !l.crowded.Load() {
+		t.Fatal("nobody knows that the line is crowded")
+	}
+	job := headgate.NewJob("acme", "mail", "send", nil)
+	if allocations := testing.AllocsPerRun(100, func() {
+		if l.refuse(&job, time.Minute) == nil {
+			t.Fatal("let in")
+		}
+	}); allocations > 1 {
+		t.Errorf("%v allocations, want the error's own", allocations)
+	}
+	job.Tenant = "light"
+	if err := l.refuse(&job, time.Minute); err != nil {
+		t.Errorf("another tenant: %v", err)
+	}
+	l.board(nil, now)
+	if l.crowded.Load() {
+		t.Error("a line that has moved is still said to be crowded")
+	}
+}

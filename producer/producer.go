@@ -106,6 +106,9 @@ func (p *Producer) enqueue(ctx context.Context, job headgate.Job) (headgate.Verd
 
 // send sends a job that is prepared.
 func (p *Producer) send(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+	if err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(&job, p.config.Timeout); err != nil {
+		return headgate.Verdict{ID: job.ID}, err
+	}
 	end := time.Now().Add(p.config.Timeout)
 	t := newTicket(ctx, end, []entry{{job: job}})
 	e := &t.entries[0]

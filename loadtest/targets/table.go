@@ -44,7 +44,7 @@ type target struct {
 	bound bound
 }
 
-// targets are those of the project, T1 to T14.
+// targets are those of the project.
 var targets = []target{
 	{name: "T1", measure: "exact 4-level checks/s, 64 goroutines ÷ redis_rate's one level", ours: figure{"Check/callers=64/headgate", "checks/s"}, to: figure{"Check/callers=64/redis_rate", "checks/s"}, bound: atLeast(1.5)},
 	{name: "T2", measure: "the same of 1 goroutine, p50 ms", ours: figure{"Check/callers=1/headgate", "p50-ms"}, to: figure{"Check/callers=1/redis_rate", "p50-ms"}, bound: atMost(1.25)},
@@ -74,6 +74,9 @@ var targets = []target{
 	{name: "T13", measure: "Jain's index, weights 4:2:1", ours: figure{"Fairness/weights=4:2:1/headgate", "Jain"}, bound: atLeast(0.999)},
 	{name: "T14", measure: "checks/s of one process, 10,000 tenants, 1M scopes, Zipf", ours: figure{"Zipf", "checks/s"}, bound: atLeast(1e6)},
 	{name: "T14", measure: "the same, p99 µs", ours: figure{"Zipf", "p99-us"}, bound: atMost(1000)},
+	{name: "T16", measure: "Enqueue asked for 10 × its capacity, let in ÷ capacity", ours: figure{"Overload/headgate", "of-capacity"}, peer: figure{"Overload/asynq", "of-capacity"}, bound: atLeast(0.9)},
+	{name: "T16", measure: "the same, slowest answer after the time-out of 2 s, ms", ours: figure{"Overload/headgate", "late-ms"}, peer: figure{"Overload/asynq", "late-ms"}, bound: atMost(50)},
+	{name: "T16", measure: "40,000 callers and no Redis, slowest answer after the time-out, ms", ours: figure{"Away/headgate", "late-ms"}, peer: figure{"Away/asynq", "late-ms"}, bound: atMost(50)},
 }
 
 // spread is a median with the least and the most.
