@@ -31,7 +31,7 @@ const (
 // AuditActions are all of them.
 var AuditActions = []string{
 	AuditPolicy, AuditOpen, AuditClosed, AuditReset, AuditPause, AuditUnpause, AuditGate, AuditSuspend, AuditResume, AuditDrain,
-	AuditCancel, AuditPurgeQueue, AuditPurge, AuditRedrive, AuditRedriveFree, AuditResetBucket,
+	AuditCancel, AuditClear, AuditPurgeQueue, AuditPurge, AuditRedrive, AuditRedriveFree, AuditResetBucket,
 }
 
 // AuditEntry says who did what, when and why: put a version of the policy in force, changed a breaker, a gate, a suspension or a

@@ -221,7 +221,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -255,6 +255,8 @@ func (w *walk) step() {
 		w.orphan()
 	case "cancel":
 		w.cancel()
+	case "clear":
+		w.clear()
 	case "purge":
 		w.purge()
 	case "suspend":

@@ -99,7 +99,7 @@ type script struct {
 
 // names lists the scripts.
 var names = []string{
-	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "purge", "look", "probe",
+	"admit", "finish", "register", "heartbeat", "reclaim", "promote", "gate", "policy", "suspend", "cancel", "clear", "purge", "look", "probe",
 	"recount", "start", "check", "refund", "grant", "breaker", "force", "shadow", "count", "alive", "demand", "probing",
 	"arrive", "depart", "carry", "adopt", "reset", "stage", "step",
 	"unbalanced", "share",

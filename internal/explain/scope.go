@@ -27,7 +27,46 @@ func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanat
 		return e, err
 	}
 	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name + " --tier TIER"})
+	if err := e.addBacklog(ctx, store, name); err != nil {
+		return e, err
+	}
 	return e, e.addGates(ctx, store, in, name)
+}
+
+// backlogShown is of how many queues addBacklog tells.
+const backlogShown = 10
+
+// addBacklog tells how many jobs of a tenant wait, and where.
+func (e *Explanation) addBacklog(ctx context.Context, store *lua.Store, tenant string) error {
+	backlogs, err := store.Backlogs(ctx, tenant)
+	if err != nil {
+		return err
+	}
+	waiting, others := int64(0), max(0, len(backlogs)-backlogShown)
+	texts := make([]string, 0, backlogShown)
+	for i, b := range backlogs {
+		waiting += b.Waiting + b.Spilled
+		if i >= backlogShown {
+			continue
+		}
+		text := fmt.Sprintf("%d in %s", b.Waiting+b.Spilled, b.Queue)
+		if b.Partial {
+			text = "at least " + text
+		}
+		if b.Dead > 0 {
+			text += fmt.Sprintf(" (and %d dead letters)", b.Dead)
+		}
+		texts = append(texts, text)
+	}
+	if len(backlogs) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%d of its jobs wait: %s", waiting, strings.Join(texts, ", "))
+	if others > 0 {
+		text += fmt.Sprintf(", and in %d more queues", others)
+	}
+	e.add(Reason{Kind: "backlog", Text: text, Change: fmt.Sprintf("workers, or headgate job cancel --all --dry-run --tenant %s --queue %s", tenant, backlogs[0].Queue)})
+	return nil
 }
 
 func explainScope(ctx context.Context, store *lua.Store, name string) (Explanation, error) {

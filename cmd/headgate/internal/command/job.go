@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -119,43 +118,4 @@ func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store,
 		none(c, "no job is like that")
 	}
 	return o.print(c, view, view.write)
-}
-
-func newJobCancel(o *operator) *cobra.Command {
-	var reason string
-	c := &cobra.Command{
-		Use: "cancel TENANT ID", Short: "End a job", Args: keyArgs,
-		Long: `Ends a job wherever it waits. One that runs is told so by its worker's next heartbeat: its
-handler's context ends, and the job leaves as cancelled unless it completes first.`,
-		Example: `  headgate job cancel acme order-17 --redis localhost:6379
-  headgate job cancel acme order-17 --reason "ordered twice" --redis localhost:6379`,
-		RunE: func(c *cobra.Command, args []string) error {
-			if err := checkReason(reason); err != nil {
-				return err
-			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				key := keyOf(args)
-				if _, err := store.Look(ctx, key); err != nil {
-					return err // A name that none can have, or one that nobody knows.
-				}
-				running, _, err := store.Cancel(ctx, key, by(reason))
-				if err != nil {
-					return err
-				}
-				outcome := struct {
-					Tenant  string `json:"tenant"`
-					ID      string `json:"id"`
-					Outcome string `json:"outcome"`
-				}{key.Tenant, key.ID, "cancelled"}
-				text := "job " + key.String() + " is cancelled"
-				if running {
-					outcome.Outcome = "cancelling"
-					text = "job " + key.String() + " runs; its worker ends it with its next heartbeat"
-				}
-				return o.print(c, outcome, func(to io.Writer) { fmt.Fprintln(to, text) })
-			})
-		},
-	}
-	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told, and for the audit", lua.MaxReason))
-	return c
 }
