@@ -48,7 +48,7 @@ local function reporter_open(f, parts, with_errors)
   local texts = #fields > 0 and redis.call('HMGET', f.key, unpack(fields)) or {}
   for i, field in ipairs(fields) do
     if field == 'e' then f.errors = texts[i] or '' end
-    local g = tonumber(match(field, '^s:(%d+)$'))
+    local g = tonumber(match(field, '^s:(%d+)$') or nil)
     if g and texts[i] then f.groups[g] = tenants.parse(texts[i]) end
   end
   if f.reporter then return f.reporter end
