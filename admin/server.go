@@ -59,7 +59,7 @@ func New(config Config) (*Server, error) {
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
-		Decided: requests.Decided,
+		Decided: requests.Decided, Took: requests.Took,
 		Refused: func(r api.Refusal) {
 			config.Logger.Info().Str("scope", string(r.Scope)).Str("reason", string(r.Reason)).Str("by", string(r.By)).Int64("tokens", int64(r.Tokens)).
 				Dur("retry_after_ms", r.Wait).Int64("refused", r.Count).Msg("check refused")

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate"
 )
 
@@ -68,4 +70,31 @@ func (s *Store) lastMinutes(ctx context.Context, minutes int, budget time.Durati
 	}
 	slices.Reverse(hour)
 	return hour, nil
+}
+
+// CountedScopes returns of how many scopes something was counted in the last full minute.
+func (s *Store) CountedScopes(ctx context.Context) (n int64, err error) {
+	parts, err := gather(s, func(part *Store) (int64, error) {
+		now, err := part.Time(ctx)
+		if err != nil {
+			return 0, err
+		}
+		n, err := connection(part).HLen(ctx, part.partition.Counts(now.Unix()/60-1)).Result()
+		if err != nil {
+			return 0, fmt.Errorf("read counts: %w", unread(err))
+		}
+		return n, nil
+	})
+	for _, of := range parts {
+		n += of
+	}
+	return n, err
+}
+
+// Connections returns how many connections the client has to Redis; 0 of a client that does not tell.
+func (s *Store) Connections() int {
+	if pool, ok := s.client.(interface{ PoolStats() *redis.PoolStats }); ok {
+		return int(pool.PoolStats().TotalConns)
+	}
+	return 0
 }

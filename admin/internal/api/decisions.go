@@ -120,10 +120,12 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		}
 	}
 	r.Note(ask.Metadata.RequestID, ask.Metadata.UserAgent)
+	began := time.Now()
 	made, err := a.decide(r, ask.Peek, asked)
 	if err != nil {
 		return nil, err
 	}
+	took := time.Since(began)
 	a.note(&made)
 	a.tell(&made)
 	a.try(r.Context(), &made)
@@ -133,6 +135,11 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 		view.Scope = ask.question.Scope
 	}
 	a.config.Decided(view.Allowed, view.charged())
+	wait := made.wait
+	if !view.Allowed && wait == 0 {
+		wait = -1
+	}
+	a.config.Took(took, wait)
 	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: http.Header{}}
 	setRateLimit(answer.Header, view.Answers)
 	if a.config.OldHeaders {

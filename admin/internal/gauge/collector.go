@@ -87,6 +87,10 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if err == nil {
 		now, err = c.store.Time(ctx)
 	}
+	var papers named
+	if err == nil {
+		papers, err = readNamed(ctx, c.store)
+	}
 	up := 0.0
 	if err == nil {
 		up = 1
@@ -100,6 +104,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 		}
 		collectCounters(to, counters)
 		collectQueues(to, queues)
+		papers.collect(to, queues)
 		collectWorkers(to, workers)
 		collectHolds(to, holds, now)
 	}

@@ -12,6 +12,8 @@ import (
 
 // Requests counts calls.
 type Requests struct {
+	decisions
+
 	calls  *prometheus.CounterVec
 	took   *prometheus.HistogramVec
 	checks *prometheus.CounterVec
@@ -31,6 +33,7 @@ func native(name, help string, buckets []float64) prometheus.HistogramOpts {
 // Register registers all metrics of the server.
 func Register(to prometheus.Registerer, store *lua.Store) (*Requests, error) {
 	r := &Requests{
+		decisions: newDecisions(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "headgate_http_requests_total", Help: "Calls of the admin API by route and status.",
 		}, []string{"route", "code"}),
@@ -46,7 +49,7 @@ func Register(to prometheus.Registerer, store *lua.Store) (*Requests, error) {
 	r.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "headgate_http_refused_total", Help: "Calls and connections that the server bounded, by cause.",
 	}, []string{"cause"})
-	return r, errors.Join(to.Register(r.refused), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
+	return r, errors.Join(to.Register(r.refused), to.Register(r.decisions.took), to.Register(r.waits), to.Register(r.calls), to.Register(r.took), to.Register(r.checks), to.Register(r.tokens), to.Register(&collector{store: store}))
 }
 
 // Note counts a call. route is a pattern of the server's, never what was called.
