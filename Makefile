@@ -105,6 +105,10 @@ crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten 
 # The commit whose processes `make upgrade` runs beside those of this one; its data must be of the same version.
 OLD ?= HEAD~10
 
+.PHONY: clocks
+clocks: deps ## Run the tests of the laws, of schedulers and limiters on a Redis whose clock is ten minutes ahead, then behind.
+	for off in 10m -10m; do HEADGATE_TEST_CLOCK=$$off $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter ./scheduler || exit 1; done
+
 .PHONY: upgrade
 upgrade: deps ## Run the processes of commit OLD, ten before this one unless told otherwise, side by side with these under load, upgrade and take back.
 	@mkdir -p bin && rm -rf bin/old && git worktree prune && git worktree add --quiet --detach bin/old $(OLD)
