@@ -102,6 +102,13 @@ loadtest: ## Run every scenario of the load test beside asynq, three rounds each
 crash: deps ## Kill producers, schedulers, workers and Redis for CRASHTIME, ten minutes unless told otherwise, and count what is lost.
 	HEADGATE_CRASH_TIME=$(CRASHTIME) $(GO) test -race $(TESTCOMPILE) ./internal/crash -run 'TestStorm$$' -count 1 -v -timeout 2h
 
+# Further flags for `make neighbour`, as in: make neighbour NEIGHBOURFLAGS='-span 3s'
+NEIGHBOURFLAGS ?=
+
+.PHONY: neighbour
+neighbour: deps ## Attack headgate serve with one tenant's key and 128 connections on each route for 10 s, and print what another tenant's calls took meanwhile; some eight minutes.
+	$(GO) run ./loadtest/neighbour $(NEIGHBOURFLAGS)
+
 # The commit whose processes `make upgrade` runs beside those of this one; its data must be of the same version.
 OLD ?= HEAD~10
 

@@ -30,7 +30,7 @@ func (s *Server) bound() {
 	s.callers = newThrottle(c.AdminLimit)
 	s.failures = newThrottle(headgate.PerSecond(failureRate, failureBurst))
 	s.traffic = newThrottle(c.TenantLimit)
-	s.volume = newThrottle(headgate.PerSecond(headgate.Tokens(c.TenantBytes>>10), headgate.Tokens(max(c.TenantBytes, 2*c.MaxBody)>>10)))
+	s.volume = newThrottle(headgate.PerSecond(headgate.Tokens(c.TenantBytes>>10), headgate.Tokens(2*c.MaxBody>>10)))
 	s.readers = newThrottle(headgate.PerSecond(readRate, readBurst))
 	s.refusals = newThrottle(headgate.PerSecond(holdRate, holdBurst))
 	patience := min(maxPatience, c.Timeout/2)
@@ -144,6 +144,18 @@ func (s *Server) meter(rt route.Route, who access.Principal) error {
 	if wait, ok := s.traffic.take(budgetOf(who), 1); !ok {
 		s.requests.Refused("rate")
 		return tooMany("this tenant's credentials make more calls than they may", wait)
+	}
+	return nil
+}
+
+// meterParts charges a tenant for a call of data that asks for several things: each costs as much as a call of its own.
+func (s *Server) meterParts(who access.Principal, parts int) error {
+	if who.Tenant == "" || parts <= 1 {
+		return nil
+	}
+	if wait, ok := s.traffic.take(budgetOf(who), headgate.Tokens(parts-1)); !ok {
+		s.requests.Refused("rate")
+		return tooMany("this tenant's credentials ask for more than they may", wait)
 	}
 	return nil
 }

@@ -261,10 +261,9 @@ func TestATenantsTrafficIsBounded(t *testing.T) {
 	peek := func(tenant string) ask {
 		return ask{op: checkOp, body: fmt.Sprintf(`{"scope":%q,"peek":true}`, tenant)}
 	}
-	for n := range 3 {
+	for range 3 {
 		p.want(http.StatusOK, "a", peek("acme"))
 		p.want(http.StatusBadRequest, "b", ask{op: checkOp, body: `{"scope":7}`})
-		_ = n
 	}
 	for _, who := range []string{"a", "b"} {
 		if got := p.want(http.StatusTooManyRequests, who, peek("acme")); got.header.Get("Retry-After") != "3600" {
@@ -275,6 +274,18 @@ func TestATenantsTrafficIsBounded(t *testing.T) {
 	p.want(http.StatusOK, "z", peek("zeta"))
 	for range 10 {
 		p.want(http.StatusOK, "all", peek("acme"))
+	}
+}
+
+// TestEachQuestionIsACall: sixty-four at once cost Redis what they cost one by one.
+func TestEachQuestionIsACall(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 5} })
+	ask := ask{op: checkOp, body: `{"checks":[{"scope":"acme:a"},{"scope":"acme:b"},{"scope":"acme:c"}],"peek":true}`}
+	p.want(http.StatusOK, "acme-admin", ask)
+	p.want(http.StatusTooManyRequests, "acme-admin", ask)
+	for range 3 {
+		p.want(http.StatusOK, "operator", ask)
 	}
 }
 

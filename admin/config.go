@@ -107,7 +107,7 @@ type Bounds struct {
 	// means DefaultMaxBytes. A tenant may have a sixteenth, or one body.
 	MaxBytes int64
 	// TenantLimit is what the credentials of one tenant may call together of routes that are data; the zero Limit means
-	// DefaultTenantRate a second with bursts of as many.
+	// DefaultTenantRate a second with bursts of a quarter. A call that asks several questions counts as so many.
 	TenantLimit headgate.Limit
 	// TenantBytes is how many bytes of bodies a second they may send, 1 KiB to MaxMaxBytes; zero means DefaultTenantBytes.
 	TenantBytes int64
@@ -120,7 +120,7 @@ func (c Config) withDefaults() Config {
 	c.MaxCalls, c.MaxBytes = cmp.Or(c.MaxCalls, DefaultMaxCalls), cmp.Or(c.MaxBytes, max(DefaultMaxBytes, c.MaxBody))
 	c.TenantBytes = cmp.Or(c.TenantBytes, DefaultTenantBytes)
 	if c.TenantLimit == (headgate.Limit{}) {
-		c.TenantLimit = headgate.PerSecond(DefaultTenantRate, DefaultTenantRate)
+		c.TenantLimit = headgate.PerSecond(DefaultTenantRate, DefaultTenantRate/4)
 	}
 	if c.AdminLimit == (headgate.Limit{}) {
 		c.AdminLimit = headgate.PerSecond(DefaultAdminRate, DefaultAdminBurst)

@@ -76,6 +76,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 		return nil, err
 	}
 	request := &route.Request{Request: r, Who: who, Body: body}
+	if rt.Parts != nil {
+		if err := s.meterParts(who, rt.Parts(body)); err != nil {
+			return nil, err
+		}
+	}
 	answer, err := rt.Handle(request)
 	c := callOf(r.Context())
 	c.callerID, c.callerAgent = request.Noted()
@@ -159,6 +164,11 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi
 	if r.ContentLength > most {
 		return nil, tooLarge(most)
 	}
+	if r.ContentLength > 0 { // Before it is read: what is refused costs nothing then.
+		if err := s.weigh(who, int(r.ContentLength)); err != nil {
+			return nil, err
+		}
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(large.Limit)
@@ -166,8 +176,10 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi
 	if err != nil {
 		return nil, problem.New(problem.InvalidRequest, "the body did not come as a whole")
 	}
-	if err := s.weigh(who, len(body)); err != nil {
-		return nil, err
+	if r.ContentLength < 0 {
+		if err := s.weigh(who, len(body)); err != nil {
+			return nil, err
+		}
 	}
 	if !operation.TakesBody() {
 		if len(body) > 0 {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"net/http"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 
 func (a *API) limitRoutes() []route.Route {
 	check := ofTenant(http.MethodPost, "/api/v1/rate-limit/check", access.Operator, a.check)
-	check.Load = route.Data
+	check.Load, check.Parts = route.Data, questions
 	return []route.Route{
 		check,
 		ofTenant(http.MethodGet, "/api/v1/rate-limit/status/{scope}", access.Viewer, a.status),
@@ -24,6 +25,17 @@ func (a *API) limitRoutes() []route.Route {
 		see("/api/v1/rate-limit/metrics", a.top),
 		{Method: http.MethodPost, Path: "/api/v1/rate-limit/reset/{scope}", Role: access.Admin, Reach: route.Deployment, Handle: a.reset},
 	}
+}
+
+// questions is how many a body asks.
+func questions(body []byte) int {
+	var ask struct {
+		Checks []json.RawMessage `json:"checks"`
+	}
+	if json.Unmarshal(body, &ask) != nil { // The handler says so.
+		return 1
+	}
+	return max(len(ask.Checks), 1)
 }
 
 type question struct {

@@ -64,10 +64,12 @@ func (l Load) String() string {
 type Route struct {
 	Method string
 	// Path is a pattern of http.ServeMux.
-	Path   string
-	Role   access.Role
-	Reach  Reach
-	Load   Load
+	Path  string
+	Role  access.Role
+	Reach Reach
+	Load  Load
+	// Parts is how many things a body asks for, each of which costs what a call does; nil is one.
+	Parts  func(body []byte) int
 	Handle func(*Request) (*Answer, error)
 }
 

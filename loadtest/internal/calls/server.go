@@ -20,8 +20,9 @@ import (
 type Server struct {
 	// Address is its URL, without a path.
 	Address string
-	// Key is an API key of an operator of the whole deployment.
-	Key string
+	// Key is an API key of an operator of the whole deployment; Others are those of the others that were asked for, in their order.
+	Key    string
+	Others []string
 
 	stop func() error // nil for somebody else's
 }
@@ -41,8 +42,8 @@ const stopTimeout = 20 * time.Second
 var errNoAddress = errors.New("headgate serve ended before it listened")
 
 // Start starts a server on a Redis as a process of its own, of the binary of that name or, without one, of one that is built
-// from the sources at hand. Its log goes to the notes until it listens.
-func Start(ctx context.Context, binary, redis string, notes io.Writer) (server Server, err error) {
+// from the sources at hand. Its log goes to the notes until it listens. Others get keys beside the operator of the deployment.
+func Start(ctx context.Context, binary, redis string, notes io.Writer, others ...access.Principal) (server Server, err error) {
 	dir, err := os.MkdirTemp("", "headgate-loadtest-")
 	if err != nil {
 		return server, err
@@ -63,8 +64,16 @@ func Start(ctx context.Context, binary, redis string, notes io.Writer) (server S
 	if err != nil {
 		return server, err
 	}
-	keys := filepath.Join(dir, "keys")
-	if err := os.WriteFile(keys, []byte(line+"\n"), 0o600); err != nil {
+	keys, text := filepath.Join(dir, "keys"), line+"\n"
+	var theirs []string
+	for _, who := range others {
+		other, line, err := access.NewKey(who)
+		if err != nil {
+			return server, err
+		}
+		theirs, text = append(theirs, other), text+line+"\n"
+	}
+	if err := os.WriteFile(keys, []byte(text), 0o600); err != nil {
 		return server, err
 	}
 	process := exec.CommandContext(context.WithoutCancel(ctx), binary, "serve", "--address", "127.0.0.1:0", "--keys-file", keys, "--redis", redis) //nolint:gosec // The user says which.
@@ -75,7 +84,7 @@ func Start(ctx context.Context, binary, redis string, notes io.Writer) (server S
 	if err := process.Start(); err != nil {
 		return server, fmt.Errorf("start headgate serve: %w", err)
 	}
-	server = Server{Address: listening(log, notes), Key: key}
+	server = Server{Address: listening(log, notes), Key: key, Others: theirs}
 	server.stop = func() error {
 		_ = process.Process.Signal(syscall.SIGTERM)
 		cut := time.AfterFunc(stopTimeout, func() { _ = process.Process.Kill() })

@@ -23,7 +23,7 @@ func (l *Loaded) Serve() (serve.Config, error) {
 	config.Allow = c.Allow
 	config.Bounds = admin.Bounds{
 		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
-		TenantLimit: headgate.PerSecond(headgate.Tokens(c.Bounds.TenantRate), headgate.Tokens(c.Bounds.TenantRate)), TenantBytes: int64(c.Bounds.TenantBytes),
+		TenantLimit: headgate.PerSecond(headgate.Tokens(c.Bounds.TenantRate), headgate.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
 	}
 	config.Breaker, config.Breakers = l.breakers()
 	var err, noPair, noAuthorities error
@@ -36,6 +36,9 @@ func (l *Loaded) Serve() (serve.Config, error) {
 	}
 	return config, errors.Join(err, noPair, noAuthorities)
 }
+
+// leastBurst lets a call with as many questions as there may be through.
+const leastBurst = 64
 
 // Credentials reads what a server takes.
 func (l *Loaded) Credentials() (all access.Credentials, err error) {

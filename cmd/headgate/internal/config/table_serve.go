@@ -86,7 +86,7 @@ func boundOptions() []Option {
 			value: count(admin.MinMaxBytes, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).Bytes }),
 		},
 		{
-			Path: "serve.tenant_rate", Default: strconv.Itoa(admin.DefaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together. What its jobs may be is the policy's.",
+			Path: "serve.tenant_rate", Default: strconv.Itoa(admin.DefaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together, each question for itself; a quarter of them, and 64, at once. What its jobs may be is the policy's.",
 			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
 		},
 		{
