@@ -342,3 +342,23 @@ func TestAnEditBetweenThePauseAndItsEndStays(t *testing.T) {
 		}
 	}
 }
+
+// TestADrainLeavesASuspensionThatEndsLater, and one without an end; it takes the place of one that ends before.
+func TestADrainLeavesASuspensionThatEndsLater(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	ctx := t.Context()
+	for _, row := range []struct {
+		before time.Duration
+		kept   bool
+	}{{time.Hour, true}, {0, true}, {time.Second, false}} {
+		check(t, y.store.Suspend(ctx, QueueGate("mail"), row.before, Intervention{Author: "ada", Reason: "house"}))
+		until, err := y.store.Drain(ctx, "mail", time.Minute, Intervention{Author: "bob"})
+		check(t, err)
+		holds, err := y.store.Holds(ctx)
+		check(t, err)
+		if len(holds) != 1 || (holds[0].Author == "ada") != row.kept || !holds[0].Until.Equal(until) {
+			t.Errorf("after one of %s: until %s, %+v", row.before, until, holds)
+		}
+	}
+}

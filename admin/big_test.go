@@ -1,0 +1,130 @@
+package admin_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
+)
+
+// bigVariable gives the size of TestNothingHoldsRedisUp in per cent of `make big`, which is 1,000,000 jobs, 300,000 lanes and 20,000
+// tenants with caps. Without it the test is small, and sees that all of it works; what calls read is counted in the tests of lua.
+const bigVariable = "HEADGATE_BIG"
+
+// longest is how long a command may take in Redis. It is held against the clock by `make big` alone.
+const longest = 5 * time.Millisecond
+
+// TestNothingHoldsRedisUp loads jobs, lanes and tenants with caps, calls every operation that looks, and edits the policy of one tenant
+// and of all, and finds no command in the SLOWLOG of Redis that took longer than it may.
+func TestNothingHoldsRedisUp(t *testing.T) {
+	t.Parallel()
+	percent := 0.2
+	text, timed := os.LookupEnv(bigVariable)
+	if timed {
+		var err error
+		percent, err = strconv.ParseFloat(text, 64)
+		must(t, err)
+	}
+	size := func(whole int) int { return max(10, int(float64(whole)*percent/100)) }
+	jobs, lanes, tenants := size(1_000_000), size(300_000), size(20_000)
+	client := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}}).Client(t)
+	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	must(t, err)
+	p := newPlantOn(t, store, nil)
+	loadBig(t, store, jobs, lanes, tenants)
+	slow(t, client, "loading", false)
+
+	edit := rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}
+	caps := func(most int) {
+		_, err := rollout.Change(t.Context(), store, edit, func(current policy.Policy) (policy.Policy, error) {
+			current.Tenants = map[string]policy.Tenant{}
+			for i := range tenants {
+				current.Tenants[fmt.Sprint("t", i)] = policy.Tenant{MaxRunning: most + i%3}
+			}
+			return current, nil
+		})
+		must(t, err)
+	}
+	for _, act := range []struct {
+		name string
+		do   func() error
+	}{
+		{"a cap for each", func() error { caps(5); return nil }},
+		{"other caps for all", func() error { caps(6); return nil }},
+		{"another cap for one", func() error {
+			p.put("admin", ask{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "t7"}, body: `{"max_running":9}`})
+			return nil
+		}},
+		{"what is left", func() error { _, err := store.Remaining(t.Context(), "mail"); return err }},
+		{"the deepest", func() error { _, _, err := store.WaitingTenants(t.Context(), "mail", 10); return err }},
+		{"a purge", func() error { _, err := store.PurgeQueue(t.Context(), "mail", "", lua.Intervention{}); return err }},
+		{"waiting", func() error {
+			p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "place=waiting&limit=1000"})
+			return nil
+		}},
+	} {
+		must(t, act.do())
+		slow(t, client, act.name, timed)
+	}
+	for _, op := range p.operations() {
+		if strings.HasPrefix(op, "GET ") {
+			p.call("admin", p.about(op, "t7"))
+			slow(t, client, op, timed)
+		}
+	}
+}
+
+// loadBig admits jobs, a third of which are in lanes of made-up downstreams of one tenant, the others the tenants'.
+func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
+	t.Helper()
+	limits := &[headgate.Levels]headgate.Limit{}
+	batch := make([]lua.Candidate, 0, lua.MaxBatchJobs)
+	flush := func() {
+		if len(batch) > 0 {
+			verdicts, err := store.Admit(t.Context(), 0, batch)
+			must(t, err)
+			for _, v := range verdicts {
+				must(t, v.Err())
+			}
+		}
+		batch = batch[:0]
+	}
+	for i := range jobs {
+		j := headgate.NewJob(fmt.Sprint("t", i%tenants), "mail", "welcome", []byte("hello"))
+		if j.ID = strconv.Itoa(i); i < lanes {
+			j.Tenant, j.Downstream = fmt.Sprint("evil-", i%1000), fmt.Sprint("d", i)
+		}
+		batch = append(batch, lua.Candidate{Job: &j, Class: 1, Limits: limits})
+		if len(batch) == cap(batch) {
+			flush()
+		}
+	}
+	flush()
+}
+
+// slow reports what Redis took too long for, and forgets it.
+func slow(t *testing.T, client redis.UniversalClient, what string, fail bool) {
+	t.Helper()
+	single, _ := client.(*redis.Client)
+	found, err := single.SlowLogGet(t.Context(), 100).Result()
+	must(t, err)
+	must(t, client.Do(t.Context(), "slowlog", "reset").Err())
+	for _, s := range found {
+		tell := t.Logf
+		if fail {
+			tell = t.Errorf
+		}
+		tell("%s: %s for %.120s", what, s.Duration, fmt.Sprint(s.Args))
+	}
+}
