@@ -195,7 +195,26 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 			strings.Contains(ofWorker, `headgate_worker_jobs_total{outcome="dead",queue_id="q"} 4`) &&
 			strings.Contains(ofWorker, "headgate_log_lines_dropped_total 0\n")
 	})
+	d.unknown()
 	return call(t, http.MethodGet, server+"/metrics", "", http.StatusOK), ofWorker
+}
+
+// unknown has a worker hand a job back that it has no handler for.
+func (d *deployment) unknown() {
+	d.t.Helper()
+	ctx, job := d.t.Context(), headgate.NewJob("e", "odd", "unheard", nil)
+	job.ID = "odd"
+	_, err := d.store.Admit(ctx, 1, []lua.Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	must(d.t, err)
+	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "odd", Weight: 1}}}
+	_, err = d.store.Register(ctx, "w", pool, 1, time.Minute)
+	must(d.t, err)
+	leases, err := d.store.Read(ctx, "w", pool.ID(), 1, -1, false)
+	must(d.t, err)
+	_, _, err = d.store.Finish(ctx, pool.ID(), "w", []lua.Finish{{
+		Token: leases[0].Token, Key: headgate.Key{Tenant: "e", ID: "odd"}, Outcome: lua.Release, Delay: time.Hour, Text: lua.UnknownType + " unheard",
+	}})
+	must(d.t, err)
 }
 
 // scrapeLimiter returns the metrics of a program's limiter that was answered by Redis, by a denial, and not at all.
