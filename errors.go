@@ -131,7 +131,7 @@ func (e *RefusedError) Error() string {
 	case ReasonTooLarge:
 		return fmt.Sprintf("job refused for good: its %s are above the bound of its tenant in the queue", v.Detail)
 	case ReasonBreaker:
-		return fmt.Sprintf("job refused: the circuit breaker of %s, is not closed, retry after %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
+		return fmt.Sprintf("job refused: the circuit breaker of %s is not closed, retry after %s", v.Detail, v.RetryAfter.Round(time.Millisecond))
 	case ReasonUnavailable:
 		return "refused: redis gives no answer, retry after " + v.RetryAfter.Round(time.Millisecond).String()
 	case ReasonGone:

@@ -245,8 +245,8 @@ func parseHeld(v *headgate.Verdict, word, rest string) error {
 		v.Reason, v.Detail = headgate.ReasonPaused, text
 		return nil
 	case "parked":
-		count, downstream, _ := strings.Cut(text, " ")
-		v.Reason, v.Detail = headgate.ReasonBreaker, fmt.Sprintf("downstream %s, for which %s jobs wait", downstream, count)
+		_, downstream, _ := strings.Cut(text, " ")
+		v.Reason, v.Detail = headgate.ReasonBreaker, "downstream "+downstream // How many jobs of others wait is theirs.
 		return nil
 	}
 	holder, err := decodeKey(text)

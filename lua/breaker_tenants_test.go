@@ -2,6 +2,7 @@ package lua
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,5 +130,124 @@ func TestALoneTenantIsTold(t *testing.T) {
 	}
 	if word := d.report("w2", "globex", breaker.Counts{Failures: 1}); len(word.Aside) != 0 { // Its own calls are well but for this one.
 		t.Errorf("got %+v", word)
+	}
+}
+
+// TestTripsInARowAreForgotten once the breaker has been closed for ResetAfter, and not before.
+func TestTripsInARowAreForgotten(t *testing.T) {
+	t.Parallel()
+	for closed, want := range map[time.Duration]uint64{time.Minute - time.Second: 2, time.Minute: 1} {
+		d := newDesk(t, breaker.Config{OpenBase: time.Second, OpenMax: time.Second, ResetAfter: time.Minute})
+		d.open()
+		d.report("w1", "acme", breaker.Counts{Successes: 5})
+		d.pass(closed)
+		d.report("w1", "acme", breaker.Counts{Failures: 5})
+		d.report("w2", "globex", breaker.Counts{Failures: 5})
+		d.expect("closed for "+closed.String(), breaker.Open, want)
+	}
+}
+
+// TestSlowProbesDoNotClose, even though they pass.
+func TestSlowProbesDoNotClose(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{OpenBase: time.Second, OpenMax: time.Second})
+	d.open()
+	d.report("w1", "acme", breaker.Counts{Successes: 4, Slow: 4, SlowEnds: 4})
+	if got := d.state(); got.State != breaker.Open || got.Cause != breaker.CauseProbesSlow {
+		t.Errorf("got %s by %s", got.State, got.Cause)
+	}
+}
+
+// TestReportersThatAreGoneAreForgotten, so that no breaker grows with each worker that ever was.
+func TestReportersThatAreGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{})
+	for i := range 16 {
+		d.report("old"+strconv.Itoa(i), "acme", breaker.Counts{Successes: 1})
+	}
+	d.pass(61 * time.Second)
+	d.report("new", "acme", breaker.Counts{Successes: 1})
+	fields, err := connection(d.store).HKeys(d.t.Context(), d.store.partition.Breaker("api")).Result()
+	check(t, err)
+	workers := 0
+	for _, field := range fields {
+		if strings.HasPrefix(field, "w:") {
+			workers++
+		}
+	}
+	if workers != 1 {
+		t.Errorf("%d workers are known: %v", workers, fields)
+	}
+}
+
+// TestAProbeOfAnEarlierPeriodGivesNothingBack: its unit is not of the present one.
+func TestAProbeOfAnEarlierPeriodGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{OpenBase: time.Second, OpenMax: time.Second})
+	probe := func(call string, want bool) {
+		t.Helper()
+		got, _, _, err := d.store.BeginProbe(t.Context(), "api", call)
+		check(t, err)
+		if got != want {
+			t.Errorf("%s is a probe: %t", call, got)
+		}
+	}
+	d.open()
+	probe("early", true)
+	d.report("w1", "acme", breaker.Counts{Failures: 1})
+	d.report("w1", "globex", breaker.Counts{Failures: 1})
+	d.pass(time.Second)
+	d.expect("the next period", breaker.HalfOpen, 2)
+	probe("late", true)
+	_, _, err := d.store.EndProbe(t.Context(), "api", "early")
+	check(t, err)
+	probe("later", false)
+	_, _, err = d.store.EndProbe(t.Context(), "api", "late")
+	check(t, err)
+	probe("later", true)
+}
+
+// TestTheQuietestBreakerMakesRoom: where there are as many as are kept, one that is closed goes for a new one, and none that is open.
+func TestTheQuietestBreakerMakesRoom(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, breaker.Config{})
+	const most = 4096
+	_, err := d.store.ForceBreaker(t.Context(), "open", breaker.Open, 0, Intervention{Reason: "test"})
+	check(t, err)
+	report := func(from, to int) (words []BreakerWord) {
+		var reports []Outcomes
+		for i := from; i < to; i++ {
+			d.sequence++
+			reports = append(reports, Outcomes{Downstream: "d" + strconv.Itoa(i), Config: d.config, Report: breaker.Report{Sequence: d.sequence, Counts: breaker.Counts{Successes: 1}}})
+		}
+		words, _, err := d.store.ReportOutcomes(t.Context(), Reporter{Name: "w"}, reports)
+		check(t, err)
+		return words
+	}
+	for from := 1; from < most; from += MaxReports - 1 {
+		report(from, min(from+MaxReports-1, most))
+	}
+	d.pass(time.Second)
+	for i := range 200 {
+		if words := report(most+i, most+i+1); words[0].Full {
+			t.Fatalf("there is no room for another, %d", i)
+		}
+	}
+	n, err := connection(d.store).SCard(t.Context(), d.store.partition.Breakers()).Result()
+	check(t, err)
+	if n != most {
+		t.Errorf("%d are known", n)
+	}
+	if state, err := d.store.Breaker(t.Context(), "open"); err != nil || state.State != breaker.Open {
+		t.Errorf("got %+v, %v", state, err)
+	}
+	fresh := 0
+	for i := range 200 {
+		if _, err := d.store.Breaker(t.Context(), "d"+strconv.Itoa(most+i)); err == nil {
+			fresh++
+		}
+	}
+	if fresh < 190 { // Of 16 that are drawn the one that was quiet longest goes, so a fresh one goes only where all are.
+		t.Errorf("%d of the last 200 are known", fresh)
 	}
 }

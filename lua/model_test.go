@@ -235,7 +235,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			continue
 		}
 		if start <= now && m.parkedOut(j.Downstream, waiting) {
-			words[i] = fmt.Sprintf("parked downstream %s, for which %d jobs wait", j.Downstream, waiting[j.Downstream])
+			words[i] = "parked downstream " + j.Downstream
 			continue
 		}
 		path := buckets.AppendPath(nil, *candidate.Limits, j.Tenant, j.Queue, j.Priority)

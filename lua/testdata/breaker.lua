@@ -10,10 +10,11 @@
 --   failures, calls that became slow, calls that ended having been slow, failures after the last success, microseconds that
 --   the calls ran, what each tenant has of it (number,successes,failures,slow,slow ends,streak;..., "" for no tenant's), and
 --   its errors (how often, a tab, text, a line each)
--- Reply {"counted" | "more", of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
+-- Reply {"counted" | "more", version of the policy, of each report: state, period, microseconds until it ends by time alone, -1 for never, the numbers
 --   of tenants whose calls fail where others' do not, "differs" where other rules than the worker's are in force}; the state
 --   is "forced" where an operator has closed it, "full" where there are too many breakers for another
--- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone.
+-- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone, but
+--   for the policy's.
 local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 12
 -- state: the partition's one state hash, read in one HMGET and written in one HSET a call. Numbers are kept as
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
@@ -317,7 +318,7 @@ do
     'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
-  local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
+  local EVENTS, EVENTS_KEPT, BREAKER_CAP, DRAWN = P .. 'events', 1000, 4096, 16
   local QUIET = 86400000000
   local RAMP_STEP, RAMP_STEPS, LONE_VOTE = 1000000, 7, 500000
   local opened = {}
@@ -348,8 +349,12 @@ do
 
   -- numbers reads fields from a text; one that it does not have is 0.
   local function numbers(f, names, text)
-    local next_number = string.gmatch(text, '[^|]+')
-    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+    for _, name in ipairs(names) do f[name] = 0 end
+    local i = 0
+    for n in string.gmatch(text, '[^|]+') do
+      i = i + 1
+      if names[i] then f[names[i]] = tonumber(n) end
+    end
   end
 
   -- breaker.untried forgets how probes of another period ended.
@@ -375,14 +380,33 @@ do
     return f
   end
 
-  -- breaker.make returns a new one, closed; nil when there are too many.
+  -- make_room forgets one that is closed and of which nothing is going on: of so many that are drawn the one of which nothing
+  -- was heard for longest. It reports whether there was one.
+  local function make_room()
+    local oldest
+    for _, name in ipairs(redis.call('SRANDMEMBER', breaker.BREAKERS, DRAWN)) do
+      local f = opened[name] == nil and breaker.open(name)
+      if f then
+        opened[name] = nil
+        local idle = f.state == breaker.CLOSED and f.forced == 0 and f.ramp == 0 and f.doubt == 0
+        if idle and (not oldest or f.heard < oldest.heard) then oldest = f end
+      end
+    end
+    if not oldest then return false end
+    redis.call('UNLINK', oldest.key)
+    redis.call('SREM', breaker.BREAKERS, oldest.name)
+    redis.call('ZREM', DUE, 'b' .. oldest.name)
+    earliest = nil
+    return true
+  end
+
+  -- breaker.make returns a new one, closed; nil when there are too many and none can go.
   function breaker.make(downstream, rules)
-    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
+    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP and not make_room() then return nil end
     redis.call('SADD', breaker.BREAKERS, downstream)
     local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
     numbers(f, META, '')
     numbers(f, EXTRA, '')
-    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
     f.was.period, f.tried = f.period, f.period
@@ -671,7 +695,7 @@ local function reporter_open(f, parts, with_errors)
   local texts = #fields > 0 and redis.call('HMGET', f.key, unpack(fields)) or {}
   for i, field in ipairs(fields) do
     if field == 'e' then f.errors = texts[i] or '' end
-    local g = tonumber(match(field, '^s:(%d+)$'))
+    local g = tonumber(match(field, '^s:(%d+)$') or nil)
     if g and texts[i] then f.groups[g] = tenants.parse(texts[i]) end
   end
   if f.reporter then return f.reporter end
@@ -845,14 +869,14 @@ local function report(f, rules, sequence, period, counts, streak, said)
   f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
   if counts[2] > 0 then f.failed_at = clock end
   if said.errors ~= '' then errors_add(f, said.errors) end
-  if numbered then configure(f, rules) end
+  if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
   if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
   if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
   if f.state == breaker.HALF_OPEN then return probes_count(f, counts, parts) end
   return calls_count(f, w, counts, streak, parts)
 end
 
-local rules_of, touched, aside, reply = {}, {}, {}, { 'counted' }
+local rules_of, touched, aside, reply = {}, {}, {}, { 'counted', format('%d', state_num('pv')) }
 for i = 1, KINDS do
   local origin, version, text = match(ARGV[RULES_AT + i - 1], '^(%d) (%d+) (.*)$')
   rules_of[i] = breaker.rules(text)

@@ -694,7 +694,7 @@ function depth_write()
   if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
 end
 end
-local unique_release, leave, dead_letter
+local unique_release, leave, job_gone, dead_letter
 do
 -- letter: dead letters stay in the jobs hash, stand in `dead`, in their queue's `dead:QUEUE` and in `letters:TENANT:QUEUE` by their
 -- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
@@ -725,6 +725,16 @@ function leave(key, counter, rec)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
+-- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
+function job_gone(key, queue)
+  local name = match(key, '^[^:]*') .. ':' .. queue
+  if redis.call('ZREM', P .. 'old:' .. name, key) == 1 then
+    local d = depth_open(name)
+    depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
+  end
+  leave_plain(key, 'record_gone')
+end
+
 -- letter_count counts letters of a tenant in a queue.
 local function letter_count(tenant, queue, n)
   for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
@@ -743,20 +753,27 @@ local function letter_place(key, rec, at, why)
   return state_add('nd', 1)
 end
 
--- letter_remove takes a dead letter out of its places, not out of the jobs hash.
-local function letter_remove(key, rec)
-  local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
-  redis.call('ZREM', DEAD, key)
-  redis.call('ZREM', P .. 'dead:' .. queue, key)
+-- letter_remove takes a dead letter out of its places, not out of the jobs hash. One without a record is looked for in all queues of
+-- its tenant, unless its queue is named.
+local function letter_remove(key, rec, named)
+  local tenant = match(key, '^[^:]*')
   redis.call('HDEL', WHY, key)
-  state_add('nd', -1)
-  if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  state_add('nd', -redis.call('ZREM', DEAD, key))
+  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', P .. 'deadin:' .. tenant, 0, -1)
+  for _, queue in ipairs(among) do
+    redis.call('ZREM', P .. 'dead:' .. queue, key)
+    if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+  end
 end
 
--- letter_end ends a dead letter for good and returns its queue.
-local function letter_end(key, counter)
+-- letter_end ends a dead letter for good and returns its queue, nil where nobody knows.
+local function letter_end(key, counter, named)
   local rec = redis.call('HGET', JOBS, key)
-  letter_remove(key, rec)
+  letter_remove(key, rec, named)
+  if not rec then
+    leave_plain(key, 'record_gone')
+    return named
+  end
   leave(key, counter, rec)
   return record_queue(rec)
 end
@@ -767,15 +784,16 @@ end
 local function letter_evict(tenant, queue)
   local of = queue and ':' .. queue or ''
   local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
-  local counted = P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. (queue or record_queue(redis.call('HGET', JOBS, oldest)))
+  local rec = redis.call('HGET', JOBS, oldest)
+  local counted = rec and P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
   local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
-  if score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
+  if counted and score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
     local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
     local who = own == score_of(most[2]) and tenant or most[1]
     local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
     oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
   end
-  letter_end(oldest, 'evicted')
+  letter_end(oldest, 'evicted', queue)
 end
 
 -- dead_letter keeps a job among the dead. At most one other letter, of its queue or of all, goes out for it, so that the store
@@ -1303,12 +1321,42 @@ do
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.
 local SPILLS, DELAYED = P .. 'spills', 128
 
--- spill_remove reports whether the job was spilled.
-function spill_remove(name, key, rec)
+-- spill_leave reports whether the job was spilled.
+local function spill_leave(name, key)
   if redis.call('ZREM', P .. 'spill:' .. name, key) == 0 then return false end
   if redis.call('EXISTS', P .. 'spill:' .. name) == 0 then redis.call('SREM', SPILLS, name) end
+  return true
+end
+
+-- spill_remove is spill_leave, with what a spilled job has besides.
+function spill_remove(name, key, rec)
+  if not spill_leave(name, key) then return false end
   if record_has(rec, DELAYED) then redis.call('HDEL', P .. 'starts', key) end
   if byte(rec, 2) % 2 == 1 then redis.call('ZREM', DUE, 'x' .. key) end
+  return true
+end
+
+-- spill_back brings one job back, if it has begun to wait, and reports whether that was into a lane.
+local function spill_back(name, key, rec, size, now)
+  local tenant, queue = match(name, '^([^:]*):(.*)$')
+  local q, start = queue_open(queue), record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
+  spill_remove(name, key, rec)
+  if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
+  if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
+    job_expire(q, key, rec, now)
+    return false
+  end
+  rec = record_flagged(rec, COUNTED)
+  redis.call('HSET', JOBS, key, rec)
+  depth_add(name, 1, size)
+  if start and start > now then
+    due_add(LATER, start, key)
+    return false
+  end
+  old_add(key, rec)
+  lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
+    .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
+  refill[queue] = true
   return true
 end
 
@@ -1316,37 +1364,25 @@ end
 -- came back into a lane. What has begun below the low-water mark goes on above it.
 local function spill_drain(name, goes_on, now)
   local tenant, queue = match(name, '^([^:]*):(.*)$')
-  local b, d, q, back = bound_open(tenant, queue), depth_open(name), queue_open(queue), false
+  local b, d, back = bound_open(tenant, queue), depth_open(name), false
   if not goes_on and b and (d.jobs > b.jobs * b.low or d.bytes > b.bytes * b.low) then return false end
   while true do
     local key = redis.call('ZRANGE', P .. 'spill:' .. name, 0, 0)[1]
     if not key then return back end
     local rec = redis.call('HGET', JOBS, key)
-    local size = job_size(key, rec)
+    local size = rec and job_size(key, rec) or 0
     if b and d.jobs > 0 and (d.jobs + 1 > b.jobs or d.bytes + size > b.bytes) then return back end
     if moves == 0 then
       moves_out('o' .. name, now)
       return back
     end
     moves = moves - 1
-    local start = record_has(rec, DELAYED) and tonumber(redis.call('HGET', P .. 'starts', key))
-    spill_remove(name, key, rec)
-    if start then rec = sub(rec, 1, 1) .. char(byte(rec, 2) - DELAYED) .. sub(rec, 3) end
-    if byte(rec, 2) % 2 == 1 and number_at(rec, 15) < now then
-      job_expire(q, key, rec, now)
+    if rec then
+      back = spill_back(name, key, rec, size, now) or back
     else
-      rec = record_flagged(rec, COUNTED)
-      redis.call('HSET', JOBS, key, rec)
-      depth_add(name, 1, size)
-      if start and start > now then
-        due_add(LATER, start, key)
-      else
-        old_add(key, rec)
-        lane_place(class_open(q, byte(rec, 3) + 1), tenant, record_lane(rec), number_at(rec, 15), sub(rec, 7, 14)
-          .. sub(rec, COST_AT, COST_AT + 3) .. match(key, ':(.*)$'))
-        refill[queue] = true
-        back = true
-      end
+      spill_leave(name, key)
+      redis.call('HDEL', P .. 'starts', key)
+      job_gone(key, queue)
     end
   end
 end
@@ -1614,8 +1650,12 @@ local function serve(pool, cl, x, now)
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
     local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
-    job_expire(q, key, rec, now)
+    if rec then
+      old_remove(key, rec)
+      job_expire(q, key, rec, now)
+    else
+      job_gone(key, q.name)
+    end
     if mode ~= 'a' then
       plan_leave(cl, x, mode)
       lane_vanished(lane)
@@ -1633,7 +1673,7 @@ local function serve(pool, cl, x, now)
     x.tag = x.tag + cost_at(member, 9) / x.weight
     plan_leave(cl, x, mode)
   end
-  local pick = { pool = pool, key = key, downstream = downstream }
+  local pick = { pool = pool, key = key, downstream = downstream, cl = cl }
   if gated then
     if stops[1] then gates_pass(pick, stops) end
     if x.gates[1] then gates_pass(pick, x.gates) end
@@ -1689,6 +1729,14 @@ local function fill_pool(pool, now)
   return true
 end
 
+-- record_stands_in for one that is gone. It has no body, so whoever takes the job makes a dead letter of it: `record_gone`.
+local function record_stands_in(pick)
+  local queue = pick.cl.q.name
+  local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
+  redis.call('HSET', JOBS, pick.key, rec)
+  return rec
+end
+
 local function picks_write()
   if #picks == 0 then return end
   local keys = {}
@@ -1697,6 +1745,7 @@ local function picks_write()
   local uncounted = gates_any() and caps_version() or ''
   for i = 1, #picks do
     local period = picks[i].period
+    records[i] = records[i] or record_stands_in(picks[i])
     if period then
       redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
       state_add('nm', 1)

@@ -327,6 +327,7 @@ for at = JOBS_AT, #ARGV, JOB_SIZE do
   jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
   if job.what ~= 'complete' then
     job.delay, records_needed = tonumber(job.delay), true
+    if job.what == 'retry' then state_fields[#state_fields + 1] = 'retried' end
   elseif not queues_named[job.text] then
     queues_named[job.text] = true
     state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
@@ -2123,6 +2124,7 @@ end
       return 'expired'
     end
     due_add(LATER, time_us + job.delay, job.key)
+    state_add('retried', 1)
     return 'retried'
   end
 

@@ -2021,7 +2021,7 @@ do
     'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
-  local EVENTS, EVENTS_KEPT, BREAKER_CAP = P .. 'events', 1000, 4096
+  local EVENTS, EVENTS_KEPT, BREAKER_CAP, DRAWN = P .. 'events', 1000, 4096, 16
   local QUIET = 86400000000
   local RAMP_STEP, RAMP_STEPS, LONE_VOTE = 1000000, 7, 500000
   local opened = {}
@@ -2052,8 +2052,12 @@ do
 
   -- numbers reads fields from a text; one that it does not have is 0.
   local function numbers(f, names, text)
-    local next_number = string.gmatch(text, '[^|]+')
-    for _, name in ipairs(names) do f[name] = tonumber(next_number() or 0) end
+    for _, name in ipairs(names) do f[name] = 0 end
+    local i = 0
+    for n in string.gmatch(text, '[^|]+') do
+      i = i + 1
+      if names[i] then f[names[i]] = tonumber(n) end
+    end
   end
 
   -- breaker.untried forgets how probes of another period ended.
@@ -2079,14 +2083,33 @@ do
     return f
   end
 
-  -- breaker.make returns a new one, closed; nil when there are too many.
+  -- make_room forgets one that is closed and of which nothing is going on: of so many that are drawn the one of which nothing
+  -- was heard for longest. It reports whether there was one.
+  local function make_room()
+    local oldest
+    for _, name in ipairs(redis.call('SRANDMEMBER', breaker.BREAKERS, DRAWN)) do
+      local f = opened[name] == nil and breaker.open(name)
+      if f then
+        opened[name] = nil
+        local idle = f.state == breaker.CLOSED and f.forced == 0 and f.ramp == 0 and f.doubt == 0
+        if idle and (not oldest or f.heard < oldest.heard) then oldest = f end
+      end
+    end
+    if not oldest then return false end
+    redis.call('UNLINK', oldest.key)
+    redis.call('SREM', breaker.BREAKERS, oldest.name)
+    redis.call('ZREM', DUE, 'b' .. oldest.name)
+    earliest = nil
+    return true
+  end
+
+  -- breaker.make returns a new one, closed; nil when there are too many and none can go.
   function breaker.make(downstream, rules)
-    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP then return nil end
+    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP and not make_room() then return nil end
     redis.call('SADD', breaker.BREAKERS, downstream)
     local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
     numbers(f, META, '')
     numbers(f, EXTRA, '')
-    f.origin, f.version = rules.origin or 0, rules.version or 0
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
     f.was.period, f.tried = f.period, f.period
