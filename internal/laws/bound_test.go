@@ -210,7 +210,7 @@ func (p *producer) call() error {
 				limits := p.compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
 				jobs[i].Limits = (*[headgate.Levels]headgate.Limit)(&limits)
 			}
-			before := time.Now().UnixMicro()
+			before := redistest.Now().UnixMicro()
 			verdicts, err := p.store.Admit(p.Context(), p.compiled.Version(), jobs)
 			if !errors.Is(err, lua.ErrStale) {
 				p.crowd.note(p.compiled.Version(), jobs, verdicts, before)
@@ -232,7 +232,7 @@ func (p *producer) call() error {
 }
 
 func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []headgate.Verdict, before int64) {
-	after := time.Now().UnixMicro()
+	after := redistest.Now().UnixMicro()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, v := range verdicts {

@@ -176,7 +176,7 @@ func (m *market) arrive() {
 		j.Job.Cost = headgate.Tokens(m.between(1, m.tenants[n].largest))
 		j.Job.MaxAttempts = headgate.MaxAttemptsLimit
 		if m.chance(4) {
-			j.Job.Deadline = time.Now().Add(time.Duration(m.between(10, 100)) * time.Minute)
+			j.Job.Deadline = redistest.Now().Add(time.Duration(m.between(10, 100)) * time.Minute)
 		}
 		jobs[i] = j
 		d := dispatch{tenant: j.Job.Tenant, id: j.Job.ID, downstream: j.Job.Downstream, class: j.Class, cost: int(j.Job.Cost)}

@@ -118,6 +118,17 @@ var everyClock = sync.OnceValues(func() (*Clock, error) {
 	return newClock(dir, offset)
 })
 
+// Now returns the time of servers without a clock of their own: this machine's, or what ClockVariable makes of it.
+func Now() time.Time {
+	c, err := everyClock()
+	if err != nil || c == nil {
+		return time.Now()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.mu.offset)
+}
+
 // clockDir is a directory of the test process, which StopShared removes; empty until it is needed.
 var clockDir string
 
