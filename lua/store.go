@@ -292,6 +292,20 @@ func isNotReady(err error) bool {
 	return false
 }
 
+// IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.
+func IsMoved(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", movingError} {
+		if redis.HasErrorPrefix(reply, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsDenied reports whether Redis does not take the credential that it was shown, or its user may not do what was to be done.
 func IsDenied(err error) bool {
 	for _, prefix := range []string{"WRONGPASS ", "NOAUTH ", "NOPERM "} {

@@ -70,7 +70,8 @@ func (s *Scheduler) mayTell(ctx context.Context) bool { return ctx.Err() == nil 
 
 // follow tells OnDead about dead letters until ctx ends.
 func (s *Scheduler) follow(ctx context.Context) {
-	trouble := outage{logger: s.config.Logger, what: "follow dead letters"}
+	trouble := s.trouble("follow dead letters")
+	defer trouble.Leave()
 	var f following
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
@@ -85,10 +86,10 @@ func (s *Scheduler) follow(ctx context.Context) {
 			continue
 		}
 		if err := s.look(ctx, &f); err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 	}
 }
 

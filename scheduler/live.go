@@ -13,13 +13,14 @@ const (
 
 // live says that the scheduler lives until ctx ends, and then that it has gone. Nothing but lists of schedulers depends on it.
 func (s *Scheduler) live(ctx context.Context) {
-	trouble := outage{logger: s.config.Logger, what: "say that the scheduler lives"}
+	trouble := s.trouble("say that the scheduler lives")
+	defer trouble.Leave()
 	for ctx.Err() == nil {
 		if err := s.beat(ctx, beatLife); err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		sleep(ctx, beatEvery)
 	}
 	if err := s.beat(context.WithoutCancel(ctx), 0); err != nil {

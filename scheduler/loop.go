@@ -12,15 +12,16 @@ const breather = time.Millisecond
 
 // loop promotes, and waits for the next reason to.
 func (s *Scheduler) loop(ctx context.Context) {
-	trouble := outage{logger: s.config.Logger, what: "promote"}
+	trouble := s.trouble("promote")
+	defer trouble.Leave()
 	rounds := 0
 	for ctx.Err() == nil {
 		p, err := s.promote(ctx)
 		if err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		if p.More {
 			if rounds++; rounds%roundsInARow == 0 {
 				sleep(ctx, breather)
@@ -54,7 +55,8 @@ func (s *Scheduler) wait(ctx context.Context, p lua.Promotion) {
 
 // watch turns entries of the wake stream into tokens of woken.
 func (s *Scheduler) watch(ctx context.Context) {
-	trouble := outage{logger: s.config.Logger, what: "wait for wake"}
+	trouble := s.trouble("wait for wake")
+	defer trouble.Leave()
 	position := "0-0" // Before the first entry: one that stands there already costs one look too many, and none is missed.
 	for ctx.Err() == nil {
 		next, err := s.block(ctx, position)
@@ -62,10 +64,10 @@ func (s *Scheduler) watch(ctx context.Context) {
 			return
 		}
 		if err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		if next == position {
 			continue
 		}

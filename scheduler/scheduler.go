@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -24,6 +25,8 @@ type Scheduler struct {
 	holding atomic.Int64
 	born    time.Time
 	clock   watch
+	// away knows whether Redis is.
+	away *outage.Watch
 	// stepped says that the clock of Redis has stepped since the follower last looked.
 	stepped atomic.Bool
 	// woken holds a token when the earliest timer has been lowered since the last look.
@@ -57,7 +60,7 @@ func newScheduler(part *lua.Store, config Config) *Scheduler {
 	}
 	return &Scheduler{
 		store: part, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
-		woken: make(chan struct{}, 1),
+		woken: make(chan struct{}, 1), away: outage.NewWatch(config.Logger),
 	}
 }
 
@@ -117,6 +120,17 @@ func (s *Scheduler) promoteAll(ctx context.Context) error {
 
 // roundsInARow is how many calls of Promote follow each other without a pause.
 const roundsInARow = 64
+
+// The pauses between two tries of a call while Redis is away.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 2 * time.Second
+)
+
+// trouble returns one goroutine's dealings with a Redis that is away.
+func (s *Scheduler) trouble(what string) *outage.Trouble {
+	return s.away.Trouble(what, firstPause, lastPause)
+}
 
 // callTimeout bounds one call.
 const callTimeout = 2 * time.Second

@@ -77,7 +77,8 @@ type refusal struct {
 
 // followBreakers tells OnBreaker about transitions until ctx ends.
 func (s *Scheduler) followBreakers(ctx context.Context) {
-	trouble := outage{logger: s.config.Logger, what: "follow breakers"}
+	trouble := s.trouble("follow breakers")
+	defer trouble.Leave()
 	events := s.store.NewEventReader()
 	defer events.Close()
 	var h hearing
@@ -88,10 +89,10 @@ func (s *Scheduler) followBreakers(ctx context.Context) {
 			continue
 		}
 		if err := s.hear(ctx, events, &h); err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 	}
 }
 

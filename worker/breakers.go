@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -49,6 +50,7 @@ type BreakerStatus struct {
 type breakers struct {
 	store     *lua.Store
 	logger    zerolog.Logger
+	watch     *outage.Watch
 	observer  Observer
 	config    breaker.Config
 	own       map[string]breaker.Config // by downstream
@@ -98,7 +100,7 @@ func newBreakers(store *lua.Store, config Config, followed *classes, promoting n
 		host = "unknown"
 	}
 	b := &breakers{
-		store: store, logger: *config.BreakerLogger, observer: config.Observer, config: config.Breaker, own: config.Breakers,
+		store: store, logger: *config.BreakerLogger, watch: outage.NewWatch(*config.BreakerLogger), observer: config.Observer, config: config.Breaker, own: config.Breakers,
 		promoting: promoting, policy: followed, plain: isPlain(config.Breaker), callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
 		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
 	}

@@ -77,14 +77,15 @@ func (s *session) shrink(ctx context.Context, slots int) {
 func (s *session) reclaim(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, reclaimTimeout)
 	defer cancel()
-	trouble := outage{logger: s.logger, what: "reclaim"}
+	trouble := s.w.trouble("reclaim")
+	defer trouble.Leave()
 	for ctx.Err() == nil {
 		more, err := s.reclaimOnce(ctx)
 		if err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		if !more {
 			s.logger.Info().Msg("worker drained")
 			return

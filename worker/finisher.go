@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -21,6 +22,7 @@ type finisher struct {
 	store     *lua.Store
 	pool      string
 	logger    zerolog.Logger
+	watch     *outage.Watch
 	promoting nudge
 	work      nudge
 	// worker is the name of the latest registration, for the jobs' histories.
@@ -46,8 +48,8 @@ type ending struct {
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store *lua.Store, pool string, logger zerolog.Logger, promoting nudge) *finisher {
-	return &finisher{store: store, pool: pool, logger: logger, promoting: promoting, work: newNudge()}
+func newFinisher(store *lua.Store, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
+	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: newNudge()}
 }
 
 // submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
@@ -118,12 +120,13 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 	for i, e := range batch {
 		finishes[i] = e.finish
 	}
-	trouble := outage{logger: f.logger, what: "finish"}
+	trouble := f.watch.Trouble("finish", firstPause, lastPause)
+	defer trouble.Leave()
 	doubt := false
 	for refused := 0; ctx.Err() == nil && refused < refusals; {
 		ends, more, err := f.call(ctx, finishes)
 		if err == nil {
-			trouble.over()
+			trouble.Over()
 			f.settle(batch, ends, doubt)
 			if more {
 				f.promoting.give()
@@ -143,7 +146,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 		default:
 			refused++
 		}
-		trouble.failed(ctx, err)
+		trouble.Failed(ctx, err)
 	}
 	if ctx.Err() == nil {
 		f.logger.Error().Str("tenant", finishes[0].Key.Tenant).Str("job", finishes[0].Key.ID).

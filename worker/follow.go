@@ -14,7 +14,8 @@ import (
 // follow hears of the transitions of the fleet's breakers until ctx ends, also of downstreams that this worker has never
 // called. After a failure it reads the breakers anew, since it may have missed some.
 func (b *breakers) follow(ctx context.Context) {
-	trouble := outage{logger: b.logger, what: "follow breakers"}
+	trouble := b.watch.Trouble("follow breakers", firstPause, lastPause)
+	defer trouble.Leave()
 	events := b.store.NewEventReader()
 	defer events.Close()
 	position := ""
@@ -22,10 +23,10 @@ func (b *breakers) follow(ctx context.Context) {
 		next, err := b.followOnce(ctx, events, position)
 		if err != nil {
 			position = ""
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		position = next
 	}
 }

@@ -27,21 +27,20 @@ const classesEvery = 10
 func (s *session) keep(ctx context.Context) {
 	lease := s.w.config.Lease
 	pace := lease / beatsPerLease // of a worker that holds nothing, and of looks at the clock
-	trouble := false
+	trouble, failing := s.w.trouble("heartbeat"), false
+	defer trouble.Leave()
 	next, beaten, refreshed, looks := min(pace, cancelDelay), time.Now(), time.Now(), 0
 	for s.sleep(ctx, next) {
 		// A worker that holds nothing looks as often whether that has changed, which costs Redis nothing.
-		if rest := time.Until(beaten.Add(pace)); !trouble && rest > 0 && !s.held.any() {
+		if rest := time.Until(beaten.Add(pace)); !failing && rest > 0 && !s.held.any() {
 			next = min(rest, cancelDelay)
 			continue
 		}
 		err := s.beat(ctx)
 		switch {
 		case err == nil:
-			if trouble {
-				s.logger.Info().Msg("heartbeats come through again")
-			}
-			trouble, next, beaten = false, min(pace, cancelDelay), time.Now()
+			trouble.Over()
+			failing, next, beaten = false, min(pace, cancelDelay), time.Now()
 			if time.Since(refreshed) >= pace {
 				looks++
 				s.refresh(ctx, looks%classesEvery == 0)
@@ -52,10 +51,10 @@ func (s *session) keep(ctx context.Context) {
 			s.loseLease("redis has taken the jobs back")
 			return
 		default:
-			if !trouble && ctx.Err() == nil {
-				s.logger.Warn().Err(err).Msg("heartbeat failed, trying again")
+			if ctx.Err() == nil {
+				trouble.Note(err)
 			}
-			trouble, next = true, jitter(lease/retriesPerLease)
+			failing, next = true, jitter(lease/retriesPerLease)
 		}
 	}
 }

@@ -402,3 +402,25 @@ func TestCompletionsShareRoundTrips(t *testing.T) {
 		t.Errorf("%d script calls for %d jobs", n, jobs)
 	}
 }
+
+// TestAnOutageIsALineOfTheLog of the worker and one of its scheduler, whatever each of their goroutines finds; and one each when it is over.
+func TestAnOutageIsALineOfTheLog(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, redistest.Options{AppendFsync: "always"})
+	r := newRigOn(t, server)
+	a := r.runWithTimers(r.store, worker.Config{Lease: 2 * time.Second}, on("send", nothing))
+	r.await("the registration", func() bool { return len(r.registrations()) == 1 })
+	server.Kill(t)
+	r.await("the lease to be lost", func() bool { return strings.Contains(a.logs.String(), "lease lost") })
+	told := 0
+	for _, line := range a.logs.lines(t, "redis does not answer") {
+		if line["level"] == "error" {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d lines:\n%s", told, a.logs)
+	}
+	server.Restart(t)
+	r.await("both to say that it is over", func() bool { return len(a.logs.lines(t, "redis answers again")) >= 2 })
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -32,7 +33,8 @@ func (b *breakers) await(told <-chan struct{}) {
 
 // run reports outcomes until ctx ends. Nothing is sent while there is nothing to say.
 func (b *breakers) run(ctx context.Context) {
-	trouble := outage{logger: b.logger, what: "report outcomes"}
+	trouble := b.watch.Trouble("report outcomes", firstPause, lastPause)
+	defer trouble.Leave()
 	for {
 		select {
 		case <-b.work:
@@ -41,7 +43,7 @@ func (b *breakers) run(ctx context.Context) {
 		}
 		b.collect(ctx)
 		for batch := b.next(); len(batch) > 0; batch = b.next() {
-			b.send(ctx, batch, &trouble)
+			b.send(ctx, batch, trouble)
 		}
 	}
 }
@@ -75,7 +77,7 @@ func (b *breakers) next() []*numbered {
 
 // send sends a batch until it is answered: the numbers in it let it count once. What has left the window meanwhile is
 // dropped.
-func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage) {
+func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.Trouble) {
 	defer func() {
 		for _, n := range batch {
 			n.settle()
@@ -97,7 +99,7 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 		}
 		words, err := b.call(ctx, reports)
 		if err == nil {
-			trouble.over()
+			trouble.Over()
 			if version := words[0].Policy; version != b.policy.policy.Load().Version() && version != b.read {
 				b.read = version // Once: what cannot be read now, can not either a moment later.
 				b.reread(ctx)
@@ -107,7 +109,7 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage)
 			}
 			return
 		}
-		trouble.failed(ctx, err)
+		trouble.Failed(ctx, err)
 	}
 }
 

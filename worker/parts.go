@@ -226,7 +226,8 @@ func (w *Worker) resize(targets []int) {
 
 // followShare tells Redis whenever the partition's slots have changed, until ctx ends.
 func (s *session) followShare(ctx context.Context) {
-	trouble := outage{logger: s.logger, what: "register slots"}
+	trouble := s.w.trouble("register slots")
+	defer trouble.Leave()
 	for {
 		select {
 		case <-s.w.resized:
@@ -239,9 +240,9 @@ func (s *session) followShare(ctx context.Context) {
 			return
 		}
 		for err := s.registerSlots(ctx); err != nil && ctx.Err() == nil; err = s.registerSlots(ctx) {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 		}
-		trouble.over()
+		trouble.Over()
 		<-s.registering
 	}
 }

@@ -18,7 +18,8 @@ const (
 // have been carried out: Redis then takes its jobs for held, and only the history tells of them. So the history is
 // read before anything new, and where recall has found that Redis holds jobs for this worker that it does not know.
 func (s *session) read(ctx, jobs context.Context) {
-	trouble := outage{logger: s.logger, what: "read ready stream"}
+	trouble := s.w.trouble("read ready stream")
+	defer trouble.Leave()
 	doubt := false
 	for {
 		free, ok := s.w.slots.wait(ctx)
@@ -39,10 +40,10 @@ func (s *session) read(ctx, jobs context.Context) {
 			return
 		}
 		if doubt = err != nil || doubt && more; err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 	}
 	if doubt {
 		s.handBack(jobs)

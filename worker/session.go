@@ -93,16 +93,17 @@ func (w *Worker) newSession() *session {
 
 // register makes the session known to Redis. It tries until that succeeds; false means that ctx ended first, or has to.
 func (s *session) register(ctx context.Context) bool {
-	trouble := outage{logger: s.logger, what: "register"}
+	trouble := s.w.trouble("register")
+	defer trouble.Leave()
 	for ctx.Err() == nil {
 		if err := s.tryRegister(ctx); isOutdated(err) {
 			s.w.leave(err)
 			return false
 		} else if err != nil {
-			trouble.failed(ctx, err)
+			trouble.Failed(ctx, err)
 			continue
 		}
-		trouble.over()
+		trouble.Over()
 		s.logger.Info().Int("slots", s.w.config.Concurrency).Str("pool", s.w.pool.ID()).Msg("worker registered")
 		return true
 	}

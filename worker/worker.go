@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/internal/callback"
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
 )
@@ -50,6 +51,8 @@ type Worker struct {
 	// unknown is for warnings about types without a handler.
 	unknown  sampled
 	failures *failures
+	// watch knows whether Redis is away.
+	watch *outage.Watch
 }
 
 // ErrDraining is the cause with which a handler's ctx ends when Config.DrainTimeout has passed: the job is handed back
@@ -83,9 +86,11 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
 		promoting: newNudge(), slots: newSlots(config.Concurrency), suspects: &suspects{}, resized: newNudge(), failures: newFailures(),
+		watch: outage.NewWatch(config.Logger),
 	}
-	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.promoting)
+	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.watch, w.promoting)
 	w.breakers = newBreakers(store, config, names, w.promoting)
+	w.breakers.watch = w.watch
 	return w, nil
 }
 

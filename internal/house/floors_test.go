@@ -36,6 +36,7 @@ var rooms = []room{
 	{path: "internal/explain", floor: 4},
 	{path: "internal/tally", floor: 4},
 	{path: "internal/share", floor: 4},
+	{path: "internal/outage", floor: 4},
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
@@ -61,6 +62,8 @@ var mayAlso = []edge{
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
 	{"producer", "internal/tally"},              // It counts as the admin API does.
 	{"limiter", "internal/tally"},               // So does this.
+	{"worker", "internal/outage"},               // Their goroutines share what they know of a Redis that is away.
+	{"scheduler", "internal/outage"},            // As above.
 	{"worker", "internal/share"},                // Its slots go to partitions as those of a session over HTTP do.
 	{"internal/redistest", "internal/embedded"}, // Tests use its care for a child.
 	{"internal/redistest", "internal/redisclient"},
@@ -82,7 +85,7 @@ var libraries = []library{
 	},
 	{
 		path:  "github.com/rs/zerolog",
-		rooms: []string{"internal/callback", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
+		rooms: []string{"internal/callback", "internal/outage", "limiter", "producer", "scheduler", "worker", "admin", "asynqbridge", "loadtest", "cmd"},
 		why:   "only services and those above log; return the error",
 	},
 }
