@@ -58,6 +58,7 @@ type edge struct{ from, to string }
 var mayAlso = []edge{
 	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
+	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
 	{"producer", "internal/tally"},              // It counts as the admin API does.
