@@ -97,7 +97,7 @@ func newPlantOn(tb testing.TB, store *lua.Store, change func(*admin.Config)) *pl
 	tb.Helper()
 	p := &plant{tb: tb, store: store, keys: map[string]string{}}
 	p.seen.good = map[string]bool{}
-	enqueuer, err := producer.New(store, producer.Config{})
+	enqueuer, err := producer.New(store, producer.Config{Uncounted: true}) // The walk counts what it plants.
 	must(tb, err)
 	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: headgate.PerSecond(1_000_000, 1_000_000)}
 	config.Credentials.Keys = p.issue(

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
@@ -59,7 +60,7 @@ func (s *site) native(rules breaker.Config, handler func() error) (enqueue func(
 	must(s.tb, err)
 	return func(id string) {
 		job := headgate.NewJob("acme", "native", "call", nil)
-		job.ID, job.Downstream, job.MaxAttempts = id, "smtp", 100
+		job.ID, job.Downstream, job.MaxAttempts = id, "smtp", policy.DefaultMostAttempts
 		_, err := p.Enqueue(s.tb.Context(), job)
 		must(s.tb, err)
 	}

@@ -67,7 +67,8 @@ func (g *tollgate) hold(t *testing.T) (pass, open func()) {
 
 func (g *tollgate) producer(t *testing.T, config Config) *Producer {
 	t.Helper()
-	config.Policy, config.Timeout = new(policy.Unlimited()), 20*time.Second
+	// Counts of decisions would be calls, too.
+	config.Policy, config.Timeout, config.Uncounted = new(policy.Unlimited()), 20*time.Second, true
 	p, err := New(g.store, config)
 	if err != nil {
 		t.Fatal(err)

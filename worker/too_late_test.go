@@ -12,15 +12,16 @@ import (
 	"github.com/headgate/headgate/worker"
 )
 
-// holdUp delays the calls of a script that is() knows until a deadline has passed, and returns how many there were.
-func holdUp(proxy *redistest.Proxy, deadline time.Time, is func(redistest.Command) bool) *atomic.Int64 {
+// holdUp delays the calls of a script that is() knows until a deadline, which may be set later, has passed, and returns how many
+// there were.
+func holdUp(proxy *redistest.Proxy, deadline *atomic.Pointer[time.Time], is func(redistest.Command) bool) *atomic.Int64 {
 	var calls atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if !strings.HasPrefix(c.Name, "EVAL") || !is(c) {
 			return redistest.Action{}
 		}
 		calls.Add(1)
-		return redistest.Action{Delay: max(0, time.Until(deadline)+50*time.Millisecond)}
+		return redistest.Action{Delay: max(0, time.Until(*deadline.Load())+50*time.Millisecond)}
 	})
 	return &calls
 }
@@ -34,10 +35,12 @@ func TestASuspectThatIsNotedTooLateIsNotStarted(t *testing.T) {
 	r := newRig(t)
 	late := job("send", "late")
 	late.Deadline = time.Now().Add(soon)
+	var deadline atomic.Pointer[time.Time]
+	deadline.Store(&late.Deadline)
 	r.enqueue(late)
 	r.lose(1)
 	proxy := redistest.NewProxy(t, r.server.Addr())
-	notes := holdUp(proxy, late.Deadline, func(c redistest.Command) bool {
+	notes := holdUp(proxy, &deadline, func(c redistest.Command) bool {
 		return len(c.Args) == 7 && c.Args[3] == pool.ID() && c.Args[6] == "acme:late"
 	})
 	a := r.runWithTimers(r.open(proxy.Client(t)), worker.Config{}, on("send", nothing))
@@ -62,10 +65,11 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 	t.Parallel()
 	r := newRigOfParts(t, 2)
 	late := to("pay", "late")
-	late.Deadline = time.Now().Add(soon)
+	var deadline atomic.Pointer[time.Time]
+	deadline.Store(new(time.Time))
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var back atomic.Int64
-	leases := holdUp(proxy, late.Deadline, func(c redistest.Command) bool {
+	leases := holdUp(proxy, &deadline, func(c redistest.Command) bool {
 		probing := len(c.Args) == 8 && c.Args[3] == "" && c.Args[4] == "pay"
 		if probing && c.Args[6] == "0" {
 			back.Add(1)
@@ -80,6 +84,8 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 	config := worker.Config{Breaker: breaker.Config{MaxProbes: 1, SuccessThreshold: 1}}
 	a := r.runWithTimers(store, config, on("send", nothing))
 	r.await("a half-open breaker", func() bool { return r.everywhere(t.Context(), breaker.HalfOpen) })
+	late.Deadline = time.Now().Add(soon)
+	deadline.Store(&late.Deadline)
 	r.enqueue(late)
 	r.await("its end", func() bool { return len(a.ends("late")) > 0 || r.census().Dead > 0 })
 	if leases.Load() == 0 {
