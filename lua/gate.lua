@@ -24,6 +24,9 @@ call_begin(now, { 'pools' })
 local by = by_read(BY)
 local g, s = gate(NAME), share_read(NAME)
 local own = g and not g.default
+if LIMIT ~= 'pause' and LIMIT ~= 'resume' then
+  redis.call('HDEL', STATE, 'ps') -- The gate is not what the policy says any more: the next edit looks.
+end
 if LIMIT == 'pause' then
   local left = own and share_in_force(g) or nil
   LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''

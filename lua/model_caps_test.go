@@ -103,6 +103,9 @@ func (m *model) setRate(name string, limit headgate.Limit, wanted bool) {
 	r := &modelRate{model: m, limit: buckets.LimitOf(limit)}
 	level := r.limit.Burst
 	if g := m.room.Gates[name]; g != nil {
+		if g.Rate.(*modelRate).limit == r.limit {
+			return // An edit writes what differs.
+		}
 		left, _ := g.Rate.(*modelRate).settled()
 		level = min(left, level)
 	}
