@@ -311,9 +311,9 @@ func (x *exits) account() {
 	}
 	equal("dropped", c.Died["dropped"], x.dropped)
 	equal("poison", c.Died["poison"], x.convicted)
-	equal("purged", c.Left["purged"], deaths-c.Dead)
-	if by := c.Left["purged"] - x.purged; by <= 0 || x.purged == 0 {
-		x.Errorf("%d were purged by hand and %d by age and count: the history does not use both", x.purged, by)
+	equal("purged or evicted", c.Left["purged"]+c.Left["evicted"], deaths-c.Dead)
+	if by := c.Left["purged"] - x.purged; by <= 0 || x.purged == 0 || c.Left["evicted"] == 0 {
+		x.Errorf("%d were purged by hand, %d by age, and %d evicted: the history does not use all three", x.purged, by, c.Left["evicted"])
 	}
 	late := c.Died["expired"] + c.Died["queue_timeout"] + c.Left["expired"] + c.Left["queue_timeout"]
 	rest := c.Accepted - told["completed"] - told["cancelled"] - told["cancelling"] - (deaths - c.Died["expired"] - c.Died["queue_timeout"])
