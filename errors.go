@@ -86,7 +86,9 @@ func (e *OverloadedError) Error() string {
 }
 
 // Is matches ErrOverloaded and ErrUnavailable.
-func (e *OverloadedError) Is(target error) bool { return target == ErrOverloaded || target == ErrUnavailable }
+func (e *OverloadedError) Is(target error) bool {
+	return target == ErrOverloaded || target == ErrUnavailable
+}
 
 // RefusedError carries the verdict of a refusal across the SDK's edge.
 type RefusedError struct {

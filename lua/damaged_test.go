@@ -18,7 +18,9 @@ type emptied []redis.XStream
 
 func (emptied) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook { return next }
+func (emptied) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
 
 func (e emptied) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
