@@ -341,6 +341,16 @@ func TestAnEditBetweenThePauseAndItsEndStays(t *testing.T) {
 			t.Errorf("%+v, the policy says %d", gates, limit)
 		}
 	}
+	// Without an edit the cap is what it was.
+	_, err = other.Pause(ctx, TenantGate("acme"), 0, Intervention{})
+	check(t, err)
+	_, err = other.Unpause(ctx, TenantGate("acme"), Intervention{})
+	check(t, err)
+	gates, err := y.store.Gates(ctx)
+	check(t, err)
+	if len(gates) != 1 || gates[0].Limit != limit {
+		t.Errorf("after a pause %+v, the policy says %d", gates, limit)
+	}
 }
 
 // TestADrainLeavesASuspensionThatEndsLater, and one without an end; it takes the place of one that ends before.
