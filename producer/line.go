@@ -91,8 +91,8 @@ type line struct {
 	// patience is the longest that a call is taken to last, half of the producer's time-out: nobody who has just come is told
 	// that there is no time left, so however slow calls have been, they are tried.
 	patience time.Duration
-	// crowded says that somebody was turned away since a call was boarded: then it is worth to ask before making a ticket.
-	crowded atomic.Bool
+	// crowd is nil unless somebody was turned away of late: then it is worth to ask before making a ticket.
+	crowd atomic.Pointer[crowd]
 
 	mu struct {
 		sync.Mutex
@@ -140,8 +140,12 @@ func (l *line) anotherLocked(now time.Time) bool {
 
 // refuse returns why a job may not wait, where the line is crowded: most callers are turned away then, and that must cost little.
 func (l *line) refuse(job *headgate.Job, left time.Duration) error {
-	if !l.crowded.Load() {
+	crowd := l.crowd.Load()
+	if crowd == nil {
 		return nil
+	}
+	if err := crowd.answer(job, left); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -161,10 +165,34 @@ func (l *line) refuseLocked(tenant string, jobs, bytes int, left time.Duration) 
 	case wait == 0 && l.mu.takes > left:
 		return tooLate(left, l.mu.takes)
 	case !room || wait+l.mu.takes > left:
-		l.crowded.Store(true)
-		return &headgate.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
+		err := &headgate.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
+		if c := l.crowdLocked(); jobs == 1 {
+			c.note(tenant, &turnedAway{bytes: bytes, left: left, answer: err})
+		}
+		return err
 	}
 	return nil
+}
+
+// crowdLocked returns the crowd, which begins with whom it is asked for.
+func (l *line) crowdLocked() *crowd {
+	c := l.crowd.Load()
+	if c == nil {
+		c = &crowd{room: l.mu.waiting.jobs / crowdShare}
+		l.crowd.Store(c)
+	}
+	return c
+}
+
+// roomLocked notes that so many jobs less wait. It ends a crowd that there is enough room for.
+func (l *line) roomLocked(jobs int) {
+	c := l.crowd.Load()
+	if c == nil {
+		return
+	}
+	if c.room -= jobs; c.room <= 0 {
+		l.crowd.Store(nil)
+	}
 }
 
 // waitLocked estimates the wait of a tenant that has own waiting already: before its next ticket goes, each tenant has at most
@@ -185,7 +213,8 @@ func (l *line) waitLocked(own sums) time.Duration {
 func (l *line) board(first *ticket, now time.Time) *flight {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.crowded.Store(false)
+	waited := l.mu.waiting.jobs
+	defer func() { l.roomLocked(waited - l.mu.waiting.jobs) }()
 	f := &flight{}
 	f.tickets = f.few[:0]
 	jobs, bytes := 0, 0
@@ -301,6 +330,7 @@ func (l *line) leave(t *ticket, cause error) error {
 	switch t.state {
 	case queued:
 		l.mu.waiting.remove(t)
+		l.roomLocked(len(t.entries))
 	case flying:
 		return unknown(joinCause(cause, failure))
 	case settled:

@@ -83,10 +83,16 @@ func (p *Producer) of(tenant string) *Producer {
 // Enqueue asks for one job to enter and returns the verdict. The error is nil if it was admitted or is a duplicate,
 // a *headgate.RefusedError if it was refused, a *headgate.FieldError for each bad field if it is not valid; it
 // matches headgate.ErrUnavailable if nothing was sent for want of a Redis, and headgate.ErrOutcomeUnknown if the
-// job may have entered all the same. The verdict names the job's ID in every case. A duplicate is a job whose ID lives in
+// job may have entered all the same. The verdict names the job's ID, but with headgate.ErrOverloaded where the caller gave none. A duplicate is a job whose ID lives in
 // its tenant, or ended less than the policy's dedup window ago (30 s unless set): sent later than that it enters again.
 func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
-	if err := p.prepare(&job); err != nil {
+	if err := p.validate(&job); err != nil {
+		return headgate.Verdict{ID: job.ID}, err
+	}
+	if err := p.turnAway(&job); err != nil {
+		return headgate.Verdict{ID: job.ID}, err
+	}
+	if err := identify(&job); err != nil {
 		return headgate.Verdict{ID: job.ID}, err
 	}
 	ended := p.enqueuing(ctx, &job)
@@ -95,6 +101,19 @@ func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verd
 		ended(verdict, err)
 	}
 	return verdict, err
+}
+
+// turnAway returns why a job cannot wait, before anything was made for it: under overload most calls end here. An observer of
+// enqueuings is told of each, so with one it is asked later.
+func (p *Producer) turnAway(job *headgate.Job) error {
+	if p.config.Observer.Enqueuing != nil {
+		return nil
+	}
+	err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(job, p.config.Timeout)
+	if err != nil {
+		p.decided(job, headgate.Verdict{ID: job.ID}, err)
+	}
+	return err
 }
 
 // enqueue sends a job that is prepared, and tells of the answer.
@@ -134,12 +153,22 @@ func (e *entry) result() (headgate.Verdict, error) {
 
 // prepare fills in what the caller left to the producer and checks all that needs no policy.
 func (p *Producer) prepare(job *headgate.Job) error {
+	if err := p.validate(job); err != nil {
+		return err
+	}
+	return identify(job)
+}
+
+// validate is prepare without the making of an ID.
+func (p *Producer) validate(job *headgate.Job) error {
 	if job.Priority == "" {
 		job.Priority = headgate.Medium
 	}
-	if err := job.Validate(p.config.MaxPayload); err != nil {
-		return err
-	}
+	return job.Validate(p.config.MaxPayload)
+}
+
+// identify gives a job that has none an ID.
+func identify(job *headgate.Job) error {
 	if job.ID != "" {
 		return nil
 	}
