@@ -2,8 +2,10 @@ package admin
 
 import (
 	"context"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -32,6 +34,8 @@ func (s *Server) bound() {
 	s.traffic = newThrottle(c.TenantLimit)
 	s.volume = newThrottle(headgate.PerSecond(headgate.Tokens(c.TenantBytes>>10), headgate.Tokens(2*c.MaxBody>>10)))
 	s.readers = newThrottle(headgate.PerSecond(readRate, readBurst))
+	s.lookers = newThrottle(headgate.PerSecond(lookRate, lookBurst))
+	s.reading = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	s.refusals = newThrottle(headgate.PerSecond(holdRate, holdBurst))
 	patience := min(maxPatience, c.Timeout/2)
 	s.turns, s.kept = newTurns(c.MaxCalls, c.MaxBytes, patience), newTurns(keptCalls, keptCalls*maxFields, min(keptPatience, patience))
@@ -81,6 +85,11 @@ const (
 	// spareDescriptors are those that are not for connections of callers: Redis has 64 of them.
 	spareDescriptors    = 128
 	readRate, readBurst = 2, 20
+	lookRate, lookBurst = 50, 100
+	// largeBody is from where on a body is read by no more than half of the processors, in bytes: the others answer what is short.
+	largeBody = 64 << 10
+	// listBytes of a list are as much work as a call.
+	listBytes = 8 << 10
 	// holdRate and holdBurst are how many refusals a caller hears at once; more of them are held for holdFor, as long as no more
 	// than maxHeld are.
 	holdRate, holdBurst = 20, 50
@@ -129,23 +138,41 @@ func (s *Server) turn(r *http.Request, rt route.Route, operation *openapi.Operat
 	return nil, p
 }
 
-// meter charges a call of a tenant for being one, if it is data; the others are an operator's, and charged as such.
+// meter charges a call of a tenant for being one, if it is data; the others are an operator's, and charged as such. Its bytes are
+// charged once they are known: here it hears of those that it owes.
 func (s *Server) meter(rt route.Route, who access.Principal) error {
-	if rt.Load != route.Data && rt.Load != route.Wait {
+	data := rt.Load == route.Data || rt.Load == route.Wait
+	if !data {
 		if wait, ok := s.callers.take(who.Caller(), 1); !ok {
 			s.requests.Refused("rate")
 			return tooMany("this credential makes more calls than it may", wait)
 		}
-		return nil
 	}
 	if who.Tenant == "" {
 		return nil
 	}
-	if wait, ok := s.traffic.take(budgetOf(who), 1); !ok {
-		s.requests.Refused("rate")
-		return tooMany("this tenant's credentials make more calls than they may", wait)
+	if data {
+		if wait, ok := s.traffic.take(budgetOf(who), 1); !ok {
+			s.requests.Refused("rate")
+			return tooMany("this tenant's credentials make more calls than they may", wait)
+		}
+	}
+	if wait, ok := s.volume.take(budgetOf(who), 1); !ok {
+		s.requests.Refused("bytes")
+		return tooMany("this tenant's credentials send and read more bytes than they may", wait)
 	}
 	return nil
+}
+
+// weighAnswer charges a tenant for what was written to it. How large that would be nobody knew, so it is owed. A long list is
+// as much work as many calls.
+func (s *Server) weighAnswer(c *call, size int) {
+	if c.looker != "" && size >= listBytes {
+		s.callers.owe(c.looker, headgate.Tokens(size/listBytes))
+	}
+	if c.tenant != "" && size >= 1<<10 {
+		s.volume.owe(c.tenant, headgate.Tokens(size>>10))
+	}
 }
 
 // meterParts charges a tenant for a call of data that asks for several things: each costs as much as a call of its own.
@@ -160,9 +187,13 @@ func (s *Server) meterParts(who access.Principal, parts int) error {
 	return nil
 }
 
-// meterStranger charges an address for the description, which is large. Health is for everybody, and costs little.
+// meterStranger charges an address for the description, which is large. Health is for everybody and never refused: a proxy would take
+// that for an illness. Who asks more often than any proxy does waits for the answer.
 func (s *Server) meterStranger(r *http.Request, rt route.Route) error {
 	if rt.Path != api.DescriptionPath {
+		if _, ok := s.lookers.take(failureScope(r.RemoteAddr), 1); !ok {
+			s.wait(r.Context())
+		}
 		return nil
 	}
 	if wait, ok := s.readers.take(failureScope(r.RemoteAddr), 1); !ok {
@@ -177,7 +208,7 @@ func (s *Server) weigh(who access.Principal, size int) error {
 	if who.Tenant == "" || size == 0 {
 		return nil
 	}
-	if wait, ok := s.volume.take(budgetOf(who), headgate.Tokens(1+size>>10)); !ok {
+	if wait, ok := s.volume.take(budgetOf(who), headgate.Tokens(max(size>>10, 1))); !ok {
 		s.requests.Refused("bytes")
 		return tooMany("this tenant's credentials send more bytes than they may", wait)
 	}
@@ -190,16 +221,22 @@ func (s *Server) hold(ctx context.Context, w http.ResponseWriter, caller string)
 	if _, ok := s.refusals.take(caller, 1); ok {
 		return
 	}
-	if s.held.Add(1) > maxHeld {
-		s.held.Add(-1)
+	if !s.wait(ctx) {
 		w.Header().Set("Connection", "close")
-		return
 	}
+}
+
+// wait is about as long as holdFor, so that those who came together do not go on together; false at once if too many wait.
+func (s *Server) wait(ctx context.Context) bool {
 	defer s.held.Add(-1)
-	timer := time.NewTimer(holdFor)
+	if s.held.Add(1) > maxHeld {
+		return false
+	}
+	timer := time.NewTimer(holdFor/2 + rand.N(holdFor))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+	return true
 }

@@ -302,6 +302,32 @@ func TestATenantsBytesAreBounded(t *testing.T) {
 	}
 }
 
+// TestATenantsAnswersAreBounded: bytes that it reads count as those that it sends, also beyond what it has.
+func TestATenantsAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.MaxBody, c.TenantBytes = 64<<10, 1<<10 })
+	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","id":"large","payload":"` + strings.Repeat("x", 60<<10) + `"}`})
+	read := ask{op: "GET /api/v1/jobs/{tenant}/{id}/payload", path: map[string]string{"tenant": "acme", "id": "large"}}
+	for range 2 { // The burst is 128 KiB, and what the second one reads is owed in part.
+		p.want(http.StatusOK, "acme-admin", read)
+	}
+	p.want(http.StatusTooManyRequests, "acme-admin", read)
+	for range 3 {
+		p.want(http.StatusOK, "operator", read)
+	}
+}
+
+// TestLongListsCostATenantCalls: one that is read in pages of a thousand costs as many calls as it is work.
+func TestLongListsCostATenantCalls(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2} })
+	for n := range 45 {
+		p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":"%0128d"}`, n)})
+	}
+	p.want(http.StatusOK, "acme-admin", ask{op: "GET /api/v1/jobs", query: "limit=1000"})
+	p.want(http.StatusTooManyRequests, "acme-admin", ask{op: "GET /api/v1/jobs", query: "limit=1"})
+}
+
 // TestKeysOfOneNameAreCountedByTenant: keys of two tenants are two callers, whatever they are called.
 func TestKeysOfOneNameAreCountedByTenant(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ const (
 	MinMaxBytes        = 8 << 20
 	MaxMaxBytes        = 16 << 30
 	DefaultTenantRate  = 1000
-	DefaultTenantBytes = 8 << 20
+	DefaultTenantBytes = 4 << 20
 
 	DefaultTimeout     = 10 * time.Second
 	MaxTimeout         = 5 * time.Minute

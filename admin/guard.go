@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -47,7 +48,7 @@ func (s *Server) guard(rt route.Route, operation *openapi.Operation) http.Handle
 			answer.Raw.ServeHTTP(w, r)
 			return
 		}
-		send(w, answer)
+		s.send(w, c, answer)
 	})
 }
 
@@ -101,6 +102,12 @@ func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error
 		return who, err
 	}
 	c.who = who.String()
+	if who.Tenant != "" {
+		c.tenant = budgetOf(who)
+		if rt.Load == route.Operating {
+			c.looker = who.Caller()
+		}
+	}
 	if g := guestIn(r.Context()); g != nil && !g.knows(who.Tenant) {
 		c.crowded = true
 	}
@@ -169,7 +176,7 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi
 			return nil, err
 		}
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	body, err := readAll(http.MaxBytesReader(w, r.Body, most), r.ContentLength)
 	if large, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, tooLarge(large.Limit)
 	}
@@ -192,18 +199,34 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, operation *openapi
 			return nil, problem.New(problem.UnsupportedMedia, "send it with Content-Type: application/json")
 		}
 	}
+	if len(body) > largeBody {
+		select {
+		case s.reading <- struct{}{}:
+			defer func() { <-s.reading }()
+		case <-r.Context().Done():
+			return nil, context.Cause(r.Context())
+		}
+	}
 	if faults := operation.CheckBody(body); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
 	return body, nil
 }
 
+// readAll is io.ReadAll with room for what is announced: growing to a megabyte would copy five.
+func readAll(from io.Reader, announced int64) ([]byte, error) {
+	text := bytes.NewBuffer(make([]byte, 0, max(announced, 0)+bytes.MinRead))
+	_, err := text.ReadFrom(from)
+	return text.Bytes(), err
+}
+
 func tooLarge(most int64) error {
 	return problem.New(problem.TooLarge, "allowed are %d bytes", most)
 }
 
-// send writes an answer. It is written as a whole, so that what has no text is an error, not half an answer.
-func send(w http.ResponseWriter, answer *route.Answer) {
+// send writes an answer, and charges for it first: the caller's next call is not to be quicker. It is written as a whole, so that
+// what has no text is an error, not half an answer.
+func (s *Server) send(w http.ResponseWriter, c *call, answer *route.Answer) {
 	var text []byte
 	if answer.Value != nil {
 		var err error
@@ -212,6 +235,7 @@ func send(w http.ResponseWriter, answer *route.Answer) {
 		}
 		w.Header().Set("Content-Type", "application/json")
 	}
+	s.weighAnswer(c, len(text))
 	maps.Copy(w.Header(), answer.Header)
 	w.WriteHeader(max(answer.Status, http.StatusOK))
 	_, _ = w.Write(text) // Whoever went away hears nothing.

@@ -28,8 +28,10 @@ type Server struct {
 	credentials atomic.Pointer[access.Credentials]
 	allow       atomic.Pointer[[]netip.Prefix]
 	// callers bounds the calls of a credential, failures the wrong ones of an address, traffic and volume the calls and the KiB of a
-	// tenant's data, readers the readers of the description, refusals those that are answered at once.
-	callers, failures, traffic, volume, readers, refusals *throttle
+	// tenant's data, readers the readers of the description, lookers those of health, refusals those that are answered at once.
+	callers, failures, traffic, volume, readers, lookers, refusals *throttle
+	// reading has room for the large bodies that are read at a time.
+	reading chan struct{}
 	// turns are the calls under way, kept those of whoever looks after the server; held is how many refusals wait.
 	turns, kept *turns
 	held        atomic.Int64

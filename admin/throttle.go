@@ -20,6 +20,8 @@ type throttle struct {
 		set buckets.Set
 		// names are the callers whose buckets are not known to be full, at most maxCallers.
 		names map[string]bool
+		// owing are the callers that were given more than their buckets held, until they have it.
+		owing map[string]buckets.Instant
 		// next is when to look again for buckets that are full, after a look in vain.
 		next buckets.Instant
 	}
@@ -27,7 +29,7 @@ type throttle struct {
 
 func newThrottle(limit headgate.Limit) *throttle {
 	t := &throttle{limit: buckets.LimitOf(limit), burst: limit.Burst}
-	t.mu.names = map[string]bool{}
+	t.mu.names, t.mu.owing = map[string]bool{}, map[string]buckets.Instant{}
 	return t
 }
 
@@ -41,12 +43,31 @@ func (t *throttle) take(name string, cost headgate.Tokens) (wait time.Duration, 
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := buckets.InstantOf(time.Now())
+	if until, ok := t.mu.owing[name]; ok {
+		if now < until {
+			return time.Duration(until-now) * time.Microsecond, false
+		}
+		delete(t.mu.owing, name)
+	}
 	if !t.mu.names[name] && len(t.mu.names) >= maxCallers && !t.sweepLocked(now) {
 		return time.Second, false
 	}
 	t.mu.names[name] = true
 	verdict := t.mu.set.Take(now, 0, t.path(name), min(cost, t.burst))
 	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
+}
+
+// owe charges what a caller was given already, whose size nobody knew before: what its bucket lacks keeps it waiting. The caller was
+// let in by take.
+func (t *throttle) owe(name string, cost headgate.Tokens) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := buckets.InstantOf(time.Now())
+	has := t.mu.set.LevelAt(now, 0, t.path(name)[0])
+	if lack := buckets.MicroOf(cost) - has; lack > 0 {
+		t.mu.owing[name] = max(now, t.mu.owing[name]) + buckets.Instant(float64(lack)/float64(t.limit.Rate))
+	}
+	t.mu.set.Take(now, 0, t.path(name), min(cost, headgate.Tokens(has/buckets.MicroOf(1))))
 }
 
 // sweepEvery is the pause after a sweep in vain: one looks at all buckets, and those that come meanwhile wait anyway.
@@ -62,6 +83,9 @@ func (t *throttle) sweepLocked(now buckets.Instant) bool {
 		if t.mu.set.LevelAt(now, 0, step) >= t.limit.Burst {
 			t.mu.set.Put(step.Scope, buckets.Bucket{})
 			delete(t.mu.names, name)
+			if t.mu.owing[name] <= now {
+				delete(t.mu.owing, name)
+			}
 		}
 	}
 	if len(t.mu.names) < maxCallers {

@@ -272,6 +272,18 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 	if err := l.refuse(&job, time.Minute); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
+	c, away := l.crowd.Load(), &headgate.OverloadedError{}
+	c.note("large", &turnedAway{bytes: 10, left: time.Second, answer: away})
+	for _, row := range []struct {
+		bytes int
+		left  time.Duration
+		away  bool
+	}{{10, time.Second, true}, {11, time.Millisecond, true}, {9, time.Second, false}, {10, 2 * time.Second, false}} {
+		job := headgate.NewJob("large", "mail", "send", make([]byte, row.bytes))
+		if got := c.answer(&job, row.left) != nil; got != row.away {
+			t.Errorf("%d bytes with %s left: %t", row.bytes, row.left, got)
+		}
+	}
 	l.board(nil, now)
 	if l.crowd.Load() != nil {
 		t.Error("a line that has moved is still said to be crowded")

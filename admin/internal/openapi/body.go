@@ -18,9 +18,10 @@ const (
 )
 
 // readBody reads a body as far as the schema describes it, which is all that is validated, and takes memory for no more: what is
-// free, such as a payload, is looked through and left out. It reports the first thing for which reading on would be worth nothing: a
-// list or an object with more in it than is allowed, too much nesting, a member that an object has twice, of which readers would not
-// take the same, and a number that no float64 holds, for which the exact arithmetic of the schema takes tens of milliseconds.
+// free, such as a payload, is passed on as it came, so only its nesting is looked at. It reports the first thing for which reading on
+// would be worth nothing: a list or an object with more in it than is allowed, too much nesting, a member that an object has twice, of
+// which readers would not take the same, and a number that no float64 holds, for which the exact arithmetic of the schema takes tens
+// of milliseconds.
 func (o *Operation) readBody(body []byte) (any, *problem.Fault) {
 	if !json.Valid(body) { // It allocates nothing, and so no token below is a surprise.
 		fault := problem.At("", "the body is not one JSON value: "+syntaxError(body).Error())
@@ -77,6 +78,10 @@ func (r *bodyReader) token() json.Token {
 
 // value reads a value as its shape has it.
 func (r *bodyReader) value(s *shape) any {
+	if s == nil {
+		r.free()
+		return nil
+	}
 	token := r.token()
 	delim, nests := token.(json.Delim)
 	if nests && len(r.place) >= MaxDepth {
@@ -95,6 +100,39 @@ func (r *bodyReader) value(s *shape) any {
 	return token
 }
 
+// free passes over a value that has no shape: a megabyte of tokens would take a tenth of a second.
+func (r *bodyReader) free() {
+	var text json.RawMessage
+	if err := r.decoder.Decode(&text); err != nil {
+		r.fail("cannot be read: " + err.Error())
+		return
+	}
+	if depth(text)+len(r.place) > MaxDepth {
+		r.fail(fmt.Sprintf("is nested too deep; allowed are %d levels", MaxDepth-len(r.place)))
+	}
+}
+
+// depth is how deep the objects and arrays of a valid JSON text are nested.
+func depth(text []byte) int {
+	deepest, now := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			now++
+			deepest = max(deepest, now)
+		case '}', ']':
+			now--
+		}
+	}
+	return deepest
+}
+
 func (r *bodyReader) object(s *shape) map[string]any {
 	described, seen := map[string]any{}, map[string]bool{}
 	for r.fault == nil && r.decoder.More() {
@@ -111,7 +149,7 @@ func (r *bodyReader) object(s *shape) map[string]any {
 		if known {
 			described[name] = value
 		}
-		if s != nil && s.mostMembers > 0 && len(seen) > s.mostMembers {
+		if s.mostMembers > 0 && len(seen) > s.mostMembers {
 			r.fail(fmt.Sprintf("has more members than the %d that are looked at", s.mostMembers))
 		}
 	}
@@ -122,14 +160,14 @@ func (r *bodyReader) object(s *shape) map[string]any {
 func (r *bodyReader) list(s *shape) []any {
 	described := []any{}
 	for n := 0; r.fault == nil && r.decoder.More(); n++ {
-		if s != nil && s.items != nil && n == s.mostItems {
+		if s.items != nil && n == s.mostItems {
 			r.fail(fmt.Sprintf("maxItems: got more than %d, want %d", n, n))
 			return described
 		}
 		r.place = append(r.place, step{index: n})
-		value := r.value(s.item())
+		value := r.value(s.items)
 		r.place = r.place[:len(r.place)-1]
-		if s != nil && s.items != nil {
+		if s.items != nil {
 			described = append(described, value)
 		}
 	}

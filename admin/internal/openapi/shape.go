@@ -2,7 +2,7 @@ package openapi
 
 import "encoding/json"
 
-// shape is what of a schema bounds how a body is read. The nil shape is that of a value that is free.
+// shape is what of a schema bounds how a body is read. The nil shape is that of a value that is free, or not allowed at all.
 type shape struct {
 	// members are those that the schema names; others is the shape of the rest, and closed that there may be no rest.
 	members map[string]*shape
@@ -17,25 +17,18 @@ type shape struct {
 
 // member returns the shape of a member, and whether the schema has a say in it.
 func (s *shape) member(name string) (inner *shape, described bool) {
-	if s == nil {
-		return nil, false
-	}
 	if inner, ok := s.members[name]; ok {
 		return inner, true
 	}
 	return s.others, s.others != nil || s.closed
 }
 
-func (s *shape) item() *shape {
-	if s == nil {
-		return nil
-	}
-	return s.items
-}
-
-// shape returns that of the schema at a place of the description.
+// shape returns that of the schema at a place of the description, nil if it says nothing of the value.
 func (r *reader) shape(place []string) *shape {
 	node, where := r.follow(place)
+	if said := members(node); len(said) == 0 || len(said) == 1 && said["description"] != nil {
+		return nil
+	}
 	s := &shape{members: map[string]*shape{}}
 	for name := range members(at(node, "properties")) {
 		s.members[name] = r.shape(append(where[:len(where):len(where)], "properties", name))

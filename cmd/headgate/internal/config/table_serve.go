@@ -90,7 +90,7 @@ func boundOptions() []Option {
 			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
 		},
 		{
-			Path: "serve.tenant_bytes", Default: strconv.Itoa(admin.DefaultTenantBytes), Doc: "Bytes of bodies, a second, of all credentials of a tenant together, whatever becomes of them.",
+			Path: "serve.tenant_bytes", Default: strconv.Itoa(admin.DefaultTenantBytes), Doc: "Bytes of bodies and of answers, a second, of all credentials of a tenant together, whatever becomes of them.",
 			value: count(1<<10, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).TenantBytes }),
 		},
 	}
