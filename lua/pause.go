@@ -3,7 +3,6 @@ package lua
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,8 +31,9 @@ type Remaining struct {
 func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.Later + r.Spilled }
 
 // Remaining counts what is left of a queue, for whoever drains it. Jobs that move meanwhile may make a number above 0
-// wrong; a Total of 0 is counted again at one instant, so that it is true. That costs a read of all jobs that wait for a
-// time, of whichever queue; above 5,000 of these, Later is a lower bound as long as the Total is above 0.
+// wrong; a Total of 0 is true for a queue into which no jobs enter: the jobs that wait for a time, of whichever queue, are all
+// read for it, some at a time, between two looks at the queue that show that no job of it moved. Above 5,000 of these, Later is a
+// lower bound as long as the Total is above 0.
 func (s *Store) Remaining(ctx context.Context, queue string) (Remaining, error) {
 	if s.all != nil {
 		return s.remainingOfAll(ctx, queue)
@@ -52,23 +52,41 @@ func (s *Store) Remaining(ctx context.Context, queue string) (Remaining, error) 
 	return s.remainingAtOnce(ctx, queue)
 }
 
-// remainingAtOnce counts in one transaction of reads. Ready counts what is in streams, read or not.
+// remainingAtOnce counts until nothing has moved meanwhile.
 func (s *Store) remainingAtOnce(ctx context.Context, queue string) (Remaining, error) {
+	for {
+		text, left, err := s.standing(ctx, queue)
+		if err != nil || left.Total() > 0 {
+			return left, err
+		}
+		if left.Later, err = s.someLater(ctx, queue); err != nil || left.Later > 0 {
+			return left, err
+		}
+		// A job that left later, or came to it, was counted as waiting or was dispatched, and either is in the text.
+		again, left, err := s.standing(ctx, queue)
+		if err != nil || left.Total() > 0 || again == text {
+			return left, err
+		}
+	}
+}
+
+// standing counts what waits and what is in streams, read or not, at one instant. The text changes when a job comes, goes to a worker
+// or ends where it waited.
+func (s *Store) standing(ctx context.Context, queue string) (text string, left Remaining, err error) {
 	state := s.partition.State()
 	for {
 		ids, err := connection(s).HGet(ctx, state, "pools").Result()
 		if err != nil && !isNil(err) {
-			return Remaining{}, fmt.Errorf("read pools: %w", unread(err))
+			return "", Remaining{}, fmt.Errorf("read pools: %w", unread(err))
 		}
 		pipe := connection(s).TxPipeline()
 		now := pipe.HMGet(ctx, state, "pools", "cfg:"+queue, "q:"+queue)
-		later := pipe.ZRange(ctx, s.partition.Later(), 0, -1)
 		var streams []*redis.XMessageSliceCmd
 		for id := range strings.FieldsSeq(ids) {
 			streams = append(streams, pipe.XRange(ctx, s.partition.Ready(id), "-", "+"))
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			return Remaining{}, fmt.Errorf("count jobs of %s: %w", queue, unread(err))
+			return "", Remaining{}, fmt.Errorf("count jobs of %s: %w", queue, unread(err))
 		}
 		if textAt(now.Val(), 0) != ids {
 			continue // A pool has come or gone.
@@ -77,7 +95,8 @@ func (s *Store) remainingAtOnce(ctx context.Context, queue string) (Remaining, e
 		for _, class := range parseQueueConfig(textAt(now.Val(), 1)).classes {
 			q.Classes = append(q.Classes, ClassState{Class: class})
 		}
-		q.readText(textAt(now.Val(), 2))
+		text = textAt(now.Val(), 2)
+		q.readText(text)
 		for _, stream := range streams {
 			for _, m := range stream.Val() {
 				raw, _ := m.Values["j"].(string)
@@ -87,15 +106,25 @@ func (s *Store) remainingAtOnce(ctx context.Context, queue string) (Remaining, e
 				}
 			}
 		}
-		for keys := range slices.Chunk(later.Val(), listPortion) {
-			members := make([]member, len(keys))
-			for i, key := range keys {
-				members[i].name = key
-			}
-			if err := s.countQueues(ctx, members, map[string]*QueueState{queue: &q}); err != nil {
-				return Remaining{}, err
-			}
+		return text, Remaining{Waiting: q.Waiting(), Ready: q.Ready}, nil
+	}
+}
+
+// someLater reads the jobs that wait for a time until it meets some of the queue, and returns how many it met.
+func (s *Store) someLater(ctx context.Context, queue string) (int64, error) {
+	q := QueueState{Name: queue}
+	for mark := (setMark{}); ; {
+		members, err := s.after(ctx, s.partition.Later(), mark, listPortion)
+		if err != nil {
+			return 0, err
 		}
-		return Remaining{Waiting: q.Waiting(), Ready: q.Ready, Later: q.Later}, nil
+		if err := s.countQueues(ctx, members, map[string]*QueueState{queue: &q}); err != nil {
+			return 0, err
+		}
+		if q.Later > 0 || len(members) < listPortion {
+			return q.Later, nil
+		}
+		last := members[len(members)-1]
+		mark = setMark{At: last.at, Key: []byte(last.name)}
 	}
 }

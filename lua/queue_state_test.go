@@ -2,11 +2,14 @@ package lua
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 func TestQueueStateCountsEachPlace(t *testing.T) {
@@ -97,15 +100,43 @@ func TestQueueRemainingIsTrueAtZero(t *testing.T) {
 	later := mail("acme", "later")
 	later.Delay = time.Hour
 	y.admit(mail("acme", "a"), later)
-	want("waiting", Remaining{Waiting: 1, Later: 1})
+	want("waiting", Remaining{Waiting: 1})
 	y.register(1)
-	want("ready", Remaining{Ready: 1, Later: 1})
+	want("ready", Remaining{Ready: 1})
 	y.read(1)
-	want("running", Remaining{Ready: 1, Later: 1})
+	want("running", Remaining{Ready: 1})
 	y.finish("a", Finish{Outcome: Kill, Reason: "discarded"})
+	want("later", Remaining{Later: 1})
 	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "later"}, Intervention{})
 	check(t, err)
 	want("a dead letter only", Remaining{})
+}
+
+// TestWhatRemainsIsSeenWhileItMoves: a job that leaves the timers while the others of them are read, some at a time, is seen in its queue.
+func TestWhatRemainsIsSeenWhileItMoves(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	client := redistest.Shared(t).Client(t)
+	other, err := Open(t.Context(), client, y.store.config)
+	check(t, err)
+	last := mail("acme", "last")
+	last.Delay = 2 * time.Hour
+	y.admit(last)
+	for n := range listPortion + 1 {
+		j := mail("acme", fmt.Sprint("n", n))
+		j.Queue, j.Delay = "report", time.Hour
+		y.admit(j)
+	}
+	pages := 0
+	client.AddHook(between{func() {
+		if pages++; pages == 2 { // after the pools and the first page of the timers
+			y.store.now = strconv.FormatInt(time.Now().Add(3*time.Hour).UnixMicro(), 10)
+			y.promoteAll()
+		}
+	}})
+	if left, err := other.remainingAtOnce(t.Context(), "mail"); err != nil || left != (Remaining{Waiting: 1}) {
+		t.Errorf("%+v, %v", left, err)
+	}
 }
 
 // TestQueuePauseKeepsItsCap: a pause stands in for a cap and gives way to it again.
