@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/lua"
@@ -103,7 +103,7 @@ func runOthers(t *testing.T, client *redis.Client, store *lua.Store) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- enqueuer.Run(ctx) }()
-	verdict, err := enqueuer.Enqueue(t.Context(), headgate.NewJob("acme", "run", "t", nil))
+	verdict, err := enqueuer.Enqueue(t.Context(), admission.NewJob("acme", "run", "t", nil))
 	must(t, err)
 	if !verdict.Unreplicated {
 		t.Error("nobody was asked for replicas")
@@ -139,7 +139,7 @@ func runOne(t *testing.T, p *plant) {
 	<-ran
 	stop()
 	must(t, <-ended)
-	if _, err := p.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "r"}); err != nil {
+	if _, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "r"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
@@ -98,7 +98,7 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 // loadBig admits jobs, a third of which are in lanes of made-up downstreams of one tenant, the others the tenants'.
 func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
 	t.Helper()
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	version, err := store.PolicyInForce(t.Context())
 	must(t, err)
 	batch := make([]lua.Candidate, 0, lua.MaxBatchJobs)
@@ -113,7 +113,7 @@ func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
 		batch = batch[:0]
 	}
 	for i := range jobs {
-		j := headgate.NewJob(fmt.Sprint("t", i%tenants), "mail", "welcome", []byte("hello"))
+		j := admission.NewJob(fmt.Sprint("t", i%tenants), "mail", "welcome", []byte("hello"))
 		if j.ID = strconv.Itoa(i); i < lanes {
 			j.Tenant, j.Downstream = fmt.Sprint("evil-", i%1000), fmt.Sprint("d", i)
 		}
@@ -128,13 +128,13 @@ func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
 // loadTimers admits jobs that wait for a time.
 func loadTimers(t *testing.T, store *lua.Store, jobs int) {
 	t.Helper()
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	version, err := store.PolicyInForce(t.Context())
 	must(t, err)
 	for from := 0; from < jobs; from += lua.MaxBatchJobs {
 		var batch []lua.Candidate
 		for i := from; i < min(jobs, from+lua.MaxBatchJobs); i++ {
-			j := headgate.NewJob("late", "report", "welcome", nil)
+			j := admission.NewJob("late", "report", "welcome", nil)
 			j.ID, j.Delay = strconv.Itoa(i), time.Hour+time.Duration(i)*time.Millisecond
 			batch = append(batch, lua.Candidate{Job: &j, Class: 1, Limits: limits})
 		}

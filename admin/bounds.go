@@ -10,12 +10,12 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -30,13 +30,13 @@ const (
 func (s *Server) bound() {
 	c := &s.config
 	s.callers = newThrottle(c.AdminLimit)
-	s.failures = newThrottle(headgate.PerSecond(failureRate, failureBurst))
+	s.failures = newThrottle(admission.PerSecond(failureRate, failureBurst))
 	s.traffic = newThrottle(c.TenantLimit)
-	s.volume = newThrottle(headgate.PerSecond(headgate.Tokens(c.TenantBytes>>10), headgate.Tokens(2*c.MaxBody>>10)))
-	s.readers = newThrottle(headgate.PerSecond(readRate, readBurst))
-	s.lookers = newThrottle(headgate.PerSecond(lookRate, lookBurst))
+	s.volume = newThrottle(admission.PerSecond(admission.Tokens(c.TenantBytes>>10), admission.Tokens(2*c.MaxBody>>10)))
+	s.readers = newThrottle(admission.PerSecond(readRate, readBurst))
+	s.lookers = newThrottle(admission.PerSecond(lookRate, lookBurst))
 	s.reading = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
-	s.refusals = newThrottle(headgate.PerSecond(holdRate, holdBurst))
+	s.refusals = newThrottle(admission.PerSecond(holdRate, holdBurst))
 	patience := min(maxPatience, c.Timeout/2)
 	s.turns, s.kept = newTurns(c.MaxCalls, c.MaxBytes, patience), newTurns(keptCalls, keptCalls*maxFields, min(keptPatience, patience))
 }
@@ -168,10 +168,10 @@ func (s *Server) meter(rt route.Route, who access.Principal) error {
 // as much work as many calls.
 func (s *Server) weighAnswer(c *call, size int) {
 	if c.looker != "" && size >= listBytes {
-		s.callers.owe(c.looker, headgate.Tokens(size/listBytes))
+		s.callers.owe(c.looker, admission.Tokens(size/listBytes))
 	}
 	if c.tenant != "" && size >= 1<<10 {
-		s.volume.owe(c.tenant, headgate.Tokens(size>>10))
+		s.volume.owe(c.tenant, admission.Tokens(size>>10))
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *Server) meterParts(who access.Principal, parts int) error {
 	if who.Tenant == "" || parts <= 1 {
 		return nil
 	}
-	if wait, ok := s.traffic.take(budgetOf(who), headgate.Tokens(parts-1)); !ok {
+	if wait, ok := s.traffic.take(budgetOf(who), admission.Tokens(parts-1)); !ok {
 		s.requests.Refused("rate")
 		return tooMany("this tenant's credentials ask for more than they may", wait)
 	}
@@ -208,7 +208,7 @@ func (s *Server) weigh(who access.Principal, size int) error {
 	if who.Tenant == "" || size == 0 {
 		return nil
 	}
-	if wait, ok := s.volume.take(budgetOf(who), headgate.Tokens(max(size>>10, 1))); !ok {
+	if wait, ok := s.volume.take(budgetOf(who), admission.Tokens(max(size>>10, 1))); !ok {
 		s.requests.Refused("bytes")
 		return tooMany("this tenant's credentials send more bytes than they may", wait)
 	}

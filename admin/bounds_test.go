@@ -14,9 +14,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 )
 
 // line is a connection to a server.
@@ -186,7 +186,7 @@ func TestBodiesAreBoundedByRoute(t *testing.T) {
 			}
 		}
 	}
-	job := `{"tenant":"acme","queue":"mail","type":"t","payload_base64":"` + strings.Repeat("AAAA", headgate.DefaultMaxPayload/3) + `"}`
+	job := `{"tenant":"acme","queue":"mail","type":"t","payload_base64":"` + strings.Repeat("AAAA", admission.DefaultMaxPayload/3) + `"}`
 	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: job})
 }
 
@@ -197,9 +197,9 @@ type perTenant struct {
 	enqueue func(tenant string)
 }
 
-func (e perTenant) Enqueue(_ context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (e perTenant) Enqueue(_ context.Context, job admission.Job) (admission.Verdict, error) {
 	e.enqueue(job.Tenant)
-	return headgate.Verdict{ID: "x", Decision: headgate.Admitted, EstimatedWait: -1}, nil
+	return admission.Verdict{ID: "x", Decision: admission.Admitted, EstimatedWait: -1}, nil
 }
 
 // TestATenantsCallsLeaveRoomForOthers: however many of its calls wait, another's is answered, and so is health. Those that have no
@@ -252,7 +252,7 @@ func TestATenantsCallsLeaveRoomForOthers(t *testing.T) {
 func TestATenantsTrafficIsBounded(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, func(c *admin.Config) {
-		c.TenantLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 6}
+		c.TenantLimit = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 6}
 	})
 	p.server.SetCredentials(access.Credentials{Keys: p.issue(
 		access.Principal{Name: "a", Role: access.Operator, Tenant: "acme"}, access.Principal{Name: "b", Role: access.Operator, Tenant: "acme"},
@@ -280,7 +280,7 @@ func TestATenantsTrafficIsBounded(t *testing.T) {
 // TestEachQuestionIsACall: sixty-four at once cost Redis what they cost one by one.
 func TestEachQuestionIsACall(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 5} })
+	p := newPlant(t, func(c *admin.Config) { c.TenantLimit = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 5} })
 	ask := ask{op: checkOp, body: `{"checks":[{"scope":"acme:a"},{"scope":"acme:b"},{"scope":"acme:c"}],"peek":true}`}
 	p.want(http.StatusOK, "acme-admin", ask)
 	p.want(http.StatusTooManyRequests, "acme-admin", ask)
@@ -320,7 +320,7 @@ func TestATenantsAnswersAreBounded(t *testing.T) {
 // TestLongListsCostATenantCalls: one that is read in pages of a thousand costs as many calls as it is work.
 func TestLongListsCostATenantCalls(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2} })
+	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 2} })
 	for n := range 45 {
 		p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: fmt.Sprintf(`{"tenant":"acme","queue":"mail","type":"t","id":"%0128d"}`, n)})
 	}
@@ -331,7 +331,7 @@ func TestLongListsCostATenantCalls(t *testing.T) {
 // TestKeysOfOneNameAreCountedByTenant: keys of two tenants are two callers, whatever they are called.
 func TestKeysOfOneNameAreCountedByTenant(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2} })
+	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 2} })
 	keys := map[string]string{}
 	var lines strings.Builder
 	for _, tenant := range []string{"acme", "globex", ""} {

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/api"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -27,7 +27,7 @@ type Enqueuer = api.Enqueuer
 // Defaults and bounds of a Config.
 const (
 	// DefaultMaxBody has room for the largest payload in base64.
-	DefaultMaxBody = (headgate.DefaultMaxPayload+2)/3*4 + maxFields
+	DefaultMaxBody = (admission.DefaultMaxPayload+2)/3*4 + maxFields
 	MaxMaxBody     = 64 << 20
 
 	DefaultMaxConnections           = 4096
@@ -81,7 +81,7 @@ type Config struct {
 	Timeout time.Duration
 	// AdminLimit is what one credential may call, of routes that are not data; the zero Limit means DefaultAdminRate a
 	// second with bursts of DefaultAdminBurst.
-	AdminLimit headgate.Limit
+	AdminLimit admission.Limit
 	// Breaker has the rules for calls of downstreams by workers in other languages, Breakers those of single downstreams: what
 	// a slow call is, and all rules of a breaker that no worker in Go has reported to.
 	Breaker  breaker.Config
@@ -108,7 +108,7 @@ type Bounds struct {
 	MaxBytes int64
 	// TenantLimit is what the credentials of one tenant may call together of routes that are data; the zero Limit means
 	// DefaultTenantRate a second with bursts of a quarter. A call that asks several questions counts as so many.
-	TenantLimit headgate.Limit
+	TenantLimit admission.Limit
 	// TenantBytes is how many bytes of bodies a second they may send, 1 KiB to MaxMaxBytes; zero means DefaultTenantBytes.
 	TenantBytes int64
 }
@@ -119,11 +119,11 @@ func (c Config) withDefaults() Config {
 	c.MaxConnectionsPerAddress = cmp.Or(c.MaxConnectionsPerAddress, DefaultMaxConnectionsPerAddress)
 	c.MaxCalls, c.MaxBytes = cmp.Or(c.MaxCalls, DefaultMaxCalls), cmp.Or(c.MaxBytes, max(DefaultMaxBytes, c.MaxBody))
 	c.TenantBytes = cmp.Or(c.TenantBytes, DefaultTenantBytes)
-	if c.TenantLimit == (headgate.Limit{}) {
-		c.TenantLimit = headgate.PerSecond(DefaultTenantRate, DefaultTenantRate/4)
+	if c.TenantLimit == (admission.Limit{}) {
+		c.TenantLimit = admission.PerSecond(DefaultTenantRate, DefaultTenantRate/4)
 	}
-	if c.AdminLimit == (headgate.Limit{}) {
-		c.AdminLimit = headgate.PerSecond(DefaultAdminRate, DefaultAdminBurst)
+	if c.AdminLimit == (admission.Limit{}) {
+		c.AdminLimit = admission.PerSecond(DefaultAdminRate, DefaultAdminBurst)
 	}
 	if c.Registry == nil {
 		c.Registry = prometheus.NewRegistry()
@@ -137,17 +137,17 @@ var errNoCredentials = errors.New("no key and no token would be taken: make a ke
 func (c Config) validate() error {
 	var bad []error
 	if c.Store == nil {
-		bad = append(bad, &headgate.FieldError{Field: "store", Value: "nil", Allowed: "one"})
+		bad = append(bad, &admission.FieldError{Field: "store", Value: "nil", Allowed: "one"})
 	}
 	if c.Enqueuer == nil {
-		bad = append(bad, &headgate.FieldError{Field: "enqueuer", Value: "nil", Allowed: "one"})
+		bad = append(bad, &admission.FieldError{Field: "enqueuer", Value: "nil", Allowed: "one"})
 	}
 	if c.Credentials.None() && !c.Open {
 		bad = append(bad, errNoCredentials)
 	}
 	within := func(name string, value, low, high int64, unit string) {
 		if value < low || value > high {
-			bad = append(bad, &headgate.FieldError{Field: name, Value: strconv.FormatInt(value, 10), Allowed: fmt.Sprintf("%d to %d%s", low, high, unit)})
+			bad = append(bad, &admission.FieldError{Field: name, Value: strconv.FormatInt(value, 10), Allowed: fmt.Sprintf("%d to %d%s", low, high, unit)})
 		}
 	}
 	within("max body", c.MaxBody, 1<<10, MaxMaxBody, " bytes")
@@ -157,12 +157,12 @@ func (c Config) validate() error {
 	within("max bytes", c.MaxBytes, max(MinMaxBytes, c.MaxBody), MaxMaxBytes, " bytes")
 	within("tenant bytes", c.TenantBytes, 1<<10, MaxMaxBytes, " bytes a second")
 	if c.Timeout < time.Millisecond || c.Timeout > MaxTimeout {
-		bad = append(bad, &headgate.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
+		bad = append(bad, &admission.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + MaxTimeout.String()})
 	}
 	bad = append(bad, validateAllow(c.Allow))
 	bad = append(bad, c.validateBreakers()...)
 	if c.TLS != nil && c.TLS.MinVersion != 0 && c.TLS.MinVersion < minimumTLS {
-		bad = append(bad, &headgate.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
+		bad = append(bad, &admission.FieldError{Field: "TLS version", Value: tls.VersionName(c.TLS.MinVersion), Allowed: "TLS 1.2 or TLS 1.3"})
 	}
 	return errors.Join(append(bad, c.AdminLimit.Validate("admin calls"), c.TenantLimit.Validate("a tenant's calls"))...)
 }
@@ -183,5 +183,5 @@ func validateAllow(networks []netip.Prefix) error {
 	if len(networks) <= maxAllowedPrefixes {
 		return nil
 	}
-	return &headgate.FieldError{Field: "allow", Value: strconv.Itoa(len(networks)), Allowed: fmt.Sprintf("up to %d networks", maxAllowedPrefixes)}
+	return &admission.FieldError{Field: "allow", Value: strconv.Itoa(len(networks)), Allowed: fmt.Sprintf("up to %d networks", maxAllowedPrefixes)}
 }

@@ -10,17 +10,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
 // decided is what was decided on a scope, as counted or as told.
 type decided struct {
 	allowed, refused int64
-	tokens           headgate.Tokens
+	tokens           admission.Tokens
 }
 
-func (p *plant) counted(scope headgate.Scope) (all decided) {
+func (p *plant) counted(scope admission.Scope) (all decided) {
 	p.tb.Helper()
 	minutes, err := p.store.Minutes(p.tb.Context(), scope)
 	must(p.tb, err)
@@ -34,18 +34,18 @@ func (p *plant) counted(scope headgate.Scope) (all decided) {
 type checks struct {
 	sync.Mutex
 
-	told map[headgate.Scope]decided
+	told map[admission.Scope]decided
 }
 
 // tell counts a question at its scope and at those above it.
-func (c *checks) tell(scope headgate.Scope, one decided) {
+func (c *checks) tell(scope admission.Scope, one decided) {
 	c.Lock()
 	defer c.Unlock()
-	at := []headgate.Scope{headgate.Global}
-	if scope != headgate.Global {
+	at := []admission.Scope{admission.Global}
+	if scope != admission.Global {
 		parts := strings.Split(string(scope), ":")
 		for n := range parts {
-			at = append(at, headgate.Scope(strings.Join(parts[:n+1], ":")))
+			at = append(at, admission.Scope(strings.Join(parts[:n+1], ":")))
 		}
 	}
 	for _, scope := range at {
@@ -66,7 +66,7 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	defer stop()
 	_, ended := p.listen(ctx)
 	var books checks
-	books.told = map[headgate.Scope]decided{}
+	books.told = map[admission.Scope]decided{}
 	for end := time.Now().Add(time.Minute); p.counted("probe") == (decided{}); { // Nothing is counted before the server has begun to.
 		if time.Now().After(end) {
 			t.Fatal("nothing is counted")
@@ -87,17 +87,17 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	stop()
 	must(t, <-ended)
 	for scope, want := range books.told {
-		if got := p.counted(scope); got != want && scope != headgate.Global && scope != "probe" {
+		if got := p.counted(scope); got != want && scope != admission.Global && scope != "probe" {
 			t.Errorf("%s has %+v, and callers were told %+v", scope, got, want)
 		}
 	}
-	probes, global, told := p.counted("probe"), p.counted(headgate.Global), books.told[headgate.Global]
+	probes, global, told := p.counted("probe"), p.counted(admission.Global), books.told[admission.Global]
 	if n := probes.allowed + probes.refused; global.allowed+global.refused != told.allowed+told.refused+n || global.tokens != told.tokens {
 		t.Errorf("all have %+v, callers were told %+v, %d were to find out whether it counts", global, told, n)
 	}
 	shadow, err := p.store.ShadowCounts(t.Context())
 	must(t, err)
-	if refused := shadow.Refused[headgate.LevelTenant]; shadow.Allowed == 0 || refused == 0 || books.told["acme"].allowed < 2 {
+	if refused := shadow.Refused[admission.LevelTenant]; shadow.Allowed == 0 || refused == 0 || books.told["acme"].allowed < 2 {
 		t.Errorf("in shadow: %+v, in force: %+v", shadow, books.told["acme"])
 	}
 }
@@ -108,7 +108,7 @@ func (p *plant) checkSome(books *checks) {
 	var asked []lua.ScopeCount
 	var parts []string
 	for range 1 + rand.N(3) {
-		q := lua.ScopeCount{Scope: headgate.Scope(scopes[rand.N(len(scopes))]), Tokens: headgate.Tokens(1 + rand.N(3))}
+		q := lua.ScopeCount{Scope: admission.Scope(scopes[rand.N(len(scopes))]), Tokens: admission.Tokens(1 + rand.N(3))}
 		asked = append(asked, q)
 		parts = append(parts, fmt.Sprintf(`{"scope":%q,"tokens":%d}`, q.Scope, q.Tokens))
 	}

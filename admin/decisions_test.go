@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -223,7 +223,7 @@ func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
 	own := policy.Unlimited()
-	own.Version, own.Global = 1, headgate.Limit{Tokens: 7, Per: 24 * time.Hour, Burst: 7}
+	own.Version, own.Global = 1, admission.Limit{Tokens: 7, Per: 24 * time.Hour, Burst: 7}
 	text, err := policy.Marshal(own)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))

@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 )
 
 func silent(*route.Request) (*route.Answer, error) { return route.OK("secret"), nil }
@@ -66,7 +66,7 @@ func TestAHandlerThatForgetsTheTenantFails(t *testing.T) {
 // full make room.
 func TestThrottlesAreBounded(t *testing.T) {
 	t.Parallel()
-	slow := newThrottle(headgate.Limit{Tokens: 1, Per: headgate.MaxLimitPer, Burst: 2})
+	slow := newThrottle(admission.Limit{Tokens: 1, Per: admission.MaxLimitPer, Burst: 2})
 	name := func(n int) string {
 		return "caller-" + strings.Repeat("x", n%7) + string(rune('a'+n%26)) + http.StatusText(200+n%5) + string(rune(0x4e00+n))
 	}
@@ -90,7 +90,7 @@ func TestThrottlesAreBounded(t *testing.T) {
 		t.Error("buckets are not looked at again")
 	}
 	slow.mu.Unlock()
-	fast := newThrottle(headgate.PerSecond(headgate.MaxLimitTokens, 2))
+	fast := newThrottle(admission.PerSecond(admission.MaxLimitTokens, 2))
 	for n := range 3 * maxCallers {
 		if _, ok := fast.take(name(n), 1); !ok {
 			t.Fatalf("caller %d waits", n)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -30,9 +30,9 @@ func bigPlant(tb testing.TB, scopes int) *plant {
 	for from := 0; from < tenants; from += lua.MaxBatchJobs {
 		var batch []lua.Candidate
 		for n := from; n < min(from+lua.MaxBatchJobs, tenants); n++ {
-			job := headgate.NewJob(tenant(n), fmt.Sprintf("queue-with-a-long-name-%03d", n%queues), "t", nil)
+			job := admission.NewJob(tenant(n), fmt.Sprintf("queue-with-a-long-name-%03d", n%queues), "t", nil)
 			job.ID = "j"
-			batch = append(batch, lua.Candidate{Job: &job, Class: n % 3, Limits: &[headgate.Levels]headgate.Limit{}})
+			batch = append(batch, lua.Candidate{Job: &job, Class: n % 3, Limits: &[admission.Levels]admission.Limit{}})
 		}
 		_, err := store.Admit(tb.Context(), 0, batch)
 		must(tb, err)

@@ -10,8 +10,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -127,7 +127,7 @@ func openByTwo(t *testing.T, p *plant) {
 			t.Fatalf("instead of another downstream's: %v", jobs)
 		}
 	}
-	sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: p.tenant("smtp", 39), ID: "j39"})
+	sight, err := p.store.Look(t.Context(), admission.Key{Tenant: p.tenant("smtp", 39), ID: "j39"})
 	if err != nil || sight.Record.Attempts != 0 || sight.Place == lua.PlaceRunning {
 		t.Errorf("%+v, %v", sight, err)
 	}
@@ -323,7 +323,7 @@ func (y *trial) end(what string) {
 	if now := y.breakers(y.downstream)[one.part]; now.Trips != state.Trips+1 {
 		y.rt.Fatalf("a probe failed, and the breaker is %s with %d trips after %d", now.State, now.Trips, state.Trips)
 	}
-	sight, err := y.store.Look(y.tb.Context(), headgate.Key{Tenant: fmt.Sprint(one.job["tenant"]), ID: fmt.Sprint(one.job["id"])})
+	sight, err := y.store.Look(y.tb.Context(), admission.Key{Tenant: fmt.Sprint(one.job["tenant"]), ID: fmt.Sprint(one.job["id"])})
 	if err != nil || sight.Record.Attempts != 0 || sight.History[len(sight.History)-1].Outcome != "released" {
 		y.rt.Fatalf("a probe that failed: %+v, %v", sight, err)
 	}

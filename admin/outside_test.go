@@ -15,9 +15,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -148,10 +148,10 @@ func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
 type odd struct {
 	admin.Enqueuer
 
-	enqueue func(context.Context) (headgate.Verdict, error)
+	enqueue func(context.Context) (admission.Verdict, error)
 }
 
-func (o odd) Enqueue(ctx context.Context, _ headgate.Job) (headgate.Verdict, error) {
+func (o odd) Enqueue(ctx context.Context, _ admission.Job) (admission.Verdict, error) {
 	return o.enqueue(ctx)
 }
 
@@ -160,23 +160,23 @@ const someJob = `{"tenant":"acme","queue":"mail","type":"t"}`
 func TestFailuresAreProblemsAndTheLogHasTheReason(t *testing.T) {
 	t.Parallel()
 	var log book
-	var do func(context.Context) (headgate.Verdict, error)
+	var do func(context.Context) (admission.Verdict, error)
 	p := newPlant(t, func(c *admin.Config) {
-		c.Logger, c.Enqueuer = zerolog.New(&log), odd{enqueue: func(ctx context.Context) (headgate.Verdict, error) { return do(ctx) }}
+		c.Logger, c.Enqueuer = zerolog.New(&log), odd{enqueue: func(ctx context.Context) (admission.Verdict, error) { return do(ctx) }}
 	})
 	for name, row := range map[string]struct {
-		do   func(context.Context) (headgate.Verdict, error)
+		do   func(context.Context) (admission.Verdict, error)
 		want int
 		log  string
 	}{
-		"a panic":  {func(context.Context) (headgate.Verdict, error) { panic("boom") }, 500, "panic: boom"},
-		"an error": {func(context.Context) (headgate.Verdict, error) { return headgate.Verdict{}, errors.New("strange") }, 500, "strange"},
-		"in doubt": {func(context.Context) (headgate.Verdict, error) {
-			return headgate.Verdict{}, headgate.ErrOutcomeUnknown
+		"a panic":  {func(context.Context) (admission.Verdict, error) { panic("boom") }, 500, "panic: boom"},
+		"an error": {func(context.Context) (admission.Verdict, error) { return admission.Verdict{}, errors.New("strange") }, 500, "strange"},
+		"in doubt": {func(context.Context) (admission.Verdict, error) {
+			return admission.Verdict{}, admission.ErrOutcomeUnknown
 		}, 504, "outcome unknown"},
-		"away": {func(context.Context) (headgate.Verdict, error) { return headgate.Verdict{}, headgate.ErrUnavailable }, 503, "unavailable"},
-		"for good": {func(context.Context) (headgate.Verdict, error) {
-			v := headgate.Verdict{Reason: headgate.ReasonTooCostly, Scope: "acme", Burst: 5, ID: "x"}
+		"away": {func(context.Context) (admission.Verdict, error) { return admission.Verdict{}, admission.ErrUnavailable }, 503, "unavailable"},
+		"for good": {func(context.Context) (admission.Verdict, error) {
+			v := admission.Verdict{Reason: admission.ReasonTooCostly, Scope: "acme", Burst: 5, ID: "x"}
 			return v, v.Err()
 		}, 422, `"status":422`},
 	} {
@@ -239,7 +239,7 @@ func TestOnlyAllowedAddressesAreAnswered(t *testing.T) {
 
 func TestAdminCallsOfACredentialAreLimited(t *testing.T) {
 	t.Parallel()
-	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = headgate.Limit{Tokens: 3, Per: time.Hour, Burst: 3} })
+	p := newPlant(t, func(c *admin.Config) { c.AdminLimit = admission.Limit{Tokens: 3, Per: time.Hour, Burst: 3} })
 	for range 3 {
 		p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/workers"})
 	}
@@ -332,7 +332,7 @@ func TestCredentialsAreReplacedWhileItRuns(t *testing.T) {
 func TestConfigsAreRefusedWithAllTheirFaults(t *testing.T) {
 	t.Parallel()
 	_, err := admin.New(admin.Config{
-		MaxBody: 1, Timeout: -1, AdminLimit: headgate.Limit{Tokens: -1},
+		MaxBody: 1, Timeout: -1, AdminLimit: admission.Limit{Tokens: -1},
 		Breaker: breaker.Config{MaxProbes: -1}, Breakers: map[string]breaker.Config{"smtp": {Window: 1}},
 	})
 	for _, want := range []string{

@@ -22,9 +22,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -99,7 +99,7 @@ func newPlantOn(tb testing.TB, store *lua.Store, change func(*admin.Config)) *pl
 	p.seen.good = map[string]bool{}
 	enqueuer, err := producer.New(store, producer.Config{Uncounted: true}) // The walk counts what it plants.
 	must(tb, err)
-	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: headgate.PerSecond(1_000_000, 1_000_000)}
+	config := admin.Config{Store: store, Enqueuer: enqueuer, AdminLimit: admission.PerSecond(1_000_000, 1_000_000)}
 	config.Credentials.Keys = p.issue(
 		access.Principal{Name: "viewer", Role: access.Viewer}, access.Principal{Name: "operator", Role: access.Operator},
 		access.Principal{Name: "admin", Role: access.Admin}, access.Principal{Name: "acme-admin", Role: access.Admin, Tenant: "acme"},
@@ -136,7 +136,7 @@ func (p *plant) issue(all ...access.Principal) *access.Keys {
 // slow stores a policy by which each tenant has 10 tokens a day.
 func (p *plant) slow() {
 	p.tb.Helper()
-	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}}}}
+	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}}}}
 	text, err := policy.Marshal(own)
 	must(p.tb, err)
 	must(p.tb, p.store.PutPolicy(p.tb.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
@@ -281,7 +281,7 @@ func (p *plant) work(ctx context.Context, n int, outcome lua.Outcome) {
 	}
 	for _, l := range leases {
 		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad address",
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad address",
 		}})
 		must(p.tb, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -189,7 +189,7 @@ func TestTheAuditIsCompleteUnderConcurrentEditors(t *testing.T) {
 		if entry.To != int64(len(won)-i) || entry.From != entry.To-1 || entry.Reason != reason || entry.Author != "operator" {
 			t.Errorf("entry %+v of a version that %q made", entry, reason)
 		}
-		if scope := headgate.Scope("acme:" + reason); !strings.Contains(document, `"`+string(scope)+`"`) {
+		if scope := admission.Scope("acme:" + reason); !strings.Contains(document, `"`+string(scope)+`"`) {
 			t.Errorf("the limit of %s is not in the last version", scope)
 		}
 	}

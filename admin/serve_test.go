@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admission"
 )
 
 // listen serves a plant on loopback until the test ends.
@@ -34,10 +34,10 @@ func TestCallsUnderWayAreFinishedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	p := newPlant(t, func(c *admin.Config) {
-		c.Enqueuer = odd{enqueue: func(ctx context.Context) (headgate.Verdict, error) {
+		c.Enqueuer = odd{enqueue: func(ctx context.Context) (admission.Verdict, error) {
 			close(begun)
 			<-goOn
-			return headgate.Verdict{ID: "x", Decision: headgate.Admitted, EstimatedWait: -1}, ctx.Err()
+			return admission.Verdict{ID: "x", Decision: admission.Admitted, EstimatedWait: -1}, ctx.Err()
 		}}
 	})
 	ctx, stop := context.WithCancel(t.Context())

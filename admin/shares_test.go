@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -21,9 +21,9 @@ import (
 // fill enqueues n jobs of a tenant.
 func (p *plant) fill(to *producer.Producer, tenant string, n int) {
 	p.tb.Helper()
-	jobs := make([]headgate.Job, n)
+	jobs := make([]admission.Job, n)
 	for i := range jobs {
-		jobs[i] = headgate.NewJob(tenant, "mail", "welcome", nil)
+		jobs[i] = admission.NewJob(tenant, "mail", "welcome", nil)
 	}
 	_, err := to.EnqueueBatch(p.tb.Context(), jobs)
 	must(p.tb, err)

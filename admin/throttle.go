@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
@@ -13,7 +13,7 @@ import (
 // whose Redis is away is guarded all the same.
 type throttle struct {
 	limit buckets.Limit
-	burst headgate.Tokens
+	burst admission.Tokens
 	mu    struct {
 		sync.Mutex
 
@@ -27,19 +27,19 @@ type throttle struct {
 	}
 }
 
-func newThrottle(limit headgate.Limit) *throttle {
+func newThrottle(limit admission.Limit) *throttle {
 	t := &throttle{limit: buckets.LimitOf(limit), burst: limit.Burst}
 	t.mu.names, t.mu.owing = map[string]bool{}, map[string]buckets.Instant{}
 	return t
 }
 
 func (t *throttle) path(name string) []buckets.LevelLimit {
-	return []buckets.LevelLimit{{Scope: headgate.Scope(name), Limit: t.limit}}
+	return []buckets.LevelLimit{{Scope: admission.Scope(name), Limit: t.limit}}
 }
 
 // take charges a call, or as many tokens as it costs, at most the burst; where the bucket holds less it returns how long to wait.
 // Where too many callers have buckets that are not full, newcomers wait.
-func (t *throttle) take(name string, cost headgate.Tokens) (wait time.Duration, ok bool) {
+func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := buckets.InstantOf(time.Now())
@@ -54,12 +54,12 @@ func (t *throttle) take(name string, cost headgate.Tokens) (wait time.Duration, 
 	}
 	t.mu.names[name] = true
 	verdict := t.mu.set.Take(now, 0, t.path(name), min(cost, t.burst))
-	return verdict.RetryAfter, verdict.Decision == headgate.Admitted
+	return verdict.RetryAfter, verdict.Decision == admission.Admitted
 }
 
 // owe charges what a caller was given already, whose size nobody knew before: what its bucket lacks keeps it waiting. The caller was
 // let in by take.
-func (t *throttle) owe(name string, cost headgate.Tokens) {
+func (t *throttle) owe(name string, cost admission.Tokens) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := buckets.InstantOf(time.Now())
@@ -67,7 +67,7 @@ func (t *throttle) owe(name string, cost headgate.Tokens) {
 	if lack := buckets.MicroOf(cost) - has; lack > 0 {
 		t.mu.owing[name] = max(now, t.mu.owing[name]) + buckets.Instant(float64(lack)/float64(t.limit.Rate))
 	}
-	t.mu.set.Take(now, 0, t.path(name), min(cost, headgate.Tokens(has/buckets.MicroOf(1))))
+	t.mu.set.Take(now, 0, t.path(name), min(cost, admission.Tokens(has/buckets.MicroOf(1))))
 }
 
 // sweepEvery is the pause after a sweep in vain: one looks at all buckets, and those that come meanwhile wait anyway.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 
 	"github.com/headgate/headgate/admin/internal/route"
 )
@@ -239,9 +239,9 @@ func TestTheLogOfStrangersIsSampledByCause(t *testing.T) {
 
 func TestThrottlesChargeWhatACallCosts(t *testing.T) {
 	t.Parallel()
-	slow := newThrottle(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 10})
+	slow := newThrottle(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 10})
 	for _, step := range []struct {
-		cost headgate.Tokens
+		cost admission.Tokens
 		ok   bool
 	}{{6, true}, {6, false}, {4, true}, {1, false}} {
 		if _, ok := slow.take("evil", step.cost); ok != step.ok {
@@ -279,7 +279,7 @@ func TestHealthIsToldToEverybodyAndSlowlyToWhoAsksTooOften(t *testing.T) {
 func TestWhatABucketLacksIsOwed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		y := newThrottle(headgate.PerSecond(10, 10))
+		y := newThrottle(admission.PerSecond(10, 10))
 		y.take("acme", 1)
 		y.owe("acme", 20)
 		time.Sleep(time.Second)

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -63,10 +63,10 @@ func (c BreakerConfig) withDefaults() BreakerConfig {
 func (c BreakerConfig) validate() error {
 	var bad []error
 	for _, queue := range slices.Sorted(maps.Keys(c.Downstreams)) {
-		bad = append(bad, headgate.ValidateName(fmt.Sprintf("Downstreams[%q]", queue), c.Downstreams[queue], false))
+		bad = append(bad, admission.ValidateName(fmt.Sprintf("Downstreams[%q]", queue), c.Downstreams[queue], false))
 	}
 	if c.MaxPause < minMaxPause || c.MaxPause > maxMaxPause {
-		bad = append(bad, &headgate.FieldError{Field: "MaxPause", Value: c.MaxPause.String(), Allowed: "100ms to 1h"})
+		bad = append(bad, &admission.FieldError{Field: "MaxPause", Value: c.MaxPause.String(), Allowed: "100ms to 1h"})
 	}
 	return errors.Join(bad...)
 }
@@ -185,7 +185,7 @@ func (b *Breaker) run(ctx context.Context, queue, downstream string, call *worke
 
 func (b *Breaker) downstreamOf(queue string) string {
 	downstream := cmp.Or(b.config.Downstreams[queue], queue)
-	if headgate.ValidateName("downstream", downstream, false) != nil {
+	if admission.ValidateName("downstream", downstream, false) != nil {
 		return ""
 	}
 	b.know(queue, downstream)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
@@ -229,7 +229,7 @@ func holdBack(t *testing.T, newSite siteOf) {
 func TestABadBreakerConfigSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := asynqbridge.NewBreaker(asynq.RedisClientOpt{}, newSite(t, 1, daily(1)).store, asynqbridge.BreakerConfig{MaxPause: time.Millisecond, Breaker: breaker.Config{Buckets: 101}})
-	if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "MaxPause") || !strings.Contains(err.Error(), "Buckets") {
+	if !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "MaxPause") || !strings.Contains(err.Error(), "Buckets") {
 		t.Errorf("%v", err)
 	}
 }

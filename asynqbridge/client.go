@@ -13,7 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
@@ -57,7 +57,7 @@ type Client struct {
 func NewClient(connection asynq.RedisConnOpt, store *lua.Store, config ClientConfig) (*Client, error) {
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	if config.Timeout < time.Millisecond || config.Timeout > maxTimeout {
-		return nil, fmt.Errorf("configure client: %w", &headgate.FieldError{Field: "Timeout", Value: config.Timeout.String(), Allowed: "1ms to 1m"})
+		return nil, fmt.Errorf("configure client: %w", &admission.FieldError{Field: "Timeout", Value: config.Timeout.String(), Allowed: "1ms to 1m"})
 	}
 	client, once, err := connect(connection)
 	if err != nil {
@@ -86,12 +86,12 @@ func (c *Client) flush(ctx context.Context) {
 }
 
 // count counts what the buckets have decided on. Tokens that are refunded stay counted.
-func (c *Client) count(ctx context.Context, asked claim, queue string, verdict *headgate.Verdict) {
+func (c *Client) count(ctx context.Context, asked claim, queue string, verdict *admission.Verdict) {
 	one := tally.Sum{Tokens: asked.cost}
 	switch {
-	case verdict.Decision == headgate.Admitted:
+	case verdict.Decision == admission.Admitted:
 		one.Allowed = 1
-	case verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly:
+	case verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly:
 		one.Refused = 1
 	default:
 		return
@@ -123,7 +123,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 	if err != nil {
 		return nil, err
 	}
-	if err := headgate.ValidateName("queue", info.Queue, true); err != nil {
+	if err := admission.ValidateName("queue", info.Queue, true); err != nil {
 		return nil, err
 	}
 	receipt, err := c.take(ctx, claim, info.Queue)
@@ -143,11 +143,11 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt lua.Receipt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	var verdict headgate.Verdict
+	var verdict admission.Verdict
 	err = c.limits.with(ctx, func(snapshot *policy.Compiled) error {
 		class, ok := snapshot.ClassNamed(queue, asked.class)
 		if !ok {
-			return &headgate.FieldError{Field: "priority", Value: string(asked.class), Allowed: "a class of queue " + queue}
+			return &admission.FieldError{Field: "priority", Value: string(asked.class), Allowed: "a class of queue " + queue}
 		}
 		asked.class = class // A number from 0 to 10 is a name now.
 		var err error
@@ -158,7 +158,7 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt l
 	})
 	switch {
 	case err != nil && lua.InDoubt(err):
-		return receipt, fmt.Errorf("ask headgate, %w: %w", ErrNotRefunded, errors.Join(headgate.ErrUnavailable, err))
+		return receipt, fmt.Errorf("ask headgate, %w: %w", ErrNotRefunded, errors.Join(admission.ErrUnavailable, err))
 	case err != nil:
 		return receipt, fmt.Errorf("ask headgate: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hibiken/asynq"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -18,7 +18,7 @@ import (
 // asynq's own client.
 func TestTheClientIsAsynqs(t *testing.T) {
 	t.Parallel()
-	own, plain := newSite(t, 1, headgate.PerSecond(1_000_000, 1_000_000)), newSite(t, 1, daily(1))
+	own, plain := newSite(t, 1, admission.PerSecond(1_000_000, 1_000_000)), newSite(t, 1, daily(1))
 	gated, bare := own.client(), asynq.NewClient(plain.asynq)
 	t.Cleanup(func() { _ = bare.Close() })
 	ownInspector, plainInspector := own.inspector(), plain.inspector()
@@ -96,11 +96,11 @@ func refuse(t *testing.T, newSite siteOf) {
 		must(t, err)
 	}
 	_, err := c.EnqueueContext(ctx, task)
-	refused, ok := errors.AsType[*headgate.RefusedError](err)
-	if !ok || !errors.Is(err, headgate.ErrLimited) || refused.Verdict.Scope != "acme" || refused.Verdict.RetryAfter < 11*time.Hour || refused.Verdict.RetryAfter > 12*time.Hour {
+	refused, ok := errors.AsType[*admission.RefusedError](err)
+	if !ok || !errors.Is(err, admission.ErrLimited) || refused.Verdict.Scope != "acme" || refused.Verdict.RetryAfter < 11*time.Hour || refused.Verdict.RetryAfter > 12*time.Hour {
 		t.Fatalf("%v", err)
 	}
-	if _, err := c.Enqueue(task, asynqbridge.Tenant("acme"), asynqbridge.Cost(3)); !errors.Is(err, headgate.ErrTooCostly) {
+	if _, err := c.Enqueue(task, asynqbridge.Tenant("acme"), asynqbridge.Cost(3)); !errors.Is(err, admission.ErrTooCostly) {
 		t.Errorf("above the burst: %v", err)
 	}
 	pending, err := s.inspector().ListPendingTasks("mail")
@@ -120,9 +120,9 @@ func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 	must(t, err)
 	_, err = c.EnqueueContext(ctx, task, asynqbridge.Cost(2))
 	must(t, err)
-	_, err = c.EnqueueContext(ctx, task, asynqbridge.Tenant("option"), asynqbridge.Cost(1), asynqbridge.Priority(headgate.High))
+	_, err = c.EnqueueContext(ctx, task, asynqbridge.Tenant("option"), asynqbridge.Cost(1), asynqbridge.Priority(admission.High))
 	must(t, err)
-	for tenant, want := range map[string]headgate.Tokens{"header": 1, "ctx": 2, "option": 3} {
+	for tenant, want := range map[string]admission.Tokens{"header": 1, "ctx": 2, "option": 3} {
 		if left := s.left(tenant, daily(4)); left != want {
 			t.Errorf("%s has %d tokens left, want %d", tenant, left, want)
 		}
@@ -134,7 +134,7 @@ func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 		"bad queue":    second(c.Enqueue(task, asynq.Queue("a:b"))),
 		"bad priority": second(c.Enqueue(task, asynqbridge.Priority("urgent"))),
 	} {
-		if !errors.Is(err, headgate.ErrInvalid) {
+		if !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -143,7 +143,7 @@ func TestTheTenantIsOfTheOptionThenTheCtxThenTheHeader(t *testing.T) {
 func TestABadClientConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, 1, daily(1))
-	if _, err := asynqbridge.NewClient(s.asynq, s.store, asynqbridge.ClientConfig{Timeout: time.Hour}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := asynqbridge.NewClient(s.asynq, s.store, asynqbridge.ClientConfig{Timeout: time.Hour}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -236,12 +236,12 @@ func TestTheGateIsCounted(t *testing.T) {
 		c := s.client()
 		for range 3 {
 			_, err := c.EnqueueContext(t.Context(), asynq.NewTask("mail", nil), asynqbridge.Tenant("acme"), asynqbridge.Priority("10"))
-			if err != nil && !errors.Is(err, headgate.ErrLimited) {
+			if err != nil && !errors.Is(err, admission.ErrLimited) {
 				t.Fatal(err)
 			}
 		}
 		must(t, c.Close())
-		for _, scope := range []headgate.Scope{"acme", "acme:default", "acme:default:high"} {
+		for _, scope := range []admission.Scope{"acme", "acme:default", "acme:default:high"} {
 			minutes, err := s.store.Minutes(t.Context(), scope)
 			must(t, err)
 			var allowed, refused int64

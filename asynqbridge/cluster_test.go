@@ -3,7 +3,7 @@ package asynqbridge_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -18,7 +18,7 @@ func TestBesideACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, func(t *testing.T, limit headgate.Limit) *site {
+			test(t, func(t *testing.T, limit admission.Limit) *site {
 				t.Helper()
 				s := newAsynq(t)
 				s.connect(cluster.Client(t), lua.Config{Partitions: 3, Prefix: redistest.Prefix(t)}, limit)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/embedded"
@@ -31,7 +31,7 @@ func startSite(ctx context.Context) (connection asynq.RedisClientOpt, store *lua
 	if err != nil {
 		log.Fatal(err)
 	}
-	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}}
+	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}}
 	text, err := policy.Marshal(own)
 	if err != nil {
 		log.Fatal(err)
@@ -55,7 +55,7 @@ func ExampleClient() {
 	for range 3 {
 		task := asynq.NewTask("welcome", []byte(`{"to":"ada"}`), asynq.Queue("mail"), asynq.MaxRetry(5))
 		info, err := client.EnqueueContext(ctx, task, asynqbridge.Tenant("acme"))
-		var refused *headgate.RefusedError
+		var refused *admission.RefusedError
 		switch {
 		case errors.As(err, &refused):
 			fmt.Printf("refused by %s, again in %s\n", refused.Verdict.Scope, refused.Verdict.RetryAfter.Round(time.Minute))

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 )
 
@@ -51,25 +51,25 @@ func (f *Fair) EnqueueContext(ctx context.Context, task *asynq.Task, options ...
 		return nil, err
 	}
 	if info.unique {
-		return nil, &headgate.FieldError{Field: "option", Value: "Unique", Allowed: "TaskID, which is unique while the task is there and for the dedup window"}
+		return nil, &admission.FieldError{Field: "option", Value: "Unique", Allowed: "TaskID, which is unique while the task is there and for the dedup window"}
 	}
 	job := jobOf(info.TaskInfo, claim)
 	verdict, err := f.producer.Enqueue(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	if verdict.Decision == headgate.Duplicate {
+	if verdict.Decision == admission.Duplicate {
 		return nil, fmt.Errorf("%w", asynq.ErrTaskIDConflict)
 	}
-	info.ID = taskID(headgate.Key{Tenant: job.Tenant, ID: job.ID})
+	info.ID = taskID(admission.Key{Tenant: job.Tenant, ID: job.ID})
 	return info.TaskInfo, nil
 }
 
 // taskID is what makes a hand-over count once.
-func taskID(key headgate.Key) string { return key.String() }
+func taskID(key admission.Key) string { return key.String() }
 
-func jobOf(info *asynq.TaskInfo, own claim) headgate.Job {
-	job := headgate.NewJob(own.tenant, info.Queue, info.Type, info.Payload)
+func jobOf(info *asynq.TaskInfo, own claim) admission.Job {
+	job := admission.NewJob(own.tenant, info.Queue, info.Type, info.Payload)
 	job.ID, job.Priority, job.Cost = info.ID, own.class, own.cost
 	if info.State == asynq.TaskStateScheduled {
 		job.RunAt = info.NextProcessAt
@@ -94,15 +94,15 @@ func jobOf(info *asynq.TaskInfo, own claim) headgate.Job {
 }
 
 // taskOf is the way back: the task of a job and its options. retention is the shortest.
-func taskOf(job *headgate.Job, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
+func taskOf(job *admission.Job, retention time.Duration) (*asynq.Task, []asynq.Option, error) {
 	headers := maps.Clone(job.Headers)
-	options := []asynq.Option{asynq.TaskID(taskID(headgate.Key{Tenant: job.Tenant, ID: job.ID})), asynq.Queue(job.Queue)}
+	options := []asynq.Option{asynq.TaskID(taskID(admission.Key{Tenant: job.Tenant, ID: job.ID})), asynq.Queue(job.Queue)}
 	var err error
 	take := func(name string, read func(text string) error) {
 		if text, ok := headers[name]; ok && err == nil {
 			delete(headers, name)
 			if failed := read(text); failed != nil {
-				err = &headgate.FieldError{Field: "header " + name, Value: strconv.Quote(text), Allowed: "what Fair writes"}
+				err = &admission.FieldError{Field: "header " + name, Value: strconv.Quote(text), Allowed: "what Fair writes"}
 			}
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -61,10 +61,10 @@ func enterOnce(t *testing.T, newSite siteOf) {
 	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.TaskID("one")); !errors.Is(err, asynq.ErrTaskIDConflict) {
 		t.Errorf("the same id: %v", err)
 	}
-	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.Unique(time.Hour)); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynq.Unique(time.Hour)); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("unique: %v", err)
 	}
-	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynqbridge.Cost(11)); !errors.Is(err, headgate.ErrTooCostly) {
+	if _, err := f.EnqueueContext(ctx, asynq.NewTask("send", nil), asynqbridge.Cost(11)); !errors.Is(err, admission.ErrTooCostly) {
 		t.Errorf("above the burst: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestTheSizeOfTheFloodDoesNotMatter(t *testing.T) {
 func serveFairly(t *testing.T, newSite siteOf, flood int) {
 	t.Helper()
 	const low, high, slots, light, seen = 4, 8, 4, 10, 400
-	s := newSite(t, headgate.PerSecond(1_000_000, 1_000_000))
+	s := newSite(t, admission.PerSecond(1_000_000, 1_000_000))
 	f := s.fair()
 	send := func(tenant string, n int) {
 		var wg sync.WaitGroup
@@ -264,7 +264,7 @@ func TestABadReleaserConfigSaysAllThatIsWrong(t *testing.T) {
 	s := newSite(t, 1, daily(1))
 	_, err := asynqbridge.NewReleaser(s.asynq, s.store, asynqbridge.ReleaserConfig{Queues: []string{"a:b"}, Low: 5, High: 5, Every: time.Hour, Retention: 1, Concurrency: -1})
 	for _, field := range []string{"Queues[0]", "High", "Every", "Retention", "Concurrency"} {
-		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), field) {
+		if !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}
 	}

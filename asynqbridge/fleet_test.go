@@ -10,7 +10,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
@@ -59,7 +59,7 @@ func (s *site) native(rules breaker.Config, handler func() error) (enqueue func(
 	p, err := producer.New(s.store, producer.Config{})
 	must(s.tb, err)
 	return func(id string) {
-		job := headgate.NewJob("acme", "native", "call", nil)
+		job := admission.NewJob("acme", "native", "call", nil)
 		job.ID, job.Downstream, job.MaxAttempts = id, "smtp", policy.DefaultMostAttempts
 		_, err := p.Enqueue(s.tb.Context(), job)
 		must(s.tb, err)

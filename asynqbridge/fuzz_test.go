@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // FuzzHeaders: what the headers of a task claim is within its bounds or refused by name, and those of a job become a task
@@ -20,19 +20,19 @@ func FuzzHeaders(f *testing.F) {
 		headers := map[string]string{HeaderTenant: tenant, HeaderPriority: class, HeaderCost: cost}
 		own, err := claimOf(t.Context(), asynq.NewTaskWithHeaders("send", nil, headers), nil)
 		if err != nil {
-			if _, named := errors.AsType[*headgate.FieldError](err); !named {
+			if _, named := errors.AsType[*admission.FieldError](err); !named {
 				t.Errorf("%q: %v", headers, err)
 			}
-		} else if own.cost < 1 || own.cost > headgate.MaxCost || own.class == "" || headgate.ValidateTenant(own.tenant) != nil {
+		} else if own.cost < 1 || own.cost > admission.MaxCost || own.class == "" || admission.ValidateTenant(own.tenant) != nil {
 			t.Errorf("%q claims %+v", headers, own)
 		}
-		job := headgate.NewJob("acme", "mail", "send", nil)
+		job := admission.NewJob("acme", "mail", "send", nil)
 		job.Headers = map[string]string{
 			"kept": "x", headerMaxRetry: retry, headerTimeout: timeout, headerRetention: timeout, headerDeadline: deadline, headerGroup: class,
 		}
 		task, options, err := taskOf(&job, time.Minute)
 		if err != nil {
-			if _, named := errors.AsType[*headgate.FieldError](err); !named {
+			if _, named := errors.AsType[*admission.FieldError](err); !named {
 				t.Errorf("%q: %v", job.Headers, err)
 			}
 			return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/worker"
 )
@@ -46,7 +46,7 @@ func (e *OpenError) Error() string {
 }
 
 // Is makes it match headgate.ErrBreakerOpen.
-func (e *OpenError) Is(target error) bool { return target == headgate.ErrBreakerOpen }
+func (e *OpenError) Is(target error) bool { return target == admission.ErrBreakerOpen }
 
 // Unwrap returns what the handler of a probe answered.
 func (e *OpenError) Unwrap() error { return e.Probe }
@@ -163,7 +163,7 @@ func (b *Breaker) resume(ctx context.Context, queue, downstream string) {
 }
 
 // IsFailure is for asynq.Config: a task that a breaker held back has not failed.
-func IsFailure(err error) bool { return !errors.Is(err, headgate.ErrBreakerOpen) }
+func IsFailure(err error) bool { return !errors.Is(err, admission.ErrBreakerOpen) }
 
 // RetryDelay is for asynq.Config: a task that a breaker held back comes back when it may run, any other after what next
 // says; nil means asynq.DefaultRetryDelayFunc.

@@ -11,7 +11,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
@@ -38,7 +38,7 @@ type site struct {
 }
 
 // newSite has so many partitions and the tenants' limit given; every other scope has none.
-func newSite(tb testing.TB, partitions int, limit headgate.Limit) *site {
+func newSite(tb testing.TB, partitions int, limit admission.Limit) *site {
 	tb.Helper()
 	s := newAsynq(tb)
 	s.connect(s.redis, lua.Config{Partitions: partitions}, limit)
@@ -53,7 +53,7 @@ func newAsynq(tb testing.TB) *site {
 }
 
 // connect makes a store of Headgate that of the site.
-func (s *site) connect(client redis.UniversalClient, config lua.Config, limit headgate.Limit) {
+func (s *site) connect(client redis.UniversalClient, config lua.Config, limit admission.Limit) {
 	s.tb.Helper()
 	var err error
 	s.store, err = lua.Open(s.tb.Context(), client, config)
@@ -62,10 +62,10 @@ func (s *site) connect(client redis.UniversalClient, config lua.Config, limit he
 }
 
 // siteOf makes a site for a test.
-type siteOf func(t *testing.T, limit headgate.Limit) *site
+type siteOf func(t *testing.T, limit admission.Limit) *site
 
 // onePartition is a siteOf. Tests that wait for time to pass have it alone, and TestBesideACluster has them with three.
-func onePartition(t *testing.T, limit headgate.Limit) *site {
+func onePartition(t *testing.T, limit admission.Limit) *site {
 	t.Helper()
 	return newSite(t, 1, limit)
 }
@@ -76,7 +76,7 @@ func everywhere(t *testing.T, test func(t *testing.T, newSite siteOf)) {
 	for _, partitions := range []int{1, 3} {
 		t.Run(strconv.Itoa(partitions), func(t *testing.T) {
 			t.Parallel()
-			test(t, func(t *testing.T, limit headgate.Limit) *site {
+			test(t, func(t *testing.T, limit admission.Limit) *site {
 				t.Helper()
 				return newSite(t, partitions, limit)
 			})
@@ -85,7 +85,7 @@ func everywhere(t *testing.T, test func(t *testing.T, newSite siteOf)) {
 }
 
 // limit stores a version of the policy.
-func (s *site) limit(version int64, limit headgate.Limit) {
+func (s *site) limit(version int64, limit admission.Limit) {
 	s.tb.Helper()
 	own := policy.Policy{Version: version, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
 	text, err := policy.Marshal(own)
@@ -188,21 +188,21 @@ func (s *site) open(downstream string) bool {
 }
 
 // left returns the tokens of a tenant's bucket.
-func (s *site) left(tenant string, limit headgate.Limit) headgate.Tokens {
+func (s *site) left(tenant string, limit admission.Limit) admission.Tokens {
 	s.tb.Helper()
 	q := lua.Question{Tenant: tenant, Cost: 1}
 	for level := range q.Limits {
 		q.Limits[level].Disabled = true
 	}
-	q.Limits[headgate.LevelTenant] = limit
+	q.Limits[admission.LevelTenant] = limit
 	_, answers, err := s.store.Check(s.tb.Context(), 1, true, []lua.Question{q})
 	must(s.tb, err)
-	return answers[0].Left[headgate.LevelTenant].Tokens()
+	return answers[0].Left[admission.LevelTenant].Tokens()
 }
 
 // daily is a limit of which a test sees no refill.
-func daily(burst headgate.Tokens) headgate.Limit {
-	return headgate.Limit{Tokens: 1, Per: 24 * time.Hour / time.Duration(burst), Burst: burst}
+func daily(burst admission.Tokens) admission.Limit {
+	return admission.Limit{Tokens: 1, Per: 24 * time.Hour / time.Duration(burst), Burst: burst}
 }
 
 // soon waits for a condition, and fails the test where it does not come.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Headers of a task that say what the options of the same name say. Options win over ctx, ctx over headers.
@@ -32,8 +32,8 @@ func (o option[V]) Value() any             { return o.value }
 
 type (
 	tenantOption   struct{ option[string] }
-	priorityOption struct{ option[headgate.Priority] }
-	costOption     struct{ option[headgate.Tokens] }
+	priorityOption struct{ option[admission.Priority] }
+	costOption     struct{ option[admission.Tokens] }
 )
 
 // Tenant returns an option that names the customer on whose behalf a task runs. As an option of Enqueue it counts; as
@@ -42,14 +42,14 @@ func Tenant(name string) asynq.Option { return tenantOption{option[string]{"Tena
 
 // Priority returns an option that names a task's class, one of its queue's; headgate.Medium without it. As Tenant it is
 // for Enqueue.
-func Priority(class headgate.Priority) asynq.Option {
-	return priorityOption{option[headgate.Priority]{"Priority", class}}
+func Priority(class admission.Priority) asynq.Option {
+	return priorityOption{option[admission.Priority]{"Priority", class}}
 }
 
 // Cost returns an option that says what a task takes from each bucket, 1 to headgate.MaxCost tokens; 1 without it. As
 // Tenant it is for Enqueue.
-func Cost(tokens headgate.Tokens) asynq.Option {
-	return costOption{option[headgate.Tokens]{"Cost", tokens}}
+func Cost(tokens admission.Tokens) asynq.Option {
+	return costOption{option[admission.Tokens]{"Cost", tokens}}
 }
 
 type tenantKey struct{}
@@ -62,20 +62,20 @@ func WithTenant(ctx context.Context, name string) context.Context {
 // claim is what a task says of itself to Headgate.
 type claim struct {
 	tenant string
-	class  headgate.Priority
-	cost   headgate.Tokens
+	class  admission.Priority
+	cost   admission.Tokens
 }
 
 // claimOf reads headers, ctx and options, the last of which wins.
 func claimOf(ctx context.Context, task *asynq.Task, options []asynq.Option) (claim, error) {
 	headers := task.Headers()
-	c := claim{tenant: headers[HeaderTenant], class: headgate.Priority(headers[HeaderPriority]), cost: 1}
+	c := claim{tenant: headers[HeaderTenant], class: admission.Priority(headers[HeaderPriority]), cost: 1}
 	if text, ok := headers[HeaderCost]; ok {
 		cost, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
 			cost = 0
 		}
-		c.cost = headgate.Tokens(cost)
+		c.cost = admission.Tokens(cost)
 	}
 	if name, ok := ctx.Value(tenantKey{}).(string); ok {
 		c.tenant = name
@@ -91,13 +91,13 @@ func claimOf(ctx context.Context, task *asynq.Task, options []asynq.Option) (cla
 		}
 	}
 	if c.class == "" {
-		c.class = headgate.Medium
+		c.class = admission.Medium
 	}
-	if err := headgate.ValidateTenant(c.tenant); err != nil {
+	if err := admission.ValidateTenant(c.tenant); err != nil {
 		return c, err
 	}
-	if c.cost < 1 || c.cost > headgate.MaxCost {
-		return c, &headgate.FieldError{Field: "cost", Value: strconv.FormatInt(int64(c.cost), 10), Allowed: "1 to 1000000 tokens"}
+	if c.cost < 1 || c.cost > admission.MaxCost {
+		return c, &admission.FieldError{Field: "cost", Value: strconv.FormatInt(int64(c.cost), 10), Allowed: "1 to 1000000 tokens"}
 	}
 	return c, nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 )
 
@@ -173,7 +173,7 @@ func TestAsynqsProgramsRunUnchangedBehindTheGate(t *testing.T) {
 	if !maps.Equal(plain.seen, gated.seen) {
 		t.Errorf("behind the gate\n%v\nwith asynq alone\n%v", gated.seen, plain.seen)
 	}
-	const charged = headgate.Tokens(11) // 13 calls, of which asynq refuses two
+	const charged = admission.Tokens(11) // 13 calls, of which asynq refuses two
 	if left := gated.left("acme", limit); left != 1000-charged {
 		t.Errorf("%d tokens left, want %d", left, 1000-charged)
 	}

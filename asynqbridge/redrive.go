@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // maxRedrive is the largest number of tasks that a call of Redrive looks at, redrivePage how many of them it reads at a time.
@@ -24,9 +24,9 @@ const (
 // when to go on. A task of no tenant is passed over, and the error says how many were.
 func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, err error) {
 	if most < 1 || most > maxRedrive {
-		return 0, &headgate.FieldError{Field: "most", Value: strconv.Itoa(most), Allowed: "1 to 10000 tasks"}
+		return 0, &admission.FieldError{Field: "most", Value: strconv.Itoa(most), Allowed: "1 to 10000 tasks"}
 	}
-	if err := headgate.ValidateName("queue", queue, true); err != nil {
+	if err := admission.ValidateName("queue", queue, true); err != nil {
 		return 0, err
 	}
 	inspector := asynq.NewInspectorFromRedisClient(c.redis)
@@ -50,7 +50,7 @@ func (c *Client) Redrive(ctx context.Context, queue string, most int) (run int, 
 		}
 	}
 	if passed > 0 {
-		return run, &headgate.FieldError{Field: "tenant", Value: fmt.Sprintf("none of %d tasks", passed), Allowed: "a header " + HeaderTenant + " and others that Enqueue takes"}
+		return run, &admission.FieldError{Field: "tenant", Value: fmt.Sprintf("none of %d tasks", passed), Allowed: "a header " + HeaderTenant + " and others that Enqueue takes"}
 	}
 	return run, nil
 }

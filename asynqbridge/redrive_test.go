@@ -7,7 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 )
 
@@ -34,15 +34,15 @@ func redrive(t *testing.T, newSite siteOf) {
 	}
 	c := s.client()
 	run, err := c.Redrive(t.Context(), "mail", 1000)
-	refused, ok := errors.AsType[*headgate.RefusedError](err)
+	refused, ok := errors.AsType[*admission.RefusedError](err)
 	if run != 3 || !ok || refused.Verdict.Scope != "acme" || refused.Verdict.RetryAfter <= 0 {
 		t.Errorf("%d tasks run, %v, want 3 and a refusal of acme", run, err)
 	}
 	archive("globex:order-1", nil)
 	archive("nobody", nil)
-	s.limit(2, headgate.PerSecond(1_000_000, 1_000_000))
+	s.limit(2, admission.PerSecond(1_000_000, 1_000_000))
 	run, err = c.Redrive(t.Context(), "mail", 1000)
-	if run != 148 || !errors.Is(err, headgate.ErrInvalid) {
+	if run != 148 || !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%d tasks run, %v, want the 147 that are left, that of Fair, and a word about the one without a tenant", run, err)
 	}
 	info, err := inspector.GetQueueInfo("mail")
@@ -51,7 +51,7 @@ func redrive(t *testing.T, newSite siteOf) {
 		t.Errorf("%d pending, %d archived, want 151 and 1", info.Pending, info.Archived)
 	}
 	for _, most := range []int{0, 10_001} {
-		if _, err := c.Redrive(t.Context(), "mail", most); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := c.Redrive(t.Context(), "mail", most); !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("most %d: %v", most, err)
 		}
 	}

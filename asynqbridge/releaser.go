@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -68,12 +68,12 @@ func (c ReleaserConfig) validate() error {
 	var bad []error
 	field := func(ok bool, name, value, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
 		}
 	}
 	field(len(c.Queues) >= 1 && len(c.Queues) <= maxQueues, "Queues", fmt.Sprintf("%d queues", len(c.Queues)), "1 to 64 queues")
 	for i, queue := range c.Queues {
-		if err := headgate.ValidateName(fmt.Sprintf("Queues[%d]", i), queue, true); err != nil {
+		if err := admission.ValidateName(fmt.Sprintf("Queues[%d]", i), queue, true); err != nil {
 			bad = append(bad, err)
 		}
 		field(!slices.Contains(c.Queues[:i], queue), fmt.Sprintf("Queues[%d]", i), strconv.Quote(queue), "a queue that is named once")
@@ -148,7 +148,7 @@ func (r *Releaser) Run(ctx context.Context) error {
 }
 
 // hand gives one job to asynq.
-func (r *Releaser) hand(ctx context.Context, stopping <-chan struct{}, job *headgate.Job) error {
+func (r *Releaser) hand(ctx context.Context, stopping <-chan struct{}, job *admission.Job) error {
 	task, options, err := taskOf(job, r.config.Retention)
 	if err != nil {
 		return worker.Discard(err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
@@ -241,15 +241,15 @@ func TestPeriodicTasksPassTheBuckets(t *testing.T) {
 	var refused atomic.Int64
 	for range 2 {
 		p, err := producer.New(s.store, producer.Config{Observer: producer.Observer{
-			Decided: func(_ headgate.Job, _ headgate.Verdict, err error) {
-				if errors.Is(err, headgate.ErrLimited) {
+			Decided: func(_ admission.Job, _ admission.Verdict, err error) {
+				if errors.Is(err, admission.ErrLimited) {
 					refused.Add(1)
 				}
 			},
 		}})
 		must(t, err)
 		periodic, err := producer.NewPeriodic(p, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{{
-			Name: "digest", Spec: "@every 1s", Job: headgate.NewJob("acme", "mail", "digest", nil),
+			Name: "digest", Spec: "@every 1s", Job: admission.NewJob("acme", "mail", "digest", nil),
 		}}})
 		must(t, err)
 		s.run(periodic.Run)

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Ratio is a part of a whole, above 0 and at most 1.
@@ -110,19 +110,19 @@ func checkDuration(field string, value, low, high time.Duration) error {
 	if value >= low && value <= high {
 		return nil
 	}
-	return &headgate.FieldError{Field: field, Value: value.String(), Allowed: fmt.Sprintf("%s to %s", low, high)}
+	return &admission.FieldError{Field: field, Value: value.String(), Allowed: fmt.Sprintf("%s to %s", low, high)}
 }
 
 func checkCount(field string, value, high int) error {
 	if value >= 1 && value <= high {
 		return nil
 	}
-	return &headgate.FieldError{Field: field, Value: strconv.Itoa(value), Allowed: fmt.Sprintf("1 to %d", high)}
+	return &admission.FieldError{Field: field, Value: strconv.Itoa(value), Allowed: fmt.Sprintf("1 to %d", high)}
 }
 
 func checkRatio(field string, value Ratio) error {
 	if value > 0 && value <= 1 {
 		return nil
 	}
-	return &headgate.FieldError{Field: field, Value: strconv.FormatFloat(float64(value), 'g', -1, 64), Allowed: "above 0, at most 1"}
+	return &admission.FieldError{Field: field, Value: strconv.FormatFloat(float64(value), 'g', -1, 64), Allowed: "above 0, at most 1"}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestTheZeroConfigWorks(t *testing.T) {
@@ -38,7 +38,7 @@ func TestEveryBadFieldIsNamedWithItsValueAndRange(t *testing.T) {
 			t.Errorf("%v\ndoes not say %q", err, want)
 		}
 	}
-	if !errors.Is(err, headgate.ErrInvalid) {
+	if !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v does not match headgate.ErrInvalid", err)
 	}
 }

@@ -3,17 +3,17 @@ package buckets_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
 func BenchmarkTake(b *testing.B) {
-	limits := [headgate.Levels]headgate.Limit{
-		headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9), headgate.PerSecond(1e9, 1e9),
+	limits := [admission.Levels]admission.Limit{
+		admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9), admission.PerSecond(1e9, 1e9),
 	}
-	full := buckets.AppendPath(nil, limits, "acme", "mail", headgate.High)
-	limits[headgate.LevelPriority] = headgate.Limit{Tokens: 1, Per: headgate.MaxLimitPer, Burst: 1}
-	refusing := buckets.AppendPath(nil, limits, "acme", "mail", headgate.Low)
+	full := buckets.AppendPath(nil, limits, "acme", "mail", admission.High)
+	limits[admission.LevelPriority] = admission.Limit{Tokens: 1, Per: admission.MaxLimitPer, Burst: 1}
+	refusing := buckets.AppendPath(nil, limits, "acme", "mail", admission.Low)
 
 	b.Run("levels=4/verdict=admitted", func(b *testing.B) {
 		var set buckets.Set
@@ -21,7 +21,7 @@ func BenchmarkTake(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			now++
-			if set.Take(now, 0, full, 1).Decision != headgate.Admitted {
+			if set.Take(now, 0, full, 1).Decision != admission.Admitted {
 				b.Fatal("refused")
 			}
 		}
@@ -31,7 +31,7 @@ func BenchmarkTake(b *testing.B) {
 		set.Take(0, 0, refusing, 1)
 		b.ReportAllocs()
 		for b.Loop() {
-			if set.Take(1, 0, refusing, 1).Decision != headgate.Refused {
+			if set.Take(1, 0, refusing, 1).Decision != admission.Refused {
 				b.Fatal("admitted")
 			}
 		}

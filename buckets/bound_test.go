@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // event is one thing that happened at one scope. Of its fields the kinds that do not apply are zero.
@@ -24,9 +24,9 @@ type canal struct {
 	set          Set
 	path         []LevelLimit
 	now, changed Instant // by the clock of Redis, which steps
-	seen         [headgate.Levels][]event
+	seen         [admission.Levels][]event
 	// unseen says that this scope's rate changed since its last admission.
-	unseen [headgate.Levels]bool
+	unseen [admission.Levels]bool
 }
 
 // drawChoice draws one of a few limits far apart, so that runs come back to a limit that was in force before.
@@ -34,15 +34,15 @@ func drawChoice(t *rapid.T, label string) Limit {
 	if rapid.IntRange(0, 4).Draw(t, label+" any") == 0 {
 		return drawLimit(t, label)
 	}
-	rate := rapid.SampledFrom([]headgate.TokensPerSecond{0.01, 1, 100}).Draw(t, label+" rate")
-	return limitOf(rate, rapid.SampledFrom([]headgate.Tokens{1, 10, 60}).Draw(t, label+" burst"))
+	rate := rapid.SampledFrom([]admission.TokensPerSecond{0.01, 1, 100}).Draw(t, label+" rate")
+	return limitOf(rate, rapid.SampledFrom([]admission.Tokens{1, 10, 60}).Draw(t, label+" burst"))
 }
 
 func newCanal(t *rapid.T) *canal {
 	c := &canal{now: someInstant}
-	for i := range rapid.SampledFrom([]int{1, 1, 2, headgate.Levels}).Draw(t, "levels") {
+	for i := range rapid.SampledFrom([]int{1, 1, 2, admission.Levels}).Draw(t, "levels") {
 		limit := drawChoice(t, fmt.Sprintf("limit %d", i))
-		c.path = append(c.path, LevelLimit{Scope: headgate.ScopeAt(headgate.Level(i), "acme", "mail", headgate.High), Limit: limit})
+		c.path = append(c.path, LevelLimit{Scope: admission.ScopeAt(admission.Level(i), "acme", "mail", admission.High), Limit: limit})
 		c.seen[i] = []event{{changed: &limit}}
 	}
 	return c
@@ -74,7 +74,7 @@ func (c *canal) change(i int, limit Limit) {
 }
 
 // drain takes cost until it is refused, or often.
-func (c *canal) drain(cost headgate.Tokens) {
+func (c *canal) drain(cost admission.Tokens) {
 	for range 10 {
 		if c.set.Take(c.now, c.changed, c.path, cost).Err() != nil {
 			return
@@ -88,7 +88,7 @@ func (c *canal) drain(cost headgate.Tokens) {
 
 // checkBound fails unless law L1 holds in every window that begins and ends with an admission, which implies it
 // for every other. In the general case, two documented allowances are added.
-func checkBound(t *rapid.T, scope headgate.Scope, events []event, general bool) {
+func checkBound(t *rapid.T, scope admission.Scope, events []event, general bool) {
 	var inForce Limit
 	for first := range events {
 		if events[first].changed != nil {
@@ -148,7 +148,7 @@ func drive(t *rapid.T, c *canal, change func(i int)) {
 		case 4, 5, 6:
 			change(rapid.IntRange(0, len(c.path)-1).Draw(t, "changed level"))
 		default:
-			c.drain(rapid.SampledFrom([]headgate.Tokens{1, 2, 10, 30, 60}).Draw(t, "cost"))
+			c.drain(rapid.SampledFrom([]admission.Tokens{1, 2, 10, 30, 60}).Draw(t, "cost"))
 		}
 	}
 }
@@ -194,7 +194,7 @@ func TestAdmittedCostStaysWithinTheGeneralBoundUnderAnyChange(t *testing.T) {
 // lets more through than L1 says.
 func TestWhatABucketCannotKnow(t *testing.T) {
 	t.Parallel()
-	take := func(set *Set, now, changed Instant, limit Limit, cost headgate.Tokens) bool {
+	take := func(set *Set, now, changed Instant, limit Limit, cost admission.Tokens) bool {
 		return set.Take(now, changed, []LevelLimit{{"acme", limit}}, cost).Err() == nil
 	}
 	t.Run("a rate lowered and restored between two admissions is as if it had never been lowered", func(t *testing.T) {

@@ -3,7 +3,7 @@ package buckets
 import (
 	"math"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bucket is the stored value of one scope. The zero Bucket is absent, which means full under any limit. It is a
@@ -16,7 +16,7 @@ type Bucket struct {
 	// Fill is the time from Stamp until the bucket is full, by the rate and burst in force when it was written.
 	Fill Span
 	// Rate is the refill rate in force when the bucket was written, in tokens a second; zero only when absent.
-	Rate headgate.TokensPerSecond
+	Rate admission.TokensPerSecond
 }
 
 // Absent reports whether the bucket is not stored.
@@ -68,7 +68,7 @@ func reaches(level Micro, gained float64, burst Micro) bool {
 
 // waitFor returns the time from now until a settled level reaches cost at the limit's rate, at least 1 µs. The
 // level is below cost and cost is within the burst.
-func waitFor(now Instant, level Micro, stamp Instant, cost Micro, rate headgate.TokensPerSecond) Span {
+func waitFor(now Instant, level Micro, stamp Instant, cost Micro, rate admission.TokensPerSecond) Span {
 	missing := float64(cost - level)
 	wait := max(Span(stamp-now)+Span(math.Ceil(missing/float64(rate))), 1)
 	if math.Floor(float64(float64(wait+Span(now-stamp))*float64(rate))) < missing {

@@ -7,15 +7,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
-func tokens(n int64) headgate.Tokens { return headgate.Tokens(n) }
+func tokens(n int64) admission.Tokens { return admission.Tokens(n) }
 
 const second Instant = 1_000_000
 
 // limitOf is a limit of rate tokens a second.
-func limitOf(rate headgate.TokensPerSecond, burst headgate.Tokens) Limit {
+func limitOf(rate admission.TokensPerSecond, burst admission.Tokens) Limit {
 	return Limit{Rate: rate, Burst: MicroOf(burst)}
 }
 
@@ -59,7 +59,7 @@ func TestSettleFollowsItsSixSteps(t *testing.T) {
 
 func TestSettleLeavesTheRemainderOfTimeInTheStamp(t *testing.T) {
 	t.Parallel()
-	limit := LimitOf(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}) // a micro-token in 86,400 µs
+	limit := LimitOf(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}) // a micro-token in 86,400 µs
 	stored := newBucket(0, 0, limit)
 	if level, stamp := Settle(86_399, 0, stored, limit); level != 0 || stamp != 0 {
 		t.Errorf("before the first micro-token Settle = (%d, %d), want (0, 0)", level, stamp)
@@ -73,7 +73,7 @@ func TestSettleLeavesTheRemainderOfTimeInTheStamp(t *testing.T) {
 // refill of one microsecond a charge at the most.
 func TestALowRateLosesNoMoreThanAMicrosecondACharge(t *testing.T) {
 	t.Parallel()
-	limit := LimitOf(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 366})
+	limit := LimitOf(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 366})
 	path := []LevelLimit{{"acme", limit}}
 	rapid.Check(t, func(t *rapid.T) {
 		var set Set
@@ -119,7 +119,7 @@ func TestABucketIsFullAfterItsFillAndNotMuchEarlier(t *testing.T) {
 func TestMicroOfNeverWraps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		tokens headgate.Tokens
+		tokens admission.Tokens
 		want   Micro
 	}{
 		{0, 0},

@@ -4,24 +4,24 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
 // A job passes its tenant's and its queue's bucket or none of them.
 func ExampleSet_Take() {
-	limits := [headgate.Levels]headgate.Limit{
-		headgate.LevelGlobal:   {Disabled: true},
-		headgate.LevelTenant:   headgate.PerSecond(200, 50),
-		headgate.LevelQueue:    {Tokens: 60, Per: time.Minute, Burst: 3},
-		headgate.LevelPriority: {Disabled: true},
+	limits := [admission.Levels]admission.Limit{
+		admission.LevelGlobal:   {Disabled: true},
+		admission.LevelTenant:   admission.PerSecond(200, 50),
+		admission.LevelQueue:    {Tokens: 60, Per: time.Minute, Burst: 3},
+		admission.LevelPriority: {Disabled: true},
 	}
-	path := buckets.AppendPath(nil, limits, "acme", "mail", headgate.High)
+	path := buckets.AppendPath(nil, limits, "acme", "mail", admission.High)
 	now := buckets.InstantOf(time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC))
 	const unchanged = 0
 
 	var set buckets.Set
-	for _, cost := range []headgate.Tokens{2, 2, 4} {
+	for _, cost := range []admission.Tokens{2, 2, 4} {
 		if err := set.Take(now, unchanged, path, cost).Err(); err != nil {
 			fmt.Println(err)
 			continue

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // someInstant is a typical Redis time to start from.
@@ -13,20 +13,20 @@ const someInstant Instant = 1_763_000_000_000_000
 
 // drawLimit draws a valid limit whose empty bucket fills within about an hour, or now and then any valid one.
 func drawLimit(t *rapid.T, label string) Limit {
-	valid := func(l headgate.Limit) bool { return l.Validate(label) == nil }
+	valid := func(l admission.Limit) bool { return l.Validate(label) == nil }
 	if rapid.IntRange(0, 9).Draw(t, label+" extreme") == 0 {
-		return LimitOf(rapid.Custom(func(t *rapid.T) headgate.Limit {
-			return headgate.Limit{
-				Tokens: headgate.Tokens(rapid.Int64Range(1, int64(headgate.MaxLimitTokens)).Draw(t, "tokens")),
-				Per:    time.Duration(rapid.Int64Range(int64(headgate.MinLimitPer), int64(headgate.MaxLimitPer)).Draw(t, "per")),
-				Burst:  headgate.Tokens(rapid.Int64Range(1, int64(headgate.MaxLimitTokens)).Draw(t, "burst")),
+		return LimitOf(rapid.Custom(func(t *rapid.T) admission.Limit {
+			return admission.Limit{
+				Tokens: admission.Tokens(rapid.Int64Range(1, int64(admission.MaxLimitTokens)).Draw(t, "tokens")),
+				Per:    time.Duration(rapid.Int64Range(int64(admission.MinLimitPer), int64(admission.MaxLimitPer)).Draw(t, "per")),
+				Burst:  admission.Tokens(rapid.Int64Range(1, int64(admission.MaxLimitTokens)).Draw(t, "burst")),
 			}
 		}).Filter(valid).Draw(t, label))
 	}
-	return LimitOf(headgate.Limit{
-		Tokens: headgate.Tokens(rapid.Int64Range(1, 500).Draw(t, label+" tokens")),
+	return LimitOf(admission.Limit{
+		Tokens: admission.Tokens(rapid.Int64Range(1, 500).Draw(t, label+" tokens")),
 		Per:    time.Duration(rapid.Int64Range(1, 60_000).Draw(t, label+" per")) * time.Millisecond,
-		Burst:  headgate.Tokens(rapid.Int64Range(1, 60).Draw(t, label+" burst")),
+		Burst:  admission.Tokens(rapid.Int64Range(1, 60).Draw(t, label+" burst")),
 	})
 }
 

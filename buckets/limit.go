@@ -1,34 +1,34 @@
 package buckets
 
-import "github.com/headgate/headgate"
+import "github.com/headgate/headgate/admission"
 
 // Limit is what a bucket must know of a headgate.Limit. It is a plain value.
 type Limit struct {
 	// Rate is the refill in tokens a second, above zero: micro-tokens a microsecond.
-	Rate headgate.TokensPerSecond
+	Rate admission.TokensPerSecond
 	// Burst is the capacity, 1 to 1e9 tokens.
 	Burst Micro
 }
 
 // LimitOf returns the limit that an enabled and valid headgate.Limit describes.
-func LimitOf(limit headgate.Limit) Limit {
+func LimitOf(limit admission.Limit) Limit {
 	return Limit{Rate: limit.Rate(), Burst: MicroOf(limit.Burst)}
 }
 
 // LevelLimit is one step on a job's way: the scope whose bucket is asked and the limit in force there.
 type LevelLimit struct {
-	Scope headgate.Scope
+	Scope admission.Scope
 	Limit Limit
 }
 
 // AppendPath appends the enabled limits of a job's four levels to path, outermost first, and returns it. The
 // array is indexed by headgate.Level, as policy resolves it.
-func AppendPath(path []LevelLimit, limits [headgate.Levels]headgate.Limit, tenant, queue string, class headgate.Priority) []LevelLimit {
+func AppendPath(path []LevelLimit, limits [admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []LevelLimit {
 	for i, limit := range limits {
 		if limit.Disabled {
 			continue
 		}
-		scope := headgate.ScopeAt(headgate.Level(i), tenant, queue, class)
+		scope := admission.ScopeAt(admission.Level(i), tenant, queue, class)
 		path = append(path, LevelLimit{Scope: scope, Limit: LimitOf(limit)})
 	}
 	return path

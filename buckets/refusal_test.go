@@ -8,18 +8,18 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // drawState draws a set as a store may hold it, and the path of one job through it.
 func drawState(t *rapid.T) (*Set, []LevelLimit) {
 	set := &Set{}
 	var path []LevelLimit
-	for i := range headgate.Levels {
+	for i := range admission.Levels {
 		if rapid.IntRange(0, 3).Draw(t, "left out") == 0 {
 			continue
 		}
-		scope := headgate.ScopeAt(headgate.Level(i), "acme", "mail", headgate.High)
+		scope := admission.ScopeAt(admission.Level(i), "acme", "mail", admission.High)
 		limit := drawLimit(t, fmt.Sprintf("limit %d", i))
 		path = append(path, LevelLimit{Scope: scope, Limit: limit})
 		set.Put(scope, drawBucket(t, fmt.Sprintf("stored %d", i), someInstant, limit))
@@ -36,17 +36,17 @@ func TestARefusalChangesNothingAndNamesTheRightScope(t *testing.T) {
 		cost := tokens(rapid.Int64Range(1, 30).Draw(t, "cost"))
 		before := maps.Clone(set.stored)
 
-		var tooCostly, longest headgate.Verdict
+		var tooCostly, longest admission.Verdict
 		for _, step := range path {
 			alone := set.Peek(someInstant, changed, []LevelLimit{step}, cost)
 			if step.Limit.Burst < MicroOf(cost) && tooCostly.Scope == "" {
-				tooCostly = headgate.Verdict{Reason: headgate.ReasonTooCostly, Scope: step.Scope, Burst: step.Limit.Burst.Tokens()}
+				tooCostly = admission.Verdict{Reason: admission.ReasonTooCostly, Scope: step.Scope, Burst: step.Limit.Burst.Tokens()}
 			}
 			if alone.RetryAfter > longest.RetryAfter {
 				longest = alone
 			}
 		}
-		want := headgate.Verdict{Decision: headgate.Admitted}
+		want := admission.Verdict{Decision: admission.Admitted}
 		if longest.Scope != "" {
 			want = longest
 		}
@@ -62,7 +62,7 @@ func TestARefusalChangesNothingAndNamesTheRightScope(t *testing.T) {
 		if got != want || peeked != want {
 			t.Fatalf("Take = %+v, Peek = %+v, want %+v", got, peeked, want)
 		}
-		if got.Decision == headgate.Refused {
+		if got.Decision == admission.Refused {
 			if !maps.Equal(before, set.stored) {
 				t.Fatal("a refusal changed the set")
 			}
@@ -90,7 +90,7 @@ func TestWaitingAsToldIsEnough(t *testing.T) {
 		changed := someInstant - Instant(drawSpan(t, "since change"))
 		cost := tokens(rapid.Int64Range(1, 30).Draw(t, "cost"))
 		refusal := set.Peek(someInstant, changed, path, cost)
-		if refusal.Reason != headgate.ReasonLimited {
+		if refusal.Reason != admission.ReasonLimited {
 			t.Skip("not a refusal that waiting ends")
 		}
 		wait := Instant(refusal.RetryAfter / time.Microsecond)
@@ -114,7 +114,7 @@ func TestWaitingAsToldIsEnough(t *testing.T) {
 // The quotient of what is missing and the rate comes out as 5,173,539 exactly, after which the product falls short.
 func TestWaitGrowsByAMicrosecondWhereTheQuotientWasRoundedDown(t *testing.T) {
 	t.Parallel()
-	limit := LimitOf(headgate.Limit{Tokens: 24, Per: 4824 * time.Millisecond, Burst: 30})
+	limit := LimitOf(admission.Limit{Tokens: 24, Per: 4824 * time.Millisecond, Burst: 30})
 	var set Set
 	set.Put("acme", newBucket(261_000, 0, limit))
 	path := []LevelLimit{{"acme", limit}}
@@ -153,8 +153,8 @@ func TestAfterTheClockWentBackABucketStandsStillUntilItIsCharged(t *testing.T) {
 	set := &Set{}
 	set.Put("acme", newBucket(MicroOf(1), 3600*second, limit))
 	for _, now := range []Instant{0, 2 * second, 100 * second} {
-		want := headgate.Verdict{
-			Reason: headgate.ReasonLimited, Scope: "acme", TokensLeft: 1, Burst: 10, RetryAfter: 2 * time.Second,
+		want := admission.Verdict{
+			Reason: admission.ReasonLimited, Scope: "acme", TokensLeft: 1, Burst: 10, RetryAfter: 2 * time.Second,
 		}
 		if got := set.Take(now, 0, path, 3); got != want {
 			t.Errorf("at %d Take = %+v, want %+v", now, got, want)

@@ -3,14 +3,14 @@ package buckets
 import (
 	"maps"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Set is a store of buckets in memory, with the answers that the admission script gives for a store in Redis. The
 // zero Set is empty: every bucket is full. There is no lock inside, so a Set that several goroutines use needs
 // one around each call.
 type Set struct {
-	stored map[headgate.Scope]Bucket
+	stored map[admission.Scope]Bucket
 }
 
 // Charge is what one job asks of a Set.
@@ -18,7 +18,7 @@ type Charge struct {
 	// Path holds the limits on the job's way, outermost first, each scope once, at most headgate.Levels of them.
 	Path []LevelLimit
 	// Cost is taken from every bucket of the path, 1 to headgate.MaxCost.
-	Cost headgate.Tokens
+	Cost admission.Tokens
 }
 
 // Take admits a job that costs cost if every bucket of the path holds as much, and charges them all; otherwise it
@@ -28,14 +28,14 @@ type Charge struct {
 // A cost above a burst is a permanent refusal that names the outermost such scope. Any other refusal names the
 // scope with the longest wait, the outermost of equals, with what its bucket holds and that wait, after which
 // every bucket of the path would hold enough if nobody else took from it.
-func (s *Set) Take(now, changed Instant, path []LevelLimit, cost headgate.Tokens) headgate.Verdict {
+func (s *Set) Take(now, changed Instant, path []LevelLimit, cost admission.Tokens) admission.Verdict {
 	var way settledPath
 	verdict := s.judge(&way, now, changed, path, cost)
-	if verdict.Decision != headgate.Admitted {
+	if verdict.Decision != admission.Admitted {
 		return verdict
 	}
 	if s.stored == nil {
-		s.stored = make(map[headgate.Scope]Bucket)
+		s.stored = make(map[admission.Scope]Bucket)
 	}
 	for i, step := range path {
 		s.stored[step.Scope] = newBucket(way[i].level-MicroOf(cost), way[i].stamp, step.Limit)
@@ -45,8 +45,8 @@ func (s *Set) Take(now, changed Instant, path []LevelLimit, cost headgate.Tokens
 
 // TakeBatch takes the charges one after the other at one time, each all or nothing, so that a batch may be
 // admitted in part. The verdicts are in the order of the charges.
-func (s *Set) TakeBatch(now, changed Instant, charges []Charge) []headgate.Verdict {
-	verdicts := make([]headgate.Verdict, len(charges))
+func (s *Set) TakeBatch(now, changed Instant, charges []Charge) []admission.Verdict {
+	verdicts := make([]admission.Verdict, len(charges))
 	for i, charge := range charges {
 		verdicts[i] = s.Take(now, changed, charge.Path, charge.Cost)
 	}
@@ -54,7 +54,7 @@ func (s *Set) TakeBatch(now, changed Instant, charges []Charge) []headgate.Verdi
 }
 
 // Peek returns the verdict that Take would give, and changes nothing.
-func (s *Set) Peek(now, changed Instant, path []LevelLimit, cost headgate.Tokens) headgate.Verdict {
+func (s *Set) Peek(now, changed Instant, path []LevelLimit, cost admission.Tokens) admission.Verdict {
 	var way settledPath
 	return s.judge(&way, now, changed, path, cost)
 }
@@ -66,16 +66,16 @@ func (s *Set) LevelAt(now, changed Instant, step LevelLimit) Micro {
 }
 
 // Bucket returns the stored value of a scope; the absent Bucket when there is none.
-func (s *Set) Bucket(scope headgate.Scope) Bucket { return s.stored[scope] }
+func (s *Set) Bucket(scope admission.Scope) Bucket { return s.stored[scope] }
 
 // Put stores a bucket, or removes the one stored when bucket is absent.
-func (s *Set) Put(scope headgate.Scope, bucket Bucket) {
+func (s *Set) Put(scope admission.Scope, bucket Bucket) {
 	if bucket.Absent() {
 		delete(s.stored, scope)
 		return
 	}
 	if s.stored == nil {
-		s.stored = make(map[headgate.Scope]Bucket)
+		s.stored = make(map[admission.Scope]Bucket)
 	}
 	s.stored[scope] = bucket
 }
@@ -87,7 +87,7 @@ func (s *Set) Len() int { return len(s.stored) }
 func (s *Set) Clone() *Set { return &Set{stored: maps.Clone(s.stored)} }
 
 // settledPath holds the settled buckets of a path between the decision and the charge.
-type settledPath [headgate.Levels]settled
+type settledPath [admission.Levels]settled
 
 type settled struct {
 	level Micro
@@ -95,17 +95,17 @@ type settled struct {
 }
 
 // judge fills way and decides, without storing anything. A refusal for good leaves way as it was.
-func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, cost headgate.Tokens) headgate.Verdict {
+func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, cost admission.Tokens) admission.Verdict {
 	needed := MicroOf(cost)
 	for _, step := range path {
 		if step.Limit.Burst < needed {
-			return headgate.Verdict{
-				Decision: headgate.Refused, Reason: headgate.ReasonTooCostly,
+			return admission.Verdict{
+				Decision: admission.Refused, Reason: admission.ReasonTooCostly,
 				Scope: step.Scope, Burst: step.Limit.Burst.Tokens(),
 			}
 		}
 	}
-	verdict := headgate.Verdict{Decision: headgate.Admitted}
+	verdict := admission.Verdict{Decision: admission.Admitted}
 	var longest Span
 	for i, step := range path {
 		level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
@@ -118,8 +118,8 @@ func (s *Set) judge(way *settledPath, now, changed Instant, path []LevelLimit, c
 			continue
 		}
 		longest = wait
-		verdict = headgate.Verdict{
-			Decision: headgate.Refused, Reason: headgate.ReasonLimited,
+		verdict = admission.Verdict{
+			Decision: admission.Refused, Reason: admission.ReasonLimited,
 			Scope: step.Scope, TokensLeft: level.Tokens(), Burst: step.Limit.Burst.Tokens(), RetryAfter: wait.Duration(),
 		}
 	}

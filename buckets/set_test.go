@@ -6,25 +6,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestTakeNamesTheOutermostOfEqualWaits(t *testing.T) {
 	t.Parallel()
 	var set Set
 	limit := limitOf(10, 5)
-	path := []LevelLimit{{headgate.Global, limit}, {"acme", limit}, {"acme:mail", limit}}
+	path := []LevelLimit{{admission.Global, limit}, {"acme", limit}, {"acme:mail", limit}}
 	if err := set.Take(0, 0, path[1:], 5).Err(); err != nil {
 		t.Fatal(err)
 	}
-	want := headgate.Verdict{
-		Decision: headgate.Refused, Reason: headgate.ReasonLimited,
+	want := admission.Verdict{
+		Decision: admission.Refused, Reason: admission.ReasonLimited,
 		Scope: "acme", TokensLeft: 1, Burst: 5, RetryAfter: 100 * time.Millisecond,
 	}
 	if got := set.Take(150_000, 0, path, 2); got.Scope != want.Scope || got.TokensLeft != 1 || got.RetryAfter != 50*time.Millisecond {
 		t.Errorf("Take = %+v, want the scope, the tokens and half the wait of %+v", got, want)
 	}
-	if set.Bucket(headgate.Global) != (Bucket{}) {
+	if set.Bucket(admission.Global) != (Bucket{}) {
 		t.Error("a refusal by an inner scope charged the outermost")
 	}
 }
@@ -32,12 +32,12 @@ func TestTakeNamesTheOutermostOfEqualWaits(t *testing.T) {
 func TestTakeRefusesForGoodBeforeItLooksAtLevels(t *testing.T) {
 	t.Parallel()
 	var set Set
-	path := []LevelLimit{{headgate.Global, limitOf(1, 10)}, {"acme", limitOf(1, 3)}, {"acme:mail", limitOf(1, 2)}}
+	path := []LevelLimit{{admission.Global, limitOf(1, 10)}, {"acme", limitOf(1, 3)}, {"acme:mail", limitOf(1, 2)}}
 	if err := set.Take(0, 0, path[:1], 10).Err(); err != nil {
 		t.Fatal(err)
 	}
 	got := set.Take(0, 0, path, 4)
-	if want := (headgate.Verdict{Reason: headgate.ReasonTooCostly, Scope: "acme", Burst: 3}); got != want || !got.Permanent() {
+	if want := (admission.Verdict{Reason: admission.ReasonTooCostly, Scope: "acme", Burst: 3}); got != want || !got.Permanent() {
 		t.Errorf("Take = %+v, want %+v", got, want)
 	}
 }
@@ -77,13 +77,13 @@ func TestSetHoldsOnlyBucketsThatWereCharged(t *testing.T) {
 
 func TestAppendPathLeavesOutDisabledLevels(t *testing.T) {
 	t.Parallel()
-	limits := [headgate.Levels]headgate.Limit{
-		headgate.LevelGlobal:   {Disabled: true},
-		headgate.LevelTenant:   headgate.PerSecond(200, 50),
-		headgate.LevelQueue:    {Disabled: true},
-		headgate.LevelPriority: {Tokens: 1, Per: time.Minute, Burst: 2},
+	limits := [admission.Levels]admission.Limit{
+		admission.LevelGlobal:   {Disabled: true},
+		admission.LevelTenant:   admission.PerSecond(200, 50),
+		admission.LevelQueue:    {Disabled: true},
+		admission.LevelPriority: {Tokens: 1, Per: time.Minute, Burst: 2},
 	}
-	got := AppendPath(nil, limits, "acme", "mail", headgate.High)
+	got := AppendPath(nil, limits, "acme", "mail", admission.High)
 	want := []LevelLimit{{"acme", limitOf(200, 50)}, {"acme:mail:high", limitOf(1.0/60, 2)}}
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("AppendPath = %v, want %v", got, want)

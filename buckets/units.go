@@ -3,7 +3,7 @@ package buckets
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Micro is an amount of millionths of a token. Amounts are 0 to 1e15, so that a double holds them exactly.
@@ -13,16 +13,16 @@ type Micro int64
 const MicroPerToken Micro = 1_000_000
 
 // maxMicro is the largest burst and so the largest level.
-const maxMicro = Micro(headgate.MaxLimitTokens) * MicroPerToken
+const maxMicro = Micro(admission.MaxLimitTokens) * MicroPerToken
 
 // MicroOf returns whole tokens in micro-tokens. An amount below zero counts as zero, one above the largest burst
 // as one token more than that, so that no cost can wrap around to a small one.
-func MicroOf(tokens headgate.Tokens) Micro {
-	return Micro(min(max(tokens, 0), headgate.MaxLimitTokens+1)) * MicroPerToken
+func MicroOf(tokens admission.Tokens) Micro {
+	return Micro(min(max(tokens, 0), admission.MaxLimitTokens+1)) * MicroPerToken
 }
 
 // Tokens returns the amount in whole tokens, rounded down.
-func (m Micro) Tokens() headgate.Tokens { return headgate.Tokens(m / MicroPerToken) }
+func (m Micro) Tokens() admission.Tokens { return admission.Tokens(m / MicroPerToken) }
 
 // Instant is a time by the clock of Redis in microseconds since the Unix epoch, 0 to 2⁵³.
 type Instant int64

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of a stored bucket. The rates are those of the slowest and the fastest valid headgate.Limit.
@@ -35,7 +35,7 @@ func (b Bucket) MarshalText() ([]byte, error) {
 }
 
 // appendRate appends what "%.17g" prints, which for the rates of valid limits is the same in Go, C and Lua.
-func appendRate(text []byte, rate headgate.TokensPerSecond) []byte {
+func appendRate(text []byte, rate admission.TokensPerSecond) []byte {
 	return strconv.AppendFloat(text, float64(rate), 'g', 17, 64)
 }
 
@@ -45,7 +45,7 @@ func appendRate(text []byte, rate headgate.TokensPerSecond) []byte {
 func Parse(text string) (Bucket, error) {
 	fields := strings.Split(text, ":")
 	if len(fields) != 4 || len(text) > maxText {
-		return Bucket{}, &headgate.FieldError{Field: "bucket", Value: quote(text), Allowed: "level:stamp:fill:rate"}
+		return Bucket{}, &admission.FieldError{Field: "bucket", Value: quote(text), Allowed: "level:stamp:fill:rate"}
 	}
 	level, levelErr := parseInteger("bucket level", fields[0])
 	stamp, stampErr := parseInteger("bucket stamp", fields[1])
@@ -67,16 +67,16 @@ const maxText = 96
 func parseInteger(field, text string) (int64, error) {
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || strconv.FormatInt(value, 10) != text {
-		return 0, &headgate.FieldError{Field: field, Value: quote(text), Allowed: "an integer without sign, blanks or leading zeros"}
+		return 0, &admission.FieldError{Field: field, Value: quote(text), Allowed: "an integer without sign, blanks or leading zeros"}
 	}
 	return value, nil
 }
 
-func parseRate(text string) (headgate.TokensPerSecond, error) {
+func parseRate(text string) (admission.TokensPerSecond, error) {
 	value, err := strconv.ParseFloat(text, 64)
-	rate := headgate.TokensPerSecond(value)
+	rate := admission.TokensPerSecond(value)
 	if err != nil || string(appendRate(nil, rate)) != text {
-		return 0, &headgate.FieldError{Field: "bucket rate", Value: quote(text), Allowed: "a number as %.17g prints it"}
+		return 0, &admission.FieldError{Field: "bucket rate", Value: quote(text), Allowed: "a number as %.17g prints it"}
 	}
 	return rate, nil
 }
@@ -87,7 +87,7 @@ func (b Bucket) validate() error {
 	check := func(field string, value, high int64, unit string) {
 		if value < 0 || value > high {
 			allowed := fmt.Sprintf("0 to %d %s", high, unit)
-			bad = append(bad, &headgate.FieldError{Field: field, Value: strconv.FormatInt(value, 10), Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: field, Value: strconv.FormatInt(value, 10), Allowed: allowed})
 		}
 	}
 	check("bucket level", int64(b.Level), int64(maxMicro), "micro-tokens")
@@ -95,7 +95,7 @@ func (b Bucket) validate() error {
 	check("bucket fill", int64(b.Fill), maxExact, "µs")
 	if rate := float64(b.Rate); math.IsNaN(rate) || rate < minRate || rate > maxRate {
 		allowed := fmt.Sprintf("%.17g to %.17g tokens per second", minRate, maxRate)
-		bad = append(bad, &headgate.FieldError{Field: "bucket rate", Value: fmt.Sprintf("%.17g", rate), Allowed: allowed})
+		bad = append(bad, &admission.FieldError{Field: "bucket rate", Value: fmt.Sprintf("%.17g", rate), Allowed: allowed})
 	}
 	return errors.Join(bad...)
 }

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestBucketTextGoesThereAndBack(t *testing.T) {
@@ -31,7 +31,7 @@ func TestBucketTextGoesThereAndBack(t *testing.T) {
 func TestBucketTextIsWhatLuaPrints(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		rate headgate.TokensPerSecond
+		rate admission.TokensPerSecond
 		want string
 	}{
 		{200, "1:2:3:200"},
@@ -69,7 +69,7 @@ func TestParseQuotesWhatIsWrong(t *testing.T) {
 			"invalid bucket fill 9007199254740993: allowed is 0 to 9007199254740992 µs"},
 	} {
 		_, err := Parse(c.text)
-		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+		if err == nil || err.Error() != c.want || !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("Parse(%q) = %v, want %s", c.text, err, c.want)
 		}
 	}
@@ -77,8 +77,8 @@ func TestParseQuotesWhatIsWrong(t *testing.T) {
 
 func TestMarshalTextRefusesWhatParseWould(t *testing.T) {
 	t.Parallel()
-	for _, bucket := range []Bucket{{}, {Level: -1, Rate: 1}, {Rate: headgate.TokensPerSecond(math.NaN())}, {Rate: 2e12}, {Fill: -1, Rate: 1}} {
-		if text, err := bucket.MarshalText(); !errors.Is(err, headgate.ErrInvalid) || text != nil {
+	for _, bucket := range []Bucket{{}, {Level: -1, Rate: 1}, {Rate: admission.TokensPerSecond(math.NaN())}, {Rate: 2e12}, {Fill: -1, Rate: 1}} {
+		if text, err := bucket.MarshalText(); !errors.Is(err, admission.ErrInvalid) || text != nil {
 			t.Errorf("MarshalText of %+v = %s, %v, want an error", bucket, text, err)
 		}
 	}
@@ -94,7 +94,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		bucket, err := Parse(text)
 		if err != nil {
-			if !errors.Is(err, headgate.ErrInvalid) || bucket != (Bucket{}) {
+			if !errors.Is(err, admission.ErrInvalid) || bucket != (Bucket{}) {
 				t.Fatalf("Parse(%q) = %+v, %v", text, bucket, err)
 			}
 			return

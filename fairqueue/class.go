@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // VirtualTime is the clock of one class: cost dispatched over weight.
@@ -20,7 +20,7 @@ type Job struct {
 	// Dated means that Score is the job's deadline; otherwise it is its arrival + horizon. Both are microseconds.
 	Dated bool
 	Score int64
-	Cost  headgate.Tokens
+	Cost  admission.Tokens
 	// Seq orders by arrival.
 	Seq uint64
 }
@@ -148,7 +148,7 @@ func (c *class) exit(t *tenant, to mode) {
 type queue struct {
 	name    string
 	classes []*class
-	names   []headgate.Priority
+	names   []admission.Priority
 	pattern *Pattern
 	// used is set by the first job.
 	used bool

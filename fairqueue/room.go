@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Moves is the largest number of moves of one Call: a job dispatched, expired or returned, a lane or a tenant parked
@@ -17,7 +17,7 @@ const Moves = 64
 const ContinueAfter = 50_000
 
 // WeightFunc returns a tenant's weight in a class, 1-1000.
-type WeightFunc func(class headgate.Priority, tenant string) headgate.Weight
+type WeightFunc func(class admission.Priority, tenant string) admission.Weight
 
 // Entry is a job in a pool's ready stream.
 type Entry struct {
@@ -95,12 +95,12 @@ func NewRoom() *Room {
 	return &Room{
 		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Defaults: map[string]int{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
 		parked: map[string]map[string]map[string]VirtualTime{}, wakes: map[string]string{},
-		Weight: func(headgate.Priority, string) headgate.Weight { return 1 },
+		Weight: func(admission.Priority, string) admission.Weight { return 1 },
 	}
 }
 
 // AddQueue makes a queue with the given classes. A queue that is first named by a job has the default ones.
-func (r *Room) AddQueue(name string, classes []headgate.Class) {
+func (r *Room) AddQueue(name string, classes []admission.Class) {
 	q := &queue{name: name}
 	weights := make([]int, len(classes))
 	for i, c := range classes {
@@ -117,7 +117,7 @@ func (r *Room) Know(queue string) { r.queue(queue).used = true }
 
 func (r *Room) queue(name string) *queue {
 	if r.queues[name] == nil {
-		r.AddQueue(name, headgate.DefaultClasses())
+		r.AddQueue(name, admission.DefaultClasses())
 	}
 	return r.queues[name]
 }

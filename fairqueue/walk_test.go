@@ -10,7 +10,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestWalks runs the walks in testdata, which read without Go. Their commands:
@@ -40,7 +40,7 @@ type roomWalk struct {
 	room    *Room
 	now     int64
 	jobs    int
-	weights map[string]headgate.Weight
+	weights map[string]admission.Weight
 }
 
 func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
@@ -66,7 +66,7 @@ func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
 		var weight int
 		d.ScanArgs(t, "tenant", &tenant)
 		d.ScanArgs(t, "weight", &weight)
-		w.weights[tenant] = headgate.Weight(weight)
+		w.weights[tenant] = admission.Weight(weight)
 		return ""
 	case "slots":
 		d.ScanArgs(t, "n", &w.room.Pools["main"].Slots)
@@ -92,21 +92,21 @@ func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
 }
 
 func (w *roomWalk) reset() {
-	*w = roomWalk{room: NewRoom(), weights: map[string]headgate.Weight{}}
+	*w = roomWalk{room: NewRoom(), weights: map[string]admission.Weight{}}
 	w.room.AddPool("main", false, []string{"mail"}, []int{1})
-	w.room.Weight = func(_ headgate.Priority, tenant string) headgate.Weight { return max(1, w.weights[tenant]) }
+	w.room.Weight = func(_ admission.Priority, tenant string) admission.Weight { return max(1, w.weights[tenant]) }
 }
 
-func parseClasses(t *testing.T, text string) []headgate.Class {
+func parseClasses(t *testing.T, text string) []admission.Class {
 	t.Helper()
-	var classes []headgate.Class
+	var classes []admission.Class
 	for part := range strings.SplitSeq(text, "+") {
 		name, weight, _ := strings.Cut(part, ":")
 		n, err := strconv.Atoi(weight)
 		if err != nil {
 			t.Fatal(err)
 		}
-		classes = append(classes, headgate.Class{Name: headgate.Priority(name), Weight: n})
+		classes = append(classes, admission.Class{Name: admission.Priority(name), Weight: n})
 	}
 	return classes
 }
@@ -125,7 +125,7 @@ func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Call) {
 		w.jobs++
 		j := &Job{
 			Tenant: tenant, ID: strconv.Itoa(w.jobs), Queue: "mail", Downstream: to, Dated: dated, Score: int64(deadline),
-			Cost: headgate.Tokens(cost), Seq: w.room.NextSeq(),
+			Cost: admission.Tokens(cost), Seq: w.room.NextSeq(),
 		}
 		for i, name := range q.names {
 			if string(name) == class {

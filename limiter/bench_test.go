@@ -7,16 +7,16 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 )
 
 // fourLevels is a policy with a limit at each level of acme, mail, high.
-func fourLevels(global, rest headgate.Limit) *policy.Policy {
+func fourLevels(global, rest admission.Limit) *policy.Policy {
 	p := limited(global, rest)
-	p.QueueLimits = map[headgate.Scope]headgate.Limit{"acme:mail": rest}
-	p.PriorityLimits = map[headgate.Scope]headgate.Limit{"acme:mail:high": rest}
+	p.QueueLimits = map[admission.Scope]admission.Limit{"acme:mail": rest}
+	p.PriorityLimits = map[admission.Scope]admission.Limit{"acme:mail:high": rest}
 	return p
 }
 
@@ -54,9 +54,9 @@ func BenchmarkLocal(b *testing.B) {
 		}
 	})
 	b.Run("check=admitted/by=lease", func(b *testing.B) {
-		limit := headgate.PerSecond(1e9, 1e9)
+		limit := admission.PerSecond(1e9, 1e9)
 		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient})
-		r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
+		r := Request{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 1}
 		ctx, leased := b.Context(), 0
 		warm(b, l, r)
 		b.ReportAllocs()
@@ -73,9 +73,9 @@ func BenchmarkLocal(b *testing.B) {
 	})
 	b.Run("check=denied/by=cache", func(b *testing.B) {
 		proxy := redistest.NewProxy(b, redistest.Shared(b).Addr())
-		day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
-		l := start(b, open(b, proxy.Client(b)), Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient})
-		r := Request{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 1}
+		day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+		l := start(b, open(b, proxy.Client(b)), Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient})
+		r := Request{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 1}
 		for range 2 {
 			_, err := l.Check(b.Context(), r)
 			check(b, err)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -19,15 +19,15 @@ import (
 // moment is what was admitted at one time under which limit, and what made the bound wider just before.
 type moment struct {
 	at       time.Duration
-	admitted headgate.Tokens
-	limit    headgate.Limit
+	admitted admission.Tokens
+	limit    admission.Limit
 	// stepped says that the clock of Redis was set, which may add one burst.
 	stepped bool
 	// unseen says that the limit changed for the second time since the bucket was written. That may add one burst, and a burst
 	// that is raised after it was lowered the amount of the raise: a bucket cannot know, see package buckets.
 	unseen bool
 	// lost is what a failover gave back, since no replica had heard of it.
-	lost headgate.Tokens
+	lost admission.Tokens
 }
 
 // widened reports whether the bound is wider from here on.
@@ -41,7 +41,7 @@ type fleet struct {
 	asking   []string
 	store    *lua.Store
 	config   Config
-	limit    headgate.Limit
+	limit    admission.Limit
 	version  int64
 	limiters []*Limiter
 	// killed are gone with what they hold.
@@ -50,7 +50,7 @@ type fleet struct {
 	moments []moment
 	// leased counts checks, exact is what Redis admitted.
 	leased int
-	exact  headgate.Tokens
+	exact  admission.Tokens
 	// course is how bursts change: 1 up, 2 down, else both ways.
 	course int
 	// changes of the limit since a tenant's partition has written its bucket for certain.
@@ -64,7 +64,7 @@ func newFleet(v *virtual, store *lua.Store, config Config) *fleet {
 	return f
 }
 
-func (f *fleet) put(tb testing.TB, limit headgate.Limit) {
+func (f *fleet) put(tb testing.TB, limit admission.Limit) {
 	tb.Helper()
 	f.version++
 	unseen := false
@@ -105,9 +105,9 @@ func (f *fleet) part(i int) *Limiter {
 }
 
 // ask makes checks of one limiter, of each tenant that asks until one is refused, and waits for what it fetches.
-func (f *fleet) ask(tb testing.TB, i, times int, cost headgate.Tokens) headgate.Tokens {
+func (f *fleet) ask(tb testing.TB, i, times int, cost admission.Tokens) admission.Tokens {
 	tb.Helper()
-	sum := headgate.Tokens(0)
+	sum := admission.Tokens(0)
 	for _, tenant := range f.asking {
 		sum += f.askAs(tb, tenant, i, times, cost)
 	}
@@ -115,7 +115,7 @@ func (f *fleet) ask(tb testing.TB, i, times int, cost headgate.Tokens) headgate.
 	return sum
 }
 
-func (f *fleet) askAs(tb testing.TB, tenant string, i, times int, cost headgate.Tokens) (sum headgate.Tokens) {
+func (f *fleet) askAs(tb testing.TB, tenant string, i, times int, cost admission.Tokens) (sum admission.Tokens) {
 	tb.Helper()
 	for range times {
 		v, err := f.limiters[i].Check(tb.Context(), Request{Tenant: tenant, Cost: cost})
@@ -146,14 +146,14 @@ func (f *fleet) broken() string {
 			return over
 		}
 	}
-	return f.beyond(0, 0, func(headgate.Tokens) headgate.Tokens { return 0 })
+	return f.beyond(0, 0, func(admission.Tokens) admission.Tokens { return 0 })
 }
 
 // beyond says where a window that begins with a moment is beyond the bound; leased is what may be on lease of a burst as it
 // begins. What was in force for a while before it counts too: leases of then may be spent in it.
-func (f *fleet) beyond(first int, before time.Duration, leased func(burst headgate.Tokens) headgate.Tokens) string {
+func (f *fleet) beyond(first int, before time.Duration, leased func(burst admission.Tokens) admission.Tokens) string {
 	from := f.moments[first].at
-	var burst, sum, extra headgate.Tokens
+	var burst, sum, extra admission.Tokens
 	gained, bursts, lowered := 0.0, 1, false
 	for i := range f.moments {
 		m := &f.moments[i]
@@ -188,12 +188,12 @@ func (f *fleet) beyond(first int, before time.Duration, leased func(burst headga
 }
 
 // leasable is what may be on lease beside a burst.
-func (f *fleet) leasable(burst headgate.Tokens) headgate.Tokens {
+func (f *fleet) leasable(burst admission.Tokens) admission.Tokens {
 	if f.config.Strict {
 		return 0
 	}
-	parts := headgate.Tokens(len(f.tenants))
-	return parts * leasable(&headgate.Limit{Burst: burst}, &f.config, parts)
+	parts := admission.Tokens(len(f.tenants))
+	return parts * leasable(&admission.Limit{Burst: burst}, &f.config, parts)
 }
 
 // TestLeasesKeepTheBound: law L1 for leases. Limiters come, go, are killed with tokens in hand; the clock of Redis steps; the
@@ -229,14 +229,14 @@ func TestLeasesKeepTheBound(t *testing.T) {
 	}
 }
 
-func drawLimit(t *rapid.T) headgate.Limit {
-	rate := headgate.Tokens(rapid.SampledFrom([]int{50, 500, 5000}).Draw(t, "rate"))
-	return headgate.PerSecond(rate, rate*headgate.Tokens(rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "burst"))/2)
+func drawLimit(t *rapid.T) admission.Limit {
+	rate := admission.Tokens(rapid.SampledFrom([]int{50, 500, 5000}).Draw(t, "rate"))
+	return admission.PerSecond(rate, rate*admission.Tokens(rapid.SampledFrom([]int{1, 2, 4}).Draw(t, "burst"))/2)
 }
 
 // drawNext draws the limit after the one in force. In half of the runs bursts only go up or only go down, since the bound is
 // wider where they do both.
-func (f *fleet) drawNext(t *rapid.T) headgate.Limit {
+func (f *fleet) drawNext(t *rapid.T) admission.Limit {
 	next := drawLimit(t)
 	switch f.course {
 	case 1:
@@ -281,7 +281,7 @@ func (f *fleet) operate(tb testing.TB, rt *rapid.T, stepping bool) {
 	case 5, 6, 7, 8, 9, 10:
 		f.time.pass(time.Duration(rapid.SampledFrom([]int{1, 7, 25, 60, 110, 400, 1300}).Draw(rt, "ms")) * time.Millisecond)
 	default:
-		cost := headgate.Tokens(rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(rt, "cost"))
+		cost := admission.Tokens(rapid.SampledFrom([]int{1, 1, 2, 5, 20}).Draw(rt, "cost"))
 		if rapid.Bool().Draw(rt, "one tenant") {
 			f.asking = []string{rapid.SampledFrom(f.tenants).Draw(rt, "tenant")}
 		}
@@ -307,7 +307,7 @@ func (f *fleet) rush(tb testing.TB) {
 func (f *fleet) exhaust(tb testing.TB) {
 	tb.Helper()
 	for i := range f.limiters {
-		for _, cost := range []headgate.Tokens{1000, 100, 10, 1} {
+		for _, cost := range []admission.Tokens{1000, 100, 10, 1} {
 			f.ask(tb, i, 20, cost)
 		}
 	}
@@ -315,7 +315,7 @@ func (f *fleet) exhaust(tb testing.TB) {
 
 // checkHeld fails unless all that is on lease, of killed limiters too, is within what Guarantee prints, or would without Strict.
 func (f *fleet) checkHeld(t *rapid.T) {
-	now, sum := time.Duration(f.time.process.Load()), headgate.Tokens(0)
+	now, sum := time.Duration(f.time.process.Load()), admission.Tokens(0)
 	for _, m := range f.moments {
 		if at := m.at + time.Duration(f.began); (m.stepped || m.limit != f.limit) && at > now-2*leaseLife {
 			return // What is on lease may be of another limit, or be thought to have ended.
@@ -323,12 +323,12 @@ func (f *fleet) checkHeld(t *rapid.T) {
 	}
 	for _, l := range slices.Concat(f.killed, f.limiters) {
 		for _, part := range units(l) {
-			if s, ok := part.ways.scopes.Load(headgate.Global); ok && !s.ended(breaker.Instant(now)) {
+			if s, ok := part.ways.scopes.Load(admission.Global); ok && !s.ended(breaker.Instant(now)) {
 				sum += s.held.tokens()
 			}
 		}
 	}
-	limit, parts := f.limit, headgate.Tokens(len(f.tenants))
+	limit, parts := f.limit, admission.Tokens(len(f.tenants))
 	if most := parts * leasable(&limit, &f.config, parts); sum > most {
 		t.Fatalf("%d tokens on lease, which may be %d", sum, most)
 	}
@@ -347,11 +347,11 @@ func TestLeasesWasteNothing(t *testing.T) {
 				t.Parallel()
 				v := newVirtual()
 				f := newFleet(v, open(t, v.client(t)), Config{Strict: strict, Timeout: patient})
-				f.put(t, headgate.PerSecond(rate, rate))
+				f.put(t, admission.PerSecond(rate, rate))
 				for range limiters {
 					f.join(t)
 				}
-				sum := headgate.Tokens(0)
+				sum := admission.Tokens(0)
 				// The rate allows 10 tokens in 5 ms, and some 30 are asked for. The first two seconds use up the burst.
 				for tick := range seconds * 200 {
 					for i := range f.limiters {

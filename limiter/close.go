@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -64,7 +64,7 @@ func (l *Limiter) giveBack(ctx context.Context, some []leftover) error {
 type leftover struct {
 	way    *way
 	scope  *scope
-	tokens headgate.Tokens
+	tokens admission.Tokens
 }
 
 // returns forgets all ways, and takes what is left of each lease.

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -29,7 +29,7 @@ type Config struct {
 	Timeout time.Duration
 	// Outage is what becomes of checks while Redis is away. OutageAt replaces it for single scopes.
 	Outage   Outage
-	OutageAt map[headgate.Scope]Outage
+	OutageAt map[admission.Scope]Outage
 	// InFlight is the largest number of calls at a time: 1 to 64, default 2.
 	InFlight int
 	// MaxScopes bounds the scopes and ways that are remembered: 1,000 or more, default 1,000,000 of each, evenly divided among the
@@ -73,13 +73,13 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var bad []error
 	if c.Timeout < time.Millisecond || c.Timeout > maxTimeout {
-		bad = append(bad, &headgate.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + maxTimeout.String()})
+		bad = append(bad, &admission.FieldError{Field: "timeout", Value: c.Timeout.String(), Allowed: "1ms to " + maxTimeout.String()})
 	}
 	if c.InFlight < 1 || c.InFlight > 64 {
-		bad = append(bad, &headgate.FieldError{Field: "in flight", Value: strconv.Itoa(c.InFlight), Allowed: "1 to 64 calls"})
+		bad = append(bad, &admission.FieldError{Field: "in flight", Value: strconv.Itoa(c.InFlight), Allowed: "1 to 64 calls"})
 	}
 	if c.MaxScopes < 1000 {
-		bad = append(bad, &headgate.FieldError{Field: "max scopes", Value: strconv.Itoa(c.MaxScopes), Allowed: "1000 or more"})
+		bad = append(bad, &admission.FieldError{Field: "max scopes", Value: strconv.Itoa(c.MaxScopes), Allowed: "1000 or more"})
 	}
 	bad = append(bad, c.Outage.validate("outage"))
 	for scope, outage := range c.OutageAt {
@@ -97,10 +97,10 @@ func (o Outage) validate(field string) error {
 	case OutageShare, OutageOpen, OutageClosed, OutageGrace:
 		return nil
 	}
-	return &headgate.FieldError{Field: field, Value: strconv.Quote(string(o)), Allowed: "share, open, closed or grace"}
+	return &admission.FieldError{Field: field, Value: strconv.Quote(string(o)), Allowed: "share, open, closed or grace"}
 }
 
 // outageOf returns the mode of a scope.
-func (c Config) outageOf(scope headgate.Scope) Outage {
+func (c Config) outageOf(scope admission.Scope) Outage {
 	return cmp.Or(c.OutageAt[scope], c.Outage)
 }

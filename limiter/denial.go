@@ -3,7 +3,7 @@ package limiter
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/policy"
@@ -15,22 +15,22 @@ const denialLife = time.Second
 // denial is a refusal of Redis, remembered at the scope that refused. It never changes.
 type denial struct {
 	policy *policy.Compiled
-	reason headgate.Reason
+	reason admission.Reason
 	// left is what the bucket held at; it gains a micro-token in perMicro nanoseconds, up to burst.
 	left     buckets.Micro
 	perMicro float64
-	burst    headgate.Tokens
+	burst    admission.Tokens
 	// at is before the call that was refused. Until pause everything is refused that left does not cover.
 	at, pause breaker.Instant
 }
 
 // refuses reports whether cost is still too much at now, and for how long it will be.
-func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost headgate.Tokens) (time.Duration, bool) {
+func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost admission.Tokens) (time.Duration, bool) {
 	if d == nil || d.policy != inForce || now >= d.at.Add(denialLife) {
 		return 0, false
 	}
 	switch {
-	case d.reason == headgate.ReasonTooCostly: // It says nothing of what the bucket holds.
+	case d.reason == admission.ReasonTooCostly: // It says nothing of what the bucket holds.
 		return 0, cost > d.burst
 	case cost > d.burst:
 		return 0, false
@@ -45,7 +45,7 @@ func (d *denial) refuses(now breaker.Instant, inForce *policy.Compiled, cost hea
 }
 
 // tell writes the refusal that the denial gives, into a zero Verdict: copies of one cost more than all else.
-func (d *denial) tell(v *Verdict, scope headgate.Scope, retryAfter time.Duration) {
+func (d *denial) tell(v *Verdict, scope admission.Scope, retryAfter time.Duration) {
 	v.Source, v.Reason, v.Scope = Cached, d.reason, scope
 	v.TokensLeft, v.Burst, v.RetryAfter = d.left.Tokens(), d.burst, retryAfter
 }

@@ -8,7 +8,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/lua"
@@ -26,8 +26,8 @@ func Example() {
 	}
 	defer store.Close()
 	limits := policy.Default()
-	limits.Global = headgate.PerSecond(1000, 2000)
-	limits.QueueLimits = map[headgate.Scope]headgate.Limit{"acme:search": {Tokens: 60, Per: time.Hour, Burst: 2}}
+	limits.Global = admission.PerSecond(1000, 2000)
+	limits.QueueLimits = map[admission.Scope]admission.Limit{"acme:search": {Tokens: 60, Per: time.Hour, Burst: 2}}
 	l, err := limiter.New(store, limiter.Config{Policy: &limits, Outage: limiter.OutageClosed, Timeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
@@ -38,13 +38,13 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		if err := verdict.Err(); errors.Is(err, headgate.ErrLimited) {
+		if err := verdict.Err(); errors.Is(err, admission.ErrLimited) {
 			fmt.Printf("refused by %s for %s\n", verdict.Scope, verdict.RetryAfter.Round(time.Minute))
 			continue
 		}
 		fmt.Println("passed")
 	}
-	bound, err := l.Guarantee(ctx, headgate.Global)
+	bound, err := l.Guarantee(ctx, admission.Global)
 	if err != nil {
 		log.Fatal(err)
 	}

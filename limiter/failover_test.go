@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -26,7 +26,7 @@ func TestAFailoverCostsWhatWasNotReplicated(t *testing.T) {
 	v := newVirtual()
 	client.AddHook(hook{v})
 	f := newFleet(v, open(t, client), Config{Timeout: patient, Outage: OutageClosed})
-	f.put(t, headgate.PerSecond(100, 2000))
+	f.put(t, admission.PerSecond(100, 2000))
 	for range 16 {
 		f.join(t)
 	}
@@ -88,10 +88,10 @@ func sever(t *testing.T, master *redistest.Server) {
 }
 
 // debited is what was taken out of the bucket since the beginning.
-func (f *fleet) debited() headgate.Tokens {
+func (f *fleet) debited() admission.Tokens {
 	sum := f.exact
 	for _, l := range slices.Concat(f.killed, f.limiters) {
-		sum += headgate.Tokens(testutil.ToFloat64(l.counts.leased))
+		sum += admission.Tokens(testutil.ToFloat64(l.counts.leased))
 	}
 	return sum
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -46,8 +46,8 @@ func (l *Limiter) serve(ctx context.Context, tickets []*ticket) {
 		case t.err != nil || err == nil:
 		case isAway(err):
 			t.away = true
-		case errors.Is(err, headgate.ErrOutOfMemory):
-			t.verdict = Verdict{Reason: headgate.ReasonMemory, RetryAfter: time.Second}
+		case errors.Is(err, admission.ErrOutOfMemory):
+			t.verdict = Verdict{Reason: admission.ReasonMemory, RetryAfter: time.Second}
 		default:
 			t.err = err
 		}
@@ -151,10 +151,10 @@ func (l *Limiter) land(f *flight, granted lua.Granted, err error) {
 	for i, t := range f.asked {
 		verdict := &granted.Verdicts[i]
 		t.verdict = verdictOf(verdict)
-		took := headgate.Tokens(0)
+		took := admission.Tokens(0)
 		if t.verdict.Admitted {
 			took = t.cost
-		} else if verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly {
+		} else if verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly {
 			t.boarded.deny(landed, t.cost, verdict)
 		}
 		for _, s := range t.boarded.scopes {

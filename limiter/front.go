@@ -3,14 +3,14 @@ package limiter
 import (
 	"sync/atomic"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // front is a cache before the map of ways, which costs a hash of three strings: a way stands in the one place that the ends of
 // its names give, and whoever comes later takes the place over. A check on a busy way finds it in a few nanoseconds.
 type front [4096]atomic.Pointer[way]
 
-func (f *front) place(tenant, queue string, class headgate.Priority) *atomic.Pointer[way] {
+func (f *front) place(tenant, queue string, class admission.Priority) *atomic.Pointer[way] {
 	const odd = 0x9e3779b1 // 2³² divided by the golden ratio: multiplied, near numbers part.
 	h := tail(tenant) * odd
 	h = (h ^ h>>15 ^ tail(queue)) * odd

@@ -3,7 +3,7 @@ package limiter
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // gauges show what is on lease, and the bound in force, by level: at the global one that is one scope, at others the sum or
@@ -35,12 +35,12 @@ func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 
 // Collect sends what is in force at levels that have a limit.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
-	for i := range headgate.Levels {
-		bound, held := g.limiter.inForce(headgate.Level(i))
+	for i := range admission.Levels {
+		bound, held := g.limiter.inForce(admission.Level(i))
 		if bound.Burst == 0 {
 			continue
 		}
-		level := headgate.Level(i).String()
+		level := admission.Level(i).String()
 		for _, gauge := range []struct {
 			desc  *prometheus.Desc
 			value float64
@@ -53,9 +53,9 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 }
 
 // inForce returns the largest bound of a level, and what is on lease there.
-func (l *Limiter) inForce(level headgate.Level) (bound Guarantee, held headgate.Tokens) {
+func (l *Limiter) inForce(level admission.Level) (bound Guarantee, held admission.Tokens) {
 	if l.parts == nil {
-		return l.ways.bounds()[level], headgate.Tokens(l.ways.onLease[level].Load())
+		return l.ways.bounds()[level], admission.Tokens(l.ways.onLease[level].Load())
 	}
 	for _, part := range l.parts {
 		of, leased := part.inForce(level)

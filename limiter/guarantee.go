@@ -4,23 +4,23 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Guarantee is the bound in force at one scope, over all limiters of the deployment that have the same Config.
 type Guarantee struct {
-	Scope headgate.Scope
+	Scope admission.Scope
 	// Unlimited says that the scope has no limit, and the rest is zero.
 	Unlimited bool
 	// Rate and Burst are the policy's: over all time at most Burst + Rate·t is admitted.
-	Rate  headgate.TokensPerSecond
-	Burst headgate.Tokens
+	Rate  admission.TokensPerSecond
+	Burst admission.Tokens
 	// Parts is how many partitions of the deployment divide the limit among them: a check has no more than the part of its
 	// tenant's. It is 1 but for the global scope.
 	Parts int
 	// Leased is how much more than that may be admitted in a window: what limiters may hold as it begins. Zero with
 	// Config.Strict, which keeps it within Burst, and with Config.Exact.
-	Leased headgate.Tokens
+	Leased admission.Tokens
 	// Strict is Config.Strict.
 	Strict bool
 	// Outage is what becomes of checks without Redis. What is admitted then comes on top, and is taken off afterwards up to Burst.
@@ -28,7 +28,7 @@ type Guarantee struct {
 }
 
 // Guarantee returns the bound in force at a scope. It asks Redis only where the policy was never read.
-func (l *Limiter) Guarantee(ctx context.Context, name headgate.Scope) (Guarantee, error) {
+func (l *Limiter) Guarantee(ctx context.Context, name admission.Scope) (Guarantee, error) {
 	tenant, queue, class, err := name.Parts()
 	if err != nil {
 		return Guarantee{}, err

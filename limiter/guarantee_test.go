@@ -3,18 +3,18 @@ package limiter
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 func TestTheGuaranteeIsTheBoundInForce(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	limits := limited(headgate.PerSecond(10, 80), headgate.PerSecond(5, 40))
+	limits := limited(admission.PerSecond(10, 80), admission.PerSecond(5, 40))
 	for want, config := range map[string]Config{
 		"acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return":  {},
 		"acme: over all time at most 40 + 5/s, in any window no more; without redis: share, and up to 40 taken off on return":  {Strict: true},
-		"acme: over all time at most 40 + 5/s, in any window no more; without redis: closed, and up to 40 taken off on return": {Exact: true, OutageAt: map[headgate.Scope]Outage{"acme": OutageClosed}},
+		"acme: over all time at most 40 + 5/s, in any window no more; without redis: closed, and up to 40 taken off on return": {Exact: true, OutageAt: map[admission.Scope]Outage{"acme": OutageClosed}},
 	} {
 		config.Policy = limits
 		l := start(t, store, config)
@@ -30,9 +30,9 @@ func TestTheGuaranteeIsTheBoundInForce(t *testing.T) {
 		}
 	}
 	l := start(t, openParts(t), Config{Policy: limits})
-	for scope, want := range map[headgate.Scope]string{
-		headgate.Global: "global: over all time at most 80 + 10/s in 3 parts, in any window 39 more; without redis: share, and up to 80 taken off on return",
-		"acme":          "acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return",
+	for scope, want := range map[admission.Scope]string{
+		admission.Global: "global: over all time at most 80 + 10/s in 3 parts, in any window 39 more; without redis: share, and up to 80 taken off on return",
+		"acme":           "acme: over all time at most 40 + 5/s, in any window 20 more; without redis: share, and up to 40 taken off on return",
 	} {
 		bound, err := l.Guarantee(t.Context(), scope)
 		check(t, err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -21,7 +21,7 @@ import (
 const childVariable = "HEADGATE_LIMITER_CHILD"
 
 // killedLimit is what all processes share.
-var killedLimit = headgate.PerSecond(2000, 500)
+var killedLimit = admission.PerSecond(2000, 500)
 
 // spend checks as often as it can until it is killed or its stdin ends, and says so after each fifty that were admitted.
 func spend(at string) int {

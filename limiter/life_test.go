@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -25,7 +25,7 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 			store, err := lua.Connect(t.Context(), server.URL(), lua.Config{Prefix: prefix})
 			check(t, err)
 			t.Cleanup(func() { _ = store.Close() })
-			own := limited(none, headgate.Limit{Tokens: 10_000, Per: 24 * time.Hour, Burst: burst})
+			own := limited(none, admission.Limit{Tokens: 10_000, Per: 24 * time.Hour, Burst: burst})
 			l := start(t, store, Config{Policy: own, Outage: OutageClosed, Timeout: time.Second, Minutes: true})
 			var admitted atomic.Int64
 			begun := make(chan struct{})

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -110,7 +110,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 		return l.checkParts(ctx, r)
 	}
 	w := l.ways.find(&r)
-	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(headgate.MaxCost) {
+	if w == nil || w.policy != l.policy.Load() || uint64(r.Cost) > uint64(admission.MaxCost) {
 		if w, err = l.first(r.route(), r.Cost); err != nil {
 			return Verdict{}, err
 		}
@@ -143,7 +143,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 }
 
 // first returns a way that is not known, nil where the policy was never read. It finds bad input.
-func (l *Limiter) first(at route, cost headgate.Tokens) (*way, error) {
+func (l *Limiter) first(at route, cost admission.Tokens) (*way, error) {
 	if err := errors.Join(at.validate(), checkCost(cost)); err != nil {
 		return nil, err
 	}

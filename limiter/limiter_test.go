@@ -9,17 +9,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
 
 func TestACheckTakesTokensOfEveryScopeOrOfNone(t *testing.T) {
 	t.Parallel()
-	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}
-	small := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 4}
+	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}
+	small := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 4}
 	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: limited(day, small), Timeout: patient})
-	ask := func(tenant string, cost headgate.Tokens) Verdict {
+	ask := func(tenant string, cost admission.Tokens) Verdict {
 		v, err := l.Check(t.Context(), Request{Tenant: tenant, Cost: cost})
 		check(t, err)
 		return v
@@ -27,30 +27,30 @@ func TestACheckTakesTokensOfEveryScopeOrOfNone(t *testing.T) {
 	if v := ask("acme", 3); !v.Admitted || v.Source != Exact {
 		t.Fatalf("%+v", v)
 	}
-	if v := ask("acme", 2); v.Admitted || v.Scope != "acme" || v.TokensLeft != 1 || v.Burst != 4 || v.Reason != headgate.ReasonLimited {
+	if v := ask("acme", 2); v.Admitted || v.Scope != "acme" || v.TokensLeft != 1 || v.Burst != 4 || v.Reason != admission.ReasonLimited {
 		t.Errorf("2 of 1: %+v", v)
 	}
-	if v := ask("acme", 5); v.Admitted || v.Reason != headgate.ReasonTooCostly || v.RetryAfter != 0 {
+	if v := ask("acme", 5); v.Admitted || v.Reason != admission.ReasonTooCostly || v.RetryAfter != 0 {
 		t.Errorf("5 of a burst of 4: %+v", v)
 	}
 	if v := ask("other", 7); !v.Admitted {
 		t.Errorf("a refusal took from the global bucket: %+v", v)
 	}
-	if v := ask("", 1); v.Admitted || v.Scope != headgate.Global {
+	if v := ask("", 1); v.Admitted || v.Scope != admission.Global {
 		t.Errorf("1 of 0: %+v", v)
 	}
-	if err := ask("other", 1).Err(); !errors.Is(err, headgate.ErrLimited) {
+	if err := ask("other", 1).Err(); !errors.Is(err, admission.ErrLimited) {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestADenialAnswersWhatItKnows(t *testing.T) {
 	t.Parallel()
-	limit := headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
+	limit := admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
 	store := open(t, redistest.Shared(t).Client(t))
 	l := start(t, store, Config{Timeout: patient})
 	l.clock.set = &newVirtual().process // It stands still: a denial is not forgotten because the machine halts.
-	ask := func(cost headgate.Tokens) Verdict {
+	ask := func(cost admission.Tokens) Verdict {
 		v, err := l.Check(t.Context(), Request{Tenant: "acme", Cost: cost})
 		check(t, err)
 		return v
@@ -73,7 +73,7 @@ func TestADenialAnswersWhatItKnows(t *testing.T) {
 		t.Errorf("%g calls for what was known", calls)
 	}
 	for _, source := range []Source{Exact, Cached} {
-		if v := ask(11); v.Reason != headgate.ReasonTooCostly || v.Source != source {
+		if v := ask(11); v.Reason != admission.ReasonTooCostly || v.Source != source {
 			t.Errorf("11 of a burst of 10: %+v", v)
 		}
 	}
@@ -85,7 +85,7 @@ func TestADenialAnswersWhatItKnows(t *testing.T) {
 func TestManyCallersShareCalls(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	limit := headgate.Limit{Tokens: 1000, Per: 24 * time.Hour, Burst: 100_000}
+	limit := admission.Limit{Tokens: 1000, Per: 24 * time.Hour, Burst: 100_000}
 	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(limit, limit), Timeout: patient, Exact: true, InFlight: 1})
 	under, hold := make(chan struct{}), make(chan struct{})
 	first := sync.OnceFunc(func() { close(under) })
@@ -122,18 +122,18 @@ func TestBadInputNamesTheField(t *testing.T) {
 	t.Parallel()
 	for name, config := range map[string]Config{
 		"timeout": {Timeout: time.Minute}, "in flight": {InFlight: 65}, "max scopes": {MaxScopes: 1}, "outage": {Outage: "maybe"},
-		"outage at acme": {OutageAt: map[headgate.Scope]Outage{"acme": "maybe"}}, "scope": {OutageAt: map[headgate.Scope]Outage{"a:b:c:d": OutageOpen}},
+		"outage at acme": {OutageAt: map[admission.Scope]Outage{"acme": "maybe"}}, "scope": {OutageAt: map[admission.Scope]Outage{"a:b:c:d": OutageOpen}},
 	} {
-		if _, err := New(nil, config); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), name) {
+		if _, err := New(nil, config); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Timeout: patient})
 	for name, r := range map[string]Request{
-		"cost": {Tenant: "a", Cost: headgate.MaxCost + 1}, `tenant "global"`: {Tenant: "global"}, "queue": {Tenant: "a", Class: "high"},
+		"cost": {Tenant: "a", Cost: admission.MaxCost + 1}, `tenant "global"`: {Tenant: "global"}, "queue": {Tenant: "a", Class: "high"},
 		`tenant ""`: {Queue: "mail"}, "a class of queue mail": {Tenant: "a", Queue: "mail", Class: "strange"},
 	} {
-		if _, err := l.Check(t.Context(), r); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), name) {
+		if _, err := l.Check(t.Context(), r); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -150,9 +150,9 @@ func TestANewPolicyIsInForceWithinASecond(t *testing.T) {
 		check(t, err)
 		return verdict
 	}
-	one := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+	one := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
 	for i, row := range []struct {
-		limit    headgate.Limit
+		limit    admission.Limit
 		admitted bool
 	}{{one, true}, {one, false}, {none, true}, {one, false}} {
 		p := limited(none, row.limit)

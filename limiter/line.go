@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -17,7 +17,7 @@ type ticket struct {
 	// way is what the caller knew of the route; where it is nil or of an old policy the pilot looks it up.
 	way *way
 	// cost is zero where more tokens are fetched and nobody waits.
-	cost headgate.Tokens
+	cost admission.Tokens
 	// boarded is the way on which it was asked. Only the pilot uses it before done.
 	boarded *way
 	// left says that the caller has gone.
@@ -30,7 +30,7 @@ type ticket struct {
 	away bool
 }
 
-func newTicket(at route, w *way, cost headgate.Tokens) *ticket {
+func newTicket(at route, w *way, cost admission.Tokens) *ticket {
 	return &ticket{route: at, way: w, cost: cost, done: make(chan struct{})}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -35,14 +35,14 @@ func check(tb testing.TB, err error) {
 }
 
 // limited is a policy of one global limit and of one for tenant acme; others have none.
-func limited(global, tenant headgate.Limit) *policy.Policy {
+func limited(global, tenant admission.Limit) *policy.Policy {
 	p := policy.Unlimited()
 	p.Global = global
 	p.Tenants = map[string]policy.Tenant{"acme": {Tier: policy.StandardTier, Limit: &tenant}}
 	return &p
 }
 
-var none = headgate.Limit{Disabled: true}
+var none = admission.Limit{Disabled: true}
 
 // open returns a store of the test's own.
 func open(tb testing.TB, client *redis.Client) *lua.Store {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // counts are what the limiter counts. No label is a scope.
@@ -69,14 +69,14 @@ func (c *counts) answered(admitted bool) {
 }
 
 // answeredBlind counts a check without Redis; no mode means that tokens on lease decided.
-func (c *counts) answeredBlind(mode Outage, admitted bool, cost headgate.Tokens) {
+func (c *counts) answeredBlind(mode Outage, admitted bool, cost admission.Tokens) {
 	c.blind.WithLabelValues(cmp.Or(string(mode), Leased.String()), resultOf(admitted)).Inc()
 	if admitted {
 		c.blindTokens.Add(float64(cost))
 	}
 }
 
-func (c *counts) granted(tokens headgate.Tokens) {
+func (c *counts) granted(tokens admission.Tokens) {
 	if tokens > 0 {
 		c.grants.Inc()
 		c.leased.Add(float64(tokens))

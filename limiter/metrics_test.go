@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 )
@@ -19,9 +19,9 @@ func TestMetricsSayHowChecksWereAnswered(t *testing.T) {
 	v, proxy, registry := newVirtual(), redistest.NewProxy(t, redistest.Shared(t).Addr()), prometheus.NewPedanticRegistry()
 	client := proxy.Client(t)
 	client.AddHook(hook{v})
-	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
+	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}
 	l := start(t, open(t, client), Config{
-		Policy: limited(headgate.PerSecond(1000, 1000), day), Timeout: patient, Metrics: registry, OutageAt: map[headgate.Scope]Outage{headgate.Global: OutageOpen, "acme": OutageClosed},
+		Policy: limited(admission.PerSecond(1000, 1000), day), Timeout: patient, Metrics: registry, OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
 	})
 	l.clock.set = &v.process
 	got := map[Source]int{}
@@ -49,9 +49,9 @@ headgate_limiter_checks_total{result="refused",source="exact"} 1
 	if got[Cached] != 1 || got[Leased] == 0 {
 		t.Fatalf("%v", got)
 	}
-	l.ways.scopes.Range(func(_ headgate.Scope, s *scope) bool { s.count(l.clock.now()); return true })
+	l.ways.scopes.Range(func(_ admission.Scope, s *scope) bool { s.count(l.clock.now()); return true })
 	held := heldOf(l)
-	bound, err := l.Guarantee(t.Context(), headgate.Global)
+	bound, err := l.Guarantee(t.Context(), admission.Global)
 	check(t, err)
 	checkGauges(t, registry, map[string]float64{
 		"held_tokens global": float64(held), "held_tokens tenant": 0,
@@ -90,9 +90,9 @@ func checkGauges(t *testing.T, registry *prometheus.Registry, want map[string]fl
 func TestBlindAnswersAreCountedByTheModeThatDecided(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	limit := headgate.PerSecond(10, 100)
+	limit := admission.PerSecond(10, 100)
 	l := start(t, open(t, proxy.Client(t)), Config{
-		Policy: limited(limit, limit), OutageAt: map[headgate.Scope]Outage{headgate.Global: OutageOpen, "acme": OutageClosed},
+		Policy: limited(limit, limit), OutageAt: map[admission.Scope]Outage{admission.Global: OutageOpen, "acme": OutageClosed},
 	})
 	cut(t, nil, proxy)
 	for range 3 {
@@ -114,7 +114,7 @@ func TestMetricsStaySmall(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	p := policy.Unlimited()
-	p.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(10, 10)}}
+	p.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(10, 10)}}
 	l := start(t, open(t, redistest.Shared(t).Client(t)), Config{Policy: &p, Timeout: patient, Metrics: registry})
 	ask(t, l, Request{Tenant: "acme"})
 	few, err := testutil.GatherAndCount(registry)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/lua"
@@ -14,7 +14,7 @@ import (
 )
 
 // errShut is the outcome of a call that the breaker did not let through.
-var errShut = errors.Join(errors.New("the breaker of redis is open"), headgate.ErrUnavailable)
+var errShut = errors.Join(errors.New("the breaker of redis is open"), admission.ErrUnavailable)
 
 // halfTime is the time of an outage after which a share is half of what it was.
 const halfTime = time.Minute
@@ -32,7 +32,7 @@ func newBreaker(now breaker.Instant, timeout time.Duration) (*breaker.Breaker, e
 
 // isAway reports an error by which nobody knows whether Redis has heard of the call, or by which it has not.
 func isAway(err error) bool {
-	return errors.Is(err, headgate.ErrUnavailable) || lua.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, admission.ErrUnavailable) || lua.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // notIn notes for how long the breaker lets nothing through.
@@ -126,13 +126,13 @@ func (b *blind) collect(f *flight, inForce *policy.Compiled) {
 	b.mu.debts = kept
 }
 
-func (b *blind) paid(s *scope, tokens headgate.Tokens) {
+func (b *blind) paid(s *scope, tokens admission.Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.owed = max(0, s.mu.owed-tokens)
 }
 
-func (s *scope) owes() headgate.Tokens {
+func (s *scope) owes() admission.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.owed
@@ -145,7 +145,7 @@ func (s *scope) acquit() {
 }
 
 // owe notes what was admitted blind, up to one burst. first says that the scope stands among the debts from now on.
-func (s *scope) owe(cost, burst headgate.Tokens) (first bool) {
+func (s *scope) owe(cost, burst admission.Tokens) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.owed = min(burst, s.mu.owed+cost)
@@ -165,10 +165,10 @@ func (l *Limiter) answerBlind(ctx context.Context, t *ticket, w *way, now breake
 	case l.config.Outage == OutageOpen: // The policy was never read.
 		verdict.Admitted = true
 	default:
-		verdict.Reason = headgate.ReasonUnavailable
+		verdict.Reason = admission.ReasonUnavailable
 	}
 	verdict.Source = Blind
-	if verdict.Reason == headgate.ReasonUnavailable {
+	if verdict.Reason == admission.ReasonUnavailable {
 		verdict.RetryAfter = max(l.config.Timeout, breaker.Instant(l.shut.Load()).Sub(now))
 	}
 	l.counts.answeredBlind(mode, verdict.Admitted, t.cost)
@@ -177,15 +177,15 @@ func (l *Limiter) answerBlind(ctx context.Context, t *ticket, w *way, now breake
 
 // answer takes cost at every scope of the way or at none, each by what is on lease, else by its mode. It returns the mode that
 // decided: the refusing scope's, or the one that lets the most through; none where what is on lease did.
-func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, members int64, maxShares int) (Verdict, Outage) {
+func (b *blind) answer(w *way, cost admission.Tokens, now breaker.Instant, members int64, maxShares int) (Verdict, Outage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.mu.away {
 		b.mu.since = now // One answer was late, so far.
 	}
 	leased, decided := way{}, Outage("")
-	var steps [headgate.Levels]buckets.LevelLimit
-	shared, owing := steps[:0], make([]*scope, 0, headgate.Levels)
+	var steps [admission.Levels]buckets.LevelLimit
+	shared, owing := steps[:0], make([]*scope, 0, admission.Levels)
 	for _, s := range w.scopes {
 		has := s.has(now, cost)
 		if !has {
@@ -196,7 +196,7 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 			leased.scopes = append(leased.scopes, s)
 			continue
 		case s.mode == OutageClosed || s.mode == OutageGrace || b.mu.shares.Len() >= maxShares:
-			return Verdict{Reason: headgate.ReasonUnavailable, Scope: s.name}, s.mode
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: s.name}, s.mode
 		case s.mode == OutageShare:
 			shared = append(shared, buckets.LevelLimit{Scope: s.name, Limit: b.shareLocked(w.limit(s.level), now, members)})
 		}
@@ -205,13 +205,13 @@ func (b *blind) answer(w *way, cost headgate.Tokens, now breaker.Instant, member
 	var at epochs
 	_, ok := leased.take(anyLease, cost, &at)
 	if !ok { // Somebody else was quicker.
-		return Verdict{Reason: headgate.ReasonUnavailable}, ""
+		return Verdict{Reason: admission.ReasonUnavailable}, ""
 	}
 	micros := buckets.Instant(time.Duration(now).Microseconds())
-	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != headgate.Admitted {
+	if verdict := b.mu.shares.Take(micros, 0, shared, cost); verdict.Decision != admission.Admitted {
 		leased.putBack(cost, 0, &at)
-		if verdict.Reason == headgate.ReasonTooCostly { // Of the share, not of the limit.
-			return Verdict{Reason: headgate.ReasonUnavailable, Scope: verdict.Scope}, OutageShare
+		if verdict.Reason == admission.ReasonTooCostly { // Of the share, not of the limit.
+			return Verdict{Reason: admission.ReasonUnavailable, Scope: verdict.Scope}, OutageShare
 		}
 		return verdictOf(&verdict), OutageShare
 	}
@@ -234,11 +234,11 @@ func looser(one, other Outage) Outage {
 }
 
 // shareLocked is the part of a limit that is this limiter's, at least a token of burst.
-func (b *blind) shareLocked(limit *headgate.Limit, now breaker.Instant, members int64) buckets.Limit {
+func (b *blind) shareLocked(limit *admission.Limit, now breaker.Instant, members int64) buckets.Limit {
 	halvings := max(0, min(40, int(now.Sub(b.mu.since)/halfTime)))
 	part := 1 / float64(members)
-	burst := max(1, headgate.Tokens(float64(limit.Burst)*part))
+	burst := max(1, admission.Tokens(float64(limit.Burst)*part))
 	return buckets.Limit{
-		Rate: headgate.TokensPerSecond(float64(limit.Rate()) * part / float64(int64(1)<<halvings)), Burst: buckets.MicroOf(burst),
+		Rate: admission.TokensPerSecond(float64(limit.Rate()) * part / float64(int64(1)<<halvings)), Burst: buckets.MicroOf(burst),
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -129,18 +129,18 @@ func (o *outage) during(tb testing.TB, checks int) (admitted int, refused []Verd
 var modes = []struct {
 	mode     Outage
 	admitted int
-	reason   headgate.Reason
+	reason   admission.Reason
 	after    bool
 }{
 	{OutageOpen, 64, "", false},
-	{OutageClosed, 0, headgate.ReasonUnavailable, true},
-	{OutageShare, 20, headgate.ReasonLimited, false},
-	{OutageGrace, 0, headgate.ReasonUnavailable, true}, // Nothing is on lease of so slow a limit.
+	{OutageClosed, 0, admission.ReasonUnavailable, true},
+	{OutageShare, 20, admission.ReasonLimited, false},
+	{OutageGrace, 0, admission.ReasonUnavailable, true}, // Nothing is on lease of so slow a limit.
 }
 
 // TestOutageModes: law L13. These run one after the other, since each looks for goroutines that it leaves behind.
 func TestOutageModes(t *testing.T) {
-	day := headgate.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
+	day := admission.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			before := goleak.IgnoreCurrent()
@@ -189,7 +189,7 @@ func (o *outage) refill(tb testing.TB) error {
 	o.limiter.line.flying.Wait()
 	o.limiter.blind.end()
 	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "", lua.Intervention{})
-	if s, ok := o.limiter.ways.scopes.Load(headgate.Global); ok {
+	if s, ok := o.limiter.ways.scopes.Load(admission.Global); ok {
 		s.denial.Store(nil)
 		s.acquit()
 	}
@@ -204,7 +204,7 @@ func blindAdmissions(l *Limiter, mode Outage) int {
 func TestAnOpenBreakerSendsNothing(t *testing.T) {
 	v := newVirtual()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(headgate.PerSecond(1, 10), none), Outage: OutageOpen})
+	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(admission.PerSecond(1, 10), none), Outage: OutageOpen})
 	l.clock.set = &v.process // It stands still, so the breaker stays open.
 	cut(t, nil, proxy)
 	for range 60_000 {
@@ -232,7 +232,7 @@ func TestSharesAreOfOneLimit(t *testing.T) {
 	client := proxy.Client(t)
 	client.AddHook(hook{v})
 	store := open(t, client)
-	f := &fleet{time: v, store: store, config: Config{Policy: limited(headgate.PerSecond(40, 20), none), Timeout: patient}}
+	f := &fleet{time: v, store: store, config: Config{Policy: limited(admission.PerSecond(40, 20), none), Timeout: patient}}
 	for range 4 {
 		f.join(t)
 	}
@@ -278,7 +278,7 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 			proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 			client := proxy.Client(t)
 			client.AddHook(hook{v})
-			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(headgate.PerSecond(1000, 1000), none), Timeout: patient, Outage: mode}}
+			f := &fleet{time: v, store: open(t, client), config: Config{Policy: limited(admission.PerSecond(1000, 1000), none), Timeout: patient, Outage: mode}}
 			f.join(t)
 			l := f.limiters[0]
 			for range 60_000 {
@@ -291,11 +291,11 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 			held := heldOf(l)
 			cut(t, nil, proxy)
 			v.process.Add(int64(2 * leaseLife))
-			admitted := headgate.Tokens(0)
+			admitted := admission.Tokens(0)
 			for range held + 50 {
 				if v := ask(t, l, Request{}); v.Admitted {
 					admitted++
-				} else if v.Reason != headgate.ReasonUnavailable {
+				} else if v.Reason != admission.ReasonUnavailable {
 					t.Fatalf("%+v", v)
 				}
 			}
@@ -306,7 +306,7 @@ func TestGraceSpendsWhatIsOnLease(t *testing.T) {
 	}
 }
 
-func heldOf(l *Limiter) headgate.Tokens {
-	s, _ := l.ways.scopes.Load(headgate.Global)
+func heldOf(l *Limiter) admission.Tokens {
+	s, _ := l.ways.scopes.Load(admission.Global)
 	return s.held.tokens()
 }

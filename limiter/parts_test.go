@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -24,13 +24,13 @@ func openParts(t *testing.T) *lua.Store {
 func TestTheGlobalLimitIsDividedExactly(t *testing.T) {
 	t.Parallel()
 	store := openParts(t)
-	l := start(t, store, Config{Policy: limited(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 30}, none), Timeout: patient})
+	l := start(t, store, Config{Policy: limited(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 30}, none), Timeout: patient})
 	admitted := map[string]int{}
 	for _, tenant := range tenantsOf(store) {
 		for range 20 {
 			if v := ask(t, l, Request{Tenant: tenant}); v.Admitted {
 				admitted[tenant]++
-			} else if v.Scope != headgate.Global || v.Burst != 10 {
+			} else if v.Scope != admission.Global || v.Burst != 10 {
 				t.Fatalf("%s: %+v", tenant, v)
 			}
 		}
@@ -38,7 +38,7 @@ func TestTheGlobalLimitIsDividedExactly(t *testing.T) {
 			t.Errorf("%d of %s admitted, want 10", admitted[tenant], tenant)
 		}
 	}
-	if v := ask(t, l, Request{Tenant: tenantsOf(store)[0], Cost: 11}); v.Reason != headgate.ReasonTooCostly {
+	if v := ask(t, l, Request{Tenant: tenantsOf(store)[0], Cost: 11}); v.Reason != admission.ReasonTooCostly {
 		t.Errorf("more than the part of a partition: %+v", v)
 	}
 }
@@ -47,7 +47,7 @@ func TestTheGlobalLimitIsDividedExactly(t *testing.T) {
 func TestChecksOfNoTenantHaveTheWholeGlobalLimit(t *testing.T) {
 	t.Parallel()
 	store := openParts(t)
-	l := start(t, store, Config{Policy: limited(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 30}, none), Timeout: patient})
+	l := start(t, store, Config{Policy: limited(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 30}, none), Timeout: patient})
 	for range 7 {
 		ask(t, l, Request{Tenant: tenantsOf(store)[1]})
 	}
@@ -69,7 +69,7 @@ func TestChecksOfNoTenantHaveTheWholeGlobalLimit(t *testing.T) {
 func TestATenantIsLimitedExactlyInItsPartition(t *testing.T) {
 	t.Parallel()
 	store := openParts(t)
-	l := start(t, store, Config{Policy: limited(none, headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}), Timeout: patient})
+	l := start(t, store, Config{Policy: limited(none, admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 10}), Timeout: patient})
 	if v := ask(t, l, Request{Tenant: "acme", Cost: 10}); !v.Admitted {
 		t.Errorf("10 of 10: %+v", v)
 	}
@@ -84,12 +84,12 @@ func TestALimiterFollowsThePolicyInEachPartition(t *testing.T) {
 	store := openParts(t)
 	l := start(t, store, Config{Timeout: patient})
 	for version := range int64(3) {
-		p := limited(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: headgate.Tokens(3 * (version + 1))}, none)
+		p := limited(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: admission.Tokens(3 * (version + 1))}, none)
 		p.Version = version + 1
 		put(t, store, p)
 		for _, tenant := range tenantsOf(store) {
 			ask(t, l, Request{Tenant: tenant}) // A denial under the last version may answer what costs more.
-			if v := ask(t, l, Request{Tenant: tenant, Cost: 9}); v.Reason != headgate.ReasonTooCostly || v.Burst != headgate.Tokens(version+1) {
+			if v := ask(t, l, Request{Tenant: tenant, Cost: 9}); v.Reason != admission.ReasonTooCostly || v.Burst != admission.Tokens(version+1) {
 				t.Errorf("version %d, %s: %+v", version+1, tenant, v)
 			}
 		}
@@ -107,7 +107,7 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	store, err := lua.Open(t.Context(), v.client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	f := newFleet(v, store, Config{Timeout: patient})
-	f.put(t, headgate.PerSecond(300, 3000))
+	f.put(t, admission.PerSecond(300, 3000))
 	f.join(t)
 	for range 40 {
 		f.ask(t, 0, 4, 1)
@@ -129,12 +129,12 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 			t.Errorf("%s: %v", tenant, err)
 		}
 	}
-	left := headgate.Tokens(0)
+	left := admission.Tokens(0)
 	for _, tenant := range f.tenants {
 		w := policyWay(t, f, tenant)
 		_, answers, err := store.Check(t.Context(), f.version, true, []lua.Question{w.question(1)})
 		check(t, err)
-		left += answers[0].Left[headgate.LevelGlobal].Tokens()
+		left += answers[0].Left[admission.LevelGlobal].Tokens()
 	}
 	if left != 3000-spent {
 		t.Errorf("%d left of 3000 after %d were spent", left, spent)
@@ -145,7 +145,7 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 func policyWay(t *testing.T, f *fleet, tenant string) *way {
 	t.Helper()
 	l := start(t, f.store, f.config)
-	ask(t, l, Request{Tenant: tenant, Cost: headgate.MaxCost})
+	ask(t, l, Request{Tenant: tenant, Cost: admission.MaxCost})
 	return l.parts[f.store.PartitionOf(tenant)].ways.find(&Request{Tenant: tenant})
 }
 
@@ -156,7 +156,7 @@ func TestAnOutageOfAPartitionIsItsTenantsAlone(t *testing.T) {
 	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	tenants := tenantsOf(store)
-	l := start(t, store, Config{Policy: limited(headgate.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
+	l := start(t, store, Config{Policy: limited(admission.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
 	away := store.Partitions()[1].Keys().State()
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if len(c.Args) > 2 && c.Args[2] == away {
@@ -182,7 +182,7 @@ func TestLeasesOfAllPartitionsAreWithinOneBound(t *testing.T) {
 		store, err := lua.Open(t.Context(), v.client(t), lua.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
 		check(t, err)
 		f := newFleet(v, store, Config{Strict: strict, Timeout: patient})
-		f.put(t, headgate.PerSecond(5000, 1200))
+		f.put(t, admission.PerSecond(5000, 1200))
 		for range 12 {
 			f.join(t)
 		}

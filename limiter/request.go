@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Request asks for tokens of every limit on a way: the global one, the tenant's, that of its queue and of its class there.
@@ -14,15 +14,15 @@ type Request struct {
 	// Tenant, Queue and Class name the way, each empty where the way ends before it. What a queue stands for is the caller's
 	// choice: an endpoint, a downstream, a kind of work.
 	Tenant, Queue string
-	Class         headgate.Priority
+	Class         admission.Priority
 	// Cost is 1 to headgate.MaxCost tokens; zero means 1.
-	Cost headgate.Tokens
+	Cost admission.Tokens
 }
 
 // route is what names a way.
 type route struct {
 	tenant, queue string
-	class         headgate.Priority
+	class         admission.Priority
 }
 
 func (r *Request) route() route { return route{r.Tenant, r.Queue, r.Class} }
@@ -30,24 +30,24 @@ func (r *Request) route() route { return route{r.Tenant, r.Queue, r.Class} }
 func (r *route) validate() error {
 	var bad []error
 	if r.tenant != "" {
-		bad = append(bad, headgate.ValidateTenant(r.tenant))
+		bad = append(bad, admission.ValidateTenant(r.tenant))
 	} else if r.queue != "" {
-		bad = append(bad, &headgate.FieldError{Field: "tenant", Value: `""`, Allowed: "a name where there is a queue"})
+		bad = append(bad, &admission.FieldError{Field: "tenant", Value: `""`, Allowed: "a name where there is a queue"})
 	}
 	if r.queue != "" {
-		bad = append(bad, headgate.ValidateName("queue", r.queue, true))
+		bad = append(bad, admission.ValidateName("queue", r.queue, true))
 	} else if r.class != "" {
-		bad = append(bad, &headgate.FieldError{Field: "queue", Value: `""`, Allowed: "a name where there is a class"})
+		bad = append(bad, &admission.FieldError{Field: "queue", Value: `""`, Allowed: "a name where there is a class"})
 	}
 	if r.class != "" {
-		bad = append(bad, headgate.ValidateName("class", string(r.class), true))
+		bad = append(bad, admission.ValidateName("class", string(r.class), true))
 	}
 	return errors.Join(bad...)
 }
 
-func checkCost(cost headgate.Tokens) error {
-	if cost < 1 || cost > headgate.MaxCost {
-		return &headgate.FieldError{Field: "cost", Value: strconv.FormatInt(int64(cost), 10), Allowed: fmt.Sprintf("1 to %d tokens, or 0 for 1", headgate.MaxCost)}
+func checkCost(cost admission.Tokens) error {
+	if cost < 1 || cost > admission.MaxCost {
+		return &admission.FieldError{Field: "cost", Value: strconv.FormatInt(int64(cost), 10), Allowed: fmt.Sprintf("1 to %d tokens, or 0 for 1", admission.MaxCost)}
 	}
 	return nil
 }
@@ -89,10 +89,10 @@ type Verdict struct {
 	// Source is who answered.
 	Source Source
 	// Reason is why it was refused: ReasonLimited, ReasonTooCostly, ReasonBuckets, ReasonMemory or ReasonUnavailable.
-	Reason headgate.Reason
+	Reason admission.Reason
 	// Scope is the refusing one. Its bucket held TokensLeft, rounded down, of Burst.
-	Scope             headgate.Scope
-	TokensLeft, Burst headgate.Tokens
+	Scope             admission.Scope
+	TokensLeft, Burst admission.Tokens
 	// RetryAfter is how long to wait until the scope would hold enough; zero where that is of no use.
 	RetryAfter time.Duration
 }
@@ -102,13 +102,13 @@ func (v Verdict) Err() error {
 	if v.Admitted {
 		return nil
 	}
-	return &headgate.RefusedError{Verdict: headgate.Verdict{
+	return &admission.RefusedError{Verdict: admission.Verdict{
 		Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter,
 	}}
 }
 
-func verdictOf(v *headgate.Verdict) Verdict {
+func verdictOf(v *admission.Verdict) Verdict {
 	return Verdict{
-		Admitted: v.Decision == headgate.Admitted, Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter,
+		Admitted: v.Decision == admission.Admitted, Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter,
 	}
 }

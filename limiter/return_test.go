@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -17,7 +17,7 @@ import (
 func TestTheReturnIsNoStorm(t *testing.T) {
 	t.Parallel()
 	v, proxy := newVirtual(), redistest.NewProxy(t, redistest.Shared(t).Addr())
-	day := headgate.Limit{Tokens: 5, Per: 24 * time.Hour, Burst: 1000}
+	day := admission.Limit{Tokens: 5, Per: 24 * time.Hour, Burst: 1000}
 	l := start(t, open(t, proxy.Client(t)), Config{Policy: limited(day, none), Outage: OutageOpen, Timeout: patient})
 	l.clock.set = &v.process // The breaker opens and waits by it.
 	var by [Blind + 1]atomic.Int64
@@ -65,8 +65,8 @@ func TestTheReturnIsNoStorm(t *testing.T) {
 	}
 	_, answers, err := l.store.Check(t.Context(), 0, true, []lua.Question{l.ways.find(&Request{}).question(1)})
 	check(t, err)
-	left, admitted := answers[0].Left[headgate.LevelGlobal].Tokens(), by[Exact].Load()+by[Blind].Load()
-	if left != day.Burst-headgate.Tokens(admitted) {
+	left, admitted := answers[0].Left[admission.LevelGlobal].Tokens(), by[Exact].Load()+by[Blind].Load()
+	if left != day.Burst-admission.Tokens(admitted) {
 		t.Errorf("%d left of %d after %d were admitted, %d of them blind", left, day.Burst, admitted, by[Blind].Load())
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -15,15 +15,15 @@ const (
 	// chunkTime is for how long a chunk lasts at the use of late.
 	chunkTime = 100 * time.Millisecond
 	// leastChunk is the smallest chunk worth a lease. Where less is used in leaseLife, or may be held, checks are exact.
-	leastChunk headgate.Tokens = 8
+	leastChunk admission.Tokens = 8
 	// meterTime is the shortest span in which use is measured.
 	meterTime = 20 * time.Millisecond
 )
 
 // scope is what this process knows of one scope. It outlives a change of policy.
 type scope struct {
-	name  headgate.Scope
-	level headgate.Level
+	name  admission.Scope
+	level admission.Level
 	mode  Outage
 
 	held held
@@ -39,13 +39,13 @@ type scope struct {
 		sync.Mutex
 		use meter
 		// counted is what was on lease when it was last counted or granted.
-		counted headgate.Tokens
+		counted admission.Tokens
 		// holders is how many limiters hold tokens of the scope, this one included, as last heard.
 		holders int
 		// seen is when a call last asked for the scope.
 		seen breaker.Instant
 		// owed is what was admitted blind and is not paid; indebted says that the scope stands among the debts.
-		owed     headgate.Tokens
+		owed     admission.Tokens
 		indebted bool
 	}
 }
@@ -53,17 +53,17 @@ type scope struct {
 // meter measures what a process uses of a scope.
 type meter struct {
 	since breaker.Instant
-	sum   headgate.Tokens
-	rate  headgate.TokensPerSecond
+	sum   admission.Tokens
+	rate  admission.TokensPerSecond
 }
 
-func (m *meter) add(now breaker.Instant, tokens headgate.Tokens) {
+func (m *meter) add(now breaker.Instant, tokens admission.Tokens) {
 	m.sum += tokens
 	passed := now.Sub(m.since)
 	if passed < meterTime {
 		return
 	}
-	rate := headgate.TokensPerSecond(float64(m.sum) / passed.Seconds())
+	rate := admission.TokensPerSecond(float64(m.sum) / passed.Seconds())
 	if passed < time.Second && m.rate > 0 {
 		rate = (rate + m.rate) / 2
 	}
@@ -71,12 +71,12 @@ func (m *meter) add(now breaker.Instant, tokens headgate.Tokens) {
 }
 
 // has reports whether as many tokens are on lease.
-func (s *scope) has(now breaker.Instant, cost headgate.Tokens) bool {
+func (s *scope) has(now breaker.Instant, cost admission.Tokens) bool {
 	return s.held.tokens() >= cost && !s.ended(now)
 }
 
 // count returns what is on lease, in a new epoch. What has ended is not, but stays for OutageGrace until there is a new lease.
-func (s *scope) count(now breaker.Instant) headgate.Tokens {
+func (s *scope) count(now breaker.Instant) admission.Tokens {
 	left := s.held.count()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,13 +89,13 @@ func (s *scope) count(now breaker.Instant) headgate.Tokens {
 }
 
 // countedLocked notes what is on lease.
-func (s *scope) countedLocked(tokens headgate.Tokens) {
+func (s *scope) countedLocked(tokens admission.Tokens) {
 	s.onLease.Add(int64(tokens - s.mu.counted))
 	s.mu.counted = tokens
 }
 
 // drain takes all that is on lease.
-func (s *scope) drain() headgate.Tokens {
+func (s *scope) drain() admission.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.countedLocked(0)
@@ -103,7 +103,7 @@ func (s *scope) drain() headgate.Tokens {
 }
 
 // putBack undoes drain.
-func (s *scope) putBack(tokens headgate.Tokens) {
+func (s *scope) putBack(tokens admission.Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held.add(tokens)
@@ -114,23 +114,23 @@ func (s *scope) putBack(tokens headgate.Tokens) {
 func (s *scope) ended(now breaker.Instant) bool { return now >= breaker.Instant(s.until.Load()) }
 
 // chunk is what this process should hold, as part of what all may hold; zero where that is too little to be worth it.
-func (s *scope) chunk(most headgate.Tokens) headgate.Tokens {
+func (s *scope) chunk(most admission.Tokens) admission.Tokens {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	use := float64(s.mu.use.rate)
 	if use*leaseLife.Seconds() < float64(leastChunk) {
 		return 0
 	}
-	chunk := max(leastChunk, headgate.Tokens(use*chunkTime.Seconds()))
-	if chunk = min(chunk, most/headgate.Tokens(max(1, s.mu.holders))); chunk < leastChunk {
+	chunk := max(leastChunk, admission.Tokens(use*chunkTime.Seconds()))
+	if chunk = min(chunk, most/admission.Tokens(max(1, s.mu.holders))); chunk < leastChunk {
 		return 0
 	}
 	return chunk
 }
 
 // lease puts granted tokens beside the held ones, which were counted before the call at sent.
-func (s *scope) lease(sent breaker.Instant, tokens headgate.Tokens, holders int) {
-	lost := headgate.Tokens(0)
+func (s *scope) lease(sent breaker.Instant, tokens admission.Tokens, holders int) {
+	lost := admission.Tokens(0)
 	if s.ended(sent) {
 		lost = s.held.drain()
 	}
@@ -148,7 +148,7 @@ func (s *scope) lease(sent breaker.Instant, tokens headgate.Tokens, holders int)
 }
 
 // used notes what an exact call took, or that one asked at all.
-func (s *scope) used(now breaker.Instant, tokens headgate.Tokens) {
+func (s *scope) used(now breaker.Instant, tokens admission.Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.seen = now
@@ -157,7 +157,7 @@ func (s *scope) used(now breaker.Instant, tokens headgate.Tokens) {
 
 // pause is how long a busy scope that was refused waits beyond what it must: until there is a chunk for each holder, but no
 // longer than a quarter of the time in which the bucket fills.
-func (s *scope) pause(most headgate.Tokens, limit *headgate.Limit) time.Duration {
+func (s *scope) pause(most admission.Tokens, limit *admission.Limit) time.Duration {
 	chunk := s.chunk(most)
 	s.mu.Lock()
 	holders := max(1, s.mu.holders)

@@ -5,15 +5,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
 // newScope is one of a level, with nothing on lease.
-func newScope(level headgate.Level, mode Outage) *scope {
-	return &scope{name: headgate.ScopeAt(level, "acme", "mail", "high"), level: level, mode: mode, onLease: &atomic.Int64{}}
+func newScope(level admission.Level, mode Outage) *scope {
+	return &scope{name: admission.ScopeAt(level, "acme", "mail", "high"), level: level, mode: mode, onLease: &atomic.Int64{}}
 }
 
 // TestTokensGoBackIntoTheirEpochAlone: what was told to Redis in between never grows.
@@ -21,7 +21,7 @@ func TestTokensGoBackIntoTheirEpochAlone(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		between func(*held)
-		want    headgate.Tokens
+		want    admission.Tokens
 	}{
 		"nothing happens":   {func(*held) {}, 10},
 		"they are counted":  {func(h *held) { h.count() }, 7},
@@ -43,7 +43,7 @@ func TestTokensGoBackIntoTheirEpochAlone(t *testing.T) {
 // What has ended is neither spent nor told as held.
 func TestALeaseEndsASecondAfterItWasAskedFor(t *testing.T) {
 	t.Parallel()
-	s, sent := newScope(headgate.LevelTenant, OutageShare), breaker.Instant(1_000_000)
+	s, sent := newScope(admission.LevelTenant, OutageShare), breaker.Instant(1_000_000)
 	s.lease(sent, 10, 1)
 	w := &way{scopes: []*scope{s}}
 	var at epochs
@@ -57,7 +57,7 @@ func TestALeaseEndsASecondAfterItWasAskedFor(t *testing.T) {
 }
 
 // fixed is a policy with a limit of each tenant.
-func fixed(t *testing.T, limit headgate.Limit) *policy.Compiled {
+func fixed(t *testing.T, limit admission.Limit) *policy.Compiled {
 	t.Helper()
 	p := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
 	compiled, err := p.Prepare()
@@ -70,7 +70,7 @@ func fixed(t *testing.T, limit headgate.Limit) *policy.Compiled {
 // TestAScopeThatIsNotKeptIsNotLeased: another of its name may be made, and both would hold tokens.
 func TestAScopeThatIsNotKeptIsNotLeased(t *testing.T) {
 	t.Parallel()
-	inForce := fixed(t, headgate.PerSecond(1000, 1000))
+	inForce := fixed(t, admission.PerSecond(1000, 1000))
 	config := Config{MaxScopes: 1000}.withDefaults()
 	m := newWays(&config, 1)
 	kept, err := m.open(0, route{tenant: "kept"}, inForce)
@@ -90,21 +90,21 @@ func TestAScopeThatIsNotKeptIsNotLeased(t *testing.T) {
 // TestWhatIsOwedIsABurstAtMost, under the policy by which it was admitted, and once.
 func TestWhatIsOwedIsABurstAtMost(t *testing.T) {
 	t.Parallel()
-	s := newScope(headgate.LevelTenant, OutageOpen)
+	s := newScope(admission.LevelTenant, OutageOpen)
 	if !s.owe(6, 10) || s.owe(6, 10) {
 		t.Error("a scope stands among the debts twice, or not at all")
 	}
 	if owed := s.owes(); owed != 10 {
 		t.Errorf("%d tokens are owed of a burst of 10", owed)
 	}
-	old, inForce := fixed(t, headgate.PerSecond(10, 10)), fixed(t, headgate.PerSecond(20, 20))
+	old, inForce := fixed(t, admission.PerSecond(10, 10)), fixed(t, admission.PerSecond(20, 20))
 	for _, c := range []struct {
 		name string
 		by   *policy.Compiled
 		want int
 	}{{"the policy in force", inForce, 1}, {"an older one", old, 0}} {
 		var b blind
-		s := newScope(headgate.LevelTenant, OutageOpen)
+		s := newScope(admission.LevelTenant, OutageOpen)
 		s.owe(6, 10)
 		b.mu.debts = []debt{{&way{policy: c.by, route: route{tenant: "acme"}}, s}}
 		f := &flight{grant: lua.Grant{}}
@@ -118,11 +118,11 @@ func TestWhatIsOwedIsABurstAtMost(t *testing.T) {
 // TestARefusedShareCostsNoLease: what the outer scope has on lease stays where an inner one's share refuses.
 func TestARefusedShareCostsNoLease(t *testing.T) {
 	t.Parallel()
-	outer, inner := newScope(headgate.LevelGlobal, OutageShare), newScope(headgate.LevelTenant, OutageShare)
+	outer, inner := newScope(admission.LevelGlobal, OutageShare), newScope(admission.LevelTenant, OutageShare)
 	now := breaker.Instant(1_000_000)
 	outer.lease(now, 10, 1)
-	w := &way{scopes: []*scope{outer, inner}, global: headgate.PerSecond(100, 100)}
-	w.limits[headgate.LevelTenant] = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1}
+	w := &way{scopes: []*scope{outer, inner}, global: admission.PerSecond(100, 100)}
+	w.limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1}
 	var b blind
 	if v, _ := b.answer(w, 1, now, 1, 100); !v.Admitted || outer.held.tokens() != 9 {
 		t.Fatalf("the first: %+v, %d on lease", v, outer.held.tokens())
@@ -137,7 +137,7 @@ func TestOnlyLiveLeasesAreGivenBack(t *testing.T) {
 	t.Parallel()
 	config := Config{MaxScopes: 1000}.withDefaults()
 	m := newWays(&config, 1)
-	inForce := fixed(t, headgate.PerSecond(1000, 1000))
+	inForce := fixed(t, admission.PerSecond(1000, 1000))
 	sent := breaker.Instant(1_000_000)
 	for tenant, at := range map[string]breaker.Instant{"live": sent.Add(leaseLife / 2), "ended": sent} {
 		w, err := m.open(0, route{tenant: tenant}, inForce)

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
 )
@@ -25,7 +25,7 @@ const (
 )
 
 // add counts a check, and reports whether it is the first since take.
-func (d *decided) add(one uint64, cost headgate.Tokens) (first bool) {
+func (d *decided) add(one uint64, cost admission.Tokens) (first bool) {
 	if cost != 1 {
 		d.beyond.Add(int64(cost) - 1)
 	}
@@ -36,7 +36,7 @@ func (d *decided) add(one uint64, cost headgate.Tokens) (first bool) {
 func (d *decided) take() tally.Sum {
 	checks := d.checks.Swap(0)
 	s := tally.Sum{Allowed: int64(checks % oneRefused), Refused: int64(checks / oneRefused)}
-	s.Tokens = headgate.Tokens(s.Allowed + s.Refused + d.beyond.Swap(0))
+	s.Tokens = admission.Tokens(s.Allowed + s.Refused + d.beyond.Swap(0))
 	return s
 }
 
@@ -63,18 +63,18 @@ const (
 )
 
 // note counts a check that the limits on its way have decided, if checks are counted.
-func (l *Limiter) note(ctx context.Context, w *way, one uint64, cost headgate.Tokens) {
+func (l *Limiter) note(ctx context.Context, w *way, one uint64, cost admission.Tokens) {
 	if l.config.Minutes && w.decided.add(one, cost) {
 		l.reports.add(func() { l.report(context.WithoutCancel(ctx)) }, w)
 	}
 }
 
 // noteVerdict counts a check unless something else than limits has refused it.
-func (l *Limiter) noteVerdict(ctx context.Context, w *way, verdict *Verdict, cost headgate.Tokens) {
+func (l *Limiter) noteVerdict(ctx context.Context, w *way, verdict *Verdict, cost admission.Tokens) {
 	switch {
 	case verdict.Admitted:
 		l.note(ctx, w, oneAdmitted, cost)
-	case verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly:
+	case verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly:
 		l.note(ctx, w, oneRefused, cost)
 	}
 }

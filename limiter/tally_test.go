@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
 
 // minutesOf sums up what was counted of a scope.
-func minutesOf(tb testing.TB, store *lua.Store, scope headgate.Scope) (sum lua.Minute) {
+func minutesOf(tb testing.TB, store *lua.Store, scope admission.Scope) (sum lua.Minute) {
 	tb.Helper()
 	minutes, err := store.Minutes(tb.Context(), scope)
 	check(tb, err)
@@ -37,24 +37,24 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 
 func countEachOnce(t *testing.T, store *lua.Store) {
 	t.Helper()
-	day := headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
-	l := start(t, store, Config{Policy: fourLevels(headgate.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
+	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
+	l := start(t, store, Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
 	requests := []Request{
-		{Tenant: "acme", Queue: "mail", Class: headgate.High},
-		{Tenant: "acme", Queue: "mail", Class: headgate.High, Cost: 3},
+		{Tenant: "acme", Queue: "mail", Class: admission.High},
+		{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 3},
 		{Tenant: "bolt", Queue: "mail"},
 		{Tenant: "bolt", Cost: 7},
 		{},
 	}
 	var mu sync.Mutex
-	want, sources := map[headgate.Scope]lua.Minute{}, map[Source]bool{}
+	want, sources := map[admission.Scope]lua.Minute{}, map[Source]bool{}
 	note := func(r *Request, v Verdict) {
 		mu.Lock()
 		defer mu.Unlock()
 		sources[v.Source] = true
 		at := r.route()
-		for level := range 1 + headgate.Level(at.depth()) {
-			scope := headgate.ScopeAt(level, r.Tenant, r.Queue, r.Class)
+		for level := range 1 + admission.Level(at.depth()) {
+			scope := admission.ScopeAt(level, r.Tenant, r.Queue, r.Class)
 			m := want[scope]
 			m.Tokens += max(1, r.Cost)
 			if v.Admitted {
@@ -83,7 +83,7 @@ func countEachOnce(t *testing.T, store *lua.Store) {
 		asking.Wait()
 	}
 	ask()
-	for end := time.Now().Add(time.Minute); minutesOf(t, store, headgate.Global) == (lua.Minute{}); {
+	for end := time.Now().Add(time.Minute); minutesOf(t, store, admission.Global) == (lua.Minute{}); {
 		if time.Now().After(end) {
 			t.Fatal("nothing is counted before Close")
 		}

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/lua"
@@ -20,10 +20,10 @@ type way struct {
 	// limits are by level; where the leases are strict, the bursts are smaller than the policy's. The global one is that of all
 	// partitions, and global the part of the way's own.
 	limits policy.Limits
-	global headgate.Limit
+	global admission.Limit
 	// scopes are those with a limit, outermost first, and most is what all holders of each may hold.
 	scopes []*scope
-	most   [headgate.Levels]headgate.Tokens
+	most   [admission.Levels]admission.Tokens
 	// seen is when a call last asked on this way, a breaker.Instant.
 	seen    atomic.Int64
 	decided decided
@@ -48,7 +48,7 @@ type answer struct {
 }
 
 // try takes cost out of every scope's lease, or out of none. The answer goes to a zero a: a copy of one costs as much as a lease.
-func (w *way) try(now breaker.Instant, cost headgate.Tokens, a *answer) {
+func (w *way) try(now breaker.Instant, cost admission.Tokens, a *answer) {
 	var at epochs
 	if low, ok := w.take(now, cost, &at); ok {
 		if len(w.scopes) == 0 { // Nobody else would ever hear of a new policy.
@@ -70,17 +70,17 @@ func (w *way) try(now breaker.Instant, cost headgate.Tokens, a *answer) {
 }
 
 // epochs are those in which tokens were taken, by the scopes of a way.
-type epochs [headgate.Levels]uint64
+type epochs [admission.Levels]uint64
 
 // anyLease as the time of a take spends leases that have ended, too.
 const anyLease breaker.Instant = math.MinInt64
 
 // take spends cost of every scope's lease that has not ended, or of none; low says that one of them is to be filled. The
 // innermost scope comes first: it is the shortest of tokens. The epochs of what was taken go to at.
-func (w *way) take(now breaker.Instant, cost headgate.Tokens, at *epochs) (low, ok bool) {
+func (w *way) take(now breaker.Instant, cost admission.Tokens, at *epochs) (low, ok bool) {
 	for i := len(w.scopes) - 1; i >= 0; i-- {
 		s := w.scopes[i]
-		left, epoch, ok := headgate.Tokens(0), uint64(0), false
+		left, epoch, ok := admission.Tokens(0), uint64(0), false
 		if !s.ended(now) {
 			left, epoch, ok = s.held.take(cost)
 		}
@@ -95,7 +95,7 @@ func (w *way) take(now breaker.Instant, cost headgate.Tokens, at *epochs) (low, 
 }
 
 // putBack undoes a take from a scope inwards.
-func (w *way) putBack(cost headgate.Tokens, from int, at *epochs) {
+func (w *way) putBack(cost admission.Tokens, from int, at *epochs) {
 	for i := from; i < len(w.scopes); i++ {
 		w.scopes[i].held.putBack(cost, at[i])
 	}
@@ -112,20 +112,20 @@ func (w *way) wants() bool {
 }
 
 // limit is that of a level in the way's partition.
-func (w *way) limit(level headgate.Level) *headgate.Limit {
-	if level == headgate.LevelGlobal {
+func (w *way) limit(level admission.Level) *admission.Limit {
+	if level == admission.LevelGlobal {
 		return &w.global
 	}
 	return &w.limits[level]
 }
 
 // question is what Redis is asked on the way.
-func (w *way) question(cost headgate.Tokens) lua.Question {
+func (w *way) question(cost admission.Tokens) lua.Question {
 	return lua.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
 }
 
 // deny remembers a refusal of cost at the scope that refused.
-func (w *way) deny(landed breaker.Instant, cost headgate.Tokens, verdict *headgate.Verdict) {
+func (w *way) deny(landed breaker.Instant, cost admission.Tokens, verdict *admission.Verdict) {
 	for i, s := range w.scopes {
 		if s.name != verdict.Scope {
 			continue
@@ -133,7 +133,7 @@ func (w *way) deny(landed breaker.Instant, cost headgate.Tokens, verdict *headga
 		limit := w.limit(s.level)
 		rate := float64(limit.Rate()) // A token a second is a micro-token a microsecond.
 		d := &denial{policy: w.policy, reason: verdict.Reason, perMicro: float64(time.Microsecond) / rate, burst: limit.Burst, at: landed}
-		if verdict.Reason == headgate.ReasonLimited {
+		if verdict.Reason == admission.ReasonLimited {
 			gained := buckets.Micro(float64(verdict.RetryAfter.Microseconds()) * rate)
 			d.left = max(0, buckets.MicroOf(cost)-gained)
 			d.pause = landed.Add(s.pause(w.most[i], limit))

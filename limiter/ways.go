@@ -8,7 +8,7 @@ import (
 
 	"github.com/puzpuzpuz/xsync/v4"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/policy"
 )
@@ -18,26 +18,26 @@ import (
 type ways struct {
 	config *Config
 	// parts is how many partitions divide the global limit among them.
-	parts  headgate.Tokens
+	parts  admission.Tokens
 	front  *front
 	known  *xsync.Map[route, *way]
-	scopes *xsync.Map[headgate.Scope, *scope]
+	scopes *xsync.Map[admission.Scope, *scope]
 	// sweepAt is when to look for idle ones next, a breaker.Instant.
 	sweepAt atomic.Int64
 	// onLease sums up what is on lease, by level.
-	onLease [headgate.Levels]atomic.Int64
+	onLease [admission.Levels]atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		policy *policy.Compiled
-		bounds [headgate.Levels]Guarantee
+		bounds [admission.Levels]Guarantee
 	}
 }
 
 const idleAfter = time.Minute
 
 func newWays(config *Config, parts int) ways {
-	return ways{config: config, parts: headgate.Tokens(parts), front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[headgate.Scope, *scope]()}
+	return ways{config: config, parts: admission.Tokens(parts), front: &front{}, known: xsync.NewMap[route, *way](), scopes: xsync.NewMap[admission.Scope, *scope]()}
 }
 
 // find returns the way of a request, or nil.
@@ -59,13 +59,13 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 	if class != "" {
 		var ok bool
 		if class, ok = inForce.ClassNamed(at.queue, class); !ok {
-			return nil, &headgate.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
+			return nil, &admission.FieldError{Field: "class", Value: strconv.Quote(string(at.class)), Allowed: "a class of queue " + at.queue}
 		}
 	}
 	w := &way{policy: inForce, asked: at, route: route{at.tenant, at.queue, class}, limits: inForce.LimitsFor(at.tenant, at.queue, class)}
 	w.seen.Store(int64(now))
 	full := m.known.Size() >= m.config.MaxScopes || m.scopes.Size() >= m.config.MaxScopes
-	for level := range headgate.Levels {
+	for level := range admission.Levels {
 		limit := &w.limits[level]
 		if level > at.depth() {
 			limit.Disabled = true
@@ -74,16 +74,16 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 			continue
 		}
 		whole := *limit
-		parts := m.partsAt(headgate.Level(level))
+		parts := m.partsAt(admission.Level(level))
 		most := leasable(limit, m.config, parts)
-		m.bound(inForce, headgate.Level(level), &whole, m.config.beyond(most*parts))
-		s, kept := m.scope(now, headgate.ScopeAt(headgate.Level(level), at.tenant, at.queue, class), headgate.Level(level), full)
+		m.bound(inForce, admission.Level(level), &whole, m.config.beyond(most*parts))
+		s, kept := m.scope(now, admission.ScopeAt(admission.Level(level), at.tenant, at.queue, class), admission.Level(level), full)
 		if kept {
 			w.most[len(w.scopes)] = most
 		}
 		w.scopes = append(w.scopes, s)
 	}
-	w.global = partOf(w.limits[headgate.LevelGlobal], m.parts)
+	w.global = partOf(w.limits[admission.LevelGlobal], m.parts)
 	if !full {
 		m.known.Store(at, w)
 		m.front.place(at.tenant, at.queue, at.class).Store(w) // In the place of one under an older policy.
@@ -95,25 +95,25 @@ func (m *ways) open(now breaker.Instant, at route, inForce *policy.Compiled) (*w
 func (r *route) depth() int {
 	switch {
 	case r.class != "":
-		return int(headgate.LevelPriority)
+		return int(admission.LevelPriority)
 	case r.queue != "":
-		return int(headgate.LevelQueue)
+		return int(admission.LevelQueue)
 	case r.tenant != "":
-		return int(headgate.LevelTenant)
+		return int(admission.LevelTenant)
 	}
-	return int(headgate.LevelGlobal)
+	return int(admission.LevelGlobal)
 }
 
 // partsAt is how many partitions a limit of a level is divided among.
-func (m *ways) partsAt(level headgate.Level) headgate.Tokens {
-	if level == headgate.LevelGlobal {
+func (m *ways) partsAt(level admission.Level) admission.Tokens {
+	if level == admission.LevelGlobal {
 		return m.parts
 	}
 	return 1
 }
 
 // partOf is what one of so many partitions has of a limit, its burst rounded down.
-func partOf(limit headgate.Limit, parts headgate.Tokens) headgate.Limit {
+func partOf(limit admission.Limit, parts admission.Tokens) admission.Limit {
 	limit.Burst /= parts
 	limit.Per *= time.Duration(parts)
 	return limit
@@ -121,7 +121,7 @@ func partOf(limit headgate.Limit, parts headgate.Tokens) headgate.Limit {
 
 // leasable is what all holders of a scope may hold together in one of the partitions that divide its limit. Where leases are
 // strict it is taken off the burst, for each of them.
-func leasable(limit *headgate.Limit, config *Config, parts headgate.Tokens) headgate.Tokens {
+func leasable(limit *admission.Limit, config *Config, parts admission.Tokens) admission.Tokens {
 	part := limit.Burst / parts
 	switch {
 	case config.Exact:
@@ -135,7 +135,7 @@ func leasable(limit *headgate.Limit, config *Config, parts headgate.Tokens) head
 }
 
 // beyond is how much of what may be on lease a window may admit beside the burst.
-func (c Config) beyond(leasable headgate.Tokens) headgate.Tokens {
+func (c Config) beyond(leasable admission.Tokens) admission.Tokens {
 	if c.Strict {
 		return 0
 	}
@@ -143,7 +143,7 @@ func (c Config) beyond(leasable headgate.Tokens) headgate.Tokens {
 }
 
 // scope returns the one of a name. Where there is no room to keep it, it must not be leased: another of its name may be made.
-func (m *ways) scope(now breaker.Instant, name headgate.Scope, level headgate.Level, full bool) (s *scope, kept bool) {
+func (m *ways) scope(now breaker.Instant, name admission.Scope, level admission.Level, full bool) (s *scope, kept bool) {
 	if s, ok := m.scopes.Load(name); ok {
 		return s, true
 	}
@@ -156,11 +156,11 @@ func (m *ways) scope(now breaker.Instant, name headgate.Scope, level headgate.Le
 }
 
 // bound notes a limit of a policy under which somebody asked, for the gauges.
-func (m *ways) bound(inForce *policy.Compiled, level headgate.Level, limit *headgate.Limit, leased headgate.Tokens) {
+func (m *ways) bound(inForce *policy.Compiled, level admission.Level, limit *admission.Limit, leased admission.Tokens) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.policy != inForce {
-		m.mu.policy, m.mu.bounds = inForce, [headgate.Levels]Guarantee{}
+		m.mu.policy, m.mu.bounds = inForce, [admission.Levels]Guarantee{}
 	}
 	b := &m.mu.bounds[level]
 	b.Burst, b.Rate, b.Leased = max(b.Burst, limit.Burst), max(b.Rate, limit.Rate()), max(b.Leased, leased)
@@ -168,7 +168,7 @@ func (m *ways) bound(inForce *policy.Compiled, level headgate.Level, limit *head
 
 // bounds returns the largest bound of each level, of the scopes that somebody asked for since the policy is in force; zero
 // where there was none.
-func (m *ways) bounds() [headgate.Levels]Guarantee {
+func (m *ways) bounds() [admission.Levels]Guarantee {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.mu.bounds

@@ -10,13 +10,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 )
 
 // tenantOf names whose job a key is.
-func tenantOf(key headgate.Key) string { return key.Tenant }
+func tenantOf(key admission.Key) string { return key.Tenant }
 
 // under calls do for the partition of the tenant whose gate is named, for all side by side if the gate is no tenant's. The first of
 // all tells the audit of it.
@@ -84,7 +84,7 @@ func (s *Store) ofQuestions(questions []Question) (*Store, error) {
 	part := s.of(questions[first].Tenant)
 	for i := range questions {
 		if tenant := questions[i].Tenant; tenant != "" && s.of(tenant) != part {
-			return nil, &headgate.FieldError{
+			return nil, &admission.FieldError{
 				Field: "questions", Value: "of tenants " + strconv.Quote(questions[first].Tenant) + " and " + strconv.Quote(tenant),
 				Allowed: "those of one partition a call: what is decided at once is in one",
 			}
@@ -102,13 +102,13 @@ func (s *Store) askAnywhere(ctx context.Context, version int64, peek bool, quest
 	}
 	most, sum := 0, buckets.Micro(0)
 	for i := range all {
-		left := all[i].answers[0].Left[headgate.LevelGlobal]
+		left := all[i].answers[0].Left[admission.LevelGlobal]
 		sum += left
-		if left > all[most].answers[0].Left[headgate.LevelGlobal] {
+		if left > all[most].answers[0].Left[admission.LevelGlobal] {
 			most = i
 		}
 	}
-	elsewhere := sum - all[most].answers[0].Left[headgate.LevelGlobal]
+	elsewhere := sum - all[most].answers[0].Left[admission.LevelGlobal]
 	got := all[most]
 	if !peek {
 		got, err = s.all[most].ask(ctx, version, false, questions)
@@ -119,7 +119,7 @@ func (s *Store) askAnywhere(ctx context.Context, version int64, peek bool, quest
 
 // appendGlobal appends the partition's even part of the global limit. Scripts multiply the rate by what the partition has of it
 // (Balancer); bursts stay even.
-func (s *Store) appendGlobal(args []any, limit *headgate.Limit) []any {
+func (s *Store) appendGlobal(args []any, limit *admission.Limit) []any {
 	if s.parts == 0 || limit.Disabled || limit.Tokens == 0 {
 		return appendLimit(args, limit)
 	}
@@ -128,8 +128,8 @@ func (s *Store) appendGlobal(args []any, limit *headgate.Limit) []any {
 }
 
 // ofScope returns the store that counts a scope: the global one is counted in the first partition.
-func (s *Store) ofScope(scope headgate.Scope) *Store {
-	if s.all == nil || scope == headgate.Global {
+func (s *Store) ofScope(scope admission.Scope) *Store {
+	if s.all == nil || scope == admission.Global {
 		return s
 	}
 	tenant, _, _ := strings.Cut(string(scope), ":")

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
 // anybody asks for tokens of the global limit alone, 30 a day.
-func anybody(cost headgate.Tokens) Question {
-	q := Question{Cost: cost, Limits: [headgate.Levels]headgate.Limit{{Tokens: 1, Per: 24 * time.Hour, Burst: 30}}}
+func anybody(cost admission.Tokens) Question {
+	q := Question{Cost: cost, Limits: [admission.Levels]admission.Limit{{Tokens: 1, Per: 24 * time.Hour, Burst: 30}}}
 	for level := range q.Limits[1:] {
 		q.Limits[level+1].Disabled = true
 	}
@@ -23,13 +23,13 @@ func anybody(cost headgate.Tokens) Question {
 func TestAQuestionOfNoTenantHasTheGlobalLimitOfAllPartitions(t *testing.T) {
 	t.Parallel()
 	s := openParts(t, 3, 0)
-	left := func() headgate.Tokens {
+	left := func() admission.Tokens {
 		t.Helper()
 		_, answers, err := s.Check(t.Context(), 0, true, []Question{anybody(1)})
 		check(t, err)
-		return (answers[0].Left[headgate.LevelGlobal] + buckets.MicroPerToken/2).Tokens() // What has come in meanwhile is less.
+		return (answers[0].Left[admission.LevelGlobal] + buckets.MicroPerToken/2).Tokens() // What has come in meanwhile is less.
 	}
-	for taken := headgate.Tokens(0); taken < 30; taken += 5 {
+	for taken := admission.Tokens(0); taken < 30; taken += 5 {
 		if now := left(); now != 30-taken {
 			t.Fatalf("%d left after %d were taken of 30", now, taken)
 		}
@@ -52,7 +52,7 @@ func TestAReceiptOfNoTenantIsRefundedWhereItWasTaken(t *testing.T) {
 	for range 3 { // Each takes all of another partition.
 		verdict, receipt, err := s.Take(ctx, 0, anybody(10))
 		check(t, err)
-		if verdict.Decision != headgate.Admitted {
+		if verdict.Decision != admission.Admitted {
 			t.Fatalf("10 of a partition's 10: %+v", verdict)
 		}
 		receipts = append(receipts, receipt)

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestWhatIsCountedOfATenantIsInItsPartition asks a candidate in shadow and counts, by the store of all partitions: each has
@@ -19,7 +19,7 @@ func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
 	for i := range tenants {
 		tenant := keyOfTenant(i).Tenant
 		questions = append(questions, Question{Tenant: tenant, Cost: 1})
-		counts = append(counts, ScopeCount{Scope: headgate.Scope(tenant), Allowed: 1, Tokens: 1})
+		counts = append(counts, ScopeCount{Scope: admission.Scope(tenant), Allowed: 1, Tokens: 1})
 		own[s.of(tenant)]++
 	}
 	check(t, s.Shadow(ctx, 0, "candidate", questions))
@@ -32,7 +32,7 @@ func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
 	}
 	hour, err := s.LastHour(ctx, time.Minute)
 	check(t, err)
-	found := map[headgate.Scope]bool{}
+	found := map[admission.Scope]bool{}
 	for _, minute := range hour {
 		for scope := range minute.Scopes {
 			found[scope] = true
@@ -49,7 +49,7 @@ func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
 		leases, err := part.Read(ctx, "w", yardPool.ID(), tenants, -1, false)
 		check(t, err)
 		for _, l := range leases {
-			key := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+			key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 			if held, err := s.Held(ctx, yardPool.ID(), "w", l.Token, key); err != nil || held.Job.ID != key.ID {
 				t.Errorf("the lease of %s: %v", key, err)
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -23,21 +23,21 @@ func openParts(t *testing.T, partitions, tenants int) *Store {
 	s, err := Open(t.Context(), redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 	check(t, err)
 	for i := range tenants {
-		admitOne(t, s, keyOfTenant(i), headgate.Limit{})
+		admitOne(t, s, keyOfTenant(i), admission.Limit{})
 	}
 	return s
 }
 
-func keyOfTenant(i int) headgate.Key {
-	return headgate.Key{Tenant: fmt.Sprintf("tenant-%d", i), ID: fmt.Sprintf("job-%d", i)}
+func keyOfTenant(i int) admission.Key {
+	return admission.Key{Tenant: fmt.Sprintf("tenant-%d", i), ID: fmt.Sprintf("job-%d", i)}
 }
 
 // admitOne sends a job to its partition.
-func admitOne(t *testing.T, s *Store, key headgate.Key, global headgate.Limit) headgate.Verdict {
+func admitOne(t *testing.T, s *Store, key admission.Key, global admission.Limit) admission.Verdict {
 	t.Helper()
-	job := headgate.NewJob(key.Tenant, "mail", "t", []byte("x"))
-	job.ID, job.Priority = key.ID, headgate.Medium
-	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{global}}})
+	job := admission.NewJob(key.Tenant, "mail", "t", []byte("x"))
+	job.ID, job.Priority = key.ID, admission.Medium
+	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{global}}})
 	check(t, err)
 	return verdicts[0]
 }
@@ -48,7 +48,7 @@ func TestWhatIsAboutAllIsAboutAllPartitions(t *testing.T) {
 	s := openParts(t, 4, tenants)
 	ctx := t.Context()
 	for i := range tenants {
-		if sight, err := s.Look(ctx, keyOfTenant(i)); err != nil || sight.Place != headgate.PlaceWaiting {
+		if sight, err := s.Look(ctx, keyOfTenant(i)); err != nil || sight.Place != admission.PlaceWaiting {
 			t.Fatalf("tenant %d: %+v, %v", i, sight, err)
 		}
 	}
@@ -72,8 +72,8 @@ func TestWhatIsAboutAllIsAboutAllPartitions(t *testing.T) {
 		t.Errorf("an unknown queue: %v", err)
 	}
 
-	seen := map[headgate.Key]int{}
-	for query := (ListQuery{Queue: "mail", Place: headgate.PlaceWaiting, Limit: 7}); ; {
+	seen := map[admission.Key]int{}
+	for query := (ListQuery{Queue: "mail", Place: admission.PlaceWaiting, Limit: 7}); ; {
 		page, err := s.List(ctx, query)
 		check(t, err)
 		if len(page.Jobs) > query.Limit {
@@ -92,7 +92,7 @@ func TestWhatIsAboutAllIsAboutAllPartitions(t *testing.T) {
 		}
 	}
 
-	keys := make([]headgate.Key, 0, tenants)
+	keys := make([]admission.Key, 0, tenants)
 	for i := range tenants / 2 {
 		_, _, err := s.Cancel(ctx, keyOfTenant(i), Intervention{})
 		check(t, err)
@@ -129,7 +129,7 @@ func TestAPauseIsInAllPartitionsAndATenantsInItsOwn(t *testing.T) {
 		t.Errorf("the queue's gate is in %d partitions, the tenant's in %d", queue, tenant)
 	}
 	for i := range 9 {
-		if v := admitOne(t, s, headgate.Key{Tenant: keyOfTenant(i).Tenant, ID: "late"}, headgate.Limit{}); v.Reason != headgate.ReasonPaused {
+		if v := admitOne(t, s, admission.Key{Tenant: keyOfTenant(i).Tenant, ID: "late"}, admission.Limit{}); v.Reason != admission.ReasonPaused {
 			t.Errorf("tenant %d: %+v", i, v)
 		}
 	}
@@ -184,7 +184,7 @@ func TestAPolicyReachesEveryPartition(t *testing.T) {
 	for done := range partitions {
 		u := PolicyUpdate{
 			Expected: int64(done), Version: int64(done + 1), Text: []byte(`{}`), Window: time.Minute, Edit: strconv.Itoa(done),
-			Caps: []Cap{{Gate: QueueGate("mail"), Limit: 7 + done}, {Gate: DownstreamRateGate("api"), Rate: headgate.PerSecond(4, 5)}},
+			Caps: []Cap{{Gate: QueueGate("mail"), Limit: 7 + done}, {Gate: DownstreamRateGate("api"), Rate: admission.PerSecond(4, 5)}},
 		}
 		err := dyingAfter(t, s, done+1).PutPolicy(ctx, u)
 		if left := versions(); (err == nil) != (done == partitions-1) || left[0] != u.Version {
@@ -203,7 +203,7 @@ func TestAPolicyReachesEveryPartition(t *testing.T) {
 		}
 	}
 	small := PolicyUpdate{Expected: partitions, Version: partitions + 1, Text: []byte(`{}`), Window: time.Minute, Caps: []Cap{{Gate: QueueGate("mail"), Limit: 2}}}
-	if field, ok := errors.AsType[*headgate.FieldError](s.PutPolicy(ctx, small)); !ok || field.Allowed != "3 or more: one for each partition" {
+	if field, ok := errors.AsType[*admission.FieldError](s.PutPolicy(ctx, small)); !ok || field.Allowed != "3 or more: one for each partition" {
 		t.Errorf("a cap of 2 in 3 partitions: %v", field)
 	}
 	if err := s.PutPolicy(ctx, PolicyUpdate{Expected: 1, Version: 2, Text: []byte(`{}`), Window: time.Minute}); !errors.Is(err, ErrConflict) {
@@ -263,19 +263,19 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 		run++
 		s, err := Open(t.Context(), client, Config{Prefix: prefix + "-" + strconv.Itoa(run), Partitions: partitions})
 		check(t, err)
-		limit := headgate.Limit{
-			Tokens: headgate.Tokens(rapid.IntRange(1, 40).Draw(rt, "tokens")), Per: time.Second,
-			Burst: headgate.Tokens(rapid.IntRange(1, 30).Draw(rt, "burst")),
+		limit := admission.Limit{
+			Tokens: admission.Tokens(rapid.IntRange(1, 40).Draw(rt, "tokens")), Per: time.Second,
+			Burst: admission.Tokens(rapid.IntRange(1, 30).Draw(rt, "burst")),
 		}
 		// The bucket of one Redis, which admits as much as any may: what is admitted in parts must fit.
 		level, at := float64(limit.Burst), int64(1_700_000_000_000_000)
 		last := at
 		for i := range 60 {
 			at += int64(rapid.IntRange(0, 200_000).Draw(rt, "us"))
-			key := headgate.Key{Tenant: fmt.Sprintf("tenant-%d", rapid.IntRange(0, 15).Draw(rt, "tenant")), ID: strconv.Itoa(i)}
+			key := admission.Key{Tenant: fmt.Sprintf("tenant-%d", rapid.IntRange(0, 15).Draw(rt, "tenant")), ID: strconv.Itoa(i)}
 			part := s.of(key.Tenant)
 			part.now = strconv.FormatInt(at, 10)
-			if v := admitOne(t, s, key, limit); v.Decision != headgate.Admitted {
+			if v := admitOne(t, s, key, limit); v.Decision != admission.Admitted {
 				refused++
 				continue
 			}
@@ -291,11 +291,11 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 	s := openParts(t, partitions, 0)
 	for i, admitted := 0, [partitions]int{}; i < 200; i++ {
 		part := s.PartitionOf(keyOfTenant(i).Tenant)
-		v := admitOne(t, s, keyOfTenant(i), headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 3 * partitions})
-		if v.Decision == headgate.Admitted {
+		v := admitOne(t, s, keyOfTenant(i), admission.Limit{Tokens: 1, Per: time.Hour, Burst: 3 * partitions})
+		if v.Decision == admission.Admitted {
 			admitted[part]++
 		}
-		if (v.Decision == headgate.Admitted) != (admitted[part] <= 3 && v.Reason == headgate.ReasonNone) || v.Decision != headgate.Admitted && admitted[part] < 3 {
+		if (v.Decision == admission.Admitted) != (admitted[part] <= 3 && v.Reason == admission.ReasonNone) || v.Decision != admission.Admitted && admitted[part] < 3 {
 			t.Fatalf("after %v: %+v", admitted, v)
 		}
 	}

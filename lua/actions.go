@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The actions of holds and of what ends jobs, as the audit names them.
@@ -85,13 +85,13 @@ func (s *Store) suspend(ctx context.Context, name GateName, action, duration str
 // the next heartbeat, and the job leaves as cancelled unless it completes first. A dead letter is headgate.ErrEnded too:
 // Purge ends it. more means that work is left for Promote. The reason is told to the handler. It stands in the audit where it has an
 // author: without one it is the application that cancels its own job.
-func (s *Store) Cancel(ctx context.Context, key headgate.Key, by Intervention) (running, more bool, err error) {
+func (s *Store) Cancel(ctx context.Context, key admission.Key, by Intervention) (running, more bool, err error) {
 	by.Own = by.Own || by.Author == ""
 	return s.cancel(ctx, key, AuditCancel, key.String(), by)
 }
 
 // cancel is Cancel as the audit is to name it.
-func (s *Store) cancel(ctx context.Context, key headgate.Key, action, name string, by Intervention) (running, more bool, err error) {
+func (s *Store) cancel(ctx context.Context, key admission.Key, action, name string, by Intervention) (running, more bool, err error) {
 	if err := by.Validate(); err != nil {
 		return false, false, err
 	}
@@ -108,11 +108,11 @@ func (s *Store) cancel(ctx context.Context, key headgate.Key, action, name strin
 	case "more":
 		return false, true, nil
 	case "dead":
-		return false, false, fmt.Errorf("cancel %s: %w: it is a dead letter", key, headgate.ErrEnded)
+		return false, false, fmt.Errorf("cancel %s: %w: it is a dead letter", key, admission.ErrEnded)
 	case "ended":
-		return false, false, fmt.Errorf("cancel %s: %w", key, headgate.ErrEnded)
+		return false, false, fmt.Errorf("cancel %s: %w", key, admission.ErrEnded)
 	}
-	return false, false, fmt.Errorf("cancel %s: %w", key, headgate.ErrUnknownJob)
+	return false, false, fmt.Errorf("cancel %s: %w", key, admission.ErrUnknownJob)
 }
 
 // PurgedPage is what PurgeQueue did.
@@ -138,7 +138,7 @@ func (s *Store) PurgeQueue(ctx context.Context, queue, cursor string, by Interve
 	for _, job := range page.Jobs {
 		running, _, err := s.cancel(ctx, job.Key, AuditPurgeQueue, string(QueueGate(queue)), by)
 		switch {
-		case errors.Is(err, headgate.ErrUnknownJob), errors.Is(err, headgate.ErrEnded): // It has left by itself, or is a dead letter.
+		case errors.Is(err, admission.ErrUnknownJob), errors.Is(err, admission.ErrEnded): // It has left by itself, or is a dead letter.
 		case err != nil:
 			return done, err
 		case running:
@@ -152,13 +152,13 @@ func (s *Store) PurgeQueue(ctx context.Context, queue, cursor string, by Interve
 
 // Purge ends up to MaxBatchJobs dead letters for good, and tells of each whether it was one. Calls with the same Act are one entry of
 // the audit for each queue.
-func (s *Store) Purge(ctx context.Context, keys []headgate.Key, by Intervention) (purged []bool, err error) {
+func (s *Store) Purge(ctx context.Context, keys []admission.Key, by Intervention) (purged []bool, err error) {
 	if err := by.Validate(); err != nil {
 		return nil, err
 	}
 	by = by.named()
 	if s.all != nil {
-		return spread(s, keys, tenantOf, func(part *Store, some []headgate.Key) ([]bool, error) { return part.Purge(ctx, some, by) })
+		return spread(s, keys, tenantOf, func(part *Store, some []admission.Key) ([]bool, error) { return part.Purge(ctx, some, by) })
 	}
 	args := make([]any, 0, 2+len(keys))
 	args = append(args, s.now, by.text(AuditPurge))
@@ -179,13 +179,13 @@ func (s *Store) Purge(ctx context.Context, keys []headgate.Key, by Intervention)
 // Started notes that a worker's handler begins a suspect (Record.Suspect): if that worker is lost too, the delivery
 // counts (Record.Lost), or those that it had begun together are told apart. headgate.ErrLeaseLost means that the job is no longer
 // the worker's, ErrBeside that it is to run later.
-func (s *Store) Started(ctx context.Context, pool, worker, token string, key headgate.Key) error {
+func (s *Store) Started(ctx context.Context, pool, worker, token string, key admission.Key) error {
 	reply, err := s.run(ctx, "start", pool, worker, token, encodeKey(key))
 	if err != nil {
 		return err
 	}
 	if reply[0] == "lost" {
-		return fmt.Errorf("start %s: %w", key, headgate.ErrLeaseLost)
+		return fmt.Errorf("start %s: %w", key, admission.ErrLeaseLost)
 	}
 	if reply[0] == "beside" {
 		return fmt.Errorf("start %s: %w", key, ErrBeside)

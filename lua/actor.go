@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Intervention says who changes what works by itself, and why. The script that makes the change tells both to the audit, in the
@@ -36,11 +36,11 @@ func (i Intervention) Validate() error {
 		most         int
 	}{{"author", i.Author, MaxAuthor}, {"reason", i.Reason, MaxReason}, {"act", i.Act, maxAct}} {
 		if n := len(text.value); n > text.most {
-			bad = append(bad, &headgate.FieldError{Field: text.field, Value: strconv.Itoa(n) + " bytes", Allowed: "up to " + strconv.Itoa(text.most) + " bytes"})
+			bad = append(bad, &admission.FieldError{Field: text.field, Value: strconv.Itoa(n) + " bytes", Allowed: "up to " + strconv.Itoa(text.most) + " bytes"})
 		}
 	}
 	if strings.ContainsFunc(i.Author+i.Act, unicode.IsControl) {
-		bad = append(bad, &headgate.FieldError{Field: "author", Value: strconv.Quote(i.Author), Allowed: "no control characters, nor in act"})
+		bad = append(bad, &admission.FieldError{Field: "author", Value: strconv.Quote(i.Author), Allowed: "no control characters, nor in act"})
 	}
 	return errors.Join(bad...)
 }

@@ -11,18 +11,18 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // dead makes dead letters of jobs and returns their keys. Nothing else may live.
-func (y *yard) dead(ids ...string) (keys []headgate.Key) {
+func (y *yard) dead(ids ...string) (keys []admission.Key) {
 	y.tb.Helper()
 	y.empty()
 	y.kill(ids...)
 	for _, id := range ids {
-		keys = append(keys, headgate.Key{Tenant: "acme", ID: id})
+		keys = append(keys, admission.Key{Tenant: "acme", ID: id})
 	}
 	return keys
 }
@@ -36,7 +36,7 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 	by := Intervention{Author: "ada", Reason: "we move | house"}
 	own := Intervention{Author: "ci (tenant acme)", Own: true}
 	y.register(1)
-	key := func(id string) headgate.Key { return headgate.Key{Tenant: "acme", ID: id} }
+	key := func(id string) admission.Key { return admission.Key{Tenant: "acme", ID: id} }
 	for _, act := range []struct {
 		do   func(by Intervention) error
 		want string
@@ -65,7 +65,7 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 		{func(by Intervention) error { return y.redrive(y.dead("f")[0], by, true) }, "redrive_without_limits q:mail 1 0s"},
 		{func(by Intervention) error {
 			check(t, y.client.HSet(ctx, s.partition.Buckets("acme"), "mail:high", "1:1:1").Err())
-			_, err := s.ResetBucket(ctx, "acme", "mail", headgate.High, by)
+			_, err := s.ResetBucket(ctx, "acme", "mail", admission.High, by)
 			return err
 		}, "reset_bucket acme:mail:high 0 0s"},
 		{func(by Intervention) error {
@@ -98,7 +98,7 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 	if was, err := s.Resume(ctx, QueueGate("mail"), by); was || err != nil {
 		t.Errorf("%t, %v", was, err)
 	}
-	if was, err := s.ResetBucket(ctx, "acme", "mail", headgate.High, by); was || err != nil {
+	if was, err := s.ResetBucket(ctx, "acme", "mail", admission.High, by); was || err != nil {
 		t.Errorf("%t, %v", was, err)
 	}
 	if after := wholeAudit(ctx, t, s, 100); len(after) != len(before) {
@@ -107,10 +107,10 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 }
 
 // redrive brings a letter back.
-func (y *yard) redrive(key headgate.Key, by Intervention, free bool) error {
-	letters, err := y.store.Letters(y.tb.Context(), []headgate.Key{key})
+func (y *yard) redrive(key admission.Key, by Intervention, free bool) error {
+	letters, err := y.store.Letters(y.tb.Context(), []admission.Key{key})
 	check(y.tb, err)
-	c, err := letters[0].Redrive(1, &[headgate.Levels]headgate.Limit{})
+	c, err := letters[0].Redrive(1, &[admission.Levels]admission.Limit{})
 	check(y.tb, err)
 	c.By, c.Free = by, free
 	verdicts, err := y.store.Admit(y.tb.Context(), 0, []Candidate{c})
@@ -176,7 +176,7 @@ func TestTheAuditIsFiltered(t *testing.T) {
 			t.Errorf("%+v: %d entries, want %d", q, n, want)
 		}
 	}
-	if _, err := y.store.Audit(ctx, AuditQuery{Action: "nonsense"}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := y.store.Audit(ctx, AuditQuery{Action: "nonsense"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -253,9 +253,9 @@ func TestHoldsSayWho(t *testing.T) {
 		if want := []string{"downstream dispatch", "queue dispatch", "queue enqueue", "tenant dispatch", "tenant_queue dispatch"}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		v, err := s.of("acme").Admit(ctx, 0, []Candidate{{Job: ptr(mail("acme", "a")), Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+		v, err := s.of("acme").Admit(ctx, 0, []Candidate{{Job: ptr(mail("acme", "a")), Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
-		if v[0].Reason != headgate.ReasonPaused || v[0].Detail != ada.Reason {
+		if v[0].Reason != admission.ReasonPaused || v[0].Detail != ada.Reason {
 			t.Errorf("a producer is told %q", v[0].Detail)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of one admit call; one larger job may go alone.
@@ -24,11 +24,11 @@ const (
 // Candidate is one job that asks to enter.
 type Candidate struct {
 	// Job is validated and has an ID.
-	Job *headgate.Job
+	Job *admission.Job
 	// Class is the index of Job.Priority in the classes of its queue.
 	Class int
 	// Limits apply to the job, by level. The global one must be the same for all of a call.
-	Limits *[headgate.Levels]headgate.Limit
+	Limits *[admission.Levels]admission.Limit
 	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
 	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
 	Redrive uint64
@@ -44,7 +44,7 @@ var ErrStale = errors.New("policy is stale")
 // is that of the policy which the limits come from; where another is in force nothing is done and the error is
 // ErrStale. With an error InDoubt tells whether the jobs may have entered: sending the same ids again is safe
 // within the dedup window.
-func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]headgate.Verdict, error) {
+func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]admission.Verdict, error) {
 	reply, replicated, err := s.runReplicated(ctx, "admit", s.admitArgs(version, jobs), s.wantsReplicas(jobs))
 	if err != nil {
 		return nil, err
@@ -55,13 +55,13 @@ func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]h
 	if len(reply) != len(jobs)+1 {
 		return nil, fmt.Errorf("admit %d jobs: reply has %d lines", len(jobs), len(reply)-1)
 	}
-	verdicts := make([]headgate.Verdict, len(jobs))
+	verdicts := make([]admission.Verdict, len(jobs))
 	for i := range jobs {
 		v, err := parseVerdict(reply[i+1], jobs[i].Job)
 		if err != nil {
 			return nil, err
 		}
-		v.Unreplicated = !replicated && v.Decision != headgate.Refused && s.wantsReplicas(jobs[i:i+1])
+		v.Unreplicated = !replicated && v.Decision != admission.Refused && s.wantsReplicas(jobs[i:i+1])
 		verdicts[i] = v
 	}
 	return verdicts, nil
@@ -69,7 +69,7 @@ func (s *Store) Admit(ctx context.Context, version int64, jobs []Candidate) ([]h
 
 func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 	args := append(make([]any, 0, 10+limitsSize+(pathSize+4)*len(jobs)), s.now, version, s.config.EndedCap, s.config.BucketCap)
-	args = s.appendGlobal(args, &jobs[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &jobs[0].Limits[admission.LevelGlobal])
 	paths, of := jobPaths(jobs)
 	args = appendPaths(append(args, len(paths)), paths)
 	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
@@ -93,7 +93,7 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 			args = append(args, startArg(c.Job))
 		}
 		if u := c.Job.Unique; u.Key != "" {
-			args = append(args, u.Key, micros(cmp.Or(u.For, headgate.DefaultUniqueFor)))
+			args = append(args, u.Key, micros(cmp.Or(u.For, admission.DefaultUniqueFor)))
 		}
 	}
 	return args
@@ -128,22 +128,22 @@ func jobPaths(jobs []Candidate) (paths []path, of []int) {
 }
 
 // startArg is when a job starts: microseconds since 1970, or from now if negative.
-func startArg(j *headgate.Job) int64 {
+func startArg(j *admission.Job) int64 {
 	if j.Delay > 0 {
 		return -j.Delay.Microseconds()
 	}
 	return j.RunAt.UnixMicro()
 }
 
-func appendLimit(args []any, l *headgate.Limit) []any {
+func appendLimit(args []any, l *admission.Limit) []any {
 	if l.Disabled || l.Tokens == 0 {
 		return append(args, "", "")
 	}
 	return append(args, rate(*l), burst(*l))
 }
 
-func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
-	v := headgate.Verdict{ID: j.ID}
+func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
+	v := admission.Verdict{ID: j.ID}
 	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
 		count, rest, _ := strings.Cut(rest, " ")
 		dropped, err := strconv.Atoi(count)
@@ -155,28 +155,28 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
 	case "straight":
-		v.Decision, v.Place = headgate.Admitted, headgate.PlaceReady
+		v.Decision, v.Place = admission.Admitted, admission.PlaceReady
 		return v, nil
 	case "duplicate":
-		v.Decision = headgate.Duplicate
+		v.Decision = admission.Duplicate
 		return v, nil
 	case "dedup":
-		v.Reason, v.RetryAfter = headgate.ReasonDedup, dedupRetry
+		v.Reason, v.RetryAfter = admission.ReasonDedup, dedupRetry
 		return v, nil
 	case "queues":
-		v.Reason, v.RetryAfter = headgate.ReasonQueues, dedupRetry
+		v.Reason, v.RetryAfter = admission.ReasonQueues, dedupRetry
 		if rest != "" {
 			v.Detail = rest + " queues"
 		}
 		return v, nil
 	case "deadline":
-		v.Reason = headgate.ReasonDeadline
+		v.Reason = admission.ReasonDeadline
 		return v, nil
 	case "memory":
-		v.Reason, v.RetryAfter = headgate.ReasonMemory, memoryRetry
+		v.Reason, v.RetryAfter = admission.ReasonMemory, memoryRetry
 		return v, nil
 	case "gone":
-		v.Reason = headgate.ReasonGone
+		v.Reason = admission.ReasonGone
 		return v, nil
 	case "paused", "unique", "parked":
 		return v, parseHeld(&v, word, rest)
@@ -186,43 +186,43 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 	if err != nil {
 		return v, fmt.Errorf("read verdict %q: %w", line, err)
 	}
-	scope := func() headgate.Scope {
-		return headgate.ScopeAt(headgate.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
+	scope := func() admission.Scope {
+		return admission.ScopeAt(admission.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
 	}
 	switch {
 	case word == "later" && len(numbers) == 1:
-		v.Decision, v.Place = headgate.Admitted, headgate.PlaceLater
+		v.Decision, v.Place = admission.Admitted, admission.PlaceLater
 		v.EstimatedWait = time.Duration(numbers[0]) * time.Microsecond
 	case word == "admitted" && len(numbers) == 2:
-		v.Decision, v.Place, v.Position = headgate.Admitted, headgate.PlaceWaiting, int(numbers[0])
+		v.Decision, v.Place, v.Position = admission.Admitted, admission.PlaceWaiting, int(numbers[0])
 		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
 	case word == "spilled" && len(numbers) == 1:
-		v.Decision, v.Place, v.Position, v.EstimatedWait = headgate.Admitted, headgate.PlaceSpilled, int(numbers[0]), -1
+		v.Decision, v.Place, v.Position, v.EstimatedWait = admission.Admitted, admission.PlaceSpilled, int(numbers[0]), -1
 	case word == "overflow" && len(numbers) == 2:
-		v.Reason, v.RetryAfter = headgate.ReasonOverflow, overflowRetry
+		v.Reason, v.RetryAfter = admission.ReasonOverflow, overflowRetry
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
 	case (word == "full" || word == "share") && len(numbers) == 2:
-		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonOverflow, headgate.ScopeAt(headgate.LevelTenant, j.Tenant, "", ""), overflowRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), overflowRetry
 		if word == "share" {
-			v.Reason = headgate.ReasonMemory
+			v.Reason = admission.ReasonMemory
 		}
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
 	case word == "uniques" && len(numbers) == 1:
-		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonOverflow, headgate.ScopeAt(headgate.LevelTenant, j.Tenant, "", ""), uniquesRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), uniquesRetry
 		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
 	case word == "lanes" && len(numbers) == 1:
-		v.Reason, v.RetryAfter, v.Detail = headgate.ReasonLanes, dedupRetry, fmt.Sprintf("%d lanes", numbers[0])
+		v.Reason, v.RetryAfter, v.Detail = admission.ReasonLanes, dedupRetry, fmt.Sprintf("%d lanes", numbers[0])
 	case word == "huge" && len(numbers) == 1:
-		v.Reason, v.Detail = headgate.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
+		v.Reason, v.Detail = admission.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
-		v.Reason, v.Scope = headgate.ReasonLimited, scope()
-		v.TokensLeft = headgate.Tokens(numbers[1] / microsPerToken)
+		v.Reason, v.Scope = admission.ReasonLimited, scope()
+		v.TokensLeft = admission.Tokens(numbers[1] / microsPerToken)
 		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
-		v.Burst = headgate.Tokens(numbers[3] / microsPerToken)
+		v.Burst = admission.Tokens(numbers[3] / microsPerToken)
 	case word == "costly" && len(numbers) == 2:
-		v.Reason, v.Scope, v.Burst = headgate.ReasonTooCostly, scope(), headgate.Tokens(numbers[1]/microsPerToken)
+		v.Reason, v.Scope, v.Burst = admission.ReasonTooCostly, scope(), admission.Tokens(numbers[1]/microsPerToken)
 	case word == "buckets" && len(numbers) == 1:
-		v.Reason, v.Scope, v.RetryAfter = headgate.ReasonBuckets, scope(), dedupRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonBuckets, scope(), dedupRetry
 	default:
 		return v, fmt.Errorf("read verdict %q: %w", line, errUnknownReply)
 	}
@@ -230,7 +230,7 @@ func parseVerdict(line string, j *headgate.Job) (headgate.Verdict, error) {
 }
 
 // parseHeld reads the refusals that name who stands in the way.
-func parseHeld(v *headgate.Verdict, word, rest string) error {
+func parseHeld(v *admission.Verdict, word, rest string) error {
 	wait, text, _ := strings.Cut(rest, " ")
 	us, err := strconv.ParseInt(wait, 10, 64)
 	if err != nil {
@@ -242,15 +242,15 @@ func parseHeld(v *headgate.Verdict, word, rest string) error {
 	}
 	switch word {
 	case "paused":
-		v.Reason, v.Detail = headgate.ReasonPaused, text
+		v.Reason, v.Detail = admission.ReasonPaused, text
 		return nil
 	case "parked":
 		_, downstream, _ := strings.Cut(text, " ")
-		v.Reason, v.Detail = headgate.ReasonBreaker, "downstream "+downstream // How many jobs of others wait is theirs.
+		v.Reason, v.Detail = admission.ReasonBreaker, "downstream "+downstream // How many jobs of others wait is theirs.
 		return nil
 	}
 	holder, err := decodeKey(text)
-	v.Reason, v.Detail = headgate.ReasonUnique, holder.ID
+	v.Reason, v.Detail = admission.ReasonUnique, holder.ID
 	return err
 }
 

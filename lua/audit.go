@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // ErrUnknownVersion means that a version of the policy is not kept, or never was.
@@ -86,10 +86,10 @@ const (
 func (q AuditQuery) validate() error {
 	var bad []error
 	if q.Limit < 0 || q.Limit > MaxPage {
-		bad = append(bad, &headgate.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d entries", MaxPage)})
+		bad = append(bad, &admission.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d entries", MaxPage)})
 	}
 	if q.Action != "" && !slices.Contains(AuditActions, q.Action) {
-		bad = append(bad, &headgate.FieldError{Field: "action", Value: strconv.Quote(q.Action), Allowed: strings.Join(AuditActions, ", ")})
+		bad = append(bad, &admission.FieldError{Field: "action", Value: strconv.Quote(q.Action), Allowed: strings.Join(AuditActions, ", ")})
 	}
 	return errors.Join(bad...)
 }
@@ -116,7 +116,7 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 		at = make([]string, len(parts))
 	}
 	if len(at) != len(parts) || !allFunc(at, func(id string) bool { return id == "" || len(at) > 1 && id == auditEnd || isStreamID(id) }) {
-		return AuditPage{}, &headgate.FieldError{Field: "cursor", Value: strconv.Quote(q.Cursor), Allowed: "that of a page, as it is"}
+		return AuditPage{}, &admission.FieldError{Field: "cursor", Value: strconv.Quote(q.Cursor), Allowed: "that of a page, as it is"}
 	}
 	readers := make([]*auditReader, len(parts))
 	page := AuditPage{Entries: []AuditEntry{}}

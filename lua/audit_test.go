@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -172,16 +172,16 @@ func TestBadEditsAreRefused(t *testing.T) {
 	u.Author, u.Reason, u.Edit = strings.Repeat("a", 257), "two\nlines", "-"
 	err := s.PutPolicy(t.Context(), u)
 	for _, want := range []string{"edit", "author of 257 bytes", "reason of 9 bytes"} {
-		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
 	}
 	for _, cursor := range []string{"x", "1", "1-x", "(1-1"} {
-		if _, err := s.Audit(t.Context(), AuditQuery{Cursor: cursor}); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := s.Audit(t.Context(), AuditQuery{Cursor: cursor}); !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("cursor %q: %v", cursor, err)
 		}
 	}
-	if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1001}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1001}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("1001 entries: %v", err)
 	}
 }
@@ -190,7 +190,7 @@ func TestACursorOfTheAuditThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	s := openAudit(t)
 	for _, cursor := range []string{"0-0", "00-0", "1", "-", "1-", "+1-1", "1-x", "18446744073709551616-0"} {
-		if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1, Cursor: cursor}); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := s.Audit(t.Context(), AuditQuery{Limit: 1, Cursor: cursor}); !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("%s: %v", cursor, err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -20,14 +20,14 @@ type divide4 struct {
 	balancer *Balancer
 	now      int64
 	jobs     int
-	global   headgate.Limit
+	global   admission.Limit
 }
 
 const partsOf4, capOf4 = 4, 102
 
 var (
-	rateOf4   = headgate.PerSecond(40, 16)
-	globalOf4 = headgate.PerSecond(2000, 400)
+	rateOf4   = admission.PerSecond(40, 16)
+	globalOf4 = admission.PerSecond(2000, 400)
 )
 
 func newDivide4(t *testing.T) *divide4 {
@@ -93,12 +93,12 @@ func (d *divide4) admit(p, n, tenants int, downstream string) (admitted int) {
 			d.jobs++
 			j := mail(fmt.Sprint("tenant-", d.jobs%tenants), strconv.Itoa(d.jobs))
 			j.Downstream = downstream
-			jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{d.global}}
+			jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{d.global}}
 		}
 		verdicts, err := d.part(p).Admit(d.t.Context(), version, jobs)
 		check(d.t, err)
 		for _, v := range verdicts {
-			if v.Decision == headgate.Admitted {
+			if v.Decision == admission.Admitted {
 				admitted++
 			}
 		}

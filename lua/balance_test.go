@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -74,12 +74,12 @@ type divided struct {
 
 // bound is a token bucket over all partitions. extra are the tokens that clocks have brought that stepped forward.
 type bound struct {
-	limit        headgate.Limit
+	limit        admission.Limit
 	level, extra float64
 	at           int64
 }
 
-func newBound(limit headgate.Limit, now int64) bound {
+func newBound(limit admission.Limit, now int64) bound {
 	return bound{limit: limit, level: float64(limit.Burst), at: now}
 }
 
@@ -118,9 +118,9 @@ func newDivided(t *testing.T, rt *rapid.T, clients [dividedProcesses]*redis.Clie
 		_, err := part.Register(t.Context(), "w", yardPool, 200, time.Hour)
 		check(t, err)
 	}
-	rate := headgate.PerSecond(headgate.Tokens(rapid.IntRange(1, 12).Draw(rt, "rate")), headgate.Tokens(rapid.IntRange(parts, 12).Draw(rt, "burst")))
+	rate := admission.PerSecond(admission.Tokens(rapid.IntRange(1, 12).Draw(rt, "rate")), admission.Tokens(rapid.IntRange(parts, 12).Draw(rt, "burst")))
 	d.sent = newBound(rate, d.now)
-	d.passed = newBound(headgate.PerSecond(4*rate.Tokens, 2*rate.Burst), d.now)
+	d.passed = newBound(admission.PerSecond(4*rate.Tokens, 2*rate.Burst), d.now)
 	return d
 }
 
@@ -241,12 +241,12 @@ func (d *divided) admit(p int) {
 		if d.draw(2, "downstream") == 0 {
 			j.Downstream = "api"
 		}
-		jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{d.passed.limit}}
+		jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{d.passed.limit}}
 	}
 	verdicts, err := part.Admit(d.t.Context(), version, jobs)
 	check(d.t, err)
 	for _, v := range verdicts {
-		if v.Decision != headgate.Admitted {
+		if v.Decision != admission.Admitted {
 			d.reached["refused"]++
 		} else if over := d.passed.take(d.now, 1); over < -1e-3 {
 			d.rt.Fatalf("%g more were admitted than the limit %+v has let in", -over, d.passed.limit)
@@ -262,7 +262,7 @@ func (d *divided) end(p int) {
 	}
 	ends := make([]Finish, n)
 	for i, l := range d.held[p][:n] {
-		ends[i] = Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete}
+		ends[i] = Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete}
 	}
 	d.held[p] = d.held[p][n:]
 	_, _, err := d.parts()[p].Finish(d.t.Context(), yardPool.ID(), "w", ends)

@@ -6,16 +6,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // BenchmarkScripts reports what the scripts cost: jobs a second of one client, µs of Redis time and bytes on the network a
 // job; for check, a check of a limiter is a job.
 func BenchmarkScripts(b *testing.B) {
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for level := range limits {
-		limits[level] = headgate.PerSecond(100_000_000, 100_000_000)
+		limits[level] = admission.PerSecond(100_000_000, 100_000_000)
 	}
 	for _, batch := range []int{1, 64} {
 		b.Run(fmt.Sprintf("admit/batch=%d", batch), func(b *testing.B) {
@@ -52,7 +52,7 @@ func BenchmarkScripts(b *testing.B) {
 			stats := usageOf(b, s)
 			for b.Loop() {
 				for i := range g.Questions {
-					g.Questions[i] = Question{Tenant: fmt.Sprintf("tenant-%d", n%1000), Queue: "q", Class: headgate.High, Cost: 1, Limits: *limits}
+					g.Questions[i] = Question{Tenant: fmt.Sprintf("tenant-%d", n%1000), Queue: "q", Class: admission.High, Cost: 1, Limits: *limits}
 					n++
 				}
 				_, err := s.Grant(b.Context(), &g)
@@ -85,13 +85,13 @@ func benchStore(b *testing.B) *Store {
 	return s
 }
 
-func benchAdmit(b *testing.B, s *Store, limits *[headgate.Levels]headgate.Limit, batch, n int) {
+func benchAdmit(b *testing.B, s *Store, limits *[admission.Levels]admission.Limit, batch, n int) {
 	b.Helper()
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	jobs := make([]Candidate, batch)
 	for i := range jobs {
 		k := n + i
-		j := headgate.NewJob(fmt.Sprintf("tenant-%d", k%1000), "q", "t", benchPayload)
+		j := admission.NewJob(fmt.Sprintf("tenant-%d", k%1000), "q", "t", benchPayload)
 		class := k / 1000 % 3
 		j.ID, j.Priority = fmt.Sprintf("job-%d", k), classes[class].Name
 		jobs[i] = Candidate{Job: &j, Class: class, Limits: limits}

@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -78,7 +78,7 @@ const MaxReports = 64
 // work is left for Promote.
 func (s *Store) ReportOutcomes(ctx context.Context, from Reporter, reports []Outcomes) (words []BreakerWord, more bool, err error) {
 	if len(reports) > MaxReports {
-		return nil, false, &headgate.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
+		return nil, false, &admission.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
 	}
 	kinds := map[string]int{}
 	var rules, tuples []any

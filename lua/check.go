@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
@@ -19,20 +19,20 @@ import (
 type Question struct {
 	// Tenant, Queue and Class name the way; those below the scope are empty, and all are for the global one.
 	Tenant, Queue string
-	Class         headgate.Priority
+	Class         admission.Priority
 	// Cost is 1 to headgate.MaxCost tokens.
-	Cost headgate.Tokens
+	Cost admission.Tokens
 	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
-	Limits [headgate.Levels]headgate.Limit
+	Limits [admission.Levels]admission.Limit
 }
 
 // Answer is what became of a Question.
 type Answer struct {
 	// Verdict is Admitted where every bucket holds enough, else Refused for headgate.ReasonLimited, ReasonTooCostly or
 	// ReasonBuckets.
-	Verdict headgate.Verdict
+	Verdict admission.Verdict
 	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
-	Left [headgate.Levels]buckets.Micro
+	Left [admission.Levels]buckets.Micro
 }
 
 // Check asks up to MaxBatchJobs questions at once: either all are granted and charged, one after the other, or nothing
@@ -42,7 +42,7 @@ type Answer struct {
 func (s *Store) Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error) {
 	got, err := s.ask(ctx, version, peek, questions)
 	for i := range got.answers {
-		got.answers[i].Left[headgate.LevelGlobal] += got.elsewhere
+		got.answers[i].Left[admission.LevelGlobal] += got.elsewhere
 	}
 	return got.granted, got.answers, err
 }
@@ -69,7 +69,7 @@ func (s *Store) ask(ctx context.Context, version int64, peek bool, questions []Q
 	reply, err := s.run(ctx, "check", s.checkArgs(version, peek, questions)...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
-		return asked{}, errors.Join(headgate.ErrOutOfMemory, err)
+		return asked{}, errors.Join(admission.ErrOutOfMemory, err)
 	case err != nil:
 		return asked{}, err
 	case len(reply) > 0 && reply[0] == "stale":
@@ -96,7 +96,7 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 		flag = "1"
 	}
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, flag, s.config.BucketCap)
-	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[admission.LevelGlobal])
 	args = append(args, len(questions))
 	args = appendQuestions(args, questions)
 	for i := range questions {
@@ -106,12 +106,12 @@ func (s *Store) checkArgs(version int64, peek bool, questions []Question) []any 
 }
 
 func parseAnswer(line string, q *Question) (Answer, error) {
-	a := Answer{Verdict: headgate.Verdict{Decision: headgate.Admitted}}
-	fields := strings.SplitN(line, " ", int(headgate.Levels)+1)
-	if len(fields) != int(headgate.Levels)+1 {
+	a := Answer{Verdict: admission.Verdict{Decision: admission.Admitted}}
+	fields := strings.SplitN(line, " ", int(admission.Levels)+1)
+	if len(fields) != int(admission.Levels)+1 {
 		return a, fmt.Errorf("read answer %q: %w", line, errUnknownReply)
 	}
-	for level, text := range fields[:headgate.Levels] {
+	for level, text := range fields[:admission.Levels] {
 		if text == "-" {
 			continue
 		}
@@ -121,9 +121,9 @@ func parseAnswer(line string, q *Question) (Answer, error) {
 		}
 		a.Left[level] = buckets.Micro(left)
 	}
-	if refusal := fields[headgate.Levels]; refusal != "" {
+	if refusal := fields[admission.Levels]; refusal != "" {
 		var err error
-		a.Verdict, err = parseVerdict(refusal, &headgate.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
+		a.Verdict, err = parseVerdict(refusal, &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class})
 		return a, err
 	}
 	return a, nil
@@ -131,15 +131,15 @@ func parseAnswer(line string, q *Question) (Answer, error) {
 
 // ResetBucket fills the bucket of a scope, as ParseScope returns its parts; was is false where it was full. What the scope
 // admits from then on is up to one burst more than its limit says.
-func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class headgate.Priority, by Intervention) (was bool, err error) {
+func (s *Store) ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error) {
 	if err := by.Validate(); err != nil {
 		return false, err
 	}
 	by = by.named()
-	scope, field := headgate.Global, queue
+	scope, field := admission.Global, queue
 	if tenant != "" {
 		s = s.of(tenant)
-		scope = headgate.Scope(strings.TrimRight(tenant+":"+queue+":"+string(class), ":"))
+		scope = admission.Scope(strings.TrimRight(tenant+":"+queue+":"+string(class), ":"))
 	} else if s.all != nil {
 		all := make([]bool, len(s.all))
 		err := s.Each(func(i int, part *Store) (err error) {

@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // ofTenant asks for tokens of a tenant's bucket alone, which fills in a day.
-func ofTenant(tenant string, cost headgate.Tokens) Question {
+func ofTenant(tenant string, cost admission.Tokens) Question {
 	q := Question{Tenant: tenant, Cost: cost}
 	for level := range q.Limits {
 		q.Limits[level].Disabled = true
 	}
-	q.Limits[headgate.LevelTenant] = headgate.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
+	q.Limits[admission.LevelTenant] = admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}
 	return q
 }
 
@@ -26,12 +26,12 @@ func TestQuestionsOfACallAreGrantedTogetherOrNotAtAll(t *testing.T) {
 	s := newYard(t).store
 	granted, answers, err := s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4), ofTenant("b", 11)})
 	check(t, err)
-	if granted || answers[0].Verdict.Decision != headgate.Admitted || answers[1].Verdict.Reason != headgate.ReasonTooCostly || answers[0].Left[headgate.LevelTenant] != 10*buckets.MicroPerToken {
+	if granted || answers[0].Verdict.Decision != admission.Admitted || answers[1].Verdict.Reason != admission.ReasonTooCostly || answers[0].Left[admission.LevelTenant] != 10*buckets.MicroPerToken {
 		t.Errorf("granted %t: %+v", granted, answers)
 	}
 	granted, answers, err = s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4), ofTenant("a", 6)})
 	check(t, err)
-	if !granted || answers[1].Left[headgate.LevelTenant].Tokens() != 0 {
+	if !granted || answers[1].Left[admission.LevelTenant].Tokens() != 0 {
 		t.Errorf("granted %t: %+v", granted, answers)
 	}
 	if _, _, err := s.Check(t.Context(), 1, true, []Question{ofTenant("a", 1)}); !errors.Is(err, ErrStale) {
@@ -43,7 +43,7 @@ func TestResetFillsOneBucket(t *testing.T) {
 	t.Parallel()
 	s := newYard(t).store
 	q := ofTenant("a", 10)
-	q.Limits[headgate.LevelGlobal] = headgate.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
+	q.Limits[admission.LevelGlobal] = admission.Limit{Tokens: 20, Per: 24 * time.Hour, Burst: 20}
 	take := func() bool {
 		granted, _, err := s.Check(t.Context(), 0, false, []Question{q})
 		check(t, err)
@@ -64,7 +64,7 @@ func TestResetFillsOneBucket(t *testing.T) {
 	if was, err := s.ResetBucket(t.Context(), "", "", "", Intervention{}); !was || err != nil || !take() {
 		t.Errorf("the global bucket was not filled: %v", err)
 	}
-	if was, err := s.ResetBucket(t.Context(), "a", "mail", headgate.High, Intervention{}); was || err != nil {
+	if was, err := s.ResetBucket(t.Context(), "a", "mail", admission.High, Intervention{}); was || err != nil {
 		t.Errorf("a bucket that is full was filled: %v", err)
 	}
 }
@@ -75,7 +75,7 @@ func TestAFullRedisChargesNothing(t *testing.T) {
 	s, err := Open(t.Context(), client, Config{})
 	check(t, err)
 	check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	if _, _, err := s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4)}); !errors.Is(err, headgate.ErrOutOfMemory) {
+	if _, _, err := s.Check(t.Context(), 0, false, []Question{ofTenant("a", 4)}); !errors.Is(err, admission.ErrOutOfMemory) {
 		t.Errorf("%v", err)
 	}
 	granted, answers, err := s.Check(t.Context(), 0, true, []Question{ofTenant("a", 10)})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // AuditClear is what ClearTenant is in the audit.
@@ -20,7 +20,7 @@ const AuditClear = "clear_tenant"
 // Jobs that wait for a time, run, or are in a worker's stream, and dead letters, are not touched. Calls with the same Act are one
 // entry of the audit.
 func (s *Store) ClearTenant(ctx context.Context, tenant, queue string, by Intervention) (cancelled int, more bool, err error) {
-	err = errors.Join(headgate.ValidateTenant(tenant), headgate.ValidateName("queue", queue, true), by.Validate())
+	err = errors.Join(admission.ValidateTenant(tenant), admission.ValidateName("queue", queue, true), by.Validate())
 	if err != nil {
 		return 0, false, err
 	}
@@ -51,7 +51,7 @@ const backlogPage = 1000
 // Backlogs returns what a tenant has in each queue, the most waiting first; none where it has nothing. Its cost grows with the
 // queues and the tenant's lanes: it is for operators.
 func (s *Store) Backlogs(ctx context.Context, tenant string) ([]Backlog, error) {
-	if err := headgate.ValidateTenant(tenant); err != nil {
+	if err := admission.ValidateTenant(tenant); err != nil {
 		return nil, err
 	}
 	s = s.of(tenant)
@@ -116,7 +116,7 @@ func (s *Store) backlogs(ctx context.Context, tenant string, names []string) ([]
 
 // eachWaitingClass calls do for the classes of a queue in which any job waits, by CLASS:QUEUE.
 func eachWaitingClass(queue, text string, do func(cq string) error) error {
-	state := QueueState{Classes: make([]ClassState, headgate.MaxClasses)}
+	state := QueueState{Classes: make([]ClassState, admission.MaxClasses)}
 	state.readText(text)
 	for class, c := range state.Classes {
 		if c.Waiting == 0 {

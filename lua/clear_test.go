@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 )
 
@@ -108,7 +108,7 @@ func TestATenantsBacklogIsClearedInPortions(t *testing.T) {
 	if want := []Backlog{{Queue: "hook", Waiting: 1}}; !slices.Equal(backlogs, want) {
 		t.Errorf("left %+v, want %+v", backlogs, want)
 	}
-	if sight := y.look("mine"); sight.Place != headgate.PlaceWaiting {
+	if sight := y.look("mine"); sight.Place != admission.PlaceWaiting {
 		t.Errorf("another tenant's is %s", sight.Place)
 	}
 	page, err := y.store.Audit(t.Context(), AuditQuery{Action: AuditClear})

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -25,9 +25,9 @@ func TestAMovingSlotIsNeverWrittenInPart(t *testing.T) {
 	sent := 0
 	admit := func() error {
 		sent++
-		job := headgate.NewJob("ann", "mail", "t", nil)
-		job.ID, job.Priority = fmt.Sprintf("job-%d", sent), headgate.Medium
-		_, err := part.Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: new([headgate.Levels]headgate.Limit{{Disabled: true}, {Disabled: true}, {Disabled: true}, {Disabled: true}})}})
+		job := admission.NewJob("ann", "mail", "t", nil)
+		job.ID, job.Priority = fmt.Sprintf("job-%d", sent), admission.Medium
+		_, err := part.Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: new([admission.Levels]admission.Limit{{Disabled: true}, {Disabled: true}, {Disabled: true}, {Disabled: true}})}})
 		return err
 	}
 	for range 10 {
@@ -35,13 +35,13 @@ func TestAMovingSlotIsNeverWrittenInPart(t *testing.T) {
 	}
 	cluster.BeginMove(t, slot, from, to)
 	for more := true; more; more = cluster.MoveKeys(t, slot, 1, from, to) {
-		if err := admit(); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+		if err := admit(); !errors.Is(err, admission.ErrUnavailable) || InDoubt(err) {
 			t.Fatalf("a job sent while the slot moves: %v", err)
 		}
-		if _, err := part.Heartbeat(t.Context(), "nobody", time.Second); !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := part.Heartbeat(t.Context(), "nobody", time.Second); !errors.Is(err, admission.ErrUnavailable) {
 			t.Fatalf("a heartbeat sent while the slot moves: %v", err)
 		}
-		if _, err := part.Census(t.Context()); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+		if _, err := part.Census(t.Context()); err != nil && !errors.Is(err, admission.ErrUnavailable) {
 			t.Fatalf("a census while the slot moves: %v", err)
 		}
 	}
@@ -49,7 +49,7 @@ func TestAMovingSlotIsNeverWrittenInPart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for err := admit(); err != nil; err = admit() {
-		if !errors.Is(err, headgate.ErrUnavailable) || ctx.Err() != nil {
+		if !errors.Is(err, admission.ErrUnavailable) || ctx.Err() != nil {
 			t.Fatalf("a job sent after the move: %v", err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/redistest"
@@ -139,7 +139,7 @@ type walk struct {
 	now   int64
 	// back is by how much the clock was set back since promote last armed timers anew, in microseconds.
 	back   int64
-	scopes map[headgate.Scope]bool
+	scopes map[admission.Scope]bool
 	pools  []Pool
 	// gates are "all" kinds, those of a tenant and its lanes where few slots are ("lanes"), "breakers" alone, the same beside jobs that
 	// come alone and own nothing ("lone"), or "none".
@@ -147,11 +147,11 @@ type walk struct {
 	// held are the leases that workers have read, by worker.
 	held    map[string][]Finish
 	stale   []Finish
-	limits  [3][headgate.Levels]headgate.Limit
+	limits  [3][admission.Levels]admission.Limit
 	version int64
 	// sequence numbers reports of outcomes.
 	sequence uint64
-	weights  map[string]headgate.Weight
+	weights  map[string]admission.Weight
 	takings  []taking
 	service  *serviceLog
 	log      []string
@@ -173,23 +173,23 @@ var (
 func newWalk(tb testing.TB, rt *rapid.T, s *Store) *walk {
 	tb.Helper()
 	w := &walk{
-		tb: tb, rt: rt, ctx: tb.Context(), store: s, model: newModel(), scopes: map[headgate.Scope]bool{headgate.Global: true},
-		now: time.Now().Add(24 * time.Hour).UnixMicro(), held: map[string][]Finish{}, weights: map[string]headgate.Weight{},
+		tb: tb, rt: rt, ctx: tb.Context(), store: s, model: newModel(), scopes: map[admission.Scope]bool{admission.Global: true},
+		now: time.Now().Add(24 * time.Hour).UnixMicro(), held: map[string][]Finish{}, weights: map[string]admission.Weight{},
 	}
 	w.service = newServiceLog(w.model.room)
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
 	for _, tenant := range walkTenants {
-		for level := headgate.LevelTenant; level < headgate.Levels; level++ {
+		for level := admission.LevelTenant; level < admission.Levels; level++ {
 			for _, queue := range walkQueues {
-				for _, c := range headgate.DefaultClasses() {
-					w.scopes[headgate.ScopeAt(level, tenant, queue, c.Name)] = true
+				for _, c := range admission.DefaultClasses() {
+					w.scopes[admission.ScopeAt(level, tenant, queue, c.Name)] = true
 				}
 			}
 		}
 	}
 	w.drawLimits()
-	w.model.room.Weight = func(class headgate.Priority, tenant string) headgate.Weight {
+	w.model.room.Weight = func(class admission.Priority, tenant string) admission.Weight {
 		if weight, ok := w.weights[string(class)+":"+tenant]; ok {
 			return weight
 		}
@@ -304,10 +304,10 @@ func (w *walk) tick() {
 func (w *walk) drawLimits() {
 	for i := range w.limits {
 		for level := range w.limits[i] {
-			l := headgate.Limit{Disabled: w.number("limited", 0, 2) > 0}
+			l := admission.Limit{Disabled: w.number("limited", 0, 2) > 0}
 			if !l.Disabled {
-				l = headgate.Limit{
-					Tokens: headgate.Tokens(w.number("tokens", 1, 40)), Burst: headgate.Tokens(w.number("burst", 1, 60)),
+				l = admission.Limit{
+					Tokens: admission.Tokens(w.number("tokens", 1, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
 					Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
 				}
 			}
@@ -315,7 +315,7 @@ func (w *walk) drawLimits() {
 		}
 	}
 	for i := range w.limits { // one global limit a call
-		w.limits[i][headgate.LevelGlobal] = w.limits[0][headgate.LevelGlobal]
+		w.limits[i][admission.LevelGlobal] = w.limits[0][admission.LevelGlobal]
 	}
 }
 

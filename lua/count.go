@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of what is counted by scope.
@@ -25,12 +25,12 @@ const (
 
 // ScopeCount is what a process has seen of a scope.
 type ScopeCount struct {
-	Scope headgate.Scope
+	Scope admission.Scope
 	// Always counts the scope whatever its rank.
 	Always bool
 	// Allowed and Refused are jobs, and checks without one; Tokens is what they asked for together.
 	Allowed, Refused int64
-	Tokens           headgate.Tokens
+	Tokens           admission.Tokens
 }
 
 // Minute is what was counted of a scope in one minute.
@@ -38,7 +38,7 @@ type Minute struct {
 	// At is when it began.
 	At               time.Time
 	Allowed, Refused int64
-	Tokens           headgate.Tokens
+	Tokens           admission.Tokens
 	// Partial says that the scope came among those that are counted only during the minute.
 	Partial bool
 }
@@ -69,7 +69,7 @@ func (s *Store) Count(ctx context.Context, counts []ScopeCount) (done int, err e
 
 // Minutes returns what was counted of a scope in the last hour, the earliest minute first; those without a decision, or in
 // which the scope was not among those that are counted, are left out. The last is under way.
-func (s *Store) Minutes(ctx context.Context, scope headgate.Scope) ([]Minute, error) {
+func (s *Store) Minutes(ctx context.Context, scope admission.Scope) ([]Minute, error) {
 	s = s.ofScope(scope)
 	now, err := s.Time(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Store) Minutes(ctx context.Context, scope headgate.Scope) ([]Minute, er
 func minuteOf(minute int64, text string) Minute {
 	parts := append(strings.Split(text, ":"), "", "", "", "")
 	return Minute{
-		At: time.Unix(minute*60, 0), Allowed: whole(parts[0]), Refused: whole(parts[1]), Tokens: headgate.Tokens(whole(parts[2])),
+		At: time.Unix(minute*60, 0), Allowed: whole(parts[0]), Refused: whole(parts[1]), Tokens: admission.Tokens(whole(parts[2])),
 		Partial: parts[3] == "1",
 	}
 }

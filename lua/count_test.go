@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -20,11 +20,11 @@ func TestCountsAreExactForThoseWithTheMost(t *testing.T) {
 	for round := range rounds {
 		var counts []ScopeCount
 		for i := range heavy {
-			counts = append(counts, ScopeCount{Scope: headgate.Scope(fmt.Sprintf("heavy-%d", i)), Allowed: 1000, Refused: 1, Tokens: 2000})
+			counts = append(counts, ScopeCount{Scope: admission.Scope(fmt.Sprintf("heavy-%d", i)), Allowed: 1000, Refused: 1, Tokens: 2000})
 		}
 		counts = append(counts, ScopeCount{Scope: "rare", Always: true, Allowed: 1, Tokens: 1})
 		for i := range TopScopes {
-			counts = append(counts, ScopeCount{Scope: headgate.Scope(fmt.Sprintf("light-%d-%d", round, i)), Allowed: 1, Tokens: 1})
+			counts = append(counts, ScopeCount{Scope: admission.Scope(fmt.Sprintf("light-%d-%d", round, i)), Allowed: 1, Tokens: 1})
 		}
 		done, err := s.Count(t.Context(), counts)
 		check(t, err)

@@ -10,21 +10,21 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // offerAt enqueues one job under a version of the policy.
-func (y *yard) offerAt(version int64, j headgate.Job) headgate.Verdict {
+func (y *yard) offerAt(version int64, j admission.Job) admission.Verdict {
 	y.tb.Helper()
-	verdicts, err := y.store.Admit(y.tb.Context(), version, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	verdicts, err := y.store.Admit(y.tb.Context(), version, []Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	check(y.tb, err)
 	return verdicts[0]
 }
 
 // sized returns a job of a tenant with a payload of so many bytes, in a queue of its own.
-func sized(tenant string, n, bytes int) headgate.Job {
-	j := headgate.NewJob(tenant, fmt.Sprint("x", n%7), "t", []byte(strings.Repeat("x", bytes)))
+func sized(tenant string, n, bytes int) admission.Job {
+	j := admission.NewJob(tenant, fmt.Sprint("x", n%7), "t", []byte(strings.Repeat("x", bytes)))
 	j.ID = fmt.Sprint("j", n)
 	return j
 }
@@ -47,7 +47,7 @@ func TestATenantIsBoundedOverAllItsQueues(t *testing.T) {
 				check(t, y.offerAt(1, sized("evil", n, 60)).Err())
 			}
 			v := y.offerAt(1, sized("evil", 5, 60))
-			if v.Reason != headgate.ReasonOverflow || v.Scope != "evil" || !strings.Contains(v.Err().Error(), "its tenant has 5 jobs of ") ||
+			if v.Reason != admission.ReasonOverflow || v.Scope != "evil" || !strings.Contains(v.Err().Error(), "its tenant has 5 jobs of ") ||
 				!strings.HasSuffix(v.Err().Error(), " over all its queues, which is the bound") {
 				t.Errorf("the sixth: %v", v.Err())
 			}
@@ -55,7 +55,7 @@ func TestATenantIsBoundedOverAllItsQueues(t *testing.T) {
 				check(t, y.offerAt(1, sized("big", n, 60)).Err())
 			}
 			check(t, y.offerAt(1, sized("acme", 0, 60)).Err())
-			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "evil", ID: "j3"}, Intervention{})
+			_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "evil", ID: "j3"}, Intervention{})
 			check(t, err)
 			check(t, y.offerAt(1, sized("evil", 6, 60)).Err())
 		})
@@ -70,9 +70,9 @@ func TestEachQueueWithoutABoundHasTheDefault(t *testing.T) {
 		Version: 1, Text: []byte("{}"), Window: time.Minute,
 		Overflows: []TenantOverflow{{Tenant: Every, Queue: Every, Overflow: Overflow{Policy: Reject, MaxJobs: 2}}},
 		Queues: []QueueSettings{
-			{Queue: "named", Classes: headgate.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: Reject, MaxJobs: 3}},
-			{Queue: "free", Classes: headgate.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: NoBound}},
-			{Queue: "plain", Classes: headgate.DefaultClasses(), Horizon: time.Hour},
+			{Queue: "named", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: Reject, MaxJobs: 3}},
+			{Queue: "free", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: NoBound}},
+			{Queue: "plain", Classes: admission.DefaultClasses(), Horizon: time.Hour},
 		},
 	}))
 	for queue, want := range map[string]int{"named": 3, "free": 10, "plain": 2, "made up": 2} {
@@ -81,9 +81,9 @@ func TestEachQueueWithoutABoundHasTheDefault(t *testing.T) {
 			j := sized("evil", n, 0)
 			j.Queue, j.ID = strings.ReplaceAll(queue, " ", "-"), queue[:2]+j.ID
 			switch v := y.offerAt(1, j); {
-			case v.Decision == headgate.Admitted:
+			case v.Decision == admission.Admitted:
 				admitted++
-			case v.Reason != headgate.ReasonOverflow:
+			case v.Reason != admission.ReasonOverflow:
 				t.Errorf("%s: %v", queue, v.Err())
 			}
 		}
@@ -104,11 +104,11 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 	check(t, err)
 	y := &yard{tb: t, store: s, client: client}
 	now := ahead()
-	fill := func(tenant string, most, bytes int) (admitted int, last headgate.Verdict) {
+	fill := func(tenant string, most, bytes int) (admitted int, last admission.Verdict) {
 		for n := range most {
 			now += 200_000 // Redis is asked for its memory anew.
 			s.now = strconv.FormatInt(now, 10)
-			if last = y.offerAt(0, sized(tenant, n, bytes)); last.Decision == headgate.Refused {
+			if last = y.offerAt(0, sized(tenant, n, bytes)); last.Decision == admission.Refused {
 				return n, last
 			}
 		}
@@ -120,7 +120,7 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 		return float64(number(t, parseInfo(text)["used_memory"])) / maxMemory
 	}
 	_, v := fill("evil", 1000, 64<<10)
-	if v.Reason != headgate.ReasonMemory || v.Scope != "evil" || !strings.Contains(v.Err().Error(), "more than its share of what is left") || used() < 0.8 || used() > 0.89 {
+	if v.Reason != admission.ReasonMemory || v.Scope != "evil" || !strings.Contains(v.Err().Error(), "more than its share of what is left") || used() < 0.8 || used() > 0.89 {
 		t.Fatalf("at %.2f of the memory: %v", used(), v.Err())
 	}
 	if n, v := fill("acme", 100, 1<<10); n != 100 {
@@ -152,29 +152,29 @@ func TestUniqueKeysThatStayAreBounded(t *testing.T) {
 	y.store.scripts = newLibrary("", singleLayout)
 	lower(t, y.store.scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
 	now := ahead()
-	offer := func(tenant string, n int, release headgate.Release, hold time.Duration) headgate.Verdict {
+	offer := func(tenant string, n int, release admission.Release, hold time.Duration) admission.Verdict {
 		now += 1000
 		y.store.now = strconv.FormatInt(now, 10)
 		j := sized(tenant, n, 0)
-		j.Unique = headgate.Unique{Key: fmt.Sprint("k", n), For: hold, Release: release}
+		j.Unique = admission.Unique{Key: fmt.Sprint("k", n), For: hold, Release: release}
 		v := y.offerAt(0, j)
-		if v.Decision != headgate.Refused {
-			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: tenant, ID: j.ID}, Intervention{})
+		if v.Decision != admission.Refused {
+			_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: tenant, ID: j.ID}, Intervention{})
 			check(t, err)
 		}
 		return v
 	}
 	for n := range 5 {
-		check(t, offer("evil", n, headgate.ReleaseAtExpiry, time.Hour).Err())
+		check(t, offer("evil", n, admission.ReleaseAtExpiry, time.Hour).Err())
 	}
-	v := offer("evil", 5, headgate.ReleaseAtExpiry, time.Hour)
-	if v.Reason != headgate.ReasonOverflow || !strings.Contains(v.Err().Error(), "its tenant has 5 unique keys that stay over all its queues") {
+	v := offer("evil", 5, admission.ReleaseAtExpiry, time.Hour)
+	if v.Reason != admission.ReasonOverflow || !strings.Contains(v.Err().Error(), "its tenant has 5 unique keys that stay over all its queues") {
 		t.Errorf("the sixth: %v", v.Err())
 	}
-	check(t, offer("evil", 6, headgate.ReleaseAtEnd, time.Hour).Err())
-	check(t, offer("acme", 0, headgate.ReleaseAtExpiry, time.Hour).Err())
+	check(t, offer("evil", 6, admission.ReleaseAtEnd, time.Hour).Err())
+	check(t, offer("acme", 0, admission.ReleaseAtExpiry, time.Hour).Err())
 	now += time.Hour.Microseconds()
-	check(t, offer("evil", 7, headgate.ReleaseAtExpiry, time.Hour).Err())
+	check(t, offer("evil", 7, admission.ReleaseAtExpiry, time.Hour).Err())
 	if n := y.client.ZCard(t.Context(), y.store.partition.Base()+"uniques:evil").Val(); n != 1 {
 		t.Errorf("%d keys are kept, of which one has not passed", n)
 	}
@@ -194,10 +194,10 @@ func TestNothingIsKeptOfALargeJobThatIsRefused(t *testing.T) {
 	check(t, y.offerAt(1, sized("bounded", 1, 10)).Err())
 	before := y.held()
 	again := sized("acme", 1, 200_000)
-	if v := y.offerAt(1, again); v.Decision != headgate.Duplicate {
+	if v := y.offerAt(1, again); v.Decision != admission.Duplicate {
 		t.Errorf("a duplicate: %+v", v)
 	}
-	if v := y.offerAt(1, sized("bounded", 2, 200_000)); v.Reason != headgate.ReasonOverflow {
+	if v := y.offerAt(1, sized("bounded", 2, 200_000)); v.Reason != admission.ReasonOverflow {
 		t.Errorf("beyond a bound: %+v", v)
 	}
 	if after := y.held(); !maps.Equal(before, after) {
@@ -231,15 +231,15 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 	y.store.scripts = newLibrary("", singleLayout)
 	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", mostLanes, few)
 	n := 0
-	calling := func(tenant, downstream string, delay time.Duration) headgate.Verdict {
+	calling := func(tenant, downstream string, delay time.Duration) admission.Verdict {
 		n++
 		j := mail(tenant, fmt.Sprint("j", n))
 		j.Downstream, j.Delay = downstream, delay
 		return y.offerAt(0, j)
 	}
-	refused := func(v headgate.Verdict) {
+	refused := func(v admission.Verdict) {
 		t.Helper()
-		if v.Reason != headgate.ReasonLanes || !strings.HasPrefix(v.Err().Error(), "job refused: its tenant has 4 lanes") {
+		if v.Reason != admission.ReasonLanes || !strings.HasPrefix(v.Err().Error(), "job refused: its tenant has 4 lanes") {
 			t.Errorf("one more: %v", v.Err())
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // cursor is where a listing goes on: which one it is of, and one position for each structure that it walks. Callers see
@@ -49,8 +49,8 @@ func decodeCursor(text string, of uint32) (cursor, error) {
 	if text == "" {
 		return c, nil
 	}
-	shown := text[:min(len(text), headgate.MaxNameLength)]
-	bad := &headgate.FieldError{Field: "cursor", Value: strconv.Quote(shown), Allowed: "what the page before ended with, or nothing to begin"}
+	shown := text[:min(len(text), admission.MaxNameLength)]
+	bad := &admission.FieldError{Field: "cursor", Value: strconv.Quote(shown), Allowed: "what the page before ended with, or nothing to begin"}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || json.Unmarshal(raw, &c) != nil {
 		return cursor{}, bad

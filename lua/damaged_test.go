@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -50,10 +50,10 @@ func TestAnswersWithoutEntriesAreErrors(t *testing.T) {
 		if err := reader.await(t.Context(), client); !errors.Is(err, errEmptyStream) || reader.position != before {
 			t.Errorf("the policy's reader: %v", err)
 		}
-		if last, err := store.readOne(t.Context(), "x", "0-0", time.Millisecond); !errors.Is(err, headgate.ErrUnavailable) || last != "0-0" {
+		if last, err := store.readOne(t.Context(), "x", "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || last != "0-0" {
 			t.Errorf("a wake: %s, %v", last, err)
 		}
-		if events, position, err := store.eventsOn(t.Context(), client, "0-0", time.Millisecond); !errors.Is(err, headgate.ErrUnavailable) || position != "0-0" || events != nil {
+		if events, position, err := store.eventsOn(t.Context(), client, "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || position != "0-0" || events != nil {
 			t.Errorf("events: %v %s %v", events, position, err)
 		}
 		if leases, err := store.Read(t.Context(), "w", "p", 1, -1, false); err != nil || len(leases) != 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -70,7 +70,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 	var running, serving sync.WaitGroup
 	var mu sync.Mutex
 	ended := map[string]int{}
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for process := range processes {
 		preamble := ""
 		if process%2 == 1 {
@@ -105,7 +105,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 				idle = 0
 				finishes := make([]Finish, len(leases))
 				for i, l := range leases {
-					finishes[i] = Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete}
+					finishes[i] = Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: Complete}
 				}
 				ends, _, err := store.Finish(t.Context(), yardPool.ID(), worker, finishes)
 				if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -20,9 +20,9 @@ func TestDeadlinesPassOneByOne(t *testing.T) {
 	at(0)
 	var jobs []Candidate
 	for _, seconds := range []int{4, 3, 2, 1} {
-		j := headgate.NewJob("acme", "mail", "t", nil)
+		j := admission.NewJob("acme", "mail", "t", nil)
 		j.ID, j.Deadline = "j"+strconv.Itoa(seconds), start.Add(time.Duration(seconds)*time.Second)
-		jobs = append(jobs, Candidate{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}})
+		jobs = append(jobs, Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}})
 	}
 	_, err = s.Admit(t.Context(), 0, jobs)
 	check(t, err)

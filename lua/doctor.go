@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 )
 
@@ -97,13 +97,13 @@ func (d *doctor) server(ctx context.Context) error {
 	before := time.Now()
 	now, err := d.client.Time(ctx).Result()
 	if err != nil {
-		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer TIME: %w", err))
+		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer TIME: %w", err))
 	}
 	d.roundTrip = time.Since(before)
 	d.now, d.ahead = now, now.Sub(before.Add(d.roundTrip/2))
 	info, err := d.client.Info(ctx).Result()
 	if err != nil {
-		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
+		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
 	d.info = parseInfo(info)
 	if d.info["redis_mode"] == "" {

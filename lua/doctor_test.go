@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -120,10 +120,10 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
-	if _, err := Examine(t.Context(), client, Config{}); !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := Examine(t.Context(), client, Config{}); !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Examine(t.Context(), client, Config{Prefix: "a{b}"}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := Examine(t.Context(), client, Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 	s, err := Open(ctx, client, Config{Partitions: 6})
 	check(t, err)
 	for i := range 30 {
-		admitOne(t, s, keyOfTenant(i), headgate.Limit{})
+		admitOne(t, s, keyOfTenant(i), admission.Limit{})
 	}
 	examine := func(name string) Finding {
 		t.Helper()
@@ -206,7 +206,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		}
 	}
 	cluster.Masters[1].Kill(t)
-	if _, err := Examine(ctx, client, Config{}); !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
+	if _, err := Examine(ctx, client, Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
 		t.Errorf("with a master killed: %v", err)
 	}
 }

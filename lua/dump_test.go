@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // redisDump writes what Redis holds in the words of fairqueue.Room.Dump and model.dump.
@@ -382,7 +382,7 @@ func (d *redisDump) buckets() {
 }
 
 // dump writes what the model holds.
-func (m *model) dump(scopes map[headgate.Scope]bool) []string {
+func (m *model) dump(scopes map[admission.Scope]bool) []string {
 	var lines []string
 	for _, line := range m.room.Lines() {
 		if !strings.HasPrefix(line, "timer ") {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -25,30 +25,30 @@ func newEdge(t *testing.T) *goneYard {
 // is granted.
 func TestARefusalNamesTheFirstMomentThatAdmits(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []headgate.Limit{
-		headgate.PerSecond(1, 1), headgate.PerSecond(3, 2), headgate.PerSecond(7, 5), {Tokens: 7, Per: time.Minute, Burst: 1},
-		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, headgate.PerSecond(999_983, 1),
+	for _, limit := range []admission.Limit{
+		admission.PerSecond(1, 1), admission.PerSecond(3, 2), admission.PerSecond(7, 5), {Tokens: 7, Per: time.Minute, Burst: 1},
+		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, admission.PerSecond(999_983, 1),
 	} {
 		y := newEdge(t)
 		q := ofTenant("acme", limit.Burst)
-		q.Limits[headgate.LevelTenant] = limit
-		ask := func() headgate.Verdict {
+		q.Limits[admission.LevelTenant] = limit
+		ask := func() admission.Verdict {
 			t.Helper()
 			_, answers, err := y.store.Check(t.Context(), 0, false, []Question{q})
 			check(t, err)
 			return answers[0].Verdict
 		}
-		if v := ask(); v.Decision != headgate.Admitted {
+		if v := ask(); v.Decision != admission.Admitted {
 			t.Fatalf("%+v of a full bucket: %+v", limit, v)
 		}
 		for range 3 {
 			wait := ask().RetryAfter
 			y.pass(wait - time.Microsecond)
-			if v := ask(); v.Decision == headgate.Admitted || v.RetryAfter > 2*time.Microsecond {
+			if v := ask(); v.Decision == admission.Admitted || v.RetryAfter > 2*time.Microsecond {
 				t.Errorf("%+v: a microsecond before %s are over: %+v", limit, wait, v)
 			}
 			y.pass(time.Microsecond)
-			if v := ask(); v.Decision != headgate.Admitted {
+			if v := ask(); v.Decision != admission.Admitted {
 				t.Errorf("%+v: after %s: %+v", limit, wait, v)
 			}
 		}
@@ -159,7 +159,7 @@ func TestACancelledJobOfALostWorkerDoesNotRunAgain(t *testing.T) {
 	y.admit(mail("acme", "a"), mail("acme", "b"))
 	y.register(2)
 	y.take()
-	running, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "a"}, Intervention{})
+	running, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "a"}, Intervention{})
 	check(t, err)
 	for range 2 {
 		y.pass(time.Hour)
@@ -243,7 +243,7 @@ func TestARefundsReceiptEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	q := ofTenant("acme", 1)
-	q.Limits[headgate.LevelTenant] = headgate.PerSecond(1, 5)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(1, 5)
 	_, receipt, err := y.store.Take(t.Context(), 0, q)
 	check(t, err)
 	word, err := y.store.Refund(t.Context(), "work", receipt)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestASuspensionEndsToTheMicrosecond: it refuses until its end, and then nothing of it is left, in the count either.
@@ -17,7 +17,7 @@ func TestASuspensionEndsToTheMicrosecond(t *testing.T) {
 	at(0)
 	check(t, y.store.Suspend(t.Context(), QueueGate("mail"), time.Second, Intervention{Reason: "test"}))
 	at(999_999)
-	if v := y.offerAt(0, mail("acme", "early")); v.Reason != headgate.ReasonPaused || v.RetryAfter != time.Microsecond {
+	if v := y.offerAt(0, mail("acme", "early")); v.Reason != admission.ReasonPaused || v.RetryAfter != time.Microsecond {
 		t.Errorf("a microsecond before its end: %+v", v)
 	}
 	at(1_000_000)
@@ -34,13 +34,13 @@ func TestAHistoryGoesOnAndEndsWithItsJob(t *testing.T) {
 	y := newYard(t)
 	log := y.store.partition.Base() + "log:acme:"
 	y.kill("again", "purged")
-	check(t, y.redrive(headgate.Key{Tenant: "acme", ID: "again"}, Intervention{Author: "op"}, false))
+	check(t, y.redrive(admission.Key{Tenant: "acme", ID: "again"}, Intervention{Author: "op"}, false))
 	if sight := y.look("again"); len(sight.History) != 1 {
 		t.Errorf("a redriven job has the history %+v", sight.History)
 	}
 	y.read(1)
 	y.finish("again", Finish{Outcome: Complete})
-	_, err := y.store.Purge(t.Context(), []headgate.Key{{Tenant: "acme", ID: "purged"}}, Intervention{Author: "op"})
+	_, err := y.store.Purge(t.Context(), []admission.Key{{Tenant: "acme", ID: "purged"}}, Intervention{Author: "op"})
 	check(t, err)
 	if left := y.client.Exists(t.Context(), log+"again", log+"purged").Val(); left != 0 {
 		t.Errorf("%d histories of jobs that ended are left", left)
@@ -52,9 +52,9 @@ func TestALetterReleasesNoKeyOfAnother(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.register(1)
-	holding := func(id string) headgate.Job {
+	holding := func(id string) admission.Job {
 		j := mail("acme", id)
-		j.Unique = headgate.Unique{Key: "k", For: time.Hour}
+		j.Unique = admission.Unique{Key: "k", For: time.Hour}
 		return j
 	}
 	y.admit(holding("first"))
@@ -66,7 +66,7 @@ func TestALetterReleasesNoKeyOfAnother(t *testing.T) {
 	if holder := y.client.Get(t.Context(), unique).Val(); holder != "acme:second" {
 		t.Errorf("the key is held by %q", holder)
 	}
-	if v := y.offerAt(0, holding("third")); v.Reason != headgate.ReasonUnique || v.Detail != "second" {
+	if v := y.offerAt(0, holding("third")); v.Reason != admission.ReasonUnique || v.Detail != "second" {
 		t.Errorf("%+v", v)
 	}
 }

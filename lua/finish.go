@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Outcome is what a worker makes of a job that it holds.
@@ -28,7 +28,7 @@ const (
 // Finish says how one held job ends. That of Lease.Finish is cheaper than one made of the token and the key alone.
 type Finish struct {
 	Token   string
-	Key     headgate.Key
+	Key     admission.Key
 	Outcome Outcome
 	// Delay is for Retry and Release.
 	Delay time.Duration

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Death is the place of a dead letter in the order of deaths: by time, then by key.
@@ -21,7 +21,7 @@ type Death struct {
 }
 
 // Key names the job.
-func (d Death) Key() (headgate.Key, error) { return decodeKey(d.member) }
+func (d Death) Key() (admission.Key, error) { return decodeKey(d.member) }
 
 // After reports whether d follows o.
 func (d Death) After(o Death) bool {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -26,12 +26,12 @@ const (
 // is reset; whatever happens meanwhile. After that one that was forced open is half-open, one forced closed is closed with
 // an empty window. The reason is kept beside it. more means that work is left for Promote.
 func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by Intervention) (more bool, err error) {
-	bad := []error{headgate.ValidateName("downstream", downstream, false), by.Validate()}
+	bad := []error{admission.ValidateName("downstream", downstream, false), by.Validate()}
 	if to != breaker.Open && to != breaker.Closed {
-		bad = append(bad, &headgate.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
+		bad = append(bad, &admission.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
 	}
 	if duration != 0 && (duration < minForce || duration > MaxForce) {
-		bad = append(bad, &headgate.FieldError{Field: "duration", Value: duration.String(), Allowed: "1ms to 8760h, or 0 until it is reset"})
+		bad = append(bad, &admission.FieldError{Field: "duration", Value: duration.String(), Allowed: "1ms to 8760h, or 0 until it is reset"})
 	}
 	if err := errors.Join(bad...); err != nil {
 		return false, err
@@ -42,7 +42,7 @@ func (s *Store) ForceBreaker(ctx context.Context, downstream string, to breaker.
 // ResetBreaker closes a downstream's breaker for the whole fleet, forgets what it has counted, and ends a forced
 // state. One that was not closed starts slowly. The error is ErrNoBreaker where there is none.
 func (s *Store) ResetBreaker(ctx context.Context, downstream string, by Intervention) (more bool, err error) {
-	if err := errors.Join(headgate.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
+	if err := errors.Join(admission.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
 		return false, err
 	}
 	return s.force(ctx, downstream, "reset", 0, by)

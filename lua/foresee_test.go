@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -81,7 +81,7 @@ func TestForeseeTellsTheNextTokenOfARate(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.register(4)
-	once := headgate.Limit{Tokens: 1, Per: 2 * time.Hour, Burst: 1}
+	once := admission.Limit{Tokens: 1, Per: 2 * time.Hour, Burst: 1}
 	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: time.Minute, Caps: []Cap{{Gate: TenantRateGate("acme"), Rate: once}},
 	}))
@@ -107,7 +107,7 @@ func TestForeseeAsksEveryPartition(t *testing.T) {
 	_, err := s.Pause(t.Context(), TenantGate(key.Tenant), 2*time.Hour, Intervention{Reason: "maintenance"})
 	check(t, err)
 	job := mail(key.Tenant, key.ID)
-	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	verdicts, err := s.of(key.Tenant).Admit(t.Context(), 0, []Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	check(t, err)
 	check(t, verdicts[0].Err())
 	if wait, err := s.Foresee(t.Context(), yardPool.ID()); err != nil || wait > 2*time.Hour || wait < time.Hour {

@@ -11,16 +11,16 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // FuzzRecord: a record that can be read is written again with the same meaning, and holds no more than a job may.
 func FuzzRecord(f *testing.F) {
-	j := headgate.NewJob("acme", "mail", "send", []byte("hello"))
+	j := admission.NewJob("acme", "mail", "send", []byte("hello"))
 	j.Downstream, j.Timeout, j.Headers, j.Deadline = "api", time.Minute, map[string]string{"a": "1", "b": ""}, time.UnixMicro(1_900_000_000_000_000)
 	plain, _ := encodeRecord(&j, 1)
 	f.Add("acme:a", plain)
-	f.Add(encodeKey(headgate.Key{Tenant: "acme", ID: "018f4e9c-0000-7000-8000-000000000000"}), plain)
+	f.Add(encodeKey(admission.Key{Tenant: "acme", ID: "018f4e9c-0000-7000-8000-000000000000"}), plain)
 	f.Add("", []byte{})
 	f.Add("acme:a", plain[:headerSize])
 	f.Add("acme:a", slices.Concat(plain[:headerSize], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}))
@@ -29,19 +29,19 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if record.Lost < 0 || len(record.Job.Headers) > headgate.MaxHeaders || record.Job.Timeout < 0 {
+		if record.Lost < 0 || len(record.Job.Headers) > admission.MaxHeaders || record.Job.Timeout < 0 {
 			t.Errorf("%+v", record)
 		}
 		again, large := encodeRecord(&record.Job, record.Class)
 		if large != nil {
 			return // A payload of that size stands under a key of its own.
 		}
-		read, err := decodeRecord(encodeKey(headgate.Key{Tenant: record.Job.Tenant, ID: record.Job.ID}), string(again))
+		read, err := decodeRecord(encodeKey(admission.Key{Tenant: record.Job.Tenant, ID: record.Job.ID}), string(again))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if record.Job.MaxAttempts == 0 { // It is then written as the default.
-			record.Job.MaxAttempts = headgate.DefaultMaxAttempts
+			record.Job.MaxAttempts = admission.DefaultMaxAttempts
 		}
 		if !sameJob(&read.Job, &record.Job) || read.Class != record.Class {
 			t.Errorf("%+v was read from %x, and then %+v", record.Job, raw, read.Job)
@@ -49,7 +49,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-func sameJob(a, b *headgate.Job) bool {
+func sameJob(a, b *admission.Job) bool {
 	x, y := *a, *b
 	x.Headers, y.Headers, x.Deadline, y.Deadline = nil, nil, time.Time{}, time.Time{}
 	return reflect.DeepEqual(x, y) && maps.Equal(a.Headers, b.Headers) && a.Deadline.Equal(b.Deadline)
@@ -61,7 +61,7 @@ func FuzzKey(f *testing.F) {
 		f.Add("acme", id)
 	}
 	f.Fuzz(func(t *testing.T, tenant, id string) {
-		key := headgate.Key{Tenant: tenant, ID: id}
+		key := admission.Key{Tenant: tenant, ID: id}
 		if validateKey(key) != nil {
 			return
 		}
@@ -80,7 +80,7 @@ func FuzzCursor(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, of uint32) {
 		c, err := decodeCursor(text, of)
 		if err != nil {
-			if _, ok := errors.AsType[*headgate.FieldError](err); !ok || !errors.Is(err, headgate.ErrInvalid) {
+			if _, ok := errors.AsType[*admission.FieldError](err); !ok || !errors.Is(err, admission.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return
@@ -101,14 +101,14 @@ func FuzzVerdict(f *testing.F) {
 	} {
 		f.Add(line)
 	}
-	job := headgate.NewJob("acme", "mail", "send", nil)
+	job := admission.NewJob("acme", "mail", "send", nil)
 	f.Fuzz(func(t *testing.T, line string) {
 		v, err := parseVerdict(line, &job)
-		if err == nil && v.Decision == headgate.Refused && v.Reason == "" {
+		if err == nil && v.Decision == admission.Refused && v.Reason == "" {
 			t.Errorf("%q is refused for no reason: %+v", line, v)
 		}
-		question := Question{Tenant: "acme", Queue: "mail", Class: headgate.Medium, Cost: 1}
-		if a, err := parseAnswer(line, &question); err == nil && a.Verdict.Decision == headgate.Refused && a.Verdict.Reason == "" {
+		question := Question{Tenant: "acme", Queue: "mail", Class: admission.Medium, Cost: 1}
+		if a, err := parseAnswer(line, &question); err == nil && a.Verdict.Decision == admission.Refused && a.Verdict.Reason == "" {
 			t.Errorf("%q is refused for no reason: %+v", line, a)
 		}
 		grant := &Grant{Questions: []Question{question}, Accounts: []Account{{}}}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestAJobWithoutItsRecordIsCountedAndHoldsNobodyUp: whatever place its record is taken away in, no script fails, the others go on, and
@@ -16,15 +16,15 @@ func TestAJobWithoutItsRecordIsCountedAndHoldsNobodyUp(t *testing.T) {
 	const most = 4
 	for name, row := range map[string]struct {
 		overflow Overflow
-		draw     func(j *headgate.Job)
+		draw     func(j *admission.Job)
 		before   func(y *goneYard)
 		copied   bool // an entry of a ready stream has a copy
 	}{
 		"lane":      {},
-		"dated":     {draw: func(j *headgate.Job) { j.Deadline = time.UnixMicro(ahead()).Add(time.Hour) }},
-		"late":      {draw: func(j *headgate.Job) { j.Deadline = time.UnixMicro(ahead()).Add(time.Second) }, before: func(y *goneYard) { y.pass(time.Minute) }},
-		"later":     {draw: func(j *headgate.Job) { j.Delay = time.Second }},
-		"gate":      {draw: func(j *headgate.Job) { j.Downstream = "api" }},
+		"dated":     {draw: func(j *admission.Job) { j.Deadline = time.UnixMicro(ahead()).Add(time.Hour) }},
+		"late":      {draw: func(j *admission.Job) { j.Deadline = time.UnixMicro(ahead()).Add(time.Second) }, before: func(y *goneYard) { y.pass(time.Minute) }},
+		"later":     {draw: func(j *admission.Job) { j.Delay = time.Second }},
+		"gate":      {draw: func(j *admission.Job) { j.Downstream = "api" }},
 		"ready":     {before: func(y *goneYard) { y.register(16) }, copied: true},
 		"held":      {before: func(y *goneYard) { y.register(16); y.take() }, copied: true},
 		"finished":  {before: func(y *goneYard) { y.register(16); y.take(); y.lives = true }, copied: true},
@@ -38,7 +38,7 @@ func TestAJobWithoutItsRecordIsCountedAndHoldsNobodyUp(t *testing.T) {
 			y := &goneYard{yard: newYard(t), now: ahead()}
 			y.pass(0)
 			check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
-				Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, Overflow: row.overflow,
+				Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: row.overflow,
 				MaxDead: 100, KeepDead: time.Hour,
 			}}}))
 			_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 3})

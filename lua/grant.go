@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Grant is one call for the callers of a limiter.
@@ -33,13 +33,13 @@ type Grant struct {
 type Account struct {
 	// Question is the index of one on whose way the scope is, at Level.
 	Question int
-	Level    headgate.Level
+	Level    admission.Level
 	// Want is what is asked for beside the Held tokens that are still there. Cap is what all holders together may hold.
-	Want, Held, Cap headgate.Tokens
+	Want, Held, Cap admission.Tokens
 	// Back ends the lease and gives back as much, if the lease has not ended by itself.
-	Back headgate.Tokens
+	Back admission.Tokens
 	// Owed is to be taken out of the bucket as far as it reaches, for work that was admitted while Redis was away.
-	Owed headgate.Tokens
+	Owed admission.Tokens
 }
 
 // Granted is the answer to a Grant.
@@ -47,7 +47,7 @@ type Granted struct {
 	// Members is how many limiters live; it is known after a Beat, else below zero.
 	Members int
 	// Verdicts answer the questions that cost something, in order.
-	Verdicts []headgate.Verdict
+	Verdicts []admission.Verdict
 	// Leases answer the accounts, in order.
 	Leases []Leased
 }
@@ -55,7 +55,7 @@ type Granted struct {
 // Leased is what became of an Account.
 type Leased struct {
 	// Tokens are leased anew. Paid is how much of what is owed was taken.
-	Tokens, Paid headgate.Tokens
+	Tokens, Paid admission.Tokens
 	// Holders is how many limiters hold tokens of the scope, this one included; zero where nothing was wanted.
 	Holders int
 }
@@ -66,7 +66,7 @@ func (s *Store) Grant(ctx context.Context, g *Grant) (Granted, error) {
 	reply, err := s.run(ctx, "grant", s.grantArgs(g)...)
 	switch {
 	case err != nil && redis.HasErrorPrefix(errors.Unwrap(err), "OOM"):
-		return Granted{}, errors.Join(headgate.ErrOutOfMemory, err)
+		return Granted{}, errors.Join(admission.ErrOutOfMemory, err)
 	case err != nil:
 		return Granted{}, err
 	case len(reply) > 0 && reply[0] == "stale":
@@ -77,7 +77,7 @@ func (s *Store) Grant(ctx context.Context, g *Grant) (Granted, error) {
 
 func (s *Store) grantArgs(g *Grant) []any {
 	args := append(make([]any, 0, 11+limitsSize+(pathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.now, g.Version, s.config.BucketCap)
-	args = s.appendGlobal(args, &g.Questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &g.Questions[0].Limits[admission.LevelGlobal])
 	beat := ""
 	if g.Beat != 0 {
 		beat = micros(max(0, g.Beat))
@@ -98,7 +98,7 @@ func (s *Store) grantArgs(g *Grant) []any {
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
 		q := &g.Questions[a.Question]
-		scope := string(headgate.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class))
+		scope := string(admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class))
 		args = append(args, a.Question+1, int(a.Level), scope, int64(a.Want), int64(a.Held), int64(a.Cap), int64(a.Back), int64(a.Owed))
 	}
 	return args
@@ -112,7 +112,7 @@ func parseGranted(reply []string, g *Grant) (Granted, error) {
 	if err != nil {
 		return Granted{}, fmt.Errorf("read live limiters %q: %w", reply[1], err)
 	}
-	granted := Granted{Members: members, Verdicts: make([]headgate.Verdict, 0, len(g.Questions)), Leases: make([]Leased, len(g.Accounts))}
+	granted := Granted{Members: members, Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]Leased, len(g.Accounts))}
 	lines := reply[2:]
 	for i := range g.Questions {
 		q := &g.Questions[i]
@@ -122,9 +122,9 @@ func parseGranted(reply []string, g *Grant) (Granted, error) {
 		if len(lines) <= len(g.Accounts) {
 			return Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), errUnknownReply)
 		}
-		verdict := headgate.Verdict{Decision: headgate.Admitted}
+		verdict := admission.Verdict{Decision: admission.Admitted}
 		if lines[0] != "" {
-			if verdict, err = parseVerdict(lines[0], &headgate.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class}); err != nil {
+			if verdict, err = parseVerdict(lines[0], &admission.Job{Tenant: q.Tenant, Queue: q.Queue, Priority: q.Class}); err != nil {
 				return Granted{}, err
 			}
 		}
@@ -135,7 +135,7 @@ func parseGranted(reply []string, g *Grant) (Granted, error) {
 		if err != nil || len(numbers) != 3 {
 			return Granted{}, fmt.Errorf("read lease %q: %w", lines[i], errors.Join(err, errUnknownReply))
 		}
-		granted.Leases[i] = Leased{Tokens: headgate.Tokens(numbers[0]), Paid: headgate.Tokens(numbers[1]), Holders: int(numbers[2])}
+		granted.Leases[i] = Leased{Tokens: admission.Tokens(numbers[0]), Paid: admission.Tokens(numbers[1]), Holders: int(numbers[2])}
 	}
 	return granted, nil
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
@@ -25,17 +25,17 @@ func (l lender) grant(member string, account Account) Leased {
 	return granted.Leases[0]
 }
 
-func (l lender) left() headgate.Tokens {
+func (l lender) left() admission.Tokens {
 	l.t.Helper()
 	_, answers, err := l.Check(l.t.Context(), 0, true, []Question{ofTenant("a", 1)})
 	check(l.t, err)
-	return answers[0].Left[headgate.LevelTenant].Tokens()
+	return answers[0].Left[admission.LevelTenant].Tokens()
 }
 
 func TestLeasesAreDebitedAndGivenBackOnce(t *testing.T) {
 	t.Parallel()
 	l := lender{newYard(t).store, t}
-	at := Account{Level: headgate.LevelTenant, Want: 9, Cap: 6}
+	at := Account{Level: admission.LevelTenant, Want: 9, Cap: 6}
 	if got := l.grant("one", at); got != (Leased{Tokens: 5, Holders: 1}) {
 		t.Errorf("the first got %+v, want half of what there was", got)
 	}
@@ -45,7 +45,7 @@ func TestLeasesAreDebitedAndGivenBackOnce(t *testing.T) {
 	if got := l.grant("three", at); got.Tokens != 0 {
 		t.Errorf("the third got %+v above the cap", got)
 	}
-	back := Account{Level: headgate.LevelTenant, Back: 5}
+	back := Account{Level: admission.LevelTenant, Back: 5}
 	l.grant("one", back)
 	l.grant("one", back)
 	if left := l.left(); left != 9 {
@@ -62,13 +62,13 @@ func TestALeaseThatEndedIsNotGivenBack(t *testing.T) {
 	l := lender{newYard(t).store, t}
 	now := time.Now().UnixMicro()
 	l.now = strconv.FormatInt(now, 10)
-	l.grant("one", Account{Level: headgate.LevelTenant, Want: 9, Cap: 6})
+	l.grant("one", Account{Level: admission.LevelTenant, Want: 9, Cap: 6})
 	l.now = strconv.FormatInt(now+time.Minute.Microseconds(), 10)
-	if got := l.grant("two", Account{Level: headgate.LevelTenant, Want: 9, Cap: 6}); got.Holders != 1 {
+	if got := l.grant("two", Account{Level: admission.LevelTenant, Want: 9, Cap: 6}); got.Holders != 1 {
 		t.Errorf("%+v while another's lease has ended", got)
 	}
 	left := l.left()
-	l.grant("one", Account{Level: headgate.LevelTenant, Back: 5})
+	l.grant("one", Account{Level: admission.LevelTenant, Back: 5})
 	if l.left() != left {
 		t.Errorf("%d left, %d before a lease that had ended was given back", l.left(), left)
 	}
@@ -80,11 +80,11 @@ func TestGrantAnswersEachQuestionByItself(t *testing.T) {
 	g := Grant{Member: "one", Lease: time.Minute, Beat: time.Minute, Questions: []Question{ofTenant("a", 7), ofTenant("a", 0), ofTenant("a", 4), ofTenant("a", 3), ofTenant("a", 11)}}
 	granted, err := l.Grant(t.Context(), &g)
 	check(t, err)
-	var reasons [4]headgate.Reason
+	var reasons [4]admission.Reason
 	for i := range granted.Verdicts {
 		reasons[i] = granted.Verdicts[i].Reason
 	}
-	if reasons != [4]headgate.Reason{"", headgate.ReasonLimited, "", headgate.ReasonTooCostly} || granted.Members != 1 {
+	if reasons != [4]admission.Reason{"", admission.ReasonLimited, "", admission.ReasonTooCostly} || granted.Members != 1 {
 		t.Errorf("%+v", granted)
 	}
 	g.Version = 3
@@ -100,10 +100,10 @@ func TestGrantAnswersEachQuestionByItself(t *testing.T) {
 func TestWhatIsOwedIsTakenAsFarAsItReaches(t *testing.T) {
 	t.Parallel()
 	l := lender{newYard(t).store, t}
-	if got := l.grant("one", Account{Level: headgate.LevelTenant, Owed: 7}); got.Paid != 7 || l.left() != 3 {
+	if got := l.grant("one", Account{Level: admission.LevelTenant, Owed: 7}); got.Paid != 7 || l.left() != 3 {
 		t.Errorf("%+v, %d left", got, l.left())
 	}
-	if got := l.grant("one", Account{Level: headgate.LevelTenant, Owed: 7}); got.Paid != 3 || l.left() != 0 {
+	if got := l.grant("one", Account{Level: admission.LevelTenant, Owed: 7}); got.Paid != 3 || l.left() != 0 {
 		t.Errorf("%+v, %d left", got, l.left())
 	}
 }
@@ -117,8 +117,8 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 	for i := range 40 {
 		now += int64(i) * 70_000
 		l.now = strconv.FormatInt(now, 10)
-		q := ofTenant("a", headgate.Tokens(1+i%4))
-		q.Limits[headgate.LevelTenant] = headgate.PerSecond(2, 10)
+		q := ofTenant("a", admission.Tokens(1+i%4))
+		q.Limits[admission.LevelTenant] = admission.PerSecond(2, 10)
 		granted, err := l.Grant(t.Context(), &Grant{Member: "one", Lease: time.Minute, Questions: []Question{q}})
 		check(t, err)
 		want := set.Take(buckets.Instant(now), 0, buckets.AppendPath(nil, q.Limits, "a", "", ""), q.Cost)

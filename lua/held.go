@@ -8,14 +8,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Held returns the lease of a job that a worker of a pool holds, for a caller that remembers nothing but its names; a
 // payload that is Large is left out. The error matches headgate.ErrLeaseLost where the worker does not hold that job by
 // that token.
-func (s *Store) Held(ctx context.Context, pool, worker, token string, key headgate.Key) (Lease, error) {
-	lost := fmt.Errorf("lease %s of %s: %w", token, key, headgate.ErrLeaseLost)
+func (s *Store) Held(ctx context.Context, pool, worker, token string, key admission.Key) (Lease, error) {
+	lost := fmt.Errorf("lease %s of %s: %w", token, key, admission.ErrLeaseLost)
 	if !isToken(token) {
 		return Lease{}, lost
 	}

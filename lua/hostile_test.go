@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -204,10 +204,10 @@ func (y *yard) furnish() {
 
 // calls are those of a store that read replies.
 func (y *yard) calls(s *Store) map[string]func(context.Context) error {
-	key := func(id string) headgate.Key { return headgate.Key{Tenant: "acme", ID: id} }
+	key := func(id string) admission.Key { return admission.Key{Tenant: "acme", ID: id} }
 	job := mail("acme", "new")
-	limits := [headgate.Levels]headgate.Limit{{Disabled: true}, headgate.PerSecond(10, 10), {Disabled: true}, {Disabled: true}}
-	question := Question{Tenant: "acme", Queue: "mail", Class: headgate.Medium, Cost: 1, Limits: limits}
+	limits := [admission.Levels]admission.Limit{{Disabled: true}, admission.PerSecond(10, 10), {Disabled: true}, {Disabled: true}}
+	question := Question{Tenant: "acme", Queue: "mail", Class: admission.Medium, Cost: 1, Limits: limits}
 	all := map[string]func(context.Context) error{
 		"Admit": func(ctx context.Context) error {
 			_, err := s.Admit(ctx, 1, []Candidate{{Job: &job, Class: 1, Limits: &limits}})
@@ -251,7 +251,7 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 			_, err := s.List(ctx, ListQuery{Place: PlaceDead, Limit: 10})
 			return err
 		},
-		"Letters": func(ctx context.Context) error { _, err := s.Letters(ctx, []headgate.Key{key("dead")}); return err },
+		"Letters": func(ctx context.Context) error { _, err := s.Letters(ctx, []admission.Key{key("dead")}); return err },
 		"Deaths": func(ctx context.Context) error {
 			deaths, err := s.Deaths(ctx, time.Time{}, 10)
 			_, bad := s.DeadLetters(ctx, deaths)
@@ -297,7 +297,7 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 		},
 		"Cancel": func(ctx context.Context) error { _, _, err := s.Cancel(ctx, key("later"), Intervention{}); return err },
 		"Purge": func(ctx context.Context) error {
-			_, err := s.Purge(ctx, []headgate.Key{key("dead")}, Intervention{})
+			_, err := s.Purge(ctx, []admission.Key{key("dead")}, Intervention{})
 			return err
 		},
 		"Finish": func(ctx context.Context) error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -75,7 +75,7 @@ func TestAPageLooksAtABoundedNumberOfAnything(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	const lanes = 3000
-	var jobs []headgate.Job
+	var jobs []admission.Job
 	for i := range lanes {
 		j := mail("evil", fmt.Sprint("j", i))
 		j.Downstream = fmt.Sprint("made-up-", i)
@@ -87,7 +87,7 @@ func TestAPageLooksAtABoundedNumberOfAnything(t *testing.T) {
 	client.AddHook(counted)
 	s, err := Open(t.Context(), client, y.store.config)
 	check(t, err)
-	for _, q := range []ListQuery{{Place: headgate.PlaceWaiting}, {Place: headgate.PlaceWaiting, Tenant: "evil"}} {
+	for _, q := range []ListQuery{{Place: admission.PlaceWaiting}, {Place: admission.PlaceWaiting, Tenant: "evil"}} {
 		seen := map[string]bool{}
 		for q.Limit = 50; ; {
 			*counted = elements{}
@@ -132,7 +132,7 @@ func TestFewLanesAreListedByName(t *testing.T) {
 	}
 	y.admit(mail("acme", "none"))
 	var got []string
-	for q := (ListQuery{Place: headgate.PlaceWaiting, Limit: 3}); ; {
+	for q := (ListQuery{Place: admission.PlaceWaiting, Limit: 3}); ; {
 		page, err := y.store.List(t.Context(), q)
 		check(t, err)
 		for _, job := range page.Jobs {

@@ -3,7 +3,7 @@ package lua
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestATenantComesBackWithoutAnOpenLane: its only open lane goes while the tenant stands behind a gate of its own, and the
@@ -21,7 +21,7 @@ func TestATenantComesBackWithoutAnOpenLane(t *testing.T) {
 	y.register(1)
 	parked := mail("acme", "parked")
 	parked.Downstream = "api"
-	for _, job := range []headgate.Job{mail("acme", "first"), parked, mail("acme", "second")} {
+	for _, job := range []admission.Job{mail("acme", "first"), parked, mail("acme", "second")} {
 		y.admit(job)
 	}
 	y.read(1)
@@ -30,10 +30,10 @@ func TestATenantComesBackWithoutAnOpenLane(t *testing.T) {
 	y.admit(mail("acme", "third"))
 	set(TenantGate("acme"), 0)
 	y.finish("second", Finish{Outcome: Complete})
-	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "third"}, Intervention{Reason: t.Name()})
+	_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "third"}, Intervention{Reason: t.Name()})
 	check(t, err)
 	set(TenantGate("acme"), Unlimited)
-	if sight := y.look("parked"); sight.Place != headgate.PlaceWaiting {
+	if sight := y.look("parked"); sight.Place != admission.PlaceWaiting {
 		t.Errorf("while its downstream is shut: %+v", sight)
 	}
 	set(DownstreamGate("api"), Unlimited)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 )
 
@@ -19,7 +19,7 @@ func TestWorkersDoNotWaitForAllThatIsDue(t *testing.T) {
 	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	at(0)
 	const jobs, slots = 300, 20
-	all := make([]headgate.Job, jobs)
+	all := make([]admission.Job, jobs)
 	for i := range all {
 		all[i] = mail(fmt.Sprint("tenant-", i%7), fmt.Sprint("job-", i))
 		all[i].Delay = time.Second
@@ -48,9 +48,9 @@ func TestAFillGoesOnBehindOtherTimers(t *testing.T) {
 	at(0)
 	const letters, jobs = fairqueue.Moves, 200
 	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
-		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Second,
+		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Second,
 	}}}))
-	all := make([]headgate.Job, letters)
+	all := make([]admission.Job, letters)
 	for i := range all {
 		all[i] = mail("acme", fmt.Sprint("dies-", i))
 		all[i].Deadline = time.UnixMicro(start + 1)
@@ -59,7 +59,7 @@ func TestAFillGoesOnBehindOtherTimers(t *testing.T) {
 	at(time.Millisecond)
 	y.promoteAll()
 	at(2 * time.Second)
-	all = make([]headgate.Job, jobs)
+	all = make([]admission.Job, jobs)
 	for i := range all {
 		all[i] = mail("acme", fmt.Sprint("job-", i))
 	}

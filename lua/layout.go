@@ -7,7 +7,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The field partitionsField of each partition's state says how the deployment is laid out: "4" is of so many partitions,
@@ -52,7 +52,7 @@ func (e *layoutError) Unwrap() []error {
 	case migrating && from == "":
 		all = append(all, ErrMoved)
 	case migrating:
-		all = append(all, ErrMigrating, headgate.ErrUnavailable)
+		all = append(all, ErrMigrating, admission.ErrUnavailable)
 	default:
 		all = append(all, ErrPartitions)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -23,7 +23,7 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 	check(t, err)
 	keysBefore := client.Keys(t.Context(), part.partition.Base()+"*").Val()
 	for layout, want := range map[string][]error{
-		"3": {ErrPartitions}, "2>3": {ErrMigrating, headgate.ErrUnavailable}, ">redis://there:6379": {ErrMoved},
+		"3": {ErrPartitions}, "2>3": {ErrMigrating, admission.ErrUnavailable}, ">redis://there:6379": {ErrMoved},
 	} {
 		check(t, client.HSet(t.Context(), state, partitionsField, layout).Err())
 		before := fmt.Sprint(client.HGetAll(t.Context(), state).Val())

@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Letter is a dead letter, or says that there is none.
@@ -21,9 +21,9 @@ type Letter struct {
 }
 
 // Letters reads up to MaxBatchJobs dead letters, in the order of their keys.
-func (s *Store) Letters(ctx context.Context, keys []headgate.Key) ([]Letter, error) {
+func (s *Store) Letters(ctx context.Context, keys []admission.Key) ([]Letter, error) {
 	if s.all != nil {
-		return spread(s, keys, tenantOf, func(part *Store, some []headgate.Key) ([]Letter, error) { return part.Letters(ctx, some) })
+		return spread(s, keys, tenantOf, func(part *Store, some []admission.Key) ([]Letter, error) { return part.Letters(ctx, some) })
 	}
 	letters := make([]Letter, len(keys))
 	if len(keys) == 0 {
@@ -69,10 +69,10 @@ func (s *Store) Letters(ctx context.Context, keys []headgate.Key) ([]Letter, err
 
 // Redrive returns the candidate that brings a dead letter back, and the error of one that cannot run again. A unique
 // key that it once held is not asked for again: the letter has given it back, and its name is not kept.
-func (l *Letter) Redrive(class int, limits *[headgate.Levels]headgate.Limit) (Candidate, error) {
+func (l *Letter) Redrive(class int, limits *[admission.Levels]admission.Limit) (Candidate, error) {
 	switch {
 	case !l.Dead:
-		return Candidate{}, headgate.ErrNotDead
+		return Candidate{}, admission.ErrNotDead
 	case l.Err != nil:
 		return Candidate{}, l.Err
 	case l.Record.Large && l.PayloadBytes == 0:

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // bury makes dead letters of a tenant's jobs in a queue, each with a text.
@@ -20,7 +20,7 @@ func (y *yard) bury(tenant, queue string, ids ...string) {
 		check(y.tb, err)
 		leases, err := y.store.Read(y.tb.Context(), "of "+queue, pool.ID(), 1, -1, false)
 		check(y.tb, err)
-		end := Finish{Token: leases[0].Token, Key: headgate.Key{Tenant: tenant, ID: id}, Outcome: Kill, Reason: "test"}
+		end := Finish{Token: leases[0].Token, Key: admission.Key{Tenant: tenant, ID: id}, Outcome: Kill, Reason: "test"}
 		_, _, err = y.store.Finish(y.tb.Context(), pool.ID(), "of "+queue, []Finish{end})
 		check(y.tb, err)
 	}
@@ -78,7 +78,7 @@ func TestLettersOfAnOlderReleaseGoFirst(t *testing.T) {
 	check(t, y.client.Del(t.Context(), base+"letters:acme:mail", base+"deadof", base+"deadof:mail", base+"deadin:acme").Err())
 	y.bury("evil", "mail", "new0", "new1", "new2")
 	y.bury("acme", "mail", "new3")
-	for id, want := range map[string]headgate.Place{"old0": PlaceEnded, "old1": PlaceEnded, "new3": PlaceDead} {
+	for id, want := range map[string]admission.Place{"old0": PlaceEnded, "old1": PlaceEnded, "new3": PlaceDead} {
 		if sight := y.look(id); sight.Place != want {
 			t.Errorf("%s is %s", id, sight.Place)
 		}

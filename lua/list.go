@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Sizes of a page of a listing.
@@ -20,7 +20,7 @@ const (
 // ListQuery says which jobs to list. The zero ListQuery lists all that live.
 type ListQuery struct {
 	// Place is waiting, later, spilled, ready, running or dead; empty means all. Spilled ones are looked for among all.
-	Place headgate.Place
+	Place admission.Place
 	// Queue, Tenant, Type and, of dead letters, Reason leave out all others when not empty.
 	Queue, Tenant, Type, Reason string
 	// Before, of dead letters, leaves out those that died at that time or later, unless zero.
@@ -33,8 +33,8 @@ type ListQuery struct {
 
 // Listed is one job of a listing.
 type Listed struct {
-	Key   headgate.Key
-	Place headgate.Place
+	Key   admission.Key
+	Place admission.Place
 	// Record is the job as stored, a Large payload left out. Err is set where it cannot be read.
 	Record Record
 	Err    error
@@ -87,12 +87,12 @@ func (s *Store) list(ctx context.Context, q ListQuery, at cursor) (ListPage, err
 			return ListPage{}, err
 		}
 	}
-	if q.Place == "" || q.Place == headgate.PlaceSpilled {
+	if q.Place == "" || q.Place == admission.PlaceSpilled {
 		if err := s.findPlaces(ctx, l.found); err != nil {
 			return ListPage{}, err
 		}
 	}
-	if q.Place == headgate.PlaceSpilled {
+	if q.Place == admission.PlaceSpilled {
 		l.found = slices.DeleteFunc(l.found, func(row Listed) bool { return row.Place != q.Place })
 	}
 	page := ListPage{Jobs: l.found}
@@ -105,9 +105,9 @@ func (s *Store) list(ctx context.Context, q ListQuery, at cursor) (ListPage, err
 
 func (q ListQuery) validate() error {
 	switch q.Place {
-	case "", headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceSpilled, headgate.PlaceReady, PlaceRunning, PlaceDead:
+	case "", admission.PlaceWaiting, admission.PlaceLater, admission.PlaceSpilled, admission.PlaceReady, PlaceRunning, PlaceDead:
 	default:
-		return &headgate.FieldError{Field: "place", Value: strconv.Quote(string(q.Place)), Allowed: "waiting, later, spilled, ready, running or dead, or nothing for all"}
+		return &admission.FieldError{Field: "place", Value: strconv.Quote(string(q.Place)), Allowed: "waiting, later, spilled, ready, running or dead, or nothing for all"}
 	}
 	for _, name := range []struct {
 		field, value string
@@ -116,15 +116,15 @@ func (q ListQuery) validate() error {
 		if name.value == "" {
 			continue
 		}
-		if err := headgate.ValidateName(name.field, name.value, name.separates); err != nil {
+		if err := admission.ValidateName(name.field, name.value, name.separates); err != nil {
 			return err
 		}
 	}
 	if q.Place != PlaceDead && (q.Reason != "" || !q.Before.IsZero()) {
-		return &headgate.FieldError{Field: "reason", Value: strconv.Quote(q.Reason), Allowed: "a reason or a time for dead letters only"}
+		return &admission.FieldError{Field: "reason", Value: strconv.Quote(q.Reason), Allowed: "a reason or a time for dead letters only"}
 	}
 	if q.Limit < 0 || q.Limit > MaxPage {
-		return &headgate.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d jobs", MaxPage)}
+		return &admission.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d jobs", MaxPage)}
 	}
 	return nil
 }
@@ -151,13 +151,13 @@ func (l *lister) step(ctx context.Context, n int) error {
 			key += ":" + l.query.Queue
 		}
 		return l.stepSet(ctx, key, n)
-	case headgate.PlaceLater:
+	case admission.PlaceLater:
 		return l.stepSet(ctx, l.store.partition.Later(), n)
-	case headgate.PlaceReady, PlaceRunning:
+	case admission.PlaceReady, PlaceRunning:
 		return l.stepReady(ctx, n)
-	case headgate.PlaceWaiting:
+	case admission.PlaceWaiting:
 		return l.stepWaiting(ctx, n)
-	case headgate.PlaceSpilled: // among all
+	case admission.PlaceSpilled: // among all
 	}
 	fields, next, end, err := l.store.fields(ctx, l.store.partition.Jobs(), l.at.Jobs, n)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Store) records(ctx context.Context, names []string) ([]Listed, error) {
 func listedOf(raw, rec string) Listed {
 	row := Listed{}
 	row.Record, row.Err = decodeRecord(raw, rec)
-	row.Key = headgate.Key{Tenant: row.Record.Job.Tenant, ID: row.Record.Job.ID}
+	row.Key = admission.Key{Tenant: row.Record.Job.Tenant, ID: row.Record.Job.ID}
 	if row.Err != nil {
 		row.Key, _ = decodeKey(raw)
 	}

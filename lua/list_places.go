@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // stepReady goes on in the ready streams, pool by pool.
@@ -77,7 +77,7 @@ func (s *Store) entries(ctx context.Context, pool, after string, n int) (rows []
 		raw, _ := m.Values["j"].(string)
 		rec, _ := m.Values["r"].(string)
 		row := listedOf(raw, rec)
-		row.Place, row.Token = headgate.PlaceReady, m.ID
+		row.Place, row.Token = admission.PlaceReady, m.ID
 		if holder, held := holders[m.ID]; held {
 			row.Place, row.Worker = PlaceRunning, holder
 		}
@@ -305,7 +305,7 @@ func (s *Store) waitingRows(ctx context.Context, tenant string, members []member
 	}
 	kept := rows[:0]
 	for i, row := range rows {
-		if row.Place = headgate.PlaceWaiting; row.Key.Tenant != "" {
+		if row.Place = admission.PlaceWaiting; row.Key.Tenant != "" {
 			row.At = time.UnixMicro(members[i].at)
 			kept = append(kept, row)
 		}
@@ -333,13 +333,13 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
 		return fmt.Errorf("find places: %w", unread(err))
 	}
-	missing := map[headgate.Key]*Listed{}
+	missing := map[admission.Key]*Listed{}
 	for i := range rows {
 		row := &rows[i]
-		for k, place := range []headgate.Place{PlaceDead, headgate.PlaceLater, headgate.PlaceWaiting, headgate.PlaceSpilled} {
+		for k, place := range []admission.Place{PlaceDead, admission.PlaceLater, admission.PlaceWaiting, admission.PlaceSpilled} {
 			if found[i][k].Err() == nil {
 				row.Place = place
-				if place != headgate.PlaceSpilled { // whose score is no time
+				if place != admission.PlaceSpilled { // whose score is no time
 					row.At = time.UnixMicro(int64(found[i][k].Val()))
 				}
 				break

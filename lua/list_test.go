@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // all reads every page and returns the ids as often as they were listed, sorted. between runs after each page.
@@ -56,12 +56,12 @@ func TestListByPlace(t *testing.T) {
 		{ListQuery{Place: PlaceDead, Queue: "report"}, ""},
 		{ListQuery{Place: PlaceDead, Reason: "expired"}, ""},
 		{ListQuery{Place: PlaceDead, Before: time.Now().Add(-time.Minute)}, ""},
-		{ListQuery{Place: headgate.PlaceLater}, "later"},
+		{ListQuery{Place: admission.PlaceLater}, "later"},
 		{ListQuery{Place: PlaceRunning}, "running"},
-		{ListQuery{Place: headgate.PlaceReady}, "ready"},
-		{ListQuery{Place: headgate.PlaceWaiting}, "other waiting"},
-		{ListQuery{Place: headgate.PlaceWaiting, Queue: "mail"}, "waiting"},
-		{ListQuery{Place: headgate.PlaceWaiting, Tenant: "acme"}, "other"},
+		{ListQuery{Place: admission.PlaceReady}, "ready"},
+		{ListQuery{Place: admission.PlaceWaiting}, "other waiting"},
+		{ListQuery{Place: admission.PlaceWaiting, Queue: "mail"}, "waiting"},
+		{ListQuery{Place: admission.PlaceWaiting, Tenant: "acme"}, "other"},
 		{ListQuery{Tenant: "bakery"}, "ready waiting"},
 		{ListQuery{Type: "monthly"}, "other"},
 	} {
@@ -73,12 +73,12 @@ func TestListByPlace(t *testing.T) {
 	page, err := y.store.List(t.Context(), ListQuery{})
 	check(t, err)
 	for _, j := range page.Jobs {
-		want := headgate.Place(j.Key.ID)
+		want := admission.Place(j.Key.ID)
 		switch j.Key.ID {
 		case "d1", "d2":
 			want = PlaceDead
 		case "other":
-			want = headgate.PlaceWaiting
+			want = admission.PlaceWaiting
 		}
 		if j.Place != want || want == PlaceDead && j.Text != "bad | address" || want == PlaceRunning && j.Worker != "w1" {
 			t.Errorf("%s: %+v", j.Key, j)
@@ -107,7 +107,7 @@ func TestListDeadSkipsNothing(t *testing.T) {
 		gone := want[7*page : 7*page+7]
 		listed = append(listed, gone...)
 		for _, id := range gone {
-			_, err := y.store.Purge(t.Context(), []headgate.Key{{Tenant: "acme", ID: id}}, Intervention{})
+			_, err := y.store.Purge(t.Context(), []admission.Key{{Tenant: "acme", ID: id}}, Intervention{})
 			check(t, err)
 		}
 	})
@@ -121,7 +121,7 @@ func TestListManyTenants(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	var want []string
-	var jobs []headgate.Job
+	var jobs []admission.Job
 	for i := range 700 {
 		j := mail(fmt.Sprintf("tenant-%d", i%400), fmt.Sprintf("j%03d", i))
 		j.Downstream = []string{"", "smtp", "sms"}[i%3]
@@ -131,7 +131,7 @@ func TestListManyTenants(t *testing.T) {
 		want, jobs = append(want, j.ID), append(jobs, j)
 	}
 	y.admit(jobs...)
-	for _, q := range []ListQuery{{Place: headgate.PlaceWaiting, Limit: 13}, {Limit: 13}, {Limit: 1000}, {Place: headgate.PlaceWaiting, Limit: 1000}} {
+	for _, q := range []ListQuery{{Place: admission.PlaceWaiting, Limit: 13}, {Limit: 13}, {Limit: 1000}, {Place: admission.PlaceWaiting, Limit: 1000}} {
 		if got := y.all(q, nil); !slices.Equal(got, want) {
 			t.Errorf("%+v lists %d jobs, want %d", q, len(got), len(want))
 		}
@@ -142,9 +142,9 @@ func TestListManyTenants(t *testing.T) {
 	}
 	// Whoever leaves between two pages takes nobody with him.
 	gone := map[string]bool{}
-	got := y.all(ListQuery{Place: headgate.PlaceWaiting, Limit: 50}, func(page int) {
+	got := y.all(ListQuery{Place: admission.PlaceWaiting, Limit: 50}, func(page int) {
 		for i := 10 * page; i < 10*page+10 && i < len(jobs); i++ {
-			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: jobs[i].Tenant, ID: jobs[i].ID}, Intervention{})
+			_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: jobs[i].Tenant, ID: jobs[i].ID}, Intervention{})
 			check(t, err)
 			gone[jobs[i].ID] = true
 		}
@@ -172,7 +172,7 @@ func TestListRefusesBadCalls(t *testing.T) {
 		`invalid tenant "a:b"`: {Tenant: "a:b"},
 		`invalid reason "expired": allowed is a reason or a time for dead letters only`: {Reason: "expired"},
 	} {
-		if _, err := y.store.List(t.Context(), q); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		if _, err := y.store.List(t.Context(), q); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", q, err)
 		}
 	}

@@ -9,25 +9,25 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The places of a job beside those of a Verdict.
 const (
 	// PlaceRunning is a worker's hands.
-	PlaceRunning headgate.Place = "running"
+	PlaceRunning admission.Place = "running"
 	// PlaceDead is among the dead letters.
-	PlaceDead headgate.Place = "dead"
+	PlaceDead admission.Place = "dead"
 	// PlaceEnded is out: the id alone is remembered, for the dedup window.
-	PlaceEnded headgate.Place = "ended"
+	PlaceEnded admission.Place = "ended"
 	// PlaceUnknown is that of a record which stands in no place. It is a fault: law L4 says that there is none.
-	PlaceUnknown headgate.Place = "unknown"
+	PlaceUnknown admission.Place = "unknown"
 )
 
 // Sighting is where a job is and why it is there. Times are by the clock of Redis.
 type Sighting struct {
-	Key   headgate.Key
-	Place headgate.Place
+	Key   admission.Key
+	Place admission.Place
 	// Record is the job as stored. A Large payload is left out: PayloadBytes is its length.
 	Record       Record
 	PayloadBytes int64
@@ -66,7 +66,7 @@ type Delivery struct {
 // Look tells where a job is and what it waits for. A job that nobody knows, or that ended before the dedup window, is
 // headgate.ErrUnknownJob; one that ended within it is a Sighting with PlaceEnded. The place, the history and the gates
 // are of one instant; the names of classes and pools, and why a breaker is open, are read just after it.
-func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
+func (s *Store) Look(ctx context.Context, key admission.Key) (Sighting, error) {
 	if err := validateKey(key); err != nil {
 		return Sighting{}, err
 	}
@@ -78,12 +78,12 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 	if len(reply) < 2 {
 		return Sighting{}, fmt.Errorf("look at %s: %w", key, errUnknownReply)
 	}
-	sight := Sighting{Key: key, Place: headgate.Place(reply[0])}
+	sight := Sighting{Key: key, Place: admission.Place(reply[0])}
 	switch {
 	case sight.Place == PlaceEnded:
 		return sight, nil
 	case sight.Place == PlaceUnknown && reply[1] == "":
-		return Sighting{}, fmt.Errorf("look at %s: %w", key, headgate.ErrUnknownJob)
+		return Sighting{}, fmt.Errorf("look at %s: %w", key, admission.ErrUnknownJob)
 	}
 	if sight.Record, err = decodeRecord(encodeKey(key), reply[1]); err != nil {
 		return Sighting{}, err
@@ -97,7 +97,7 @@ func (s *Store) Look(ctx context.Context, key headgate.Key) (Sighting, error) {
 		return Sighting{}, err
 	}
 	switch sight.Place {
-	case headgate.PlaceWaiting, headgate.PlaceLater, headgate.PlaceReady, headgate.PlaceSpilled:
+	case admission.PlaceWaiting, admission.PlaceLater, admission.PlaceReady, admission.PlaceSpilled:
 		sight.Waits = waits(&sight, facts, around)
 		if facts.mode != "a" || facts.blocked || len(facts.gates) > 0 || len(around.pools) == 0 {
 			sight.EstimatedWait = -1 // Until a gate opens, or a worker comes, nobody knows.
@@ -186,11 +186,11 @@ func parseMicros(text string) (time.Time, error) {
 }
 
 // validateKey returns a *headgate.FieldError for each part of a key that no job can have.
-func validateKey(key headgate.Key) error {
-	if err := headgate.ValidateTenant(key.Tenant); err != nil {
+func validateKey(key admission.Key) error {
+	if err := admission.ValidateTenant(key.Tenant); err != nil {
 		return err
 	}
-	return headgate.ValidateName("id", key.ID, false)
+	return admission.ValidateName("id", key.ID, false)
 }
 
 // surroundings is what Look reads beside the script.
@@ -237,7 +237,7 @@ func (s *Store) readSurroundings(ctx context.Context, sight *Sighting) (surround
 }
 
 // Payload returns a job's payload, also a large one. A job that does not live is headgate.ErrUnknownJob.
-func (s *Store) Payload(ctx context.Context, key headgate.Key) ([]byte, error) {
+func (s *Store) Payload(ctx context.Context, key admission.Key) ([]byte, error) {
 	if err := validateKey(key); err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (s *Store) Payload(ctx context.Context, key headgate.Key) ([]byte, error) {
 	raw := encodeKey(key)
 	rec, err := connection(s).HGet(ctx, s.partition.Jobs(), raw).Result()
 	if isNil(err) {
-		return nil, fmt.Errorf("read payload of %s: %w", key, headgate.ErrUnknownJob)
+		return nil, fmt.Errorf("read payload of %s: %w", key, admission.ErrUnknownJob)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read payload of %s: %w", key, unread(err))

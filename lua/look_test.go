@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -29,15 +29,15 @@ func TestLookTellsWhatAJobWaitsFor(t *testing.T) {
 	delayed.Delay = time.Hour
 	y.admit(mail("acme", "first"), mail("acme", "second"), called, delayed)
 
-	if g := y.look("first"); g.Place != headgate.PlaceWaiting || g.Position != 1 || kinds(g) != "workers" ||
-		g.Record.Job.Priority != headgate.Medium || g.Record.Job.Type != "welcome" || g.PayloadBytes != 5 {
+	if g := y.look("first"); g.Place != admission.PlaceWaiting || g.Position != 1 || kinds(g) != "workers" ||
+		g.Record.Job.Priority != admission.Medium || g.Record.Job.Type != "welcome" || g.PayloadBytes != 5 {
 		t.Errorf("without workers: %+v", g)
 	}
 	if g := y.look("second"); g.Position != 2 || kinds(g) != "workers turn" || !strings.HasPrefix(g.Waits[1].Text, "1 job of tenant acme in class medium of queue mail goes") {
 		t.Errorf("second in line: %+v", g)
 	}
 	g := y.look("delayed")
-	if wait := time.Until(g.At); g.Place != headgate.PlaceLater || wait < 59*time.Minute || wait > time.Hour || kinds(g) != "time workers" || !g.Waits[0].Until.Equal(g.At) {
+	if wait := time.Until(g.At); g.Place != admission.PlaceLater || wait < 59*time.Minute || wait > time.Hour || kinds(g) != "time workers" || !g.Waits[0].Until.Equal(g.At) {
 		t.Errorf("delayed: %+v", g)
 	}
 
@@ -116,7 +116,7 @@ func TestWhatAnOperatorSaysOfABreakerIsBounded(t *testing.T) {
 		"invalid reason 1025 bytes: allowed is up to 1024 bytes ":                      fmt.Errorf("%w ", reset),
 		"invalid author 257 bytes: allowed is up to 256 bytes":                         unnamed,
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, headgate.ErrInvalid) {
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("got %v, want %s", err, want)
 		}
 	}
@@ -134,7 +134,7 @@ func TestLookFollowsAJobToItsEnd(t *testing.T) {
 	y := newYard(t)
 	y.register(1)
 	y.admit(mail("acme", "a"))
-	if g := y.look("a"); g.Place != headgate.PlaceReady || g.Pool != yardPool.ID() || kinds(g) != "turn" {
+	if g := y.look("a"); g.Place != admission.PlaceReady || g.Pool != yardPool.ID() || kinds(g) != "turn" {
 		t.Errorf("ready: %+v", g)
 	}
 	y.read(1)
@@ -143,7 +143,7 @@ func TestLookFollowsAJobToItsEnd(t *testing.T) {
 		t.Errorf("running: %+v", g)
 	}
 	y.finish("a", Finish{Outcome: Retry, Delay: 0, Text: "refused | again", Ran: 2 * time.Millisecond})
-	if g := y.look("a"); g.Place != headgate.PlaceLater || kinds(g) != "time" || g.Record.Attempts != 1 ||
+	if g := y.look("a"); g.Place != admission.PlaceLater || kinds(g) != "time" || g.Record.Attempts != 1 ||
 		g.Waits[0].Text != "it comes back after its last delivery, which was failed by worker w1" {
 		t.Errorf("later: %+v", g)
 	}
@@ -180,14 +180,14 @@ func TestLookAtWhatIsNotThere(t *testing.T) {
 	if g := y.look("large"); g.PayloadBytes != 10_000 || len(g.Record.Job.Payload) != 0 {
 		t.Errorf("large: %d bytes", g.PayloadBytes)
 	}
-	payload, err := y.store.Payload(t.Context(), headgate.Key{Tenant: "acme", ID: "large"})
+	payload, err := y.store.Payload(t.Context(), admission.Key{Tenant: "acme", ID: "large"})
 	if err != nil || len(payload) != 10_000 {
 		t.Errorf("payload: %d bytes, %v", len(payload), err)
 	}
-	for key, want := range map[headgate.Key]error{
-		{Tenant: "acme", ID: "none"}: headgate.ErrUnknownJob,
-		{Tenant: "a:b", ID: "x"}:     headgate.ErrInvalid,
-		{Tenant: "acme"}:             headgate.ErrInvalid,
+	for key, want := range map[admission.Key]error{
+		{Tenant: "acme", ID: "none"}: admission.ErrUnknownJob,
+		{Tenant: "a:b", ID: "x"}:     admission.ErrInvalid,
+		{Tenant: "acme"}:             admission.ErrInvalid,
 	} {
 		if _, err := y.store.Look(t.Context(), key); !errors.Is(err, want) {
 			t.Errorf("look at %s: %v", key, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -16,10 +16,10 @@ func TestFullRedisRefusesAndDrains(t *testing.T) {
 	s, err := Open(t.Context(), client, Config{})
 	check(t, err)
 	pool := Pool{Queues: []QueueWeight{{"mail", 1}}}
-	admit := func(n int) headgate.Verdict {
-		j := headgate.NewJob("acme", "mail", "t", nil)
+	admit := func(n int) admission.Verdict {
+		j := admission.NewJob("acme", "mail", "t", nil)
 		j.ID = "j" + strconv.Itoa(n)
-		verdicts, err := s.Admit(t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+		verdicts, err := s.Admit(t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
 		return verdicts[0]
 	}
@@ -35,13 +35,13 @@ func TestFullRedisRefusesAndDrains(t *testing.T) {
 	check(t, err)
 
 	check(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
-	if v := admit(4); v.Decision != headgate.Refused || v.Reason != headgate.ReasonMemory {
+	if v := admit(4); v.Decision != admission.Refused || v.Reason != admission.ReasonMemory {
 		t.Errorf("a job for a full Redis: %+v", v)
 	}
 	var ends []Finish
 	for i, outcome := range []Outcome{Complete, Retry, Kill} {
 		l := leases[i]
-		ends = append(ends, Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"})
+		ends = append(ends, Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"})
 	}
 	_, _, err = s.Finish(t.Context(), pool.ID(), "w1", ends)
 	check(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 )
 
@@ -80,7 +80,7 @@ type Migration struct {
 func OpenMigration(ctx context.Context, from, to redis.UniversalClient, config MigrationConfig) (*Migration, error) {
 	config.Prefix = cmp.Or(config.Prefix, keyspace.DefaultPrefix)
 	if config.Partitions < 1 || config.Partitions > MaxPartitions {
-		return nil, &headgate.FieldError{Field: "partitions", Value: strconv.Itoa(config.Partitions), Allowed: "1 to 256"}
+		return nil, &admission.FieldError{Field: "partitions", Value: strconv.Itoa(config.Partitions), Allowed: "1 to 256"}
 	}
 	m := &Migration{config: config}
 	source, err := m.open(ctx, from)
@@ -225,7 +225,7 @@ func (m *Migration) part(of *Store, index int) *Store {
 // checkTarget refuses another Redis that holds something else.
 func (m *Migration) checkTarget(ctx context.Context) error {
 	if m.config.Target == "" {
-		return &headgate.FieldError{Field: "target", Value: `""`, Allowed: "the address of the Redis that the deployment moves to"}
+		return &admission.FieldError{Field: "target", Value: `""`, Allowed: "the address of the Redis that the deployment moves to"}
 	}
 	at, err := m.target.readMigration(ctx)
 	if err != nil {

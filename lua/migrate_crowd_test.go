@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -18,16 +18,16 @@ func movingPolicy(version int64) PolicyUpdate {
 	return PolicyUpdate{
 		Expected: version - 1, Version: version, Text: fmt.Appendf(nil, `{"version":%d}`, version), Window: time.Hour, Edit: strconv.FormatInt(version, 10),
 		Queues: []QueueSettings{
-			{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour},
-			{Queue: "hook", Classes: headgate.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: Overflow{Policy: Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
+			{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+			{Queue: "hook", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: Overflow{Policy: Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
 		},
-		Weights: []TenantWeight{{Class: headgate.Medium, Weight: 2}, {Class: headgate.High, Tenant: "t1", Weight: 7}},
+		Weights: []TenantWeight{{Class: admission.Medium, Weight: 2}, {Class: admission.High, Tenant: "t1", Weight: 7}},
 		Caps: []Cap{
 			{Gate: QueueGate("mail"), Limit: 1000},
 			{Gate: DownstreamGate("api"), Limit: 999},
 			{Gate: TenantGate("t2"), Limit: 50},
-			{Gate: TenantRateGate("t3"), Rate: headgate.PerSecond(100, 1000)},
-			{Gate: DownstreamRateGate("api"), Rate: headgate.PerSecond(1000, 1000)},
+			{Gate: TenantRateGate("t3"), Rate: admission.PerSecond(100, 1000)},
+			{Gate: DownstreamRateGate("api"), Rate: admission.PerSecond(1000, 1000)},
 		},
 		MaxParked: map[string]int{"": 1000},
 	}
@@ -42,7 +42,7 @@ type crowd struct {
 	random *rand.Rand
 	n      int
 	// ended are ids that have ended, which stay refused.
-	ended []headgate.Key
+	ended []admission.Key
 }
 
 const crowdTenants = 12
@@ -50,7 +50,7 @@ const crowdTenants = 12
 var crowdQueues = Pool{Queues: []QueueWeight{{"mail", 1}, {"hook", 1}}}
 
 // crowdLimits hardly refill, so that their tokens can be counted.
-var crowdLimits = [headgate.Levels]headgate.Limit{
+var crowdLimits = [admission.Levels]admission.Limit{
 	{Tokens: 1, Per: 1000 * time.Hour, Burst: 1e6}, {Tokens: 1, Per: 1000 * time.Hour, Burst: 1e6}, {Disabled: true}, {Disabled: true},
 }
 
@@ -69,13 +69,13 @@ func tokensLeft(ctx context.Context, t *testing.T, s *Store) (sum float64) {
 }
 
 // job makes one with whatever chance gives it.
-func (c *crowd) job() (job headgate.Job, class int) {
+func (c *crowd) job() (job admission.Job, class int) {
 	c.n++
 	pick := func(n int) bool { return c.random.IntN(n) == 0 }
-	job = headgate.NewJob(fmt.Sprintf("t%d", c.random.IntN(crowdTenants)), []string{"mail", "hook"}[c.random.IntN(2)], "kind", []byte("payload"))
+	job = admission.NewJob(fmt.Sprintf("t%d", c.random.IntN(crowdTenants)), []string{"mail", "hook"}[c.random.IntN(2)], "kind", []byte("payload"))
 	job.ID, class = fmt.Sprintf("job-%d", c.n), c.random.IntN(3)
-	job.Priority = headgate.DefaultClasses()[class].Name
-	job.Cost = headgate.Tokens(1 + c.random.IntN(3))
+	job.Priority = admission.DefaultClasses()[class].Name
+	job.Cost = admission.Tokens(1 + c.random.IntN(3))
 	if pick(4) {
 		job.ID = fmt.Sprintf("0190c2e4-7a3b-7c1d-8e2f-%012x", c.n)
 	}
@@ -92,7 +92,7 @@ func (c *crowd) job() (job headgate.Job, class int) {
 		job.Delay = time.Hour / 2
 	}
 	if pick(4) {
-		job.Unique = headgate.Unique{Key: fmt.Sprintf("key-%d", c.n), Release: []headgate.Release{headgate.ReleaseAtEnd, headgate.ReleaseAtStart, headgate.ReleaseAtExpiry}[c.random.IntN(3)]}
+		job.Unique = admission.Unique{Key: fmt.Sprintf("key-%d", c.n), Release: []admission.Release{admission.ReleaseAtEnd, admission.ReleaseAtStart, admission.ReleaseAtExpiry}[c.random.IntN(3)]}
 	}
 	if pick(4) {
 		job.Headers = map[string]string{"trace": strconv.Itoa(c.n)}
@@ -121,7 +121,7 @@ func (c *crowd) work(slots int) {
 		leases, err := part.Read(ctx, "w", crowdQueues.ID(), slots, -1, false)
 		check(c.t, err)
 		for i, l := range leases {
-			f := Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}}
+			f := Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}}
 			switch i % 4 {
 			case 0:
 				f.Outcome, f.Result, f.KeepResult = Complete, []byte("result"), time.Hour

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // mortal is a process that dies before or after one of its commands.
@@ -110,7 +110,7 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 	third := anotherRedis(t)
 	other, err := Open(ctx, third, Config{Prefix: c.s.config.Prefix})
 	check(t, err)
-	admitOne(t, other, keyOfTenant(1), headgate.Limit{})
+	admitOne(t, other, keyOfTenant(1), admission.Limit{})
 	run := func(from, to redis.UniversalClient, partitions int) error {
 		m, err := migration(ctx, from, to, c.s.config.Prefix, partitions)
 		if err == nil {
@@ -144,7 +144,7 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 			t.Errorf("%s: %v", wrong.name, err)
 		}
 	}
-	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, ErrMigrating) || !errors.Is(err, headgate.ErrUnavailable) {
+	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("a worker in the middle: %v", err)
 	}
 	if _, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix}); !errors.Is(err, ErrMigrating) {

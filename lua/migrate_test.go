@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -103,11 +103,11 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 		t.Errorf("counted before %+v, after %+v", census, now)
 	}
 	for _, key := range c.ended {
-		job := headgate.NewJob(key.Tenant, "mail", "kind", nil)
-		job.ID, job.Priority = key.ID, headgate.Low
-		verdicts, err := s.of(key.Tenant).Admit(ctx, 2, []Candidate{{Job: &job, Class: 2, Limits: &[headgate.Levels]headgate.Limit{}}})
+		job := admission.NewJob(key.Tenant, "mail", "kind", nil)
+		job.ID, job.Priority = key.ID, admission.Low
+		verdicts, err := s.of(key.Tenant).Admit(ctx, 2, []Candidate{{Job: &job, Class: 2, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
-		if verdicts[0].Decision != headgate.Duplicate {
+		if verdicts[0].Decision != admission.Duplicate {
 			t.Errorf("%s, which has ended, is %+v", key, verdicts[0])
 		}
 		if result, err := s.Result(ctx, key); err != nil || string(result) != "result" {
@@ -133,7 +133,7 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 	}
 	// The process that was there before the migration is refused, whatever it does.
 	job, class := c.job()
-	_, err = c.s.of(job.Tenant).Admit(ctx, 1, []Candidate{{Job: &job, Class: class, Limits: &[headgate.Levels]headgate.Limit{}}})
+	_, err = c.s.of(job.Tenant).Admit(ctx, 1, []Candidate{{Job: &job, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
 	want := ErrPartitions
 	if r.elsewhere != nil {
 		want = ErrMoved
@@ -171,7 +171,7 @@ func (c *crowd) drain() {
 			leases, err := part.Read(ctx, "w", crowdQueues.ID(), 64, -1, false)
 			check(c.t, err)
 			for _, l := range leases {
-				key := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+				key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 				if check(c.t, l.Err); ran[key.String()] {
 					c.t.Errorf("%s runs twice", key)
 				}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 )
@@ -95,7 +95,7 @@ func (m *model) setCaps(c *fairqueue.Call, caps []Cap) {
 	m.cover(before)
 }
 
-func (m *model) setRate(name string, limit headgate.Limit, wanted bool) {
+func (m *model) setRate(name string, limit admission.Limit, wanted bool) {
 	if !wanted {
 		delete(m.room.Gates, name)
 		return
@@ -203,9 +203,9 @@ func (w *walk) drawCaps() []Cap {
 	}
 	for _, name := range []GateName{TenantRateGate("ann"), TenantRateGate("bob"), DownstreamRateGate("api")} {
 		if w.gates == "all" && w.number("rated", 0, 4) == 4 {
-			caps = append(caps, Cap{Gate: name, Rate: headgate.Limit{
-				Tokens: headgate.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
-				Burst: headgate.Tokens(w.number("rate burst", 1, 3)),
+			caps = append(caps, Cap{Gate: name, Rate: admission.Limit{
+				Tokens: admission.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
+				Burst: admission.Tokens(w.number("rate burst", 1, 3)),
 			}})
 		}
 	}

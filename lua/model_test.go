@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
@@ -20,7 +20,7 @@ type model struct {
 	changed  buckets.Instant
 	refunds  int64           // tokens
 	refunded map[string]bool // by id
-	leases   map[headgate.Scope]map[string]modelLease
+	leases   map[admission.Scope]map[string]modelLease
 	limiters map[string]int64 // until, by name
 	holders  int
 	accepted int64
@@ -67,7 +67,7 @@ type modelJob struct {
 	begun                   bool   // while its worker's end is looked at: its handler had begun
 	size                    int
 	start                   int64 // of a job that was spilled before it
-	release                 headgate.Release
+	release                 admission.Release
 	payload                 []byte
 }
 
@@ -88,7 +88,7 @@ const (
 
 func newModel() *model {
 	return &model{
-		refunded: map[string]bool{}, leases: map[headgate.Scope]map[string]modelLease{}, limiters: map[string]int64{}, holders: modelHolders,
+		refunded: map[string]bool{}, leases: map[admission.Scope]map[string]modelLease{}, limiters: map[string]int64{}, holders: modelHolders,
 		room: fairqueue.NewRoom(), left: map[string]int64{}, died: map[string]int64{}, live: map[string]*modelJob{},
 		ended: [2]map[string]bool{{}, {}}, later: map[string]int64{}, dead: map[string]int64{},
 		workers: map[string]modelWorker{}, timers: map[string]int64{}, gateEnds: map[string]gateEnd{}, queues: map[string]QueueSettings{},
@@ -171,7 +171,7 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 		c.Expired = nil
 	}
 	for _, d := range out {
-		if m.live[d.Job.Key()].release == headgate.ReleaseAtStart {
+		if m.live[d.Job.Key()].release == admission.ReleaseAtStart {
 			m.releaseUnique(d.Job.Key())
 		}
 	}
@@ -181,7 +181,7 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 }
 
 // suspendedBy reports whether admission is suspended for a job.
-func (m *model) suspendedBy(j *headgate.Job, now int64) bool {
+func (m *model) suspendedBy(j *admission.Job, now int64) bool {
 	for _, name := range []GateName{QueueGate(j.Queue), TenantGate(j.Tenant), TenantQueueGate(j.Tenant, j.Queue)} {
 		if until, ok := m.suspended[string(name)]; ok && (until == 0 || until > now) {
 			return true
@@ -240,7 +240,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 		}
 		path := buckets.AppendPath(nil, *candidate.Limits, j.Tenant, j.Queue, j.Priority)
 		v := m.buckets.Peek(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
-		if v.Decision != headgate.Admitted {
+		if v.Decision != admission.Admitted {
 			words[i] = verdictText(v)
 			continue
 		}
@@ -249,7 +249,7 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			continue
 		}
 		m.buckets.Take(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
-		mj := &modelJob{max: headgate.DefaultMaxAttempts, counted: entering.counted, size: entering.size, payload: j.Payload}
+		mj := &modelJob{max: admission.DefaultMaxAttempts, counted: entering.counted, size: entering.size, payload: j.Payload}
 		if j.MaxAttempts > 0 {
 			mj.max = j.MaxAttempts
 		}
@@ -264,9 +264,9 @@ func (m *model) admit(now int64, jobs []Candidate) (words []string, dispatched [
 			mj.timed, mj.Dated, mj.Score = true, true, start+wait
 		}
 		if j.Unique.Key != "" {
-			mj.release = cmp.Or(j.Unique.Release, headgate.ReleaseAtEnd)
+			mj.release = cmp.Or(j.Unique.Release, admission.ReleaseAtEnd)
 			m.unique[name] = key
-			if mj.release != headgate.ReleaseAtExpiry {
+			if mj.release != admission.ReleaseAtExpiry {
 				m.ukeys[key] = name
 			} else {
 				stay = append(stay, name)
@@ -352,7 +352,7 @@ func (m *model) parkedOut(downstream string, waiting map[string]int) bool {
 	return ok && downstream != "" && m.room.Gates["b:"+downstream] != nil && waiting[downstream] >= most
 }
 
-func verdictText(v headgate.Verdict) string {
+func verdictText(v admission.Verdict) string {
 	return fmt.Sprintf("%s %s left %d after %dus burst %d", v.Reason, v.Scope, v.TokensLeft, v.RetryAfter.Microseconds(), v.Burst)
 }
 

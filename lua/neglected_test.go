@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -38,7 +38,7 @@ func TestAnyNeglectedShareIsFound(t *testing.T) {
 		for i := 0; slices.Contains(page, string(DownstreamGate(j.Downstream))) || j.Downstream == ""; i++ {
 			j.Downstream = fmt.Sprint("api-", i)
 		}
-		jobs = append(jobs, Candidate{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}})
+		jobs = append(jobs, Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}})
 	}
 	_, err = part.Register(t.Context(), "w", yardPool, 10, time.Hour)
 	check(t, err)

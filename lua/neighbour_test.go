@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestATenantAtItsBoundsGetsNoOtherRefused: whatever names of queues, downstreams, delays, sizes and unique keys two tenants offer,
@@ -26,8 +26,8 @@ func TestATenantAtItsBoundsGetsNoOtherRefused(t *testing.T) {
 	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: time.Minute, Overflows: []TenantOverflow{{Tenant: Every, Overflow: Overflow{Policy: Reject, MaxJobs: 30}}},
 	}))
-	n, now, refusals := 0, ahead(), map[headgate.Reason]int{}
-	offer := func(j headgate.Job) headgate.Verdict {
+	n, now, refusals := 0, ahead(), map[admission.Reason]int{}
+	offer := func(j admission.Job) admission.Verdict {
 		n++
 		j.ID = fmt.Sprint("job-", n)
 		return y.offerAt(1, j)
@@ -46,28 +46,28 @@ func TestATenantAtItsBoundsGetsNoOtherRefused(t *testing.T) {
 				j.Delay = time.Duration(1+number("delay", 5)) * time.Second
 			}
 			if number("unique", 2) == 0 {
-				j.Unique = headgate.Unique{Key: fmt.Sprint("k", number("key", 50)), For: time.Minute, Release: headgate.ReleaseAtExpiry}
+				j.Unique = admission.Unique{Key: fmt.Sprint("k", number("key", 50)), For: time.Minute, Release: admission.ReleaseAtExpiry}
 			}
 			if number("deadline", 1) == 0 {
 				j.Deadline = time.UnixMicro(now).Add(time.Duration(10+number("by", 3)) * time.Second)
 			}
-			if v := offer(j); v.Decision == headgate.Refused {
+			if v := offer(j); v.Decision == admission.Refused {
 				refusals[v.Reason]++
 			}
 			y.promoteAll()
 			mine := mail("acme", "")
 			mine.Queue = "acme-own"
-			if v := offer(mine); v.Decision != headgate.Admitted {
+			if v := offer(mine); v.Decision != admission.Admitted {
 				rt.Fatalf("a neighbour: %v", v.Err())
 			}
-			_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: fmt.Sprint("job-", n)}, Intervention{})
+			_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: fmt.Sprint("job-", n)}, Intervention{})
 			check(t, err)
 		}
 		if sight := y.look("letter"); sight.Place != PlaceDead {
 			rt.Fatalf("a neighbour's letter is %s", sight.Place)
 		}
 	})
-	for _, reason := range []headgate.Reason{headgate.ReasonQueues, headgate.ReasonUnique} {
+	for _, reason := range []admission.Reason{admission.ReasonQueues, admission.ReasonUnique} {
 		if refusals[reason] == 0 {
 			t.Errorf("none was refused for %s: %v", reason, refusals)
 		}

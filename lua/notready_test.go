@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // reply is an error that Redis answers with.
@@ -23,7 +23,7 @@ func TestARedisThatIsNotReadyIsAway(t *testing.T) {
 		"READONLY You can't write against a read only replica.": true, "ERR syntax error": false, "WRONGTYPE Operation": false,
 	} {
 		err := &runError{script: "finish", err: classify(reply(text))}
-		if errors.Is(err, headgate.ErrUnavailable) != away || InDoubt(err) {
+		if errors.Is(err, admission.ErrUnavailable) != away || InDoubt(err) {
 			t.Errorf("%s: unavailable %t, in doubt %t", text, !away, InDoubt(err))
 		}
 	}

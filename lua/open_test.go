@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -51,7 +51,7 @@ func TestConnect(t *testing.T) {
 			"invalid MaxRetries of the redis client 3: allowed is -1: what is in doubt is resent by the layer that knows for how long ids are remembered (or use Connect)",
 		},
 	} {
-		if err := c.open(); !errors.Is(err, headgate.ErrInvalid) || err.Error() != c.want {
+		if err := c.open(); !errors.Is(err, admission.ErrInvalid) || err.Error() != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -61,7 +61,7 @@ func TestConnectFailsFast(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
 	_, err := Connect(t.Context(), "redis://127.0.0.1:1", Config{})
-	if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
+	if !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
 	}
 	if passed := time.Since(begin); passed > checkTimeout+time.Second {
@@ -76,9 +76,9 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	client := server.Client(t)
 	s, err := Open(t.Context(), client, Config{})
 	check(t, err)
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for i := range 3 {
-		j := headgate.NewJob("acme", "mail", "t", nil)
+		j := admission.NewJob("acme", "mail", "t", nil)
 		j.ID = strings.Repeat("j", i+1)
 		verdicts, err := s.Admit(t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: limits}})
 		check(t, err)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
@@ -30,19 +30,19 @@ func (w *walk) check() {
 // question draws one of any level.
 func (w *walk) question() Question {
 	tenant := w.number("tenant", 0, len(walkTenants)-1)
-	level := headgate.Level(w.number("level", 0, int(headgate.LevelPriority)))
-	q := Question{Cost: headgate.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
-	if level >= headgate.LevelTenant {
+	level := admission.Level(w.number("level", 0, int(admission.LevelPriority)))
+	q := Question{Cost: admission.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
+	if level >= admission.LevelTenant {
 		q.Tenant = walkTenants[tenant]
 	}
-	if level >= headgate.LevelQueue {
+	if level >= admission.LevelQueue {
 		q.Queue = pick(w, "queue", walkQueues)
 	}
-	if level >= headgate.LevelPriority {
-		q.Class = pick(w, "class", headgate.DefaultClasses()).Name
+	if level >= admission.LevelPriority {
+		q.Class = pick(w, "class", admission.DefaultClasses()).Name
 	}
-	for below := level + 1; below < headgate.Levels; below++ {
-		q.Limits[below] = headgate.Limit{Disabled: true}
+	for below := level + 1; below < admission.Levels; below++ {
+		q.Limits[below] = admission.Limit{Disabled: true}
 	}
 	return q
 }
@@ -55,17 +55,17 @@ func (m *model) check(now int64, peek bool, questions []Question) []string {
 	for i, q := range questions {
 		verdict := copied.Take(at, m.changed, buckets.AppendPath(nil, q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
 		words[i] = askedWord(verdict)
-		granted = granted && verdict.Decision == headgate.Admitted
+		granted = granted && verdict.Decision == admission.Admitted
 	}
 	if granted && !peek {
 		m.buckets = *copied
 		m.begin(now)
 	}
 	for i, q := range questions {
-		var left [headgate.Levels]buckets.Micro
+		var left [admission.Levels]buckets.Micro
 		for level, limit := range q.Limits {
 			if !limit.Disabled {
-				scope := headgate.ScopeAt(headgate.Level(level), q.Tenant, q.Queue, q.Class)
+				scope := admission.ScopeAt(admission.Level(level), q.Tenant, q.Queue, q.Class)
 				left[level] = m.buckets.LevelAt(at, m.changed, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitOf(limit)})
 			}
 		}

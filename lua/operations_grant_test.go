@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
 // modelLease is what a limiter holds of a scope, until the buckets' time ends.
 type modelLease struct {
 	ends   int64
-	tokens headgate.Tokens
+	tokens admission.Tokens
 }
 
 const (
@@ -43,17 +43,17 @@ func (w *walk) grantOnce(questions []Question) {
 		Version: w.version, Member: pick(w, "member", []string{"one", "two", "three"}), Lease: walkLease,
 		Beat: pick(w, "beat", []time.Duration{0, 0, walkBeat, -1}), Questions: slices.Clone(questions),
 	}
-	accounted := map[headgate.Scope]bool{}
+	accounted := map[admission.Scope]bool{}
 	for i := range g.Questions {
 		q := &g.Questions[i]
 		if w.number("fetches", 0, 1) == 0 {
 			q.Cost = 0
 		}
 		level := q.level()
-		for level > headgate.LevelGlobal && (q.Limits[level].Disabled || w.number("up", 0, 2) == 0) {
+		for level > admission.LevelGlobal && (q.Limits[level].Disabled || w.number("up", 0, 2) == 0) {
 			level--
 		}
-		scope := headgate.ScopeAt(level, q.Tenant, q.Queue, q.Class)
+		scope := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class)
 		if !accounted[scope] {
 			accounted[scope] = true
 			g.Accounts = append(g.Accounts, w.account(i, level))
@@ -71,8 +71,8 @@ func (w *walk) grantOnce(questions []Question) {
 	w.resend = send
 }
 
-func (w *walk) account(question int, level headgate.Level) Account {
-	amount := func(name string) headgate.Tokens { return headgate.Tokens(w.number(name, 0, walkMostAmount)) }
+func (w *walk) account(question int, level admission.Level) Account {
+	amount := func(name string) admission.Tokens { return admission.Tokens(w.number(name, 0, walkMostAmount)) }
 	a := Account{Question: question, Level: level}
 	switch w.number("kind", 0, 3) {
 	case 0:
@@ -87,16 +87,16 @@ func (w *walk) account(question int, level headgate.Level) Account {
 }
 
 // level is the innermost that a question names.
-func (q *Question) level() headgate.Level {
+func (q *Question) level() admission.Level {
 	switch {
 	case q.Class != "":
-		return headgate.LevelPriority
+		return admission.LevelPriority
 	case q.Queue != "":
-		return headgate.LevelQueue
+		return admission.LevelQueue
 	case q.Tenant != "":
-		return headgate.LevelTenant
+		return admission.LevelTenant
 	}
-	return headgate.LevelGlobal
+	return admission.LevelGlobal
 }
 
 func grantWords(granted *Granted) []string {
@@ -110,8 +110,8 @@ func grantWords(granted *Granted) []string {
 	return words
 }
 
-func askedWord(v headgate.Verdict) string {
-	if v.Decision == headgate.Admitted {
+func askedWord(v admission.Verdict) string {
+	if v.Decision == admission.Admitted {
 		return "admitted"
 	}
 	return verdictText(v)
@@ -142,7 +142,7 @@ func (m *model) grant(now int64, g *Grant) []string {
 			continue
 		}
 		verdict := v.set.Take(v.at, m.changed, buckets.AppendPath(nil, q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
-		v.dirty = v.dirty || verdict.Decision == headgate.Admitted
+		v.dirty = v.dirty || verdict.Decision == admission.Admitted
 		granted.Verdicts = append(granted.Verdicts, verdict)
 	}
 	for i := range g.Accounts {
@@ -177,7 +177,7 @@ func (m *model) beat(at int64, g *Grant) int {
 // bucket returns that of an account; ok says that it has a limit.
 func (v *vault) bucket(g *Grant, a *Account) (b buckets.LevelLimit, ok bool) {
 	q := &g.Questions[a.Question]
-	b.Scope = headgate.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
+	b.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
 	limit := q.Limits[a.Level]
 	if limit.Disabled {
 		return b, false
@@ -191,9 +191,9 @@ func (v *vault) settle(b buckets.LevelLimit) (buckets.Micro, buckets.Instant) {
 }
 
 // draw takes up to so many tokens, at most a part of what there is.
-func (v *vault) draw(b buckets.LevelLimit, tokens headgate.Tokens, part float64) headgate.Tokens {
+func (v *vault) draw(b buckets.LevelLimit, tokens admission.Tokens, part float64) admission.Tokens {
 	level, stamp := v.settle(b)
-	drawn := max(0, min(tokens, headgate.Tokens(math.Floor(float64(level)*part/1e6))))
+	drawn := max(0, min(tokens, admission.Tokens(math.Floor(float64(level)*part/1e6))))
 	if drawn > 0 {
 		v.set.Put(b.Scope, bucketAt(level-buckets.MicroOf(drawn), stamp, b.Limit))
 		v.dirty = true
@@ -202,8 +202,8 @@ func (v *vault) draw(b buckets.LevelLimit, tokens headgate.Tokens, part float64)
 }
 
 // giveBack puts tokens into a bucket, unless it was full as the call began.
-func (v *vault) giveBack(b buckets.LevelLimit, tokens headgate.Tokens) {
-	if tokens == 0 || b.Scope != headgate.Global && v.buckets.Bucket(b.Scope).Absent() {
+func (v *vault) giveBack(b buckets.LevelLimit, tokens admission.Tokens) {
+	if tokens == 0 || b.Scope != admission.Global && v.buckets.Bucket(b.Scope).Absent() {
 		return
 	}
 	level, stamp := v.settle(b)
@@ -216,7 +216,7 @@ func (v *vault) giveBack(b buckets.LevelLimit, tokens headgate.Tokens) {
 }
 
 // held returns the leases of a scope that have not ended.
-func (v *vault) held(scope headgate.Scope) map[string]modelLease {
+func (v *vault) held(scope admission.Scope) map[string]modelLease {
 	all := v.leases[scope]
 	for member, lease := range all {
 		if lease.ends <= int64(v.at) {
@@ -227,7 +227,7 @@ func (v *vault) held(scope headgate.Scope) map[string]modelLease {
 }
 
 // endLease ends a lease of which tokens are given back, and returns how many of them were on it.
-func (v *vault) endLease(scope headgate.Scope, member string, back headgate.Tokens) headgate.Tokens {
+func (v *vault) endLease(scope admission.Scope, member string, back admission.Tokens) admission.Tokens {
 	if back == 0 {
 		return 0
 	}
@@ -238,13 +238,13 @@ func (v *vault) endLease(scope headgate.Scope, member string, back headgate.Toke
 }
 
 // lease leases up to what is wanted: each holder may have its part of the cap, all together the cap.
-func (v *vault) lease(b buckets.LevelLimit, g *Grant, a *Account) (tokens headgate.Tokens, holders int) {
+func (v *vault) lease(b buckets.LevelLimit, g *Grant, a *Account) (tokens admission.Tokens, holders int) {
 	if a.Want == 0 {
 		return 0, 0
 	}
 	all := v.held(b.Scope)
 	_, mine := all[g.Member]
-	others := headgate.Tokens(0)
+	others := admission.Tokens(0)
 	for member, lease := range all {
 		if member != g.Member {
 			others += lease.tokens
@@ -255,7 +255,7 @@ func (v *vault) lease(b buckets.LevelLimit, g *Grant, a *Account) (tokens headga
 		return 0, holders
 	}
 	holders++
-	tokens = v.draw(b, min(a.Want, a.Cap/headgate.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
+	tokens = v.draw(b, min(a.Want, a.Cap/admission.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
 	delete(all, g.Member)
 	if a.Held+tokens > 0 {
 		if all == nil {

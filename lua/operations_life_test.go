@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // redrive returns the candidate of a dead letter.
 func (w *walk) redrive(key string) Candidate {
 	dead := w.model.live[key]
-	j := headgate.NewJob(dead.Tenant, dead.Queue, "t", dead.payload)
+	j := admission.NewJob(dead.Tenant, dead.Queue, "t", dead.payload)
 	j.ID, j.Cost, j.Downstream = dead.ID, dead.Cost, dead.Downstream
-	j.Priority = headgate.DefaultClasses()[dead.Class].Name
+	j.Priority = admission.DefaultClasses()[dead.Class].Name
 	if dead.Dated && !dead.timed {
 		j.Deadline = time.UnixMicro(dead.Score)
 	}
@@ -34,9 +34,9 @@ func (w *walk) cancel() {
 	running, _, err := w.store.Cancel(w.ctx, k, Intervention{Reason: "test"})
 	got := "cancelled"
 	switch {
-	case errors.Is(err, headgate.ErrUnknownJob):
+	case errors.Is(err, admission.ErrUnknownJob):
 		got = "unknown"
-	case errors.Is(err, headgate.ErrEnded):
+	case errors.Is(err, admission.ErrEnded):
 		got = "ended"
 		if want == "dead" && strings.Contains(err.Error(), "dead letter") {
 			got = "dead"
@@ -63,7 +63,7 @@ func (w *walk) purge() {
 	k, err := decodeKey(key)
 	check(w.tb, err)
 	send := func() []bool {
-		purged, err := w.store.Purge(w.ctx, []headgate.Key{k, {Tenant: "ann", ID: "nobody"}}, Intervention{})
+		purged, err := w.store.Purge(w.ctx, []admission.Key{k, {Tenant: "ann", ID: "nobody"}}, Intervention{})
 		check(w.tb, err)
 		return purged
 	}
@@ -137,7 +137,7 @@ func (w *walk) start() {
 			err := w.store.Started(w.ctx, pool, worker, f.Token, f.Key)
 			var want error
 			if w.withTokens(pool, []Finish{f})[0].Key != f.Key {
-				want = headgate.ErrLeaseLost
+				want = admission.ErrLeaseLost
 			} else if w.model.beside(worker, j) {
 				want = ErrBeside
 			}

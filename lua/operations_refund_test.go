@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 )
 
@@ -20,7 +20,7 @@ func (w *walk) take() {
 	if granted := w.model.check(w.now, false, []Question{q})[0]; granted != "granted true" {
 		verdict, _, err := w.store.Take(w.ctx, w.version, q)
 		check(w.tb, err)
-		if verdict.Decision == headgate.Admitted {
+		if verdict.Decision == admission.Admitted {
 			w.rt.Fatalf("take %+v: granted", q)
 		}
 		return
@@ -67,8 +67,8 @@ func (m *model) refund(now, version int64, t taking) Refund {
 			continue
 		}
 		own := buckets.LimitOf(limit)
-		scope := headgate.ScopeAt(headgate.Level(level), q.Tenant, q.Queue, q.Class)
-		came := buckets.Micro(math.Ceil(float64(elapsed)*float64(own.Rate))) + 1 + buckets.MicroOf(headgate.Tokens(m.refunds-t.receipt.at.refunds))
+		scope := admission.ScopeAt(admission.Level(level), q.Tenant, q.Queue, q.Class)
+		came := buckets.Micro(math.Ceil(float64(elapsed)*float64(own.Rate))) + 1 + buckets.MicroOf(admission.Tokens(m.refunds-t.receipt.at.refunds))
 		owed := min(buckets.MicroOf(q.Cost), own.Burst-buckets.Micro(t.receipt.left[level])-came)
 		before, stamp := buckets.Settle(buckets.Instant(at), m.changed, m.buckets.Bucket(scope), own)
 		if after := min(own.Burst, before+owed); after > before {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 )
@@ -25,20 +25,20 @@ func (w *walk) admit() {
 		}
 		tenant := w.number("tenant", 0, len(walkTenants)-1)
 		class := w.number("class", 0, 2)
-		j := headgate.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, largePayload + 1})))
+		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, largePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
-		j.Priority = headgate.DefaultClasses()[class].Name
+		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", walkDownstreams)
-		j.Cost = headgate.Tokens(w.number("cost", 1, 5))
+		j.Cost = admission.Tokens(w.number("cost", 1, 5))
 		j.MaxAttempts = w.number("attempts", 0, 3)
 		if w.number("dated", 0, 2) == 0 {
 			j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", -100_000, pick(w, "near", []int{3_000_000, 60_000_000}))))
 		}
 		w.drawStart(&j)
 		if w.number("unique", 0, 5) == 0 {
-			j.Unique = headgate.Unique{
+			j.Unique = admission.Unique{
 				Key: pick(w, "unique key", []string{"k1", "k2"}), For: time.Hour,
-				Release: pick(w, "release", []headgate.Release{"", headgate.ReleaseAtStart, headgate.ReleaseAtEnd, headgate.ReleaseAtExpiry}),
+				Release: pick(w, "release", []admission.Release{"", admission.ReleaseAtStart, admission.ReleaseAtEnd, admission.ReleaseAtExpiry}),
 			}
 		}
 		jobs[i] = Candidate{Job: &j, Class: class, Limits: &w.limits[tenant%len(w.limits)]}
@@ -55,7 +55,7 @@ func (w *walk) admit() {
 		check(w.tb, err)
 		w.service.dispatched(dispatched)
 		for i, v := range again {
-			if verdicts[i].Decision == headgate.Admitted && v.Decision != headgate.Duplicate && v.Reason != headgate.ReasonGone {
+			if verdicts[i].Decision == admission.Admitted && v.Decision != admission.Duplicate && v.Reason != admission.ReasonGone {
 				w.rt.Fatalf("law L3: job %d was admitted, and sent again it is %v", i, v)
 			}
 		}
@@ -75,8 +75,8 @@ func (w *walk) plainJob() Candidate {
 	if w.gates == "lone" {
 		tenant, class = w.number("tenant", 0, 1), w.number("class", 0, 1)
 	}
-	j := headgate.NewJob(walkTenants[tenant], "mail", "t", nil)
-	j.ID, j.Priority, j.Downstream = fmt.Sprintf("j%d", w.number("id", 0, 400)), headgate.DefaultClasses()[class].Name, pick(w, "downstream", walkDownstreams)
+	j := admission.NewJob(walkTenants[tenant], "mail", "t", nil)
+	j.ID, j.Priority, j.Downstream = fmt.Sprintf("j%d", w.number("id", 0, 400)), admission.DefaultClasses()[class].Name, pick(w, "downstream", walkDownstreams)
 	if w.gates == "lanes" && w.number("dated", 0, 2) == 0 {
 		j.Deadline = time.UnixMicro(w.now + int64(w.number("deadline", 0, 3_000_000)))
 	}
@@ -84,7 +84,7 @@ func (w *walk) plainJob() Candidate {
 }
 
 // drawStart lets some jobs start later.
-func (w *walk) drawStart(j *headgate.Job) {
+func (w *walk) drawStart(j *admission.Job) {
 	switch w.number("start", 0, 11) {
 	case 0:
 		j.Delay = time.Duration(w.number("delay", 1, 3_000_000)) * time.Microsecond
@@ -93,36 +93,36 @@ func (w *walk) drawStart(j *headgate.Job) {
 	}
 }
 
-func verdictWord(v headgate.Verdict) string {
+func verdictWord(v admission.Verdict) string {
 	if v.Dropped > 0 {
 		n := v.Dropped
 		v.Dropped = 0
 		return fmt.Sprintf("dropped %d %s", n, verdictWord(v))
 	}
 	switch {
-	case v.Place == headgate.PlaceSpilled:
+	case v.Place == admission.PlaceSpilled:
 		return fmt.Sprintf("spilled %d", v.Position)
-	case v.Reason == headgate.ReasonOverflow && v.Scope != "":
+	case v.Reason == admission.ReasonOverflow && v.Scope != "":
 		return "overflow of all " + v.Detail
-	case v.Reason == headgate.ReasonOverflow, v.Reason == headgate.ReasonTooLarge:
+	case v.Reason == admission.ReasonOverflow, v.Reason == admission.ReasonTooLarge:
 		return string(v.Reason) + " " + v.Detail
-	case v.Place == headgate.PlaceLater:
+	case v.Place == admission.PlaceLater:
 		return fmt.Sprintf("later %d", v.EstimatedWait.Microseconds())
-	case v.Reason == headgate.ReasonPaused:
+	case v.Reason == admission.ReasonPaused:
 		return "paused " + v.Detail
-	case v.Reason == headgate.ReasonUnique:
+	case v.Reason == admission.ReasonUnique:
 		return "unique " + v.Detail
-	case v.Reason == headgate.ReasonBreaker:
+	case v.Reason == admission.ReasonBreaker:
 		return "parked " + v.Detail
-	case v.Reason == headgate.ReasonGone:
+	case v.Reason == admission.ReasonGone:
 		return "gone"
-	case v.Decision == headgate.Duplicate:
+	case v.Decision == admission.Duplicate:
 		return "duplicate"
-	case v.Decision == headgate.Admitted && v.Position == 0:
+	case v.Decision == admission.Admitted && v.Position == 0:
 		return "straight"
-	case v.Decision == headgate.Admitted:
+	case v.Decision == admission.Admitted:
 		return fmt.Sprintf("admitted %d", v.Position)
-	case v.Reason == headgate.ReasonDeadline:
+	case v.Reason == admission.ReasonDeadline:
 		return "deadline"
 	}
 	return verdictText(v)
@@ -159,7 +159,7 @@ func (w *walk) readAs(worker string, count int) {
 	}
 	var got []string
 	for _, l := range leases {
-		k := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+		k := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 		got = append(got, k.String())
 		w.held[worker] = append(w.held[worker], l.Finish(""))
 	}
@@ -241,7 +241,7 @@ func (w *walk) withTokens(pool string, jobs []Finish) []Finish {
 	out := slices.Clone(jobs)
 	for i := range out {
 		if !current[out[i].Token] {
-			out[i].Key = headgate.Key{Tenant: "gone", ID: "gone"}
+			out[i].Key = admission.Key{Tenant: "gone", ID: "gone"}
 		}
 	}
 	return out
@@ -346,11 +346,11 @@ func (w *walk) gate() {
 
 func (w *walk) policy() {
 	w.drawLimits()
-	w.weights = map[string]headgate.Weight{}
+	w.weights = map[string]admission.Weight{}
 	u := PolicyUpdate{Expected: w.version, Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second}
 	for _, q := range walkQueues {
 		settings := QueueSettings{
-			Queue: q, Classes: headgate.DefaultClasses(), Horizon: time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
 			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
 			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: w.number("letters", 0, 4),
 		}
@@ -370,9 +370,9 @@ func (w *walk) policy() {
 		w.model.overflows["ann:mail"] = own.Overflow
 	}
 	w.drawTotals(&u)
-	for _, c := range headgate.DefaultClasses() {
+	for _, c := range admission.DefaultClasses() {
 		for _, tenant := range []string{"", "ann", "bob"} {
-			weight := headgate.Weight(w.number("weight", 1, 1000))
+			weight := admission.Weight(w.number("weight", 1, 1000))
 			w.weights[string(c.Name)+":"+tenant] = weight
 			u.Weights = append(u.Weights, TenantWeight{c.Name, tenant, weight})
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 )
 
@@ -128,7 +128,7 @@ func checkNumber(wanted, stored int) error {
 	if wanted == 0 || wanted == stored {
 		return nil
 	}
-	return errors.Join(ErrPartitions, &headgate.FieldError{
+	return errors.Join(ErrPartitions, &admission.FieldError{
 		Field: "partitions", Value: strconv.Itoa(wanted), Allowed: fmt.Sprintf("%d, which this deployment began with, or 0 for whatever it has", stored),
 	})
 }

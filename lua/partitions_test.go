@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -32,7 +32,7 @@ func TestTheNumberOfPartitionsIsThatOfTheFirstStart(t *testing.T) {
 	} {
 		store, err := open(c.prefix, c.wanted)
 		if c.count == 0 {
-			if field, ok := errors.AsType[*headgate.FieldError](err); !errors.Is(err, ErrPartitions) || !ok || field.Field != "partitions" {
+			if field, ok := errors.AsType[*admission.FieldError](err); !errors.Is(err, ErrPartitions) || !ok || field.Field != "partitions" {
 				t.Errorf("%d partitions of %s: %v", c.wanted, c.prefix, err)
 			}
 			continue

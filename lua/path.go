@@ -1,13 +1,13 @@
 package lua
 
-import "github.com/headgate/headgate"
+import "github.com/headgate/headgate/admission"
 
 // path is the way of a job, as the fragment path reads it.
 type path struct {
 	tenant, queue string
 	class         int
-	name          headgate.Priority
-	limits        *[headgate.Levels]headgate.Limit
+	name          admission.Priority
+	limits        *[admission.Levels]admission.Limit
 }
 
 func (q *Question) path() path {
@@ -25,13 +25,13 @@ const (
 func appendPaths(args []any, paths []path) []any {
 	countAt := len(args)
 	args = append(args, 0)
-	distinct := make([]*[headgate.Levels]headgate.Limit, 0, 4)
+	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
 	numbers := make([]int, len(paths))
 	for i := range paths {
 		at := limitsAt(distinct, paths[i].limits)
 		if at == len(distinct) {
 			distinct = append(distinct, paths[i].limits)
-			for level := headgate.LevelTenant; level <= headgate.LevelPriority; level++ {
+			for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
 				args = appendLimit(args, &paths[i].limits[level])
 			}
 		}
@@ -46,9 +46,9 @@ func appendPaths(args []any, paths []path) []any {
 }
 
 // limitsAt returns where the limits below the global one stand, or how many there are.
-func limitsAt(distinct []*[headgate.Levels]headgate.Limit, limits *[headgate.Levels]headgate.Limit) int {
+func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.Levels]admission.Limit) int {
 	for i, known := range distinct {
-		if known == limits || [headgate.Levels - 1]headgate.Limit(known[1:]) == [headgate.Levels - 1]headgate.Limit(limits[1:]) {
+		if known == limits || [admission.Levels - 1]admission.Limit(known[1:]) == [admission.Levels - 1]admission.Limit(limits[1:]) {
 			return i
 		}
 	}

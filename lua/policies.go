@@ -8,7 +8,7 @@ import (
 	"maps"
 	"strconv"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The policy of a deployment of several partitions is that of the first. With it, in the same script, the first keeps what the
@@ -146,7 +146,7 @@ func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
 	for i, c := range u.Caps {
 		if spansPartitions(c.Gate) {
 			c.parts = parts
-			c.Rate.Burst = headgate.Tokens(share(int(c.Rate.Burst), index, parts))
+			c.Rate.Burst = admission.Tokens(share(int(c.Rate.Burst), index, parts))
 		}
 		caps[i] = c
 	}
@@ -166,7 +166,7 @@ func (u *PolicyUpdate) checkParts(parts int) error {
 	var bad []error
 	least := func(field string, value int) {
 		if value < parts {
-			bad = append(bad, &headgate.FieldError{
+			bad = append(bad, &admission.FieldError{
 				Field: field, Value: strconv.Itoa(value), Allowed: fmt.Sprintf("%d or more: one for each partition", parts),
 			})
 		}

@@ -14,13 +14,13 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // QueueSettings are what dispatch must know of a queue.
 type QueueSettings struct {
 	Queue   string
-	Classes []headgate.Class
+	Classes []admission.Class
 	// Horizon is the deadline, counted from arrival, by which jobs without one are ordered.
 	Horizon time.Duration
 	// MaxWait expires a job that has not started this long after it could first; zero means never.
@@ -104,7 +104,7 @@ type Cap struct {
 	// Limit is how many at a time, 1 or more.
 	Limit int
 	// Rate is how many jobs may be dispatched a time, each a token.
-	Rate headgate.Limit
+	Rate admission.Limit
 
 	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
 	parts int
@@ -123,9 +123,9 @@ func (c Cap) text() string {
 
 // TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
 type TenantWeight struct {
-	Class  headgate.Priority
+	Class  admission.Priority
 	Tenant string
-	Weight headgate.Weight
+	Weight admission.Weight
 }
 
 // PolicyUpdate is a new version of the policy.
@@ -172,7 +172,7 @@ const onlyAsk = "-"
 func (u *PolicyUpdate) validate() error {
 	var bad []error
 	if u.Edit == onlyAsk {
-		bad = append(bad, &headgate.FieldError{Field: "edit", Value: strconv.Quote(onlyAsk), Allowed: "any other text"})
+		bad = append(bad, &admission.FieldError{Field: "edit", Value: strconv.Quote(onlyAsk), Allowed: "any other text"})
 	}
 	for _, text := range []struct {
 		field, value string
@@ -180,7 +180,7 @@ func (u *PolicyUpdate) validate() error {
 	}{{"author", u.Author, MaxAuthor}, {"reason", u.Reason, MaxReason}} {
 		control := strings.ContainsFunc(text.value, unicode.IsControl)
 		if len(text.value) > text.most || control || !utf8.ValidString(text.value) {
-			bad = append(bad, &headgate.FieldError{
+			bad = append(bad, &admission.FieldError{
 				Field: text.field, Value: fmt.Sprintf("of %d bytes", len(text.value)),
 				Allowed: fmt.Sprintf("up to %d bytes of UTF-8 without control characters", text.most),
 			})
@@ -220,7 +220,7 @@ func (s *Store) putPolicy(ctx context.Context, u PolicyUpdate, copied []byte) er
 	if u.SameBuckets {
 		return nil
 	}
-	return s.keepBuckets(ctx, cmp.Or(u.LongestFill, headgate.MaxRefill))
+	return s.keepBuckets(ctx, cmp.Or(u.LongestFill, admission.MaxRefill))
 }
 
 // CheckPolicy reports whether PutPolicy would store the same now, and changes nothing.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -17,19 +17,19 @@ func TestPolicyReplacesOnlyWhatWasExpected(t *testing.T) {
 	s, err := Open(t.Context(), client, Config{Prefix: redistest.Prefix(t)})
 	check(t, err)
 	first := PolicyUpdate{Version: 1, Text: []byte(`{"a":1}`), Window: time.Minute, Queues: []QueueSettings{
-		{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Minute, DropExpired: true},
+		{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Minute, DropExpired: true},
 	}}
 	check(t, s.PutPolicy(t.Context(), first))
 	if err := s.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte(`{"b":1}`), Window: time.Minute}); !errors.Is(err, ErrConflict) {
 		t.Errorf("a second policy in place of none: %v", err)
 	}
-	j := headgate.NewJob("acme", "mail", "t", nil)
-	j.ID, j.Priority = "j", headgate.Low
-	verdicts, err := s.Admit(t.Context(), 1, []Candidate{{Job: &j, Class: 2, Limits: &[headgate.Levels]headgate.Limit{}}})
+	j := admission.NewJob("acme", "mail", "t", nil)
+	j.ID, j.Priority = "j", admission.Low
+	verdicts, err := s.Admit(t.Context(), 1, []Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}})
 	check(t, err)
 	check(t, verdicts[0].Err())
 	fewer := PolicyUpdate{Expected: 1, Version: 2, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{
-		{Queue: "mail", Classes: headgate.DefaultClasses()[:2], Horizon: time.Minute},
+		{Queue: "mail", Classes: admission.DefaultClasses()[:2], Horizon: time.Minute},
 	}}
 	if err := s.PutPolicy(t.Context(), fewer); !errors.Is(err, ErrClassInUse) {
 		t.Errorf("a policy without the class of a waiting job: %v", err)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // BeginProbe asks whether a guest's call of a downstream, work that is no job of the waiting room, may be a probe of the
@@ -24,7 +24,7 @@ func (s *Store) EndProbe(ctx context.Context, downstream, call string) (word Bre
 }
 
 func (s *Store) probe(ctx context.Context, downstream, call, what string) (said string, word BreakerWord, more bool, err error) {
-	if err := headgate.ValidateName("call", call, false); err != nil {
+	if err := admission.ValidateName("call", call, false); err != nil {
 		return "", BreakerWord{}, false, err
 	}
 	reply, err := s.run(ctx, "probe", s.now, downstream, call, what)

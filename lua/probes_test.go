@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -91,9 +91,9 @@ func (f *fleet) begin() {
 	}
 	// Where jobs wait they take every probe, so that guests have theirs only where few do.
 	jobs := make([]Candidate, rapid.SampledFrom([]int{MaxBatchJobs, 3, 1}).Draw(f.rt, "jobs"))
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for i := range jobs {
-		j := headgate.NewJob(fmt.Sprint("t", i%7), "mail", "call", nil)
+		j := admission.NewJob(fmt.Sprint("t", i%7), "mail", "call", nil)
 		j.ID, j.Downstream = fmt.Sprint("j", i), "api"
 		jobs[i] = Candidate{Job: &j, Class: i % 3, Limits: limits}
 	}
@@ -132,7 +132,7 @@ func (f *fleet) beat() {
 	f.beaten = f.now
 	for _, name := range f.live {
 		_, err := f.store.Heartbeat(f.t.Context(), name, fleetLease)
-		if !errors.Is(err, headgate.ErrLeaseLost) {
+		if !errors.Is(err, admission.ErrLeaseLost) {
 			check(f.t, err)
 		}
 	}
@@ -209,9 +209,9 @@ func (f *fleet) arrive() {
 		return
 	}
 	f.numbered++
-	j := headgate.NewJob("late", "mail", "call", nil)
+	j := admission.NewJob("late", "mail", "call", nil)
 	j.ID, j.Downstream = fmt.Sprint("late", f.numbered), "api"
-	_, err := f.store.Admit(f.t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	_, err := f.store.Admit(f.t.Context(), 0, []Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	check(f.t, err)
 }
 
@@ -274,7 +274,7 @@ func (f *fleet) report(period uint64, counts breaker.Counts) {
 func (f *fleet) finish(worker string, finish Finish) {
 	lease := f.held[worker]
 	delete(f.held, worker)
-	finish.Token, finish.Key = lease.Token, headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}
+	finish.Token, finish.Key = lease.Token, admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}
 	_, _, err := f.store.Finish(f.t.Context(), yardPool.ID(), worker, []Finish{finish})
 	check(f.t, err)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -54,7 +54,7 @@ func TestQueueStateCountsEachPlace(t *testing.T) {
 	if err != nil || left != (Remaining{Waiting: 3, Ready: 1, Running: 1, Later: 1}) {
 		t.Errorf("%+v, %v", left, err)
 	}
-	for name, want := range map[string]error{"none": ErrUnknownQueue, "a:b": headgate.ErrInvalid} {
+	for name, want := range map[string]error{"none": ErrUnknownQueue, "a:b": admission.ErrInvalid} {
 		if _, err := y.store.Queue(ctx, name); !errors.Is(err, want) {
 			t.Errorf("queue %s: %v", name, err)
 		}
@@ -74,7 +74,7 @@ func TestQueuePeekTellsTheOrder(t *testing.T) {
 	check(t, err)
 	c := classes[1]
 	if len(c.Next) != 3 || c.Waiting != 3 || c.Next[0].Tenant != "bakery" || c.Next[0].Next.Key.ID != "b1" || c.Next[2].Next.Key.ID != "a2" ||
-		c.Next[0].Next.Record.Job.Priority != headgate.Medium || c.Next[0].Behind != "" || c.Next[1].Behind != "t:clinic" {
+		c.Next[0].Next.Record.Job.Priority != admission.Medium || c.Next[0].Behind != "" || c.Next[1].Behind != "t:clinic" {
 		t.Errorf("%+v", c)
 	}
 	y.register(3) // All can go but the clinic, which parks.
@@ -107,7 +107,7 @@ func TestQueueRemainingIsTrueAtZero(t *testing.T) {
 	want("running", Remaining{Ready: 1})
 	y.finish("a", Finish{Outcome: Kill, Reason: "discarded"})
 	want("later", Remaining{Later: 1})
-	_, _, err := y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "later"}, Intervention{})
+	_, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "later"}, Intervention{})
 	check(t, err)
 	want("a dead letter only", Remaining{})
 }
@@ -180,7 +180,7 @@ func TestReasonsOfPausesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 2*MaxReason)
 	_, paused := y.store.Pause(t.Context(), QueueGate("mail"), 0, Intervention{Reason: long})
 	for _, err := range []error{paused, y.store.Suspend(t.Context(), QueueGate("mail"), 0, Intervention{Reason: long})} {
-		if !errors.Is(err, headgate.ErrInvalid) {
+		if !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("%v", err)
 		}
 	}

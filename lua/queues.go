@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // ErrUnknownQueue means that the store has seen no job, no worker and no settings of a queue.
@@ -51,7 +51,7 @@ type QueueState struct {
 
 // ClassState is a class of a queue.
 type ClassState struct {
-	headgate.Class
+	admission.Class
 
 	Waiting int64
 }
@@ -87,7 +87,7 @@ func (s *Store) Queues(ctx context.Context) ([]QueueState, error) {
 
 // Queue returns one queue, or ErrUnknownQueue.
 func (s *Store) Queue(ctx context.Context, name string) (QueueState, error) {
-	if err := headgate.ValidateName("queue", name, true); err != nil {
+	if err := admission.ValidateName("queue", name, true); err != nil {
 		return QueueState{}, err
 	}
 	if s.all != nil {
@@ -279,7 +279,7 @@ func (s *Store) countQueues(ctx context.Context, members []member, queues map[st
 
 // queueConfig is what a policy set for a queue, as settingsText writes it.
 type queueConfig struct {
-	classes []headgate.Class
+	classes []admission.Class
 }
 
 // parseQueueConfig reads the settings of a queue; "" is those of a queue that nobody configured.
@@ -289,21 +289,21 @@ func parseQueueConfig(text string) queueConfig {
 	for part := range strings.SplitSeq(names, ",") {
 		name, weight, ok := strings.Cut(part, "=")
 		if n, err := strconv.Atoi(weight); ok && err == nil {
-			c.classes = append(c.classes, headgate.Class{Name: headgate.Priority(name), Weight: n})
+			c.classes = append(c.classes, admission.Class{Name: admission.Priority(name), Weight: n})
 		}
 	}
 	if c.classes == nil {
-		c.classes = headgate.DefaultClasses()
+		c.classes = admission.DefaultClasses()
 	}
 	return c
 }
 
 // class names a class by its index; one that the settings no longer have is named by its number.
-func (c queueConfig) class(index int) headgate.Priority {
+func (c queueConfig) class(index int) admission.Priority {
 	if index < len(c.classes) {
 		return c.classes[index].Name
 	}
-	return headgate.Priority(strconv.Itoa(index))
+	return admission.Priority(strconv.Itoa(index))
 }
 
 // TenantWaiting is a tenant with its waiting jobs in a queue.

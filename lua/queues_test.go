@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of names in these tests, for a tenant and for all.
@@ -37,20 +37,20 @@ func newNameYard(t *testing.T) *nameYard {
 }
 
 // offer enqueues a job of a tenant into a queue of that name.
-func (y *nameYard) offer(tenant, queue string, delay time.Duration) headgate.Verdict {
+func (y *nameYard) offer(tenant, queue string, delay time.Duration) admission.Verdict {
 	y.tb.Helper()
 	y.count++
 	y.last[queue] = fmt.Sprint("job-", y.count)
 	j := mail(tenant, y.last[queue])
 	j.Queue, j.Delay = queue, delay
-	verdicts, err := y.store.Admit(y.tb.Context(), y.version, []Candidate{{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	verdicts, err := y.store.Admit(y.tb.Context(), y.version, []Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	check(y.tb, err)
 	return verdicts[0]
 }
 
 func (y *nameYard) cancel(tenant, queue string) {
 	y.tb.Helper()
-	_, _, err := y.store.Cancel(y.tb.Context(), headgate.Key{Tenant: tenant, ID: y.last[queue]}, Intervention{})
+	_, _, err := y.store.Cancel(y.tb.Context(), admission.Key{Tenant: tenant, ID: y.last[queue]}, Intervention{})
 	check(y.tb, err)
 }
 
@@ -75,7 +75,7 @@ func (y *nameYard) policy(queue string) {
 	y.tb.Helper()
 	check(y.tb, y.store.PutPolicy(y.tb.Context(), PolicyUpdate{
 		Expected: y.version, Version: y.version + 1, Text: []byte("{}"), Window: time.Minute,
-		Queues: []QueueSettings{{Queue: queue, Classes: headgate.DefaultClasses(), Horizon: time.Hour}},
+		Queues: []QueueSettings{{Queue: queue, Classes: admission.DefaultClasses(), Horizon: time.Hour}},
 	}))
 	y.version++
 }
@@ -88,7 +88,7 @@ func TestNamesOfQueuesAreBounded(t *testing.T) {
 	refused := func(tenant, queue, text string) {
 		t.Helper()
 		v := y.offer(tenant, queue, 0)
-		if v.Reason != headgate.ReasonQueues || v.RetryAfter != time.Second || v.Err().Error() != "job refused: "+text+", and this one would be new" {
+		if v.Reason != admission.ReasonQueues || v.RetryAfter != time.Second || v.Err().Error() != "job refused: "+text+", and this one would be new" {
 			t.Errorf("%s, queue %s: %v", tenant, queue, v.Err())
 		}
 	}
@@ -121,7 +121,7 @@ func TestQueuesThatHoldNothingAreForgotten(t *testing.T) {
 	for i := range 20 * fewQueues {
 		queue := fmt.Sprint("q", i)
 		v := y.offer(fmt.Sprint("evil", i%3), queue, 0)
-		for v.Decision == headgate.Refused && refusals < i { // What a refusal finds is there for the next.
+		for v.Decision == admission.Refused && refusals < i { // What a refusal finds is there for the next.
 			refusals++
 			v = y.offer(fmt.Sprint("evil", i%3), queue, 0)
 		}
@@ -191,7 +191,7 @@ func (y *nameYard) leave(queue string) {
 
 func (y *nameYard) purge(tenant, id string) {
 	y.tb.Helper()
-	_, err := y.store.Purge(y.tb.Context(), []headgate.Key{{Tenant: tenant, ID: id}}, Intervention{})
+	_, err := y.store.Purge(y.tb.Context(), []admission.Key{{Tenant: tenant, ID: id}}, Intervention{})
 	check(y.tb, err)
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 )
 
@@ -120,7 +120,7 @@ func (w *walk) look() (ended bool, runs string) {
 	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
 	for _, queue := range walkQueues {
 		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)
-		for class := range headgate.DefaultClasses() {
+		for class := range admission.DefaultClasses() {
 			line := fmt.Sprintf("%d:%s", class, queue)
 			runnable[line] = pipe.Exists(w.ctx, base+"act:"+line)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Lease is a job that a worker holds until its own lease ends.
@@ -30,7 +30,7 @@ type Lease struct {
 // commonest ends cheap.
 func (l *Lease) Finish(outcome Outcome) Finish {
 	return Finish{
-		Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome,
+		Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome,
 		plain: l.Plain, queue: l.Job.Queue, downstream: l.Job.Downstream, uncounted: l.uncounted,
 	}
 }
@@ -53,7 +53,7 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 		return nil, nil
 	}
 	if err != nil && s.moving(ctx, worker, err) {
-		return nil, fmt.Errorf("read ready stream: %w: its slot moves", headgate.ErrUnavailable)
+		return nil, fmt.Errorf("read ready stream: %w: its slot moves", admission.ErrUnavailable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read ready stream: %w", unread(err))

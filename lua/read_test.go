@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -15,10 +15,10 @@ func TestReadHandsOutWhatCannotBeRead(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s, err := Open(t.Context(), client, Config{Prefix: redistest.Prefix(t)})
 	check(t, err)
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	var jobs []Candidate
 	for id, payload := range map[string][]byte{"large": make([]byte, 1<<16), "small": []byte("x"), "broken": []byte("x")} {
-		j := headgate.NewJob("acme", "mail", "t", payload)
+		j := admission.NewJob("acme", "mail", "t", payload)
 		j.ID = id
 		jobs = append(jobs, Candidate{Job: &j, Class: 1, Limits: limits})
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The layout is drawn in fragments/header.lua; offsets here count from 0.
@@ -32,7 +32,7 @@ const (
 	atDownLen      = 35
 	headerSize     = 36
 	largePayload   = 4 << 10
-	maxRecordClass = headgate.MaxClasses
+	maxRecordClass = admission.MaxClasses
 )
 
 // encodeID returns a UUID in canonical form as its 16 raw bytes and any other id as it is. The two cannot meet:
@@ -60,18 +60,18 @@ func decodeID(raw string) string {
 }
 
 // encodeKey is a job's field in the jobs hash.
-func encodeKey(k headgate.Key) string { return k.Tenant + ":" + encodeID(k.ID) }
+func encodeKey(k admission.Key) string { return k.Tenant + ":" + encodeID(k.ID) }
 
-func decodeKey(raw string) (headgate.Key, error) {
+func decodeKey(raw string) (admission.Key, error) {
 	tenant, id, ok := strings.Cut(raw, ":")
 	if !ok {
-		return headgate.Key{}, fmt.Errorf("job key %q holds no ':'", raw)
+		return admission.Key{}, fmt.Errorf("job key %q holds no ':'", raw)
 	}
-	return headgate.Key{Tenant: tenant, ID: decodeID(id)}, nil
+	return admission.Key{Tenant: tenant, ID: decodeID(id)}, nil
 }
 
 // encodeRecord returns a job's record as admit takes it, and its payload where that stands under its own key.
-func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
+func encodeRecord(j *admission.Job, class int) (record, large []byte) {
 	size := headerSize + len(j.Queue) + len(j.Downstream) + len(j.Type) + 4*binary.MaxVarintLen64
 	for name, value := range j.Headers {
 		size += len(name) + len(value) + 4
@@ -85,7 +85,7 @@ func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
 	}
 	r := make([]byte, headerSize, size)
 	r[0], r[2] = recordVersion, byte(class)
-	r[4] = byte(headgate.DefaultMaxAttempts)
+	r[4] = byte(admission.DefaultMaxAttempts)
 	if j.MaxAttempts > 0 {
 		r[4] = byte(j.MaxAttempts)
 	}
@@ -121,13 +121,13 @@ func encodeRecord(j *headgate.Job, class int) (record, large []byte) {
 	return r, large
 }
 
-func uniqueFlags(u headgate.Unique) byte {
+func uniqueFlags(u admission.Unique) byte {
 	switch {
 	case u.Key == "":
 		return 0
-	case u.Release == headgate.ReleaseAtStart:
+	case u.Release == admission.ReleaseAtStart:
 		return flagStart
-	case u.Release == headgate.ReleaseAtExpiry:
+	case u.Release == admission.ReleaseAtExpiry:
 		return flagStart | flagEnd
 	}
 	return flagEnd
@@ -139,7 +139,7 @@ func appendString(b []byte, s string) []byte {
 
 // Record is a job as the store holds it.
 type Record struct {
-	Job headgate.Job
+	Job admission.Job
 	// Class is the index of the job's class in its queue.
 	Class int
 	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease after Store.Started
@@ -179,7 +179,7 @@ func decodeRecord(key, raw string) (Record, error) {
 	}
 	j := &rec.Job
 	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])
-	j.Cost = headgate.Tokens(binary.BigEndian.Uint32(b[atCost:]))
+	j.Cost = admission.Tokens(binary.BigEndian.Uint32(b[atCost:]))
 	if b[1]&flagDeadline != 0 {
 		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[atScore:])))
 	}
@@ -197,7 +197,7 @@ func decodeRecord(key, raw string) (Record, error) {
 	return rec, nil
 }
 
-func decodeBody(j *headgate.Job, text string) error {
+func decodeBody(j *admission.Job, text string) error {
 	var ok bool
 	if j.Type, text, ok = cutString(text); !ok {
 		return errShortRecord
@@ -208,7 +208,7 @@ func decodeBody(j *headgate.Job, text string) error {
 	}
 	j.Timeout = time.Duration(timeout) * time.Microsecond
 	count, text, ok := cutUvarint(text)
-	if !ok || count > headgate.MaxHeaders {
+	if !ok || count > admission.MaxHeaders {
 		return errShortRecord
 	}
 	if count > 0 {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Recorded is what was counted in one minute.
@@ -17,7 +17,7 @@ type Recorded struct {
 	// At is when it began, Lasted how much of it was over when it was read.
 	At     time.Time
 	Lasted time.Duration
-	Scopes map[headgate.Scope]Minute
+	Scopes map[admission.Scope]Minute
 }
 
 // LastHour is LastMinutes of the hour that is kept.
@@ -61,10 +61,10 @@ func (s *Store) lastMinutes(ctx context.Context, minutes int, budget time.Durati
 		if len(fields) == 0 {
 			continue
 		}
-		one := Recorded{At: time.Unix(minute*60, 0), Scopes: make(map[headgate.Scope]Minute, len(fields))}
+		one := Recorded{At: time.Unix(minute*60, 0), Scopes: make(map[admission.Scope]Minute, len(fields))}
 		one.Lasted = max(min(now.Sub(one.At), time.Minute), time.Microsecond)
 		for scope, text := range fields {
-			one.Scopes[headgate.Scope(scope)] = minuteOf(minute, text)
+			one.Scopes[admission.Scope(scope)] = minuteOf(minute, text)
 		}
 		hour = append(hour, one)
 	}

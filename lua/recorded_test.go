@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -23,7 +23,7 @@ func TestTheLastHourHasAllThatWasCounted(t *testing.T) {
 		s.now = strconv.FormatInt(now.Add(-ago).UnixMicro(), 10)
 		var counts []ScopeCount
 		for n := range scopes {
-			counts = append(counts, ScopeCount{Scope: headgate.Scope(fmt.Sprint("t", n)), Allowed: int64(ago / time.Minute), Refused: 1, Tokens: 5})
+			counts = append(counts, ScopeCount{Scope: admission.Scope(fmt.Sprint("t", n)), Allowed: int64(ago / time.Minute), Refused: 1, Tokens: 5})
 		}
 		_, err := s.Count(t.Context(), counts)
 		check(t, err)

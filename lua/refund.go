@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.
@@ -32,7 +32,7 @@ const (
 type Receipt struct {
 	question Question
 	version  int64
-	left     [headgate.Levels]int64
+	left     [admission.Levels]int64
 	at       moment
 }
 
@@ -43,10 +43,10 @@ type moment struct {
 }
 
 // Take asks one question as Check does. Where the tokens are granted, the receipt is for Refund.
-func (s *Store) Take(ctx context.Context, version int64, question Question) (headgate.Verdict, Receipt, error) {
+func (s *Store) Take(ctx context.Context, version int64, question Question) (admission.Verdict, Receipt, error) {
 	got, err := s.ask(ctx, version, false, []Question{question})
 	if err != nil {
-		return headgate.Verdict{}, Receipt{}, err
+		return admission.Verdict{}, Receipt{}, err
 	}
 	if !got.granted {
 		return got.answers[0].Verdict, Receipt{}, nil
@@ -63,7 +63,7 @@ func (s *Store) Take(ctx context.Context, version int64, question Question) (hea
 // taken: what came in meanwhile, other refunds of the partition among it, is counted as if it had found them there. After
 // any error the same call may be made again within RefundWindow.
 func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund, error) {
-	if err := headgate.ValidateName("id of a refund", id, false); err != nil {
+	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
 	q := &receipt.question
@@ -71,7 +71,7 @@ func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund,
 		s = s.all[receipt.at.part]
 	}
 	args := append(make([]any, 0, 24), s.now, receipt.version, s.config.BucketCap)
-	args = s.appendGlobal(args, &q.Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &q.Limits[admission.LevelGlobal])
 	args = append(args, id, micros(RefundWindow), receipt.at.time, receipt.at.refunds, int64(q.Cost))
 	for _, left := range receipt.left {
 		args = append(args, left)

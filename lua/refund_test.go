@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 )
@@ -24,11 +24,11 @@ func TestRefundsKeepTheBound(t *testing.T) {
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
 		check(t, err)
 		q := ofTenant("a", 1)
-		q.Limits[headgate.LevelTenant] = headgate.PerSecond(headgate.Tokens(rapid.IntRange(1, 20).Draw(rt, "rate")), 10)
-		q.Limits[headgate.LevelGlobal] = headgate.PerSecond(headgate.Tokens(rapid.IntRange(1, 20).Draw(rt, "global rate")), 12)
+		q.Limits[admission.LevelTenant] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "rate")), 10)
+		q.Limits[admission.LevelGlobal] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "global rate")), 12)
 		type grant struct {
 			at       int64
-			cost     headgate.Tokens
+			cost     admission.Tokens
 			receipt  Receipt
 			refunded bool
 		}
@@ -47,10 +47,10 @@ func TestRefundsKeepTheBound(t *testing.T) {
 				grants[i].refunded = true
 				continue
 			}
-			q.Cost = headgate.Tokens(rapid.IntRange(1, 10).Draw(rt, "cost"))
+			q.Cost = admission.Tokens(rapid.IntRange(1, 10).Draw(rt, "cost"))
 			verdict, receipt, err := s.Take(t.Context(), 0, q)
 			check(t, err)
-			if verdict.Decision == headgate.Admitted {
+			if verdict.Decision == admission.Admitted {
 				grants = append(grants, &grant{at: now, cost: q.Cost, receipt: receipt})
 			}
 		}
@@ -60,7 +60,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 			if g.refunded {
 				continue
 			}
-			if v := without.Take(buckets.Instant(g.at), 0, path, g.cost); v.Decision != headgate.Admitted {
+			if v := without.Take(buckets.Instant(g.at), 0, path, g.cost); v.Decision != admission.Admitted {
 				rt.Fatalf("grant %d of %d tokens is beyond the bound: %+v", i, g.cost, v)
 			}
 		}
@@ -70,10 +70,10 @@ func TestRefundsKeepTheBound(t *testing.T) {
 func TestARefundCountsOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	s := newYard(t).store
-	take := func(cost headgate.Tokens) Receipt {
+	take := func(cost admission.Tokens) Receipt {
 		verdict, receipt, err := s.Take(t.Context(), 0, ofTenant("a", cost))
 		check(t, err)
-		if verdict.Decision != headgate.Admitted {
+		if verdict.Decision != admission.Admitted {
 			t.Fatalf("take %d: %+v", cost, verdict)
 		}
 		return receipt
@@ -96,7 +96,7 @@ func TestARefundCountsOnceHoweverOftenItIsSent(t *testing.T) {
 	wg.Wait()
 	_, answers, err := s.Check(t.Context(), 0, true, []Question{ofTenant("a", 1)})
 	check(t, err)
-	if left := answers[0].Left[headgate.LevelTenant].Tokens(); refunded.Load() != 1 || left != 5 {
+	if left := answers[0].Left[admission.LevelTenant].Tokens(); refunded.Load() != 1 || left != 5 {
 		t.Errorf("refunded %d times, %d tokens left, want 5 of 10", refunded.Load(), left)
 	}
 }
@@ -123,7 +123,7 @@ func TestARefundUnderAnotherPolicyOrTooLateDoesNothing(t *testing.T) {
 	}
 	verdict, _, err := s.Take(t.Context(), 0, ofTenant("a", 1))
 	check(t, err)
-	if verdict.Reason != headgate.ReasonLimited {
+	if verdict.Reason != admission.ReasonLimited {
 		t.Errorf("afterwards: %+v", verdict)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // QueueWeight is one queue that a pool serves, with its share among them.
@@ -63,7 +63,7 @@ func (s *Store) Heartbeat(ctx context.Context, worker string, lease time.Duratio
 		return Beat{}, err
 	}
 	if reply[0] == "lost" {
-		return Beat{}, headgate.ErrLeaseLost
+		return Beat{}, admission.ErrLeaseLost
 	}
 	beat := Beat{Promote: reply[0] == "promote"}
 	for i := 1; i+1 < len(reply); i += 2 {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Registration is what a worker has in one partition.
@@ -31,7 +31,7 @@ func (s *Store) Registration(ctx context.Context, pool, worker string) (Registra
 	pending := pipe.XPending(ctx, s.partition.Ready(pool), group)
 	_, err := pipe.Exec(ctx)
 	if errors.Is(stored.Err(), redis.Nil) || errors.Is(served.Err(), redis.Nil) {
-		return Registration{}, fmt.Errorf("worker %s: %w", worker, headgate.ErrLeaseLost)
+		return Registration{}, fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
 	}
 	if err != nil {
 		return Registration{}, fmt.Errorf("read registration: %w", unread(err))

@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of the wait for replicas. The time-out stays below the client's for a read, so that a wait in vain is an answer.
@@ -20,13 +20,13 @@ const (
 
 func (c Config) validateReplicas() (bad []error) {
 	if c.Replicas < 0 || c.Replicas > maxReplicas {
-		bad = append(bad, &headgate.FieldError{Field: "replicas", Value: strconv.Itoa(c.Replicas), Allowed: "0 to 16"})
+		bad = append(bad, &admission.FieldError{Field: "replicas", Value: strconv.Itoa(c.Replicas), Allowed: "0 to 16"})
 	}
 	if c.ReplicaTimeout < time.Millisecond || c.ReplicaTimeout > maxReplicaTimeout {
-		bad = append(bad, &headgate.FieldError{Field: "replica timeout", Value: c.ReplicaTimeout.String(), Allowed: "1ms to 400ms"})
+		bad = append(bad, &admission.FieldError{Field: "replica timeout", Value: c.ReplicaTimeout.String(), Allowed: "1ms to 400ms"})
 	}
 	for _, queue := range c.ReplicaQueues {
-		bad = append(bad, headgate.ValidateName("queue", queue, true))
+		bad = append(bad, admission.ValidateName("queue", queue, true))
 	}
 	return bad
 }

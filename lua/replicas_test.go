@@ -8,19 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // offer admits a job by a client of its own and returns the verdict.
-func offer(ctx context.Context, t *testing.T, server *redistest.Server, config Config, job headgate.Job) (headgate.Verdict, error) {
+func offer(ctx context.Context, t *testing.T, server *redistest.Server, config Config, job admission.Job) (admission.Verdict, error) {
 	t.Helper()
 	config.ReplicaTimeout = maxReplicaTimeout
 	store, err := newStore(server.Client(t), config, "")
 	check(t, err)
-	verdicts, err := store.Admit(ctx, 0, []Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	verdicts, err := store.Admit(ctx, 0, []Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	if err != nil {
-		return headgate.Verdict{}, err
+		return admission.Verdict{}, err
 	}
 	return verdicts[0], nil
 }
@@ -33,7 +33,7 @@ func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
 	replica := redistest.Start(t, redistest.Options{Args: []string{"--replicaof", host + " " + port}})
 	one := Config{Replicas: 1}
 	// A replica that copies the data or is short of a processor confirms late: a verdict may say so, but not each.
-	confirmed := func(name string, decision headgate.Decision, id func(int) string) {
+	confirmed := func(name string, decision admission.Decision, id func(int) string) {
 		t.Helper()
 		for i, end := 0, time.Now().Add(time.Minute); ; i++ {
 			verdict, err := offer(t.Context(), t, master, one, mail("acme", id(i)))
@@ -46,7 +46,7 @@ func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
 			}
 		}
 	}
-	want := func(name string, config Config, job headgate.Job, decision headgate.Decision, unreplicated bool) {
+	want := func(name string, config Config, job admission.Job, decision admission.Decision, unreplicated bool) {
 		t.Helper()
 		verdict, err := offer(t.Context(), t, master, config, job)
 		check(t, err)
@@ -54,16 +54,16 @@ func TestAVerdictSaysWhetherReplicasHaveTheJob(t *testing.T) {
 			t.Errorf("%s: %+v", name, verdict)
 		}
 	}
-	confirmed("with a replica", headgate.Admitted, func(i int) string { return "a" + strconv.Itoa(i) })
-	want("with one of two", Config{Replicas: 2}, mail("acme", "b"), headgate.Admitted, true)
+	confirmed("with a replica", admission.Admitted, func(i int) string { return "a" + strconv.Itoa(i) })
+	want("with one of two", Config{Replicas: 2}, mail("acme", "b"), admission.Admitted, true)
 	replica.Pause(t)
-	want("without", one, mail("acme", "c"), headgate.Admitted, true)
-	want("a duplicate, by another connection", one, mail("acme", "c"), headgate.Duplicate, true)
-	want("of a queue that is not waited for", Config{Replicas: 1, ReplicaQueues: []string{"pay"}}, mail("acme", "d"), headgate.Admitted, false)
-	want("of one that is", Config{Replicas: 1, ReplicaQueues: []string{"pay", "mail"}}, mail("acme", "e"), headgate.Admitted, true)
-	want("of a store that waits for none", Config{}, mail("acme", "f"), headgate.Admitted, false)
+	want("without", one, mail("acme", "c"), admission.Admitted, true)
+	want("a duplicate, by another connection", one, mail("acme", "c"), admission.Duplicate, true)
+	want("of a queue that is not waited for", Config{Replicas: 1, ReplicaQueues: []string{"pay"}}, mail("acme", "d"), admission.Admitted, false)
+	want("of one that is", Config{Replicas: 1, ReplicaQueues: []string{"pay", "mail"}}, mail("acme", "e"), admission.Admitted, true)
+	want("of a store that waits for none", Config{}, mail("acme", "f"), admission.Admitted, false)
 	replica.Resume(t)
-	confirmed("a duplicate, once it follows again", headgate.Duplicate, func(int) string { return "c" })
+	confirmed("a duplicate, once it follows again", admission.Duplicate, func(int) string { return "c" })
 }
 
 // TestARedisWithTooFewReplicasIsAway: min-replicas-to-write keeps a master that was cut off from taking jobs which are lost
@@ -72,7 +72,7 @@ func TestARedisWithTooFewReplicasIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{Args: []string{"--min-replicas-to-write", "1"}})
 	for _, config := range []Config{{}, {Replicas: 1}} {
-		if _, err := offer(t.Context(), t, server, config, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+		if _, err := offer(t.Context(), t, server, config, mail("acme", "a")); !errors.Is(err, admission.ErrUnavailable) || InDoubt(err) {
 			t.Errorf("%v", err)
 		}
 	}
@@ -91,7 +91,7 @@ func TestWaitingForReplicasTellsDoubtFromAbsence(t *testing.T) {
 		t.Errorf("a Redis that does not answer: %v", err)
 	}
 	server.Kill(t)
-	if _, err := offer(t.Context(), t, server, Config{Replicas: 1}, mail("acme", "a")); !errors.Is(err, headgate.ErrUnavailable) || InDoubt(err) {
+	if _, err := offer(t.Context(), t, server, Config{Replicas: 1}, mail("acme", "a")); !errors.Is(err, admission.ErrUnavailable) || InDoubt(err) {
 		t.Errorf("a Redis that is gone: %v", err)
 	}
 }

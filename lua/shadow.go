@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // ShadowCounts are what a candidate in shadow would have answered since it began.
@@ -17,7 +17,7 @@ type ShadowCounts struct {
 	Since time.Time
 	// Allowed is how many would have been admitted, Refused how many not, by the level whose limit says so.
 	Allowed int64
-	Refused [headgate.Levels]int64
+	Refused [admission.Levels]int64
 }
 
 // Shadow asks up to MaxBatchJobs questions of a candidate, and counts its answers. Its buckets are its own: nobody else is
@@ -28,7 +28,7 @@ func (s *Store) Shadow(ctx context.Context, version int64, id string, questions 
 		return s.shadowAll(ctx, version, id, questions)
 	}
 	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, id, s.config.BucketCap)
-	args = s.appendGlobal(args, &questions[0].Limits[headgate.LevelGlobal])
+	args = s.appendGlobal(args, &questions[0].Limits[admission.LevelGlobal])
 	args = append(args, len(questions))
 	args = appendQuestions(args, questions)
 	for i := range questions {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -18,11 +18,11 @@ func TestAShadowCountsAndChargesNobody(t *testing.T) {
 	client := redistest.Shared(t).Client(t)
 	s, err := Open(t.Context(), client, Config{Prefix: redistest.Prefix(t)})
 	check(t, err)
-	day := func(burst headgate.Tokens) headgate.Limit {
-		return headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: burst}
+	day := func(burst admission.Tokens) admission.Limit {
+		return admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: burst}
 	}
 	ask := func(queue string) Question {
-		return Question{Tenant: "acme", Queue: queue, Class: headgate.High, Cost: 1, Limits: [headgate.Levels]headgate.Limit{
+		return Question{Tenant: "acme", Queue: queue, Class: admission.High, Cost: 1, Limits: [admission.Levels]admission.Limit{
 			day(100), day(7), day(5), {Disabled: true},
 		}}
 	}
@@ -39,14 +39,14 @@ func TestAShadowCountsAndChargesNobody(t *testing.T) {
 	check(t, s.Shadow(t.Context(), 0, "a", questions[6:]))
 	counts, err := s.ShadowCounts(t.Context())
 	check(t, err)
-	if want := [headgate.Levels]int64{0, 9, 0, 0}; counts.ID != "a" || counts.Allowed != 7 || counts.Refused != want || counts.Since.IsZero() {
+	if want := [admission.Levels]int64{0, 9, 0, 0}; counts.ID != "a" || counts.Allowed != 7 || counts.Refused != want || counts.Since.IsZero() {
 		t.Errorf("counted %+v, want 7 allowed and %v", counts, want)
 	}
 	if after := others(t, s); !maps.Equal(before, after) {
 		t.Errorf("keys were\n%q\nand are\n%q", before, after)
 	}
 	check(t, s.Shadow(t.Context(), 0, "b", questions[:1]))
-	if counts, err = s.ShadowCounts(t.Context()); err != nil || counts.ID != "b" || counts.Allowed != 1 || counts.Refused != [headgate.Levels]int64{} {
+	if counts, err = s.ShadowCounts(t.Context()); err != nil || counts.ID != "b" || counts.Allowed != 1 || counts.Refused != [admission.Levels]int64{} {
 		t.Errorf("another candidate begins with %+v, %v", counts, err)
 	}
 	if err := s.Shadow(t.Context(), 9, "b", questions[:1]); !errors.Is(err, ErrStale) {

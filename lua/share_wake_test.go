@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -30,7 +30,7 @@ func TestARaisedShareOfACapOfEachWakesItsWaiters(t *testing.T) {
 		j := mail(fmt.Sprint("tenant-", n), "job")
 		j.Downstream = "api"
 		if s.PartitionOf(j.Tenant) == 0 {
-			jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}
+			jobs[i] = Candidate{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}
 			i++
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Share is how the partitions divide a bound among them.
@@ -63,7 +63,7 @@ func (s *Store) Shares(ctx context.Context) ([]Share, error) {
 }
 
 // GlobalShares returns what each partition has of so many tokens that the global limit brings, nil where there is but one.
-func (s *Store) GlobalShares(ctx context.Context, tokens headgate.Tokens) ([]float64, error) {
+func (s *Store) GlobalShares(ctx context.Context, tokens admission.Tokens) ([]float64, error) {
 	if s.all == nil {
 		return nil, nil
 	}

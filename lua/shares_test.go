@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -27,7 +27,7 @@ func TestSharesTellHowBoundsAreDivided(t *testing.T) {
 		check(t, s.PutPolicy(t.Context(), PolicyUpdate{Expected: version - 1, Version: version, Text: []byte("{}"), Caps: caps}))
 	}
 	mail, smtp := QueueGate("mail"), DownstreamRateGate("smtp")
-	store(1, Cap{Gate: mail, Limit: 10}, Cap{Gate: smtp, Rate: headgate.PerSecond(8, 8)})
+	store(1, Cap{Gate: mail, Limit: 10}, Cap{Gate: smtp, Rate: admission.PerSecond(8, 8)})
 	ask("[{global [0.25 0.25 0.25 0.25]} {q:mail [0.25 0.25 0.25 0.25]} {s:smtp [0.25 0.25 0.25 0.25]}]")
 	for i, units := range [][2]int{{7, 500}, {1, 1500}, {1, 1000}, {1, 1000}} {
 		_, _, err := s.Partitions()[i].share(t.Context(), 1, "test", []setting{
@@ -41,7 +41,7 @@ func TestSharesTellHowBoundsAreDivided(t *testing.T) {
 	if got := SharesWords(tokens); got != "; the partitions have 25, 75, 50, 50 of that" {
 		t.Errorf("of 200 tokens%s", got)
 	}
-	store(2, Cap{Gate: smtp, Rate: headgate.PerSecond(8, 8)})
+	store(2, Cap{Gate: smtp, Rate: admission.PerSecond(8, 8)})
 	ask("[{global [0.125 0.375 0.25 0.25]} {s:smtp [0.25 0.25 0.25 0.25]}]")
 	if shares, err := s.Partitions()[0].Shares(t.Context()); err != nil || shares != nil {
 		t.Errorf("of a single partition: %v, %v", shares, err)

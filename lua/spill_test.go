@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestSpilledJobsComeBackUpToTheBound: they begin below the low-water mark and go on to the bound, also where that is more than a call
@@ -15,10 +15,10 @@ func TestSpilledJobsComeBackUpToTheBound(t *testing.T) {
 	const most, low, spilled = 300, 50, 400
 	y := newYard(t)
 	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
-		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
+		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour,
 		Overflow: Overflow{Policy: Spillover, MaxJobs: most, MaxSpilled: spilled, LowWater: low},
 	}}}))
-	jobs := make([]headgate.Job, most+spilled)
+	jobs := make([]admission.Job, most+spilled)
 	for i := range jobs {
 		jobs[i] = mail("acme", fmt.Sprint("job-", i))
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // checkTimeout bounds the start-up checks.
@@ -36,7 +36,7 @@ func (s *Store) check(ctx context.Context) error {
 func (s *Store) checkRedis(ctx context.Context) error {
 	info, err := connection(s).Info(ctx).Result()
 	if err != nil {
-		return errors.Join(headgate.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
+		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
 	fields := parseInfo(info)
 	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
@@ -48,10 +48,10 @@ func (s *Store) checkRedis(ctx context.Context) error {
 		return fmt.Errorf("redis version %q: %w", version, err)
 	}
 	if major < minMajor || major == minMajor && minor < minMinor {
-		return &headgate.FieldError{Field: "redis version", Value: version, Allowed: strconv.Itoa(minMajor) + "." + strconv.Itoa(minMinor) + " or newer"}
+		return &admission.FieldError{Field: "redis version", Value: version, Allowed: strconv.Itoa(minMajor) + "." + strconv.Itoa(minMinor) + " or newer"}
 	}
 	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
-		return &headgate.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
+		return &admission.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
 	}
 	return nil
 }

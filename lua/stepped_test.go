@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -21,11 +21,11 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 	at(0)
 	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: 30 * time.Second,
-		Caps: []Cap{{Gate: DownstreamRateGate("slow"), Rate: headgate.Limit{Tokens: 1, Per: time.Second, Burst: 1}}},
+		Caps: []Cap{{Gate: DownstreamRateGate("slow"), Rate: admission.Limit{Tokens: 1, Per: time.Second, Burst: 1}}},
 	}))
 	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 0, By: Intervention{Reason: t.Name()}})
 	check(t, err)
-	var all []headgate.Job
+	var all []admission.Job
 	for downstream, n := range map[string]int{"": plain, "api": parked, "slow": rated} {
 		for i := range n {
 			j := mail(fmt.Sprint("tenant-", i), downstream+"job")
@@ -66,13 +66,13 @@ func TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack(t *testing.T) {
 	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	bound := func(version int64, jobs int) {
 		check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Expected: version - 1, Version: version, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
-			Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour,
+			Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour,
 			Overflow: Overflow{Policy: Spillover, MaxJobs: jobs, MaxSpilled: aside, LowWater: 100},
 		}}}))
 	}
 	at(0)
 	bound(1, room)
-	jobs := make([]headgate.Job, room+aside)
+	jobs := make([]admission.Job, room+aside)
 	for i := range jobs {
 		jobs[i] = mail("acme", fmt.Sprint("job-", i))
 	}
@@ -81,7 +81,7 @@ func TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack(t *testing.T) {
 	check(t, err)
 	bound(2, room+aside)
 	at(time.Second)
-	_, _, err = y.store.Cancel(t.Context(), headgate.Key{Tenant: "acme", ID: "job-0"}, Intervention{}) // It makes room, for more than its moves.
+	_, _, err = y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "job-0"}, Intervention{}) // It makes room, for more than its moves.
 	check(t, err)
 	if census, err := y.store.Census(t.Context()); err != nil || census.Spilled == 0 || census.Spilled == aside {
 		t.Fatalf("%+v, %v", census, err)

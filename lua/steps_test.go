@@ -14,20 +14,20 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
 // manyTenants is an update that gives so many tenants a cap, a weight and a bound of their own.
 func manyTenants(version int64, tenants, limit int) PolicyUpdate {
 	u := edit(version, fmt.Sprintf(`{"version":%d}`, version))
-	u.Queues = []QueueSettings{{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: Reject, MaxJobs: 1000 + limit}}}
+	u.Queues = []QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, Overflow: Overflow{Policy: Reject, MaxJobs: 1000 + limit}}}
 	u.Caps = []Cap{{Gate: TenantGate(Every), Limit: limit + 100}}
-	u.Weights = []TenantWeight{{Class: headgate.High, Weight: headgate.Weight(limit)}}
+	u.Weights = []TenantWeight{{Class: admission.High, Weight: admission.Weight(limit)}}
 	for i := range tenants {
 		name := fmt.Sprint("t", i)
 		u.Caps = append(u.Caps, Cap{Gate: TenantGate(name), Limit: limit + i%3})
-		u.Weights = append(u.Weights, TenantWeight{Class: headgate.High, Tenant: name, Weight: headgate.Weight(limit + 1)})
+		u.Weights = append(u.Weights, TenantWeight{Class: admission.High, Tenant: name, Weight: admission.Weight(limit + 1)})
 		u.Overflows = append(u.Overflows, TenantOverflow{Tenant: name, Queue: "mail", Overflow: Overflow{Policy: Reject, MaxJobs: limit}})
 	}
 	return u
@@ -205,7 +205,7 @@ func TestAnEditInStepsTakesBackWhatItDid(t *testing.T) {
 	check(t, y.store.PutPolicy(ctx, manyTenants(1, tenants, 5)))
 	old := y.known()
 	after := manyTenants(2, tenants, 9)
-	after.Queues[0].Classes = headgate.DefaultClasses()[:1]
+	after.Queues[0].Classes = admission.DefaultClasses()[:1]
 	client := redistest.Shared(t).Client(t)
 	editor, err := Open(ctx, client, y.store.config)
 	check(t, err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisclient"
 )
@@ -55,17 +55,17 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	var bad []error
-	if err := headgate.ValidateName("prefix", c.Prefix, true); err != nil || len(c.Prefix) > 32 {
-		bad = append(bad, &headgate.FieldError{Field: "prefix", Value: strconv.Quote(c.Prefix), Allowed: "1-32 bytes of [A-Za-z0-9._@/-]"})
+	if err := admission.ValidateName("prefix", c.Prefix, true); err != nil || len(c.Prefix) > 32 {
+		bad = append(bad, &admission.FieldError{Field: "prefix", Value: strconv.Quote(c.Prefix), Allowed: "1-32 bytes of [A-Za-z0-9._@/-]"})
 	}
 	if c.EndedCap < 1 {
-		bad = append(bad, &headgate.FieldError{Field: "ended cap", Value: strconv.Itoa(c.EndedCap), Allowed: "1 or more ids"})
+		bad = append(bad, &admission.FieldError{Field: "ended cap", Value: strconv.Itoa(c.EndedCap), Allowed: "1 or more ids"})
 	}
 	if c.BucketCap < 4 {
-		bad = append(bad, &headgate.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
+		bad = append(bad, &admission.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
 	}
 	if c.Partitions < 0 || c.Partitions > MaxPartitions {
-		bad = append(bad, &headgate.FieldError{Field: "partitions", Value: strconv.Itoa(c.Partitions), Allowed: "1 to 256, or 0 for what the deployment has"})
+		bad = append(bad, &admission.FieldError{Field: "partitions", Value: strconv.Itoa(c.Partitions), Allowed: "1 to 256, or 0 for what the deployment has"})
 	}
 	return errors.Join(append(bad, c.validateReplicas()...)...)
 }
@@ -110,7 +110,7 @@ var names = []string{
 func Connect(ctx context.Context, url string, config Config) (*Store, error) {
 	client, err := redisclient.Dial(url)
 	if err != nil {
-		return nil, &headgate.FieldError{
+		return nil, &admission.FieldError{
 			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
 			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
 				"or redis-cluster://host:port,host:port",
@@ -167,7 +167,7 @@ func (s *Store) ReadTimeout() time.Duration {
 // client's ReadTimeout where that is longer, is new enough, and does not evict live keys.
 func Open(ctx context.Context, client redis.UniversalClient, config Config) (*Store, error) {
 	if c, ok := client.(*redis.Client); ok && c.Options().MaxRetries > 0 {
-		return nil, &headgate.FieldError{
+		return nil, &admission.FieldError{
 			Field: "MaxRetries of the redis client", Value: strconv.Itoa(c.Options().MaxRetries),
 			Allowed: "-1: what is in doubt is resent by the layer that knows for how long ids are remembered (or use Connect)",
 		}
@@ -276,7 +276,7 @@ func classify(err error) error {
 	// time-out of the connection.
 	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
 	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) || isNotReady(err) {
-		return errors.Join(headgate.ErrUnavailable, err)
+		return errors.Join(admission.ErrUnavailable, err)
 	}
 	return err
 }
@@ -323,7 +323,7 @@ const movingError = "Script attempted to access a non local key"
 // Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.
 func InDoubt(err error) bool {
 	var run *runError
-	if !errors.As(err, &run) || errors.Is(err, headgate.ErrUnavailable) {
+	if !errors.As(err, &run) || errors.Is(err, admission.ErrUnavailable) {
 		return false
 	}
 	var reply redis.Error
@@ -335,16 +335,16 @@ func unread(err error) error {
 	if _, ok := errors.AsType[redis.Error](err); ok && !isNotReady(err) {
 		return err
 	}
-	return errors.Join(headgate.ErrUnavailable, err)
+	return errors.Join(admission.ErrUnavailable, err)
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
 
-func rate(l headgate.Limit) string {
+func rate(l admission.Limit) string {
 	return strconv.FormatFloat(float64(l.Rate()), 'g', 17, 64)
 }
 
 // microsPerToken is the number of micro-tokens in a token.
 const microsPerToken = 1_000_000
 
-func burst(l headgate.Limit) int64 { return int64(l.Burst) * microsPerToken }
+func burst(l admission.Limit) int64 { return int64(l.Burst) * microsPerToken }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestWhatADeadPoolHasNotReadGoesToOthers (law W): the last worker of a pool dies before it has read more jobs than a call moves,
@@ -62,7 +62,7 @@ func (y *yard) rivals(jobs int, lease time.Duration) *rivals {
 	r.at(0)
 	_, err := y.store.Register(y.tb.Context(), r.worker, r.first, jobs, lease)
 	check(y.tb, err)
-	all := make([]headgate.Job, jobs)
+	all := make([]admission.Job, jobs)
 	for i := range all {
 		all[i] = mail("acme", fmt.Sprint("job-", i))
 	}

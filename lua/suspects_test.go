@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestAPoisonJobIsFoundByHalves: n jobs are in the hands of a worker, some of which kill whoever runs them. Its neighbours are in as many
@@ -35,7 +35,7 @@ func TestAStartIsNotNotedOfAJobThatIsNoLongerTheWorkers(t *testing.T) {
 	f.admit(mail("acme", "a"))
 	f.work("first", 1, true)
 	start := func(worker, token string) error {
-		return f.store.Started(t.Context(), yardPool.ID(), worker, token, headgate.Key{Tenant: "acme", ID: "a"})
+		return f.store.Started(t.Context(), yardPool.ID(), worker, token, admission.Key{Tenant: "acme", ID: "a"})
 	}
 	take := func(worker string) string {
 		t.Helper()
@@ -52,13 +52,13 @@ func TestAStartIsNotNotedOfAJobThatIsNoLongerTheWorkers(t *testing.T) {
 	lost := take("lost")
 	f.pass(time.Minute) // Its lease.
 	f.promoteAll()
-	if err := start("lost", lost); !errors.Is(err, headgate.ErrLeaseLost) {
+	if err := start("lost", lost); !errors.Is(err, admission.ErrLeaseLost) {
 		t.Errorf("when its pool is gone: %v", err)
 	}
 	f.pass(time.Minute)
 	own := take("own")
 	for worker, token := range map[string]string{"lost": lost, "stranger": own} {
-		if err := start(worker, token); !errors.Is(err, headgate.ErrLeaseLost) {
+		if err := start(worker, token); !errors.Is(err, admission.ErrLeaseLost) {
 			t.Errorf("%s: %v", worker, err)
 		}
 	}
@@ -80,7 +80,7 @@ type ward struct {
 
 func (f *ward) run(jobs, killers, workers int) {
 	f.pass(0)
-	all := make([]headgate.Job, jobs)
+	all := make([]admission.Job, jobs)
 	for i := range all {
 		all[i] = mail("acme", fmt.Sprint("job-", i))
 		if i*killers%jobs < killers {
@@ -144,7 +144,7 @@ func (f *ward) work(name string, slots int, dies bool) {
 	lost := 0
 	for _, l := range leases {
 		if l.Suspect {
-			err = f.store.Started(ctx, yardPool.ID(), name, l.Token, headgate.Key{Tenant: "acme", ID: l.Job.ID})
+			err = f.store.Started(ctx, yardPool.ID(), name, l.Token, admission.Key{Tenant: "acme", ID: l.Job.ID})
 			if errors.Is(err, ErrBeside) {
 				release := l.Finish(Release)
 				release.Delay, release.Text = time.Second, "suspect"

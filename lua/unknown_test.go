@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // bounce lets the job "a" come to the worker at an instant of Redis, and hands it back with a text. It returns for how long it stays
@@ -20,7 +20,7 @@ func (y *yard) bounce(at int64, text string) time.Duration {
 	y.read(1)
 	y.finish("a", Finish{Outcome: Release, Delay: 400 * time.Millisecond, Text: text})
 	sight := y.look("a")
-	if sight.Place != headgate.PlaceLater {
+	if sight.Place != admission.PlaceLater {
 		y.tb.Fatalf("it is %s", sight.Place)
 	}
 	return time.Duration(sight.At.UnixMicro()-at) * time.Microsecond

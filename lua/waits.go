@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -53,10 +53,10 @@ const (
 func waits(g *Sighting, f facts, around surroundings) []Wait {
 	var all []Wait
 	job := &g.Record.Job
-	if g.Place == headgate.PlaceLater {
+	if g.Place == admission.PlaceLater {
 		all = append(all, waitLater(g))
 	}
-	if g.Place == headgate.PlaceSpilled {
+	if g.Place == admission.PlaceSpilled {
 		if !g.At.IsZero() {
 			all = append(all, Wait{Kind: WaitTime, Until: g.At, Text: "it starts at its own time, or later"})
 		}
@@ -65,22 +65,22 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 	for _, gate := range f.gates {
 		all = append(all, gate.wait(around.breaker))
 	}
-	if len(around.pools) == 0 && g.Place != headgate.PlaceReady {
+	if len(around.pools) == 0 && g.Place != admission.PlaceReady {
 		all = append(all, Wait{Kind: WaitWorkers, Text: "no worker that is registered serves queue " + job.Queue})
 	}
 	if len(f.gates) == 0 && (f.blocked || f.mode == "b" || f.mode == "t") {
 		all = append(all, Wait{Kind: WaitWaking, Text: "its gate has opened, and its waiters come back one after the other"})
 	}
 	switch {
-	case g.Place == headgate.PlaceReady:
+	case g.Place == admission.PlaceReady:
 		all = append(all, Wait{Kind: WaitTurn, Text: "it is in its workers' stream, and the next of them that is free takes it"})
-	case g.Place == headgate.PlaceWaiting && g.Position > 1:
+	case g.Place == admission.PlaceWaiting && g.Position > 1:
 		text := fmt.Sprintf("%d jobs of tenant %s in class %s of queue %s go before it", g.Position-1, job.Tenant, job.Priority, job.Queue)
 		if g.Position == 2 {
 			text = fmt.Sprintf("1 job of tenant %s in class %s of queue %s goes before it", job.Tenant, job.Priority, job.Queue)
 		}
 		all = append(all, Wait{Kind: WaitTurn, Text: text + ", by deadline or arrival"})
-	case g.Place == headgate.PlaceWaiting && len(all) == 0:
+	case g.Place == admission.PlaceWaiting && len(all) == 0:
 		all = append(all, Wait{Kind: WaitTurn, Text: fmt.Sprintf("it is the first of its lane and waits for a free slot, for the turn of class %s and of tenant %s", job.Priority, job.Tenant)})
 	}
 	return all
@@ -143,7 +143,7 @@ func (g GateState) wait(b BreakerState) Wait {
 	case kind == gateBreaker:
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
-		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), headgate.TokensPerSecond(g.Rate).Words("job"))
+		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"))
 	case g.NoShare:
 		w.Kind, w.Text = WaitCap, g.Name.Words()+" runs jobs in other partitions only, until its cap is shared out again"
 	case g.Limit == 0:

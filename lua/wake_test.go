@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestAUnitWakesOneOfEachLine (law L12): a gate has waiters in more classes of queues than a call has moves. A unit that comes free
@@ -16,16 +16,16 @@ func TestAUnitWakesOneOfEachLine(t *testing.T) {
 	y := newYard(t)
 	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 1, By: Intervention{Reason: t.Name()}})
 	check(t, err)
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	var pool Pool
 	for q := range queues {
 		pool.Queues = append(pool.Queues, QueueWeight{fmt.Sprint("queue-", q), 1})
 		var jobs []Candidate
 		for n := range tenants * len(classes) {
 			class := n % len(classes)
-			j := headgate.NewJob(fmt.Sprint("tenant-", n/len(classes)), pool.Queues[q].Queue, "t", nil)
+			j := admission.NewJob(fmt.Sprint("tenant-", n/len(classes)), pool.Queues[q].Queue, "t", nil)
 			j.ID, j.Downstream, j.Priority = fmt.Sprint(q, "-", n), "api", classes[class].Name
-			jobs = append(jobs, Candidate{Job: &j, Class: class, Limits: &[headgate.Levels]headgate.Limit{}})
+			jobs = append(jobs, Candidate{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}})
 		}
 		_, err := y.store.Admit(t.Context(), 0, jobs)
 		check(t, err)
@@ -40,7 +40,7 @@ func TestAUnitWakesOneOfEachLine(t *testing.T) {
 		if len(leases) != 1 {
 			t.Fatalf("%d jobs run, one may", len(leases))
 		}
-		done := Finish{Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: Complete}
+		done := Finish{Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: Complete}
 		_, _, err = y.store.Finish(t.Context(), pool.ID(), "w", []Finish{done})
 		check(t, err)
 		if moves := y.promoteAll(); moves > 2*lines { // each wakes, and parks again but for one

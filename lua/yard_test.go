@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -33,21 +33,21 @@ func ahead() int64 { return time.Now().Add(time.Hour).UnixMicro() }
 
 var yardPool = Pool{Queues: []QueueWeight{{"mail", 1}}}
 
-func mail(tenant, id string) headgate.Job {
-	j := headgate.NewJob(tenant, "mail", "welcome", []byte("hello"))
+func mail(tenant, id string) admission.Job {
+	j := admission.NewJob(tenant, "mail", "welcome", []byte("hello"))
 	j.ID = id
 	return j
 }
 
-func (y *yard) admit(jobs ...headgate.Job) {
+func (y *yard) admit(jobs ...admission.Job) {
 	y.tb.Helper()
 	y.admitAt(0, jobs...)
 }
 
 // admitAt admits under a version of the policy.
-func (y *yard) admitAt(version int64, jobs ...headgate.Job) {
+func (y *yard) admitAt(version int64, jobs ...admission.Job) {
 	y.tb.Helper()
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for len(jobs) > 0 {
 		n := min(len(jobs), MaxBatchJobs)
 		candidates := make([]Candidate, n)
@@ -83,7 +83,7 @@ func (y *yard) read(n int) {
 
 func (y *yard) finish(id string, f Finish) {
 	y.tb.Helper()
-	f.Token, f.Key = y.tokens[id], headgate.Key{Tenant: "acme", ID: id}
+	f.Token, f.Key = y.tokens[id], admission.Key{Tenant: "acme", ID: id}
 	ends, _, err := y.store.Finish(y.tb.Context(), yardPool.ID(), "w1", []Finish{f})
 	check(y.tb, err)
 	if ends[0] == EndedLost {
@@ -106,7 +106,7 @@ func (y *yard) kill(ids ...string) {
 
 func (y *yard) look(id string) Sighting {
 	y.tb.Helper()
-	sight, err := y.store.Look(y.tb.Context(), headgate.Key{Tenant: "acme", ID: id})
+	sight, err := y.store.Look(y.tb.Context(), admission.Key{Tenant: "acme", ID: id})
 	check(y.tb, err)
 	return sight
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -82,15 +82,15 @@ func (b *Breaker) validate(bad *problems, owner string) {
 		all = joined.Unwrap()
 	}
 	for _, one := range all {
-		if field, ok := errors.AsType[*headgate.FieldError](one); ok {
+		if field, ok := errors.AsType[*admission.FieldError](one); ok {
 			bad.field(owner+"."+breakerFields[field.Field], field.Value, field.Allowed)
 		}
 	}
 	if b.Rand != nil {
 		bad.field(owner+".rand", "a function", "none: a policy is a document")
 	}
-	if t := b.CallTimeout; t != 0 && (t < time.Millisecond || t > headgate.MaxTimeout) {
-		bad.field(owner+".call_timeout", t.String(), "1ms to "+strings.TrimSuffix(headgate.MaxTimeout.String(), "0m0s"))
+	if t := b.CallTimeout; t != 0 && (t < time.Millisecond || t > admission.MaxTimeout) {
+		bad.field(owner+".call_timeout", t.String(), "1ms to "+strings.TrimSuffix(admission.MaxTimeout.String(), "0m0s"))
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // MaxMaxRunning is the largest number of jobs at a time that a policy can allow.
@@ -20,7 +20,7 @@ type Downstream struct {
 	MaxRunning int
 	// Dispatch is how many of its jobs are dispatched a time, a token each, by all workers together; nil means no bound.
 	// Jobs wait for it and do not fail. It is for single downstreams only.
-	Dispatch *headgate.Limit
+	Dispatch *admission.Limit
 	// MaxParked is how many of its jobs may wait while its circuit breaker is not closed, 1 to MaxOverflowJobs; further
 	// ones are refused. Zero means no bound.
 	MaxParked int
@@ -37,7 +37,7 @@ type Cap struct {
 // DispatchRate is how many jobs of a tenant or of a downstream are dispatched a time.
 type DispatchRate struct {
 	Tenant, Downstream string
-	Limit              headgate.Limit
+	Limit              admission.Limit
 }
 
 // Caps returns every cap of the policy. That of the standard tier is that of the tenant Every.
@@ -122,8 +122,8 @@ func (p Policy) validateCaps(bad *problems) {
 			bad.field("max_running", strconv.Quote(string(scope)), `scopes "tenant:queue"`)
 			continue
 		}
-		bad.add(scopeError(scope, headgate.ValidateTenant(tenant)))
-		bad.add(scopeError(scope, headgate.ValidateName("queue", queue, true)))
+		bad.add(scopeError(scope, admission.ValidateTenant(tenant)))
+		bad.add(scopeError(scope, admission.ValidateName("queue", queue, true)))
 		bad.integer("max_running."+string(scope), int64(p.MaxRunning[scope]), 1, MaxMaxRunning)
 	}
 	if p.AnyDownstream.Dispatch != nil {
@@ -131,7 +131,7 @@ func (p Policy) validateCaps(bad *problems) {
 	}
 	p.AnyDownstream.validate(bad, "any_downstream")
 	for _, name := range sortedKeys(p.Downstreams) {
-		bad.add(headgate.ValidateName("downstream", name, true))
+		bad.add(admission.ValidateName("downstream", name, true))
 		p.Downstreams[name].validate(bad, "downstreams."+name)
 	}
 }

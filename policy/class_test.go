@@ -8,20 +8,20 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestNumbersSpreadOverClasses(t *testing.T) {
 	t.Parallel()
-	two := []headgate.Class{{Name: "urgent", Weight: 1}, {Name: "idle", Weight: 1}}
+	two := []admission.Class{{Name: "urgent", Weight: 1}, {Name: "idle", Weight: 1}}
 	for _, c := range []struct {
 		name    string
-		classes []headgate.Class
+		classes []admission.Class
 		want    string // of the numbers 0 to 10
 	}{
 		{"one class", two[:1], "u u u u u u u u u u u"},
 		{"two classes", two, "i i i i i u u u u u u"},
-		{"the preset of three", headgate.DefaultClasses(), "l l l l m m m h h h h"},
+		{"the preset of three", admission.DefaultClasses(), "l l l l m m m h h h h"},
 		{"the preset of four", PresetCritical(), "l l l m m h h h c c c"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,13 +44,13 @@ func TestNumbersSpreadOverClasses(t *testing.T) {
 func TestMoreUrgentNumbersNeverFallBehind(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		classes := make([]headgate.Class, rapid.IntRange(1, headgate.MaxClasses).Draw(t, "classes"))
-		index := make(map[headgate.Priority]int)
+		classes := make([]admission.Class, rapid.IntRange(1, admission.MaxClasses).Draw(t, "classes"))
+		index := make(map[admission.Priority]int)
 		for i := range classes {
-			classes[i].Name = headgate.Priority(fmt.Sprint("class", i))
+			classes[i].Name = admission.Priority(fmt.Sprint("class", i))
 			index[classes[i].Name] = i
 		}
-		last, used := len(classes), make(map[headgate.Priority]int)
+		last, used := len(classes), make(map[admission.Priority]int)
 		for number := range MaxNumber + 1 {
 			class, err := ClassOfNumber(number, classes)
 			if err != nil || index[class] > last {
@@ -74,15 +74,15 @@ func TestClassOfNumberRefusesOtherNumbers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		number  int
-		classes []headgate.Class
+		classes []admission.Class
 		want    string
 	}{
-		{-1, headgate.DefaultClasses(), "invalid priority -1: allowed is 0 to 10, 10 the most urgent"},
-		{11, headgate.DefaultClasses(), "invalid priority 11: allowed is 0 to 10, 10 the most urgent"},
+		{-1, admission.DefaultClasses(), "invalid priority -1: allowed is 0 to 10, 10 the most urgent"},
+		{11, admission.DefaultClasses(), "invalid priority 11: allowed is 0 to 10, 10 the most urgent"},
 		{5, nil, "invalid classes none: allowed is 1 to 128 classes"},
 	} {
 		_, err := ClassOfNumber(c.number, c.classes)
-		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+		if err == nil || err.Error() != c.want || !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("ClassOfNumber(%d) = %v, want %s", c.number, err, c.want)
 		}
 	}
@@ -90,15 +90,15 @@ func TestClassOfNumberRefusesOtherNumbers(t *testing.T) {
 
 func TestNumbersStandForClasses(t *testing.T) {
 	t.Parallel()
-	policy := Policy{Queues: map[string]Queue{"ranked": {Classes: []headgate.Class{{Name: "9", Weight: 1}, {Name: "x", Weight: 1}}}}}
+	policy := Policy{Queues: map[string]Queue{"ranked": {Classes: []admission.Class{{Name: "9", Weight: 1}, {Name: "x", Weight: 1}}}}}
 	compiled, err := policy.Prepare()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
 		queue    string
-		priority headgate.Priority
-		want     headgate.Priority
+		priority admission.Priority
+		want     admission.Priority
 		ok       bool
 	}{
 		{"mail", "low", "low", true},

@@ -9,17 +9,17 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Limits are the limits on one job's way, by headgate.Level; Disabled where the scope has none.
-type Limits [headgate.Levels]headgate.Limit
+type Limits [admission.Levels]admission.Limit
 
 // Compiled is a valid policy prepared for lookups. It never changes, so any number of goroutines may use it.
 type Compiled struct {
 	version     int64
 	dedupWindow time.Duration
-	global      headgate.Limit
+	global      admission.Limit
 	standard    tenantView
 	// rollout is nil where every tenant has the same rules; candidate is then of no use, and else what standard is for
 	// the others.
@@ -30,10 +30,10 @@ type Compiled struct {
 	shadowed    *Rollout
 	tenants     map[string]*tenantView
 	queues      map[string]Queue
-	overflows   map[headgate.Scope]Overflow
-	maxRunning  map[headgate.Scope]int
+	overflows   map[admission.Scope]Overflow
+	maxRunning  map[admission.Scope]int
 	downstreams map[string]Downstream
-	observed    map[headgate.Scope]bool
+	observed    map[admission.Scope]bool
 	// anyDownstream is every downstream that nobody configured.
 	anyDownstream Downstream
 	// other is every queue that nobody configured.
@@ -44,17 +44,17 @@ type Compiled struct {
 
 // tenantView is all that applies to one tenant, its tier's part already merged in.
 type tenantView struct {
-	limit      headgate.Limit
+	limit      admission.Limit
 	weights    Weights
 	maxRunning int
-	dispatch   *headgate.Limit
+	dispatch   *admission.Limit
 	queues     map[string]*queueView
 }
 
 // queueView holds the limits of one tenant in one queue.
 type queueView struct {
-	limit   headgate.Limit
-	classes map[headgate.Priority]headgate.Limit
+	limit   admission.Limit
+	classes map[admission.Priority]admission.Limit
 }
 
 // Prepare validates the policy and returns it in the form that answers without allocating. Later changes to the
@@ -67,10 +67,10 @@ func (p Policy) Prepare() (*Compiled, error) {
 	c := &Compiled{
 		version: p.Version, dedupWindow: p.DedupWindow, global: p.Global, rollout: p.Rollout.inForce(),
 		tenants: make(map[string]*tenantView), queues: p.Queues, other: Queue{}.withDefaults(),
-		overflows: make(map[headgate.Scope]Overflow), maxRunning: make(map[headgate.Scope]int),
+		overflows: make(map[admission.Scope]Overflow), maxRunning: make(map[admission.Scope]int),
 		downstreams: p.Downstreams, anyDownstream: p.AnyDownstream,
 	}
-	c.observed = make(map[headgate.Scope]bool, len(p.Observe))
+	c.observed = make(map[admission.Scope]bool, len(p.Observe))
 	for _, scope := range p.Observe {
 		c.observed[scope] = true
 	}
@@ -110,7 +110,7 @@ func (c *Compiled) resolve(p Policy) {
 		tenant, rest, _ := strings.Cut(string(scope), ":")
 		queue, class, _ := strings.Cut(rest, ":")
 		if limit, ok := of(tenant).PriorityLimits[scope]; ok {
-			c.queueViewOf(tenant, queue).classes[headgate.Priority(class)] = limit
+			c.queueViewOf(tenant, queue).classes[admission.Priority(class)] = limit
 		}
 	}
 	for scope := range candidate.Overflows {
@@ -149,7 +149,7 @@ func (c *Compiled) queueViewOf(tenant, queue string) *queueView {
 		view.queues = make(map[string]*queueView)
 	}
 	if view.queues[queue] == nil {
-		view.queues[queue] = &queueView{limit: noLimit, classes: make(map[headgate.Priority]headgate.Limit)}
+		view.queues[queue] = &queueView{limit: noLimit, classes: make(map[admission.Priority]admission.Limit)}
 	}
 	return view.queues[queue]
 }
@@ -161,16 +161,16 @@ func (c *Compiled) Version() int64 { return c.version }
 func (c *Compiled) DedupWindow() time.Duration { return c.dedupWindow }
 
 // Observes reports whether the decisions of a scope are to be counted always.
-func (c *Compiled) Observes(scope headgate.Scope) bool { return c.observed[scope] }
+func (c *Compiled) Observes(scope admission.Scope) bool { return c.observed[scope] }
 
 // LimitsFor returns the limits on the way of a job. It does not allocate.
-func (c *Compiled) LimitsFor(tenant, queue string, class headgate.Priority) Limits {
+func (c *Compiled) LimitsFor(tenant, queue string, class admission.Priority) Limits {
 	view := c.viewOf(tenant)
 	limits := Limits{c.global, view.limit, noLimit, noLimit}
 	if inQueue := view.queues[queue]; inQueue != nil {
-		limits[headgate.LevelQueue] = inQueue.limit
+		limits[admission.LevelQueue] = inQueue.limit
 		if limit, ok := inQueue.classes[class]; ok {
-			limits[headgate.LevelPriority] = limit
+			limits[admission.LevelPriority] = limit
 		}
 	}
 	return limits
@@ -185,7 +185,7 @@ func (c *Compiled) ShadowID() string {
 }
 
 // ShadowFor returns the limits that a candidate in shadow has for a job, and whether its tenant is in. It does not allocate.
-func (c *Compiled) ShadowFor(tenant, queue string, class headgate.Priority) (Limits, bool) {
+func (c *Compiled) ShadowFor(tenant, queue string, class admission.Priority) (Limits, bool) {
 	if c.shadow == nil || !c.shadowed.Has(tenant) {
 		return Limits{}, false
 	}
@@ -208,7 +208,7 @@ func (c *Compiled) strangerOf(tenant string) *tenantView {
 }
 
 // WeightOf returns the tenant's share in a class: its own, else its tier's, else 1. It does not allocate.
-func (c *Compiled) WeightOf(tenant string, class headgate.Priority) headgate.Weight {
+func (c *Compiled) WeightOf(tenant string, class admission.Priority) admission.Weight {
 	return cmp.Or(c.viewOf(tenant).weights[class], 1)
 }
 
@@ -230,14 +230,14 @@ func (c *Compiled) RetriesOf(queue string) (mostAttempts int, leastBackoff time.
 }
 
 // Overflows returns the bounds of single tenants in queues, with every default filled in. The map is the caller's.
-func (c *Compiled) Overflows() map[headgate.Scope]Overflow { return maps.Clone(c.overflows) }
+func (c *Compiled) Overflows() map[admission.Scope]Overflow { return maps.Clone(c.overflows) }
 
 // ClassesOf returns the classes of a queue, the most urgent first. The slice is the caller's.
-func (c *Compiled) ClassesOf(queue string) []headgate.Class { return c.QueueOf(queue).Classes }
+func (c *Compiled) ClassesOf(queue string) []admission.Class { return c.QueueOf(queue).Classes }
 
 // ClassIndex returns the place of a class in its queue's order, 0 the most urgent, and whether the queue has it.
 // An empty class is none: the producer replaces it with headgate.Medium before it asks. It does not allocate.
-func (c *Compiled) ClassIndex(queue string, class headgate.Priority) (int, bool) {
+func (c *Compiled) ClassIndex(queue string, class admission.Priority) (int, bool) {
 	for i, candidate := range c.queueOf(queue).Classes {
 		if candidate.Name == class {
 			return i, true
@@ -247,7 +247,7 @@ func (c *Compiled) ClassIndex(queue string, class headgate.Priority) (int, bool)
 }
 
 // ClassAt returns the class at a place of its queue's order, and whether there is one. It does not allocate.
-func (c *Compiled) ClassAt(queue string, place int) (headgate.Priority, bool) {
+func (c *Compiled) ClassAt(queue string, place int) (admission.Priority, bool) {
 	classes := c.queueOf(queue).Classes
 	if place < 0 || place >= len(classes) {
 		return "", false
@@ -257,7 +257,7 @@ func (c *Compiled) ClassAt(queue string, place int) (headgate.Priority, bool) {
 
 // ClassNamed returns the class that a job's priority stands for: a class of the queue by its name, or, for "0" to
 // "10", the one that ClassOfNumber gives.
-func (c *Compiled) ClassNamed(queue string, priority headgate.Priority) (headgate.Priority, bool) {
+func (c *Compiled) ClassNamed(queue string, priority admission.Priority) (admission.Priority, bool) {
 	if _, ok := c.ClassIndex(queue, priority); ok {
 		return priority, true
 	}
@@ -279,14 +279,14 @@ func (c *Compiled) queueOf(queue string) Queue {
 // Share names one tenant's weight in one class.
 type Share struct {
 	Tenant string
-	Class  headgate.Priority
+	Class  admission.Priority
 }
 
 // ConfiguredWeights yields each weight of a configured tenant that differs from what the standard tier gives in
 // that class, by tenant and then by class: what a store must be told that takes every other tenant for standard.
 // A weight that was yielded for an earlier policy and is not for this one has become the standard tier's.
-func (c *Compiled) ConfiguredWeights() iter.Seq2[Share, headgate.Weight] {
-	return func(yield func(Share, headgate.Weight) bool) {
+func (c *Compiled) ConfiguredWeights() iter.Seq2[Share, admission.Weight] {
+	return func(yield func(Share, admission.Weight) bool) {
 		for _, tenant := range c.ranked {
 			classes := maps.Clone(c.tenants[tenant].weights)
 			maps.Copy(classes, c.standard.weights)

@@ -7,7 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func prepare(tb testing.TB, p Policy) *Compiled {
@@ -26,24 +26,24 @@ func TestDefaultHasThePapersFigures(t *testing.T) {
 	c := prepare(t, p)
 	for _, want := range []struct {
 		tenant            string
-		tokens, burst     headgate.Tokens
-		high, medium, low headgate.Weight
+		tokens, burst     admission.Tokens
+		high, medium, low admission.Weight
 	}{
 		{"gold", 400, 100, 3, 2, 1},
 		{"nobody-configured", 200, 50, 2, 1, 1},
 		{"tin", 100, 25, 1, 1, 1},
 	} {
-		limits := Limits{{Disabled: true}, headgate.PerSecond(want.tokens, want.burst), {Disabled: true}, {Disabled: true}}
-		if got := c.LimitsFor(want.tenant, "mail", headgate.High); got != limits {
+		limits := Limits{{Disabled: true}, admission.PerSecond(want.tokens, want.burst), {Disabled: true}, {Disabled: true}}
+		if got := c.LimitsFor(want.tenant, "mail", admission.High); got != limits {
 			t.Errorf("limits of %s are %+v, want %+v", want.tenant, got, limits)
 		}
-		weights := [3]headgate.Weight{
-			c.WeightOf(want.tenant, headgate.High), c.WeightOf(want.tenant, headgate.Medium), c.WeightOf(want.tenant, headgate.Low),
+		weights := [3]admission.Weight{
+			c.WeightOf(want.tenant, admission.High), c.WeightOf(want.tenant, admission.Medium), c.WeightOf(want.tenant, admission.Low),
 		}
-		if weights != [3]headgate.Weight{want.high, want.medium, want.low} {
+		if weights != [3]admission.Weight{want.high, want.medium, want.low} {
 			t.Errorf("weights of %s are %v", want.tenant, weights)
 		}
-		if got := c.WeightOf(want.tenant, headgate.Critical); got != 1 {
+		if got := c.WeightOf(want.tenant, admission.Critical); got != 1 {
 			t.Errorf("weight of %s in a class nobody configured is %d, want 1", want.tenant, got)
 		}
 	}
@@ -55,10 +55,10 @@ func TestDefaultHasThePapersFigures(t *testing.T) {
 func TestUnlimitedDisablesEveryLimitAndKeepsWeights(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, Unlimited())
-	if got := c.LimitsFor("acme", "mail", headgate.High); got != (Limits{noLimit, noLimit, noLimit, noLimit}) {
+	if got := c.LimitsFor("acme", "mail", admission.High); got != (Limits{noLimit, noLimit, noLimit, noLimit}) {
 		t.Errorf("LimitsFor = %+v, want all disabled", got)
 	}
-	if got := c.WeightOf("acme", headgate.High); got != 2 {
+	if got := c.WeightOf("acme", admission.High); got != 2 {
 		t.Errorf("WeightOf = %d, want 2", got)
 	}
 }
@@ -73,11 +73,11 @@ func TestResolutionFollowsTheDocument(t *testing.T) {
 		}
 		type share struct {
 			Share
-			weight headgate.Weight
+			weight admission.Weight
 		}
 		var differing []share
 		for _, tenant := range append([]string{"stranger"}, someTenants...) {
-			for _, class := range append([]headgate.Priority{headgate.Critical}, someClasses...) {
+			for _, class := range append([]admission.Priority{admission.Critical}, someClasses...) {
 				for _, queue := range append([]string{"other"}, someQueues...) {
 					if got, want := c.LimitsFor(tenant, queue, class), naiveLimits(p, tenant, queue, class); got != want {
 						t.Fatalf("LimitsFor(%s, %s, %s) = %+v, want %+v", tenant, queue, class, got, want)
@@ -109,7 +109,7 @@ func TestConfiguredWeightsStopsWhenTold(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, Policy{Tenants: map[string]Tenant{"acme": {Tier: "premium"}, "tin": {Tier: "basic"}}})
 	for at := range c.ConfiguredWeights() {
-		if at != (Share{"acme", headgate.High}) {
+		if at != (Share{"acme", admission.High}) {
 			t.Errorf("the first is %v", at)
 		}
 		break
@@ -119,25 +119,25 @@ func TestConfiguredWeightsStopsWhenTold(t *testing.T) {
 func TestPreparedPolicyDoesNotChange(t *testing.T) {
 	t.Parallel()
 	p := Policy{
-		Tenants: map[string]Tenant{"acme": {Limit: new(headgate.PerSecond(5, 5)), Weights: Weights{headgate.High: 7}}},
+		Tenants: map[string]Tenant{"acme": {Limit: new(admission.PerSecond(5, 5)), Weights: Weights{admission.High: 7}}},
 		Queues:  map[string]Queue{"mail": {Classes: PresetCritical()}},
 	}
 	c := prepare(t, p)
 	p.Tenants["acme"].Limit.Burst = 99
-	p.Tenants["acme"].Weights[headgate.High] = 99
+	p.Tenants["acme"].Weights[admission.High] = 99
 	p.Queues["mail"].Classes[0].Name = "changed"
 	c.ClassesOf("mail")[1].Name = "changed"
 	c.QueueOf("sms").Classes[0].Name = "changed"
-	if got := c.LimitsFor("acme", "mail", headgate.High)[headgate.LevelTenant].Burst; got != 5 {
+	if got := c.LimitsFor("acme", "mail", admission.High)[admission.LevelTenant].Burst; got != 5 {
 		t.Errorf("burst is %d, want 5", got)
 	}
-	if got := c.WeightOf("acme", headgate.High); got != 7 {
+	if got := c.WeightOf("acme", admission.High); got != 7 {
 		t.Errorf("weight is %d, want 7", got)
 	}
 	if got := c.ClassesOf("mail"); !slices.Equal(got, PresetCritical()) {
 		t.Errorf("classes are %v", got)
 	}
-	if got := c.ClassesOf("sms"); !slices.Equal(got, headgate.DefaultClasses()) {
+	if got := c.ClassesOf("sms"); !slices.Equal(got, admission.DefaultClasses()) {
 		t.Errorf("default classes are %v", got)
 	}
 }
@@ -157,15 +157,15 @@ func TestQueueOfFillsInDefaults(t *testing.T) {
 	}
 	for _, want := range []struct {
 		queue string
-		class headgate.Priority
+		class admission.Priority
 		index int
 		ok    bool
 	}{
-		{"mail", headgate.Critical, 0, true},
-		{"mail", headgate.Low, 3, true},
-		{"sms", headgate.High, 0, true},
-		{"other", headgate.Low, 2, true},
-		{"sms", headgate.Critical, 0, false},
+		{"mail", admission.Critical, 0, true},
+		{"mail", admission.Low, 3, true},
+		{"sms", admission.High, 0, true},
+		{"other", admission.Low, 2, true},
+		{"sms", admission.Critical, 0, false},
 		{"sms", "", 0, false},
 	} {
 		if index, ok := c.ClassIndex(want.queue, want.class); index != want.index || ok != want.ok {
@@ -180,7 +180,7 @@ func TestQueueOfFillsInDefaults(t *testing.T) {
 func TestNoClassBeyondTheLast(t *testing.T) {
 	t.Parallel()
 	c := prepare(t, Policy{})
-	for _, place := range []int{-1, len(headgate.DefaultClasses())} {
+	for _, place := range []int{-1, len(admission.DefaultClasses())} {
 		if class, ok := c.ClassAt("mail", place); class != "" || ok {
 			t.Errorf("ClassAt(mail, %d) = %q, %t", place, class, ok)
 		}
@@ -191,14 +191,14 @@ func TestNoClassBeyondTheLast(t *testing.T) {
 func TestLookupsDoNotAllocate(t *testing.T) {
 	c := prepare(t, Policy{
 		Tenants:        map[string]Tenant{"acme": {Tier: "premium"}},
-		QueueLimits:    map[headgate.Scope]headgate.Limit{"acme:mail": headgate.PerSecond(1, 1)},
-		PriorityLimits: map[headgate.Scope]headgate.Limit{"acme:mail:high": headgate.PerSecond(1, 1)},
+		QueueLimits:    map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1, 1)},
+		PriorityLimits: map[admission.Scope]admission.Limit{"acme:mail:high": admission.PerSecond(1, 1)},
 	})
 	allocations := testing.AllocsPerRun(100, func() {
 		for _, tenant := range []string{"acme", "stranger"} {
-			c.LimitsFor(tenant, "mail", headgate.High)
-			c.WeightOf(tenant, headgate.High)
-			c.ClassIndex("mail", headgate.Low)
+			c.LimitsFor(tenant, "mail", admission.High)
+			c.WeightOf(tenant, admission.High)
+			c.ClassIndex("mail", admission.Low)
 			c.ClassAt("mail", 0)
 		}
 	})

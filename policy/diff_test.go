@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // apply makes the changes of a Diff to the JSON of a policy, and drops objects that are left empty.
@@ -91,11 +91,11 @@ func TestDiffIsWhatToChange(t *testing.T) {
 func TestDiffNamesPlaces(t *testing.T) {
 	t.Parallel()
 	before := Default()
-	before.Tenants = map[string]Tenant{"a/b": {Limit: new(headgate.PerSecond(10, 5))}}
+	before.Tenants = map[string]Tenant{"a/b": {Limit: new(admission.PerSecond(10, 5))}}
 	after := Default()
 	after.Version = 9
-	after.Global = headgate.PerSecond(1000, 100)
-	after.Tiers["basic"] = Tier{Limit: headgate.PerSecond(100, 30), Weights: after.Tiers["basic"].Weights}
+	after.Global = admission.PerSecond(1000, 100)
+	after.Tiers["basic"] = Tier{Limit: admission.PerSecond(100, 30), Weights: after.Tiers["basic"].Weights}
 	changes, err := Diff(before, after)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // At returns the JSON at a path into the JSON of a policy, as in At("tenants", "acme", "limit"); nil where there is
@@ -30,22 +30,22 @@ func (p Policy) At(path ...string) (json.RawMessage, error) {
 
 // OwnLimit returns the JSON of the limit that the policy has for a scope itself, nil where it has none: what At returns at LimitPath,
 // without writing the whole. A bad scope is a *headgate.FieldError.
-func (p Policy) OwnLimit(scope headgate.Scope) (json.RawMessage, error) {
+func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
 	if _, err := LimitPath(scope); err != nil {
 		return nil, err
 	}
-	var limit headgate.Limit
+	var limit admission.Limit
 	found := false
 	switch scope.Level() {
-	case headgate.LevelGlobal:
-		limit, found = p.Global, p.Global != noLimit && p.Global != (headgate.Limit{})
-	case headgate.LevelTenant:
+	case admission.LevelGlobal:
+		limit, found = p.Global, p.Global != noLimit && p.Global != (admission.Limit{})
+	case admission.LevelTenant:
 		if own := p.Tenants[string(scope)].Limit; own != nil {
 			limit, found = *own, true
 		}
-	case headgate.LevelQueue:
+	case admission.LevelQueue:
 		limit, found = p.QueueLimits[scope]
-	case headgate.LevelPriority:
+	case admission.LevelPriority:
 		limit, found = p.PriorityLimits[scope]
 	}
 	if !found {
@@ -138,7 +138,7 @@ func merge(text, patch json.RawMessage) (json.RawMessage, error) {
 	}
 	all, err := json.Marshal(members)
 	if err != nil {
-		return nil, fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)
+		return nil, fmt.Errorf("%w policy: %w", admission.ErrInvalid, err)
 	}
 	return all, nil
 }
@@ -165,7 +165,7 @@ func with(text, value json.RawMessage, path []string) (json.RawMessage, error) {
 	}
 	all, err := json.Marshal(members)
 	if err != nil {
-		return nil, fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)
+		return nil, fmt.Errorf("%w policy: %w", admission.ErrInvalid, err)
 	}
 	return all, nil
 }

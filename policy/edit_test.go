@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // merged returns what a merge patch makes of a policy, and the places in which that differs.
@@ -132,7 +132,7 @@ func TestOwnLimitIsWhatAtReturns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, scope := range []headgate.Scope{headgate.Global, "acme", "bolt", "zeta", "acme:mail", "acme:sms", "acme:mail:high", "acme:mail:low"} {
+	for _, scope := range []admission.Scope{admission.Global, "acme", "bolt", "zeta", "acme:mail", "acme:sms", "acme:mail:high", "acme:mail:low"} {
 		path, err := LimitPath(scope)
 		if err != nil {
 			t.Fatal(err)
@@ -145,7 +145,7 @@ func TestOwnLimitIsWhatAtReturns(t *testing.T) {
 			t.Errorf("%s: %s, %v; At has %s", scope, own, err, want)
 		}
 	}
-	if own, err := Default().OwnLimit(headgate.Global); own != nil || err != nil {
+	if own, err := Default().OwnLimit(admission.Global); own != nil || err != nil {
 		t.Errorf("%s, %v", own, err)
 	}
 	if _, err := p.OwnLimit("a:b:c:d"); err == nil {

@@ -3,7 +3,7 @@ package policy_test
 import (
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -24,9 +24,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	for level, limit := range compiled.LimitsFor("acme", "mail", headgate.High) {
+	for level, limit := range compiled.LimitsFor("acme", "mail", admission.High) {
 		if !limit.Disabled {
-			fmt.Printf("%s: %d per %s, burst %d\n", headgate.Level(level), limit.Tokens, limit.Per, limit.Burst)
+			fmt.Printf("%s: %d per %s, burst %d\n", admission.Level(level), limit.Tokens, limit.Per, limit.Burst)
 		}
 	}
 	for share, weight := range compiled.ConfiguredWeights() {
@@ -46,7 +46,7 @@ func Example() {
 
 func ExampleClassOfNumber() {
 	for _, number := range []int{0, 5, 7, 10} {
-		class, _ := policy.ClassOfNumber(number, headgate.DefaultClasses())
+		class, _ := policy.ClassOfNumber(number, admission.DefaultClasses())
 		fmt.Println(number, class)
 	}
 	// Output:

@@ -3,7 +3,7 @@ package policy
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // LongestFill returns how long the slowest of the policy's buckets takes from empty to full; 0 if nothing is limited.
@@ -12,7 +12,7 @@ func (p Policy) LongestFill() time.Duration {
 	if p.Rollout != nil {
 		longest = p.Promoted().LongestFill()
 	}
-	see := func(l headgate.Limit) {
+	see := func(l admission.Limit) {
 		if !l.Disabled && l.Tokens > 0 {
 			longest = max(longest, time.Duration(float64(l.Burst)/float64(l.Rate())*float64(time.Second))+1)
 		}
@@ -30,7 +30,7 @@ func (p Policy) LongestFill() time.Duration {
 			see(*tenant.Limit)
 		}
 	}
-	for _, limits := range []map[headgate.Scope]headgate.Limit{p.QueueLimits, p.PriorityLimits} {
+	for _, limits := range []map[admission.Scope]admission.Limit{p.QueueLimits, p.PriorityLimits} {
 		for _, l := range limits {
 			see(l)
 		}

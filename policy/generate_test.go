@@ -5,27 +5,27 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 var (
 	someTenants = []string{"acme", "bolt", "cobra", "tiers", "limit"}
 	someQueues  = []string{"mail", "sms"}
-	someClasses = []headgate.Priority{headgate.High, headgate.Medium, headgate.Low}
+	someClasses = []admission.Priority{admission.High, admission.Medium, admission.Low}
 )
 
-func drawLimit(t *rapid.T) headgate.Limit {
-	return headgate.Limit{
-		Tokens:   headgate.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens")),
+func drawLimit(t *rapid.T) admission.Limit {
+	return admission.Limit{
+		Tokens:   admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "tokens")),
 		Per:      time.Duration(rapid.Int64Range(1, 5000).Draw(t, "per")) * time.Millisecond,
-		Burst:    headgate.Tokens(rapid.Int64Range(1, 1000).Draw(t, "burst")),
+		Burst:    admission.Tokens(rapid.Int64Range(1, 1000).Draw(t, "burst")),
 		Disabled: rapid.IntRange(0, 4).Draw(t, "disabled") == 0,
 	}
 }
 
 func drawWeights(t *rapid.T) Weights {
-	weight := rapid.Custom(func(t *rapid.T) headgate.Weight {
-		return headgate.Weight(rapid.SampledFrom([]int64{1, 2, 3, 1000}).Draw(t, "weight"))
+	weight := rapid.Custom(func(t *rapid.T) admission.Weight {
+		return admission.Weight(rapid.SampledFrom([]int64{1, 2, 3, 1000}).Draw(t, "weight"))
 	})
 	weights := rapid.MapOfN(rapid.SampledFrom(someClasses), weight, 0, 3).Draw(t, "weights")
 	if len(weights) == 0 {
@@ -46,7 +46,7 @@ func drawPolicy(t *rapid.T) Policy {
 			p.Tiers[name] = Tier{Limit: drawLimit(t), Weights: drawWeights(t)}
 		}
 	}
-	tenants, queueLimits, priorityLimits := map[string]Tenant{}, map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	tenants, queueLimits, priorityLimits := map[string]Tenant{}, map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	for _, name := range someTenants {
 		if rapid.Bool().Draw(t, name) {
 			tenant := Tenant{Tier: rapid.SampledFrom(sortedKeys(p.Tiers)).Draw(t, "tier"), Weights: drawWeights(t)}
@@ -57,11 +57,11 @@ func drawPolicy(t *rapid.T) Policy {
 		}
 		for _, queue := range someQueues {
 			if rapid.IntRange(0, 3).Draw(t, "queue limit") == 0 {
-				queueLimits[headgate.ScopeAt(headgate.LevelQueue, name, queue, "")] = drawLimit(t)
+				queueLimits[admission.ScopeAt(admission.LevelQueue, name, queue, "")] = drawLimit(t)
 			}
 			if rapid.IntRange(0, 3).Draw(t, "priority limit") == 0 {
 				class := rapid.SampledFrom(someClasses).Draw(t, "class")
-				priorityLimits[headgate.ScopeAt(headgate.LevelPriority, name, queue, class)] = drawLimit(t)
+				priorityLimits[admission.ScopeAt(admission.LevelPriority, name, queue, class)] = drawLimit(t)
 			}
 		}
 	}
@@ -83,7 +83,7 @@ func drawPolicy(t *rapid.T) Policy {
 			Policy:  rapid.SampledFrom([]OverflowPolicy{Reject, DropOldest, Spillover}).Draw(t, "overflow policy"),
 			MaxJobs: rapid.IntRange(1, MaxOverflowJobs).Draw(t, "max jobs"),
 		}
-		p.Overflows = map[headgate.Scope]Overflow{"acme:mail": bound}
+		p.Overflows = map[admission.Scope]Overflow{"acme:mail": bound}
 		if mail, ok := queues["mail"]; ok {
 			mail.Overflow = bound
 			queues["mail"] = mail
@@ -91,7 +91,7 @@ func drawPolicy(t *rapid.T) Policy {
 	}
 	p.Tenants, p.QueueLimits, p.PriorityLimits, p.Queues = orNil(tenants), orNil(queueLimits), orNil(priorityLimits), orNil(queues)
 	if rapid.Bool().Draw(t, "observed") {
-		p.Observe = []headgate.Scope{headgate.Global, "acme:mail", "bolt"}
+		p.Observe = []admission.Scope{admission.Global, "acme:mail", "bolt"}
 	}
 	if rapid.Bool().Draw(t, "roll-out") {
 		p.Rollout = drawRollout(t, p.Tiers[StandardTier])
@@ -111,14 +111,14 @@ func drawRollout(t *rapid.T, standard Tier) *Rollout {
 		}
 	}
 	if some("candidate's queue") {
-		r.Rules.QueueLimits = map[headgate.Scope]headgate.Limit{"acme:mail": drawLimit(t), "stranger:sms": drawLimit(t)}
+		r.Rules.QueueLimits = map[admission.Scope]admission.Limit{"acme:mail": drawLimit(t), "stranger:sms": drawLimit(t)}
 	}
 	if some("candidate's priority") {
-		r.Rules.PriorityLimits = map[headgate.Scope]headgate.Limit{"bolt:sms:high": drawLimit(t)}
+		r.Rules.PriorityLimits = map[admission.Scope]admission.Limit{"bolt:sms:high": drawLimit(t)}
 	}
 	if some("candidate's bounds") {
-		r.Rules.Overflows = map[headgate.Scope]Overflow{"acme:mail": {Policy: Reject, MaxJobs: 3}, "bolt:sms": {Policy: Reject, MaxJobs: 4}}
-		r.Rules.MaxRunning = map[headgate.Scope]int{"acme:mail": 8, "stranger:sms": 9}
+		r.Rules.Overflows = map[admission.Scope]Overflow{"acme:mail": {Policy: Reject, MaxJobs: 3}, "bolt:sms": {Policy: Reject, MaxJobs: 4}}
+		r.Rules.MaxRunning = map[admission.Scope]int{"acme:mail": 8, "stranger:sms": 9}
 	}
 	return r
 }
@@ -152,7 +152,7 @@ func drawCaps(t *rapid.T, p *Policy, tenants map[string]Tenant, queues map[strin
 		queues["mail"] = mail
 	}
 	if rapid.Bool().Draw(t, "own cap") {
-		p.MaxRunning = map[headgate.Scope]int{"acme:mail": 3}
+		p.MaxRunning = map[admission.Scope]int{"acme:mail": 3}
 	}
 	if rapid.Bool().Draw(t, "downstream") {
 		p.Downstreams = map[string]Downstream{"api": {MaxRunning: most.Draw(t, "downstream runs"), MaxParked: 9, Dispatch: new(drawLimit(t))}}
@@ -168,25 +168,25 @@ func orNil[K comparable, V any](m map[K]V) map[K]V {
 }
 
 // naiveLimits is LimitsFor as the documentation says it, on the document itself.
-func naiveLimits(p Policy, tenant, queue string, class headgate.Priority) Limits {
+func naiveLimits(p Policy, tenant, queue string, class admission.Priority) Limits {
 	p = sideOf(p, tenant)
 	limits := Limits{p.Global, p.Tiers[StandardTier].Limit, noLimit, noLimit}
 	if own, ok := p.Tenants[tenant]; ok {
-		limits[headgate.LevelTenant] = p.Tiers[own.Tier].Limit
+		limits[admission.LevelTenant] = p.Tiers[own.Tier].Limit
 		if own.Limit != nil {
-			limits[headgate.LevelTenant] = *own.Limit
+			limits[admission.LevelTenant] = *own.Limit
 		}
 	}
-	if limit, ok := p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, class)]; ok {
-		limits[headgate.LevelQueue] = limit
+	if limit, ok := p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenant, queue, class)]; ok {
+		limits[admission.LevelQueue] = limit
 	}
-	if limit, ok := p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class)]; ok {
-		limits[headgate.LevelPriority] = limit
+	if limit, ok := p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, tenant, queue, class)]; ok {
+		limits[admission.LevelPriority] = limit
 	}
 	return limits
 }
 
-func naiveWeight(p Policy, tenant string, class headgate.Priority) headgate.Weight {
+func naiveWeight(p Policy, tenant string, class admission.Priority) admission.Weight {
 	p = sideOf(p, tenant)
 	tier := StandardTier
 	if own, ok := p.Tenants[tenant]; ok {

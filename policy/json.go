@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // MaxBytes is the largest JSON text of a policy, in bytes.
@@ -22,18 +22,18 @@ type (
 		Queues        map[string]queueJSON      `json:"queues,omitempty"`
 		Downstreams   map[string]downstreamJSON `json:"downstreams,omitempty"`
 		AnyDownstream downstreamJSON            `json:"any_downstream,omitzero"`
-		Observe       []headgate.Scope          `json:"observe,omitempty"`
+		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
 	}
 	// rulesJSON is what a policy, and a candidate, say of tenants.
 	rulesJSON struct {
-		Tiers          map[string]tierJSON          `json:"tiers,omitempty"`
-		Tenants        map[string]tenantJSON        `json:"tenants,omitempty"`
-		QueueLimits    map[headgate.Scope]limitJSON `json:"queue_limits,omitempty"`
-		PriorityLimits map[headgate.Scope]limitJSON `json:"priority_limits,omitempty"`
-		Overflows      map[headgate.Scope]Overflow  `json:"overflows,omitempty"`
-		MaxRunning     map[headgate.Scope]int       `json:"max_running,omitempty"`
+		Tiers          map[string]tierJSON           `json:"tiers,omitempty"`
+		Tenants        map[string]tenantJSON         `json:"tenants,omitempty"`
+		QueueLimits    map[admission.Scope]limitJSON `json:"queue_limits,omitempty"`
+		PriorityLimits map[admission.Scope]limitJSON `json:"priority_limits,omitempty"`
+		Overflows      map[admission.Scope]Overflow  `json:"overflows,omitempty"`
+		MaxRunning     map[admission.Scope]int       `json:"max_running,omitempty"`
 	}
 	tierJSON struct {
 		Limit      *limitJSON `json:"limit,omitempty"`
@@ -54,18 +54,18 @@ type (
 		Breaker    *breakerJSON `json:"breaker,omitempty"`
 	}
 	queueJSON struct {
-		Classes       []headgate.Class `json:"classes,omitzero"`
-		Horizon       string           `json:"horizon,omitempty"`
-		ExpiredPolicy ExpiredPolicy    `json:"expired_policy,omitempty"`
-		MaxWait       string           `json:"max_wait,omitempty"`
-		PoisonLimit   int              `json:"poison_limit,omitempty"`
-		KeepDead      string           `json:"keep_dead,omitempty"`
-		MaxDead       int              `json:"max_dead,omitempty"`
-		Overflow      Overflow         `json:"overflow,omitzero"`
-		MaxRunning    int              `json:"max_running,omitempty"`
-		PerTenant     int              `json:"max_running_per_tenant,omitempty"`
-		MostAttempts  int              `json:"most_attempts,omitempty"`
-		LeastBackoff  string           `json:"least_backoff,omitempty"`
+		Classes       []admission.Class `json:"classes,omitzero"`
+		Horizon       string            `json:"horizon,omitempty"`
+		ExpiredPolicy ExpiredPolicy     `json:"expired_policy,omitempty"`
+		MaxWait       string            `json:"max_wait,omitempty"`
+		PoisonLimit   int               `json:"poison_limit,omitempty"`
+		KeepDead      string            `json:"keep_dead,omitempty"`
+		MaxDead       int               `json:"max_dead,omitempty"`
+		Overflow      Overflow          `json:"overflow,omitzero"`
+		MaxRunning    int               `json:"max_running,omitempty"`
+		PerTenant     int               `json:"max_running_per_tenant,omitempty"`
+		MostAttempts  int               `json:"most_attempts,omitempty"`
+		LeastBackoff  string            `json:"least_backoff,omitempty"`
 	}
 )
 
@@ -131,17 +131,17 @@ func checkSize(text []byte) error {
 	if len(text) <= MaxBytes {
 		return nil
 	}
-	return &headgate.FieldError{
+	return &admission.FieldError{
 		Field: "policy", Value: fmt.Sprintf("%d bytes", len(text)), Allowed: fmt.Sprintf("JSON of up to %d bytes", MaxBytes),
 	}
 }
 
 // decodeError returns err as an invalid policy.
 func decodeError(err error) error {
-	if _, named := errors.AsType[*headgate.FieldError](err); named {
+	if _, named := errors.AsType[*admission.FieldError](err); named {
 		return fmt.Errorf("read policy: %w", err)
 	}
-	return fmt.Errorf("%w policy: %w", headgate.ErrInvalid, err)
+	return fmt.Errorf("%w policy: %w", admission.ErrInvalid, err)
 }
 
 func kindName(kind reflect.Kind) string {
@@ -184,7 +184,7 @@ func (p Policy) wire() policyJSON {
 	return wire
 }
 
-func optional(limit *headgate.Limit) *limitJSON {
+func optional(limit *admission.Limit) *limitJSON {
 	if limit == nil {
 		return nil
 	}
@@ -195,7 +195,7 @@ func optional(limit *headgate.Limit) *limitJSON {
 func (w *policyJSON) policy(bad *problems) Policy {
 	p := Policy{Version: w.Version, DedupWindow: bad.parseDuration("dedup_window", w.DedupWindow)}
 	if w.Global != nil {
-		if p.Global = w.Global.limit("global", bad); p.Global == (headgate.Limit{}) {
+		if p.Global = w.Global.limit("global", bad); p.Global == (admission.Limit{}) {
 			bad.field("global.tokens", "0", `1 to 1000000000; for no limit "enabled": false, or leave "global" out`)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestJSONGoesThereAndBack(t *testing.T) {
@@ -43,15 +43,15 @@ func TestJSONIsWrittenForPeople(t *testing.T) {
 	t.Parallel()
 	p := Policy{
 		Version:        7,
-		Global:         headgate.PerSecond(1000, 200),
-		Tiers:          map[string]Tier{StandardTier: {Limit: headgate.PerSecond(200, 50), Weights: Weights{headgate.High: 2}}},
-		Tenants:        map[string]Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 3, Disabled: true}}},
-		QueueLimits:    map[headgate.Scope]headgate.Limit{"acme:mail": {Disabled: true}},
-		PriorityLimits: map[headgate.Scope]headgate.Limit{"acme:mail:high": {Tokens: 5, Per: time.Minute, Burst: 5}},
+		Global:         admission.PerSecond(1000, 200),
+		Tiers:          map[string]Tier{StandardTier: {Limit: admission.PerSecond(200, 50), Weights: Weights{admission.High: 2}}},
+		Tenants:        map[string]Tenant{"acme": {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 3, Disabled: true}}},
+		QueueLimits:    map[admission.Scope]admission.Limit{"acme:mail": {Disabled: true}},
+		PriorityLimits: map[admission.Scope]admission.Limit{"acme:mail:high": {Tokens: 5, Per: time.Minute, Burst: 5}},
 		Queues: map[string]Queue{
 			"mail": {},
 			"sms": {
-				Classes: []headgate.Class{{Name: "all", Weight: 1}}, MaxWait: 90 * time.Minute, PoisonLimit: 1, KeepDead: 7 * 24 * time.Hour,
+				Classes: []admission.Class{{Name: "all", Weight: 1}}, MaxWait: 90 * time.Minute, PoisonLimit: 1, KeepDead: 7 * 24 * time.Hour,
 				MaxDead: 500,
 			},
 		},
@@ -88,12 +88,12 @@ func TestUnmarshalReadsThePapersLimits(t *testing.T) {
 	}
 	want := Default()
 	want.Version = 3
-	want.Global = headgate.PerSecond(1000, 200)
+	want.Global = admission.PerSecond(1000, 200)
 	want.Tenants = map[string]Tenant{"tenant-123": {
-		Tier: "premium", Limit: new(headgate.PerSecond(500, 150)),
-		Weights: Weights{headgate.High: 4, headgate.Medium: 2, headgate.Low: 1},
+		Tier: "premium", Limit: new(admission.PerSecond(500, 150)),
+		Weights: Weights{admission.High: 4, admission.Medium: 2, admission.Low: 1},
 	}}
-	want.QueueLimits = map[headgate.Scope]headgate.Limit{"tenant-123:email-queue": headgate.PerSecond(300, 75)}
+	want.QueueLimits = map[admission.Scope]admission.Limit{"tenant-123:email-queue": admission.PerSecond(300, 75)}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("Unmarshal = %+v\nwant %+v", got, want)
 	}
@@ -155,7 +155,7 @@ func TestUnmarshalQuotesWhatIsWrong(t *testing.T) {
 		{strings.Repeat(" ", MaxBytes) + "{}", `invalid policy 4194306 bytes: allowed is JSON of up to 4194304 bytes`},
 	} {
 		p, err := Unmarshal([]byte(c.text))
-		if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) || !reflect.DeepEqual(p, Policy{}) {
+		if err == nil || err.Error() != c.want || !errors.Is(err, admission.ErrInvalid) || !reflect.DeepEqual(p, Policy{}) {
 			t.Errorf("Unmarshal(%.60s) = %v\nwant %s", c.text, err, c.want)
 		}
 	}
@@ -171,7 +171,7 @@ func FuzzUnmarshal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		p, err := Unmarshal(text)
 		if err != nil {
-			if !errors.Is(err, headgate.ErrInvalid) {
+			if !errors.Is(err, admission.ErrInvalid) {
 				t.Fatalf("%v does not match ErrInvalid", err)
 			}
 			return

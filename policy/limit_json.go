@@ -5,23 +5,23 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // limitJSON is a limit as it is written: tokens, per and burst, or the paper's rate_per_second and
 // burst_capacity, which are read and never written. A nil field was not there.
 type limitJSON struct {
-	Tokens        *headgate.Tokens `json:"tokens,omitempty"`
-	Per           *string          `json:"per,omitempty"`
-	Burst         *headgate.Tokens `json:"burst,omitempty"`
-	RatePerSecond *float64         `json:"rate_per_second,omitempty"`
-	BurstCapacity *headgate.Tokens `json:"burst_capacity,omitempty"`
-	Enabled       *bool            `json:"enabled,omitempty"`
+	Tokens        *admission.Tokens `json:"tokens,omitempty"`
+	Per           *string           `json:"per,omitempty"`
+	Burst         *admission.Tokens `json:"burst,omitempty"`
+	RatePerSecond *float64          `json:"rate_per_second,omitempty"`
+	BurstCapacity *admission.Tokens `json:"burst_capacity,omitempty"`
+	Enabled       *bool             `json:"enabled,omitempty"`
 }
 
 // newLimitJSON returns what is written for a limit. A disabled one keeps the figures it has, so that enabling it
 // again is one change.
-func newLimitJSON(limit headgate.Limit) *limitJSON {
+func newLimitJSON(limit admission.Limit) *limitJSON {
 	var written limitJSON
 	if limit.Tokens != 0 {
 		written.Tokens = &limit.Tokens
@@ -39,7 +39,7 @@ func newLimitJSON(limit headgate.Limit) *limitJSON {
 }
 
 // limit returns what was written, if anything was, and adds what cannot be read to bad. name is the path to it.
-func (p *problems) limit(name string, w *limitJSON) *headgate.Limit {
+func (p *problems) limit(name string, w *limitJSON) *admission.Limit {
 	if w == nil {
 		return nil
 	}
@@ -47,8 +47,8 @@ func (p *problems) limit(name string, w *limitJSON) *headgate.Limit {
 }
 
 // limit returns what was written, and adds what cannot be read to bad. name is the path to it in the policy.
-func (w limitJSON) limit(name string, bad *problems) headgate.Limit {
-	var limit headgate.Limit
+func (w limitJSON) limit(name string, bad *problems) admission.Limit {
+	var limit admission.Limit
 	if w.Tokens != nil {
 		limit.Tokens = *w.Tokens
 	}
@@ -59,12 +59,12 @@ func (w limitJSON) limit(name string, bad *problems) headgate.Limit {
 		limit.Burst = *w.Burst
 	}
 	if w.RatePerSecond != nil {
-		limit.Tokens, limit.Per = headgate.Tokens(*w.RatePerSecond), time.Second
+		limit.Tokens, limit.Per = admission.Tokens(*w.RatePerSecond), time.Second
 		rate := strconv.FormatFloat(*w.RatePerSecond, 'g', -1, 64)
 		if w.Tokens != nil || w.Per != nil {
 			bad.field(name+".rate_per_second", rate, `only without "tokens" and "per"`)
 		}
-		if *w.RatePerSecond != math.Trunc(*w.RatePerSecond) || math.Abs(*w.RatePerSecond) > float64(headgate.MaxLimitTokens) {
+		if *w.RatePerSecond != math.Trunc(*w.RatePerSecond) || math.Abs(*w.RatePerSecond) > float64(admission.MaxLimitTokens) {
 			bad.field(name+".rate_per_second", rate, `1 to 1000000000 whole tokens; for others use "tokens" and "per"`)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // checkNames refuses what encoding/json would let pass in silence, an object that holds a name twice, of which the last would win, a
@@ -68,7 +68,7 @@ func (w nameWalk) value(path string, kind reflect.Type) error {
 		return err
 	}
 	if got := misfit(token, kind); got != "" {
-		return &headgate.FieldError{Field: cmp.Or(path, "policy"), Value: "JSON " + got, Allowed: kindName(kind.Kind())}
+		return &admission.FieldError{Field: cmp.Or(path, "policy"), Value: "JSON " + got, Allowed: kindName(kind.Kind())}
 	}
 	switch token {
 	case json.Delim('{'):
@@ -112,7 +112,7 @@ func (w nameWalk) object(path string, kind reflect.Type) error {
 			value = kind.Elem()
 		}
 		if value == nil {
-			return &headgate.FieldError{Field: below, Value: "(unknown)", Allowed: "one of " + strings.Join(known.names, ", ")}
+			return &admission.FieldError{Field: below, Value: "(unknown)", Allowed: "one of " + strings.Join(known.names, ", ")}
 		}
 		if err := w.value(below, value); err != nil {
 			return err

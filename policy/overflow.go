@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Overflow bounds the depth of a tenant in a queue: its live jobs there, dead letters and spilled ones apart, whatever
@@ -102,17 +102,17 @@ func (p Policy) validateOverflows(bad *problems) {
 			p.Overflows[scope].validate(bad, "overflows."+string(scope))
 			continue
 		}
-		bad.add(scopeError(scope, headgate.ValidateTenant(tenant)))
-		bad.add(scopeError(scope, headgate.ValidateName("queue", queue, true)))
+		bad.add(scopeError(scope, admission.ValidateTenant(tenant)))
+		bad.add(scopeError(scope, admission.ValidateName("queue", queue, true)))
 		p.Overflows[scope].validate(bad, "overflows."+string(scope))
 	}
 }
 
 // validateTotal checks the bound of a tenant over all its queues.
 func (p Policy) validateTotal(bad *problems, tenant string) {
-	owner, of := "overflows."+tenant, p.Overflows[headgate.Scope(tenant)]
+	owner, of := "overflows."+tenant, p.Overflows[admission.Scope(tenant)]
 	if tenant != Every {
-		bad.add(scopeError(headgate.Scope(tenant), headgate.ValidateTenant(tenant)))
+		bad.add(scopeError(admission.Scope(tenant), admission.ValidateTenant(tenant)))
 	}
 	if of.Policy == DropOldest || of.Policy == Spillover {
 		bad.field(owner+".policy", strconv.Quote(string(of.Policy)), `"none" or "reject" over all queues`)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestOverflows(t *testing.T) {
@@ -30,23 +30,23 @@ func TestOverflows(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			err := Policy{Overflows: map[headgate.Scope]Overflow{"acme:mail": c.in}}.Validate()
+			err := Policy{Overflows: map[admission.Scope]Overflow{"acme:mail": c.in}}.Validate()
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
 	const grammar = `allowed is scopes "tenant:queue", "tenant" for all its queues, "*" for each other tenant, or "*:*"`
-	for scope, want := range map[headgate.Scope]string{
+	for scope, want := range map[admission.Scope]string{
 		"acme:mail:high": grammar, "acme:*": grammar, "*:mail": grammar, "global:mail": "tenant", "global": "tenant", "acme": "", "*": "", "*:*": "",
 	} {
-		err := Policy{Overflows: map[headgate.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 1}}}.Validate()
+		err := Policy{Overflows: map[admission.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 1}}}.Validate()
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("scope %s: got %v, want %q", scope, err, want)
 		}
 	}
 	for _, policy := range []OverflowPolicy{DropOldest, Spillover} {
-		err := Policy{Overflows: map[headgate.Scope]Overflow{"acme": {Policy: policy, MaxJobs: 1}}}.Validate()
+		err := Policy{Overflows: map[admission.Scope]Overflow{"acme": {Policy: policy, MaxJobs: 1}}}.Validate()
 		if want := `invalid overflows.acme.policy "` + string(policy) + `": allowed is "none" or "reject" over all queues`; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
@@ -56,10 +56,10 @@ func TestOverflows(t *testing.T) {
 // TestABoundOfAllTenantsIsNoCandidates: Redis knows those that nobody configured only together.
 func TestABoundOfAllTenantsIsNoCandidates(t *testing.T) {
 	t.Parallel()
-	for _, scope := range []headgate.Scope{"*", "*:*"} {
+	for _, scope := range []admission.Scope{"*", "*:*"} {
 		p := Policy{
-			Overflows: map[headgate.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 1}, "acme": {Policy: Reject, MaxJobs: 2}},
-			Rollout:   &Rollout{ID: "one", Percent: 100, Rules: Rules{Overflows: map[headgate.Scope]Overflow{"acme": {Policy: Reject, MaxJobs: 3}}}},
+			Overflows: map[admission.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 1}, "acme": {Policy: Reject, MaxJobs: 2}},
+			Rollout:   &Rollout{ID: "one", Percent: 100, Rules: Rules{Overflows: map[admission.Scope]Overflow{"acme": {Policy: Reject, MaxJobs: 3}}}},
 		}
 		c, err := p.Prepare()
 		if err != nil {
@@ -68,7 +68,7 @@ func TestABoundOfAllTenantsIsNoCandidates(t *testing.T) {
 		if got := c.Overflows(); got[scope].MaxJobs != 1 || got["acme"].MaxJobs != 3 {
 			t.Errorf("%+v", got)
 		}
-		p.Rollout.Rules.Overflows = map[headgate.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 3}}
+		p.Rollout.Rules.Overflows = map[admission.Scope]Overflow{scope: {Policy: Reject, MaxJobs: 3}}
 		if _, err = p.Prepare(); err == nil || !strings.Contains(err.Error(), `invalid rollout.rules.overflows "`+string(scope)+`"`) {
 			t.Errorf("a candidate with %s: %v", scope, err)
 		}

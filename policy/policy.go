@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // StandardTier is the tier of a tenant that nobody configured. Every policy has it.
@@ -18,30 +18,30 @@ type Policy struct {
 	// Version grows by one with each change, so that stale copies are noticed; 0 is the built-in policy.
 	Version int64
 	// Global is the limit of the whole deployment; the zero Limit means none, like a Disabled one.
-	Global headgate.Limit
+	Global admission.Limit
 	// Tiers are named defaults for tenants; nil means those of Default. StandardTier must be among them.
 	Tiers map[string]Tier
 	// Tenants are the tenants that have something of their own, by name.
 	Tenants map[string]Tenant
 	// QueueLimits are limits of one tenant's jobs in one queue, by "tenant:queue".
-	QueueLimits map[headgate.Scope]headgate.Limit
+	QueueLimits map[admission.Scope]admission.Limit
 	// PriorityLimits are limits of one class of one tenant's jobs in one queue, by "tenant:queue:priority".
-	PriorityLimits map[headgate.Scope]headgate.Limit
+	PriorityLimits map[admission.Scope]admission.Limit
 	// Overflows are the bounds of one tenant's depth in one queue, by "tenant:queue"; they replace the queue's. "*:*" is that of
 	// each tenant in each queue that has none. By "tenant" they bound it over all its queues, and by "*" each that has none of its
 	// own: by Reject alone. Unique keys that stay after their jobs count there, too, some 300 bytes each.
-	Overflows map[headgate.Scope]Overflow
+	Overflows map[admission.Scope]Overflow
 	// Queues are the queues that have something of their own, by name.
 	Queues map[string]Queue
 	// MaxRunning is how many jobs of one tenant in one queue workers hold at a time, by "tenant:queue"; it replaces the
 	// queue's MaxRunningPerTenant.
-	MaxRunning map[headgate.Scope]int
+	MaxRunning map[admission.Scope]int
 	// Downstreams are the downstreams that have something of their own, by name; AnyDownstream is for each of the others.
 	Downstreams   map[string]Downstream
 	AnyDownstream Downstream
 	// Observe are scopes whose decisions are always counted, up to MaxObserved; others are while they are among those with
 	// the most.
-	Observe []headgate.Scope
+	Observe []admission.Scope
 	// Rollout is a candidate that is in force for a part of the tenants; nil means none.
 	Rollout *Rollout
 	// DedupWindow is how long the id of an ended job is remembered, 1 s to 24 h; zero means DefaultDedupWindow.
@@ -49,13 +49,13 @@ type Policy struct {
 }
 
 // Weights are a tenant's shares by class, each 1-1000. A class that is not named has the weight 1.
-type Weights map[headgate.Priority]headgate.Weight
+type Weights map[admission.Priority]admission.Weight
 
 // Tier is a named default for tenants.
 type Tier struct {
 	// Limit is each tenant's own limit: tenants of a tier share the figures, not the tokens. A tier without a limit
 	// says so with Disabled.
-	Limit headgate.Limit
+	Limit admission.Limit
 	// Weights are its tenants' shares.
 	Weights Weights
 	// MaxRunning is how many jobs of each tenant workers hold at a time, 1 to MaxMaxRunning; zero means no bound.
@@ -67,19 +67,19 @@ type Tenant struct {
 	// Tier names the tenant's tier; empty means StandardTier.
 	Tier string
 	// Limit replaces its tier's when not nil; a Disabled one lifts it.
-	Limit *headgate.Limit
+	Limit *admission.Limit
 	// Weights replace its tier's class by class.
 	Weights Weights
 	// MaxRunning replaces its tier's when not zero.
 	MaxRunning int
 	// Dispatch is how many of its jobs are dispatched a time, a token each; nil means no bound. Jobs wait for it.
-	Dispatch *headgate.Limit
+	Dispatch *admission.Limit
 }
 
 // Queue is what one queue has of its own.
 type Queue struct {
 	// Classes are the classes of urgency, the most urgent first; nil means headgate.DefaultClasses.
-	Classes []headgate.Class
+	Classes []admission.Class
 	// Horizon places jobs without a deadline among those with one, as if theirs were arrival + Horizon, 1 s to 30
 	// days; zero means DefaultHorizon.
 	Horizon time.Duration
@@ -143,7 +143,7 @@ const (
 const MaxObserved = 1000
 
 // noLimit is the limit of a scope that has no bucket.
-var noLimit = headgate.Limit{Disabled: true}
+var noLimit = admission.Limit{Disabled: true}
 
 // Default returns the built-in policy: three tiers of tenants and no global limit.
 //
@@ -166,19 +166,19 @@ func Unlimited() Policy {
 }
 
 // PresetCritical returns four classes: critical 4, high 3, medium 2, low 1.
-func PresetCritical() []headgate.Class {
-	return []headgate.Class{
-		{Name: headgate.Critical, Weight: 4},
-		{Name: headgate.High, Weight: 3},
-		{Name: headgate.Medium, Weight: 2},
-		{Name: headgate.Low, Weight: 1},
+func PresetCritical() []admission.Class {
+	return []admission.Class{
+		{Name: admission.Critical, Weight: 4},
+		{Name: admission.High, Weight: 3},
+		{Name: admission.Medium, Weight: 2},
+		{Name: admission.Low, Weight: 1},
 	}
 }
 
 func defaultTiers() map[string]Tier {
-	tier := func(tokens, burst headgate.Tokens, high, medium, low headgate.Weight) Tier {
-		weights := Weights{headgate.High: high, headgate.Medium: medium, headgate.Low: low}
-		return Tier{Limit: headgate.PerSecond(tokens, burst), Weights: weights}
+	tier := func(tokens, burst admission.Tokens, high, medium, low admission.Weight) Tier {
+		weights := Weights{admission.High: high, admission.Medium: medium, admission.Low: low}
+		return Tier{Limit: admission.PerSecond(tokens, burst), Weights: weights}
 	}
 	return map[string]Tier{
 		"premium":    tier(400, 100, 3, 2, 1),
@@ -189,7 +189,7 @@ func defaultTiers() map[string]Tier {
 
 // withDefaults returns the policy with every zero field filled in. The maps that it fills in are copies.
 func (p Policy) withDefaults() Policy {
-	if p.Global == (headgate.Limit{}) {
+	if p.Global == (admission.Limit{}) {
 		p.Global = noLimit
 	}
 	if p.Tiers == nil {
@@ -216,7 +216,7 @@ func (p Policy) withDefaults() Policy {
 
 func (q Queue) withDefaults() Queue {
 	if q.Classes == nil {
-		q.Classes = headgate.DefaultClasses()
+		q.Classes = admission.DefaultClasses()
 	}
 	q.Classes = slices.Clone(q.Classes)
 	q.Horizon = cmp.Or(q.Horizon, DefaultHorizon)

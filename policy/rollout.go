@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"strconv"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // MaxPercent is all tenants.
@@ -35,10 +35,10 @@ type Rollout struct {
 type Rules struct {
 	Tiers          map[string]Tier
 	Tenants        map[string]Tenant
-	QueueLimits    map[headgate.Scope]headgate.Limit
-	PriorityLimits map[headgate.Scope]headgate.Limit
-	Overflows      map[headgate.Scope]Overflow
-	MaxRunning     map[headgate.Scope]int
+	QueueLimits    map[admission.Scope]admission.Limit
+	PriorityLimits map[admission.Scope]admission.Limit
+	Overflows      map[admission.Scope]Overflow
+	MaxRunning     map[admission.Scope]int
 }
 
 // Promoted returns the policy with the rules of its roll-out in force for everybody, and no roll-out.
@@ -126,7 +126,7 @@ func (p Policy) validateRollout(bad *problems) {
 	if r == nil {
 		return
 	}
-	bad.add(headgate.ValidateName("rollout.id", r.ID, true))
+	bad.add(admission.ValidateName("rollout.id", r.ID, true))
 	bad.integer("rollout.percent", int64(r.Percent), 0, MaxPercent)
 	if r.Rules.empty() {
 		bad.field("rollout.rules", "none", "tiers, tenants, limits, overflows or max_running that differ")
@@ -136,7 +136,7 @@ func (p Policy) validateRollout(bad *problems) {
 		bad.add(fmt.Errorf("rollout.rules: %w", err))
 		return
 	}
-	for _, scope := range []headgate.Scope{Every, Every + ":" + Every} {
+	for _, scope := range []admission.Scope{Every, Every + ":" + Every} {
 		if _, ok := r.Rules.Overflows[scope]; ok {
 			bad.field("rollout.rules.overflows", strconv.Quote(string(scope)), "bounds of single tenants: Redis knows the others only together")
 		}
@@ -159,7 +159,7 @@ func (p Policy) validateRollout(bad *problems) {
 	}
 }
 
-func weightIn(weights Weights, class headgate.Priority) headgate.Weight {
+func weightIn(weights Weights, class admission.Priority) admission.Weight {
 	return max(weights[class], 1)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestTheShareOfARolloutIsWhatItSays: of 10,000 tenants, whatever they are called, within two in a hundred are in.
@@ -105,7 +105,7 @@ func TestWhatRedisIsToldFollowsTheChoice(t *testing.T) {
 			}
 			for _, tenant := range append([]string{"stranger"}, someTenants...) {
 				a, b := prepared(t, same[0]), prepared(t, same[1])
-				if a.LimitsFor(tenant, "mail", headgate.High) != b.LimitsFor(tenant, "mail", headgate.High) {
+				if a.LimitsFor(tenant, "mail", admission.High) != b.LimitsFor(tenant, "mail", admission.High) {
 					t.Fatalf("limits of %s differ", tenant)
 				}
 			}

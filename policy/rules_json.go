@@ -1,6 +1,6 @@
 package policy
 
-import "github.com/headgate/headgate"
+import "github.com/headgate/headgate/admission"
 
 // rolloutJSON is a roll-out as it is written.
 type rolloutJSON struct {
@@ -38,7 +38,7 @@ func (p Policy) withRules(r Rules) Policy {
 }
 
 func (r Rules) wire() rulesJSON {
-	limit := func(_ headgate.Scope, limit headgate.Limit) limitJSON { return *newLimitJSON(limit) }
+	limit := func(_ admission.Scope, limit admission.Limit) limitJSON { return *newLimitJSON(limit) }
 	return rulesJSON{
 		Tiers: convert(r.Tiers, func(_ string, tier Tier) tierJSON {
 			return tierJSON{Limit: newLimitJSON(tier.Limit), Weights: tier.Weights, MaxRunning: tier.MaxRunning}
@@ -59,8 +59,8 @@ func (r Rules) wire() rulesJSON {
 
 // rules returns what was written, and adds what cannot be read to bad. at is what the path to each field begins with.
 func (w rulesJSON) rules(at string, bad *problems) Rules {
-	limits := func(field string) func(headgate.Scope, limitJSON) headgate.Limit {
-		return func(scope headgate.Scope, limit limitJSON) headgate.Limit {
+	limits := func(field string) func(admission.Scope, limitJSON) admission.Limit {
+		return func(scope admission.Scope, limit limitJSON) admission.Limit {
 			return limit.limit(at+field+string(scope), bad)
 		}
 	}

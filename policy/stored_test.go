@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -14,7 +14,7 @@ func TestAStoredPolicyIsNoFaultOfTheCaller(t *testing.T) {
 		t.Errorf("where none was stored: %+v, %v", p, err)
 	}
 	for _, text := range []string{"{", `{"sesame": 1}`, `{"tenants": {"acme": {"tier": "none"}}}`} {
-		if _, err := policy.PrepareStored([]byte(text)); !errors.Is(err, policy.ErrStored) || errors.Is(err, headgate.ErrInvalid) {
+		if _, err := policy.PrepareStored([]byte(text)); !errors.Is(err, policy.ErrStored) || errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("%s: %v", text, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // problems collects every bad field of a policy.
@@ -22,7 +22,7 @@ func (p *problems) add(err error) {
 }
 
 func (p *problems) field(name, value, allowed string) {
-	p.add(&headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+	p.add(&admission.FieldError{Field: name, Value: value, Allowed: allowed})
 }
 
 func (p *problems) integer(name string, value, low, high int64) {
@@ -45,13 +45,13 @@ func (p Policy) Validate() error {
 	if p.Version < 0 {
 		bad.field("version", strconv.FormatInt(p.Version, 10), "0, the built-in policy, or more")
 	}
-	bad.add(p.Global.Validate(string(headgate.Global)))
+	bad.add(p.Global.Validate(string(admission.Global)))
 	bad.duration("dedup_window", p.DedupWindow, MinDedupWindow, MaxDedupWindow)
 	if _, ok := p.Tiers[StandardTier]; !ok {
 		bad.field("tiers", quoteNames(sortedKeys(p.Tiers)), `a set with "standard", the tier of a tenant nobody configured`)
 	}
 	for _, name := range sortedKeys(p.Tiers) {
-		bad.add(headgate.ValidateName("tier", name, true))
+		bad.add(admission.ValidateName("tier", name, true))
 		bad.add(p.Tiers[name].Limit.Validate("tier " + name))
 		bad.weights("tiers."+name, p.Tiers[name].Weights)
 	}
@@ -60,7 +60,7 @@ func (p Policy) Validate() error {
 	p.validateOverflows(&bad)
 	p.validateCaps(&bad)
 	for _, name := range sortedKeys(p.Queues) {
-		bad.add(headgate.ValidateName("queue", name, true))
+		bad.add(admission.ValidateName("queue", name, true))
 		bad.queue("queues."+name, p.Queues[name])
 	}
 	p.validateObserve(&bad)
@@ -73,7 +73,7 @@ func (p Policy) Validate() error {
 func (p Policy) validateTenants(bad *problems) {
 	for _, name := range sortedKeys(p.Tenants) {
 		tenant := p.Tenants[name]
-		bad.add(headgate.ValidateTenant(name))
+		bad.add(admission.ValidateTenant(name))
 		if _, ok := p.Tiers[tenant.Tier]; !ok {
 			bad.field("tenants."+name+".tier", strconv.Quote(tenant.Tier), "one of "+quoteNames(sortedKeys(p.Tiers)))
 		}
@@ -92,8 +92,8 @@ func (p Policy) validateScopes(bad *problems) {
 			bad.field("queue_limits", strconv.Quote(string(scope)), `scopes "tenant:queue"`)
 			continue
 		}
-		bad.add(scopeError(scope, headgate.ValidateTenant(parts[0])))
-		bad.add(scopeError(scope, headgate.ValidateName("queue", parts[1], true)))
+		bad.add(scopeError(scope, admission.ValidateTenant(parts[0])))
+		bad.add(scopeError(scope, admission.ValidateName("queue", parts[1], true)))
 		bad.add(p.QueueLimits[scope].Validate(string(scope)))
 	}
 	for _, scope := range sortedKeys(p.PriorityLimits) {
@@ -102,8 +102,8 @@ func (p Policy) validateScopes(bad *problems) {
 			bad.field("priority_limits", strconv.Quote(string(scope)), `scopes "tenant:queue:priority"`)
 			continue
 		}
-		bad.add(scopeError(scope, headgate.ValidateTenant(parts[0])))
-		bad.add(scopeError(scope, headgate.ValidateName("queue", parts[1], true)))
+		bad.add(scopeError(scope, admission.ValidateTenant(parts[0])))
+		bad.add(scopeError(scope, admission.ValidateName("queue", parts[1], true)))
 		queue := p.Queues[parts[1]].withDefaults()
 		if names := classNames(queue.Classes); !slices.Contains(names, parts[2]) {
 			bad.field("priority_limits", strconv.Quote(string(scope)), "for a class of queue "+parts[1]+": "+quoteNames(names))
@@ -123,7 +123,7 @@ func (p Policy) validateObserve(bad *problems) {
 	}
 }
 
-func scopeError(scope headgate.Scope, err error) error {
+func scopeError(scope admission.Scope, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -132,8 +132,8 @@ func scopeError(scope headgate.Scope, err error) error {
 
 func (p *problems) weights(owner string, weights Weights) {
 	for _, class := range sortedKeys(weights) {
-		p.add(headgate.ValidateName("class of "+owner, string(class), true))
-		p.integer(owner+".priority_weights."+string(class), int64(weights[class]), 1, int64(headgate.MaxWeight))
+		p.add(admission.ValidateName("class of "+owner, string(class), true))
+		p.integer(owner+".priority_weights."+string(class), int64(weights[class]), 1, int64(admission.MaxWeight))
 	}
 }
 
@@ -147,24 +147,24 @@ func (p *problems) queue(owner string, queue Queue) {
 	}
 	p.integer(owner+".poison_limit", int64(queue.PoisonLimit), 1, MaxPoisonLimit)
 	if queue.MostAttempts != 0 {
-		p.integer(owner+".most_attempts", int64(queue.MostAttempts), 1, headgate.MaxAttemptsLimit)
+		p.integer(owner+".most_attempts", int64(queue.MostAttempts), 1, admission.MaxAttemptsLimit)
 	}
 	if queue.LeastBackoff != 0 {
-		p.duration(owner+".least_backoff", queue.LeastBackoff, time.Millisecond, headgate.MaxBackoff)
+		p.duration(owner+".least_backoff", queue.LeastBackoff, time.Millisecond, admission.MaxBackoff)
 	}
 	if queue.KeepDead != 0 {
 		p.duration(owner+".keep_dead", queue.KeepDead, MinKeepDead, MaxKeepDead)
 	}
 	queue.Overflow.validate(p, owner+".overflow")
 	p.integer(owner+".max_dead", int64(queue.MaxDead), 1, MaxMaxDead)
-	if n := len(queue.Classes); n < 1 || n > headgate.MaxClasses {
-		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", headgate.MaxClasses))
+	if n := len(queue.Classes); n < 1 || n > admission.MaxClasses {
+		p.field(owner+".classes", fmt.Sprintf("%d classes", n), fmt.Sprintf("1 to %d classes", admission.MaxClasses))
 	}
-	seen := make(map[headgate.Priority]bool, len(queue.Classes))
+	seen := make(map[admission.Priority]bool, len(queue.Classes))
 	for i, class := range queue.Classes {
 		at := fmt.Sprintf("%s.classes[%d]", owner, i)
-		p.add(headgate.ValidateName(at+".name", string(class.Name), true))
-		p.integer(at+".weight", int64(class.Weight), 1, headgate.MaxClassWeight)
+		p.add(admission.ValidateName(at+".name", string(class.Name), true))
+		p.integer(at+".weight", int64(class.Weight), 1, admission.MaxClassWeight)
 		if seen[class.Name] {
 			p.field(at+".name", strconv.Quote(string(class.Name)), "a name no other class of the queue has")
 		}
@@ -177,7 +177,7 @@ func sortedKeys[K ~string, V any](named map[K]V) []K {
 	return slices.Sorted(maps.Keys(named))
 }
 
-func classNames(classes []headgate.Class) []string {
+func classNames(classes []admission.Class) []string {
 	names := make([]string, len(classes))
 	for i, class := range classes {
 		names[i] = string(class.Name)

@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestValidateQuotesEachBadField(t *testing.T) {
 	t.Parallel()
-	limits := func(scope headgate.Scope) map[headgate.Scope]headgate.Limit {
-		return map[headgate.Scope]headgate.Limit{scope: headgate.PerSecond(1, 1)}
+	limits := func(scope admission.Scope) map[admission.Scope]admission.Limit {
+		return map[admission.Scope]admission.Limit{scope: admission.PerSecond(1, 1)}
 	}
 	queue := func(q Queue) Policy { return Policy{Queues: map[string]Queue{"mail": q}} }
 	tenant := func(name string, tenant Tenant) Policy { return Policy{Tenants: map[string]Tenant{name: tenant}} }
@@ -23,22 +23,22 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		want   string
 	}{
 		{"version", Policy{Version: -1}, `invalid version -1: allowed is 0, the built-in policy, or more`},
-		{"global limit", Policy{Global: headgate.PerSecond(0, 5)}, `invalid limit tokens of global 0: allowed is 1 to 1000000000 tokens`},
+		{"global limit", Policy{Global: admission.PerSecond(0, 5)}, `invalid limit tokens of global 0: allowed is 1 to 1000000000 tokens`},
 		{"dedup window", Policy{DedupWindow: 48 * time.Hour}, `invalid dedup_window 48h: allowed is 1s to 24h`},
 		{"no standard tier", Policy{Tiers: map[string]Tier{"gold": {Limit: noLimit}}}, `invalid tiers "gold": allowed is a set with "standard", the tier of a tenant nobody configured`},
 		{"no tier at all", Policy{Tiers: map[string]Tier{}}, `invalid tiers none: allowed is a set with "standard", the tier of a tenant nobody configured`},
-		{"tier's limit", Policy{Tiers: map[string]Tier{StandardTier: {Limit: headgate.PerSecond(1, 0)}}}, `invalid limit burst of tier standard 0: allowed is 1 to 1000000000 tokens`},
+		{"tier's limit", Policy{Tiers: map[string]Tier{StandardTier: {Limit: admission.PerSecond(1, 0)}}}, `invalid limit burst of tier standard 0: allowed is 1 to 1000000000 tokens`},
 		{"tier's name", Policy{Tiers: map[string]Tier{StandardTier: {Limit: noLimit}, "a:b": {Limit: noLimit}}}, `invalid tier "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
 		{"unknown tier", tenant("acme", Tenant{Tier: "gold"}), `invalid tenants.acme.tier "gold": allowed is one of "basic", "premium", "standard"`},
 		{"tenant's name", tenant("global", Tenant{}), `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
-		{"tenant's limit", tenant("acme", Tenant{Limit: &headgate.Limit{Tokens: 1, Per: time.Hour * 24 * 40, Burst: 1}}), `invalid limit duration of tenant acme 960h0m0s: allowed is 1ms to 744h0m0s`},
-		{"weight", tenant("acme", Tenant{Weights: Weights{headgate.High: 1001}}), `invalid tenants.acme.priority_weights.high 1001: allowed is 1 to 1000`},
-		{"zero weight", tenant("acme", Tenant{Weights: Weights{headgate.High: 0}}), `invalid tenants.acme.priority_weights.high 0: allowed is 1 to 1000`},
+		{"tenant's limit", tenant("acme", Tenant{Limit: &admission.Limit{Tokens: 1, Per: time.Hour * 24 * 40, Burst: 1}}), `invalid limit duration of tenant acme 960h0m0s: allowed is 1ms to 744h0m0s`},
+		{"weight", tenant("acme", Tenant{Weights: Weights{admission.High: 1001}}), `invalid tenants.acme.priority_weights.high 1001: allowed is 1 to 1000`},
+		{"zero weight", tenant("acme", Tenant{Weights: Weights{admission.High: 0}}), `invalid tenants.acme.priority_weights.high 0: allowed is 1 to 1000`},
 		{"weight's class", tenant("acme", Tenant{Weights: Weights{"a b": 1}}), `invalid class of tenants.acme "a b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
 		{"queue scope", Policy{QueueLimits: limits("acme")}, `invalid queue_limits "acme": allowed is scopes "tenant:queue"`},
 		{"queue scope's tenant", Policy{QueueLimits: limits("global:mail")}, `scope "global:mail": invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
 		{"queue scope's queue", Policy{QueueLimits: limits("acme:")}, `scope "acme:": invalid queue "": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"queue limit", Policy{QueueLimits: map[headgate.Scope]headgate.Limit{"acme:mail": headgate.PerSecond(1, -2)}}, `invalid limit burst of acme:mail -2: allowed is 1 to 1000000000 tokens`},
+		{"queue limit", Policy{QueueLimits: map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(1, -2)}}, `invalid limit burst of acme:mail -2: allowed is 1 to 1000000000 tokens`},
 		{"priority scope", Policy{PriorityLimits: limits("acme:mail")}, `invalid priority_limits "acme:mail": allowed is scopes "tenant:queue:priority"`},
 		{"priority scope's class", Policy{PriorityLimits: limits("acme:mail:critical")}, `invalid priority_limits "acme:mail:critical": allowed is for a class of queue mail: "high", "medium", "low"`},
 		{"queue's name", Policy{Queues: map[string]Queue{"a:b": {}}}, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
@@ -52,15 +52,15 @@ func TestValidateQuotesEachBadField(t *testing.T) {
 		{"most attempts", queue(Queue{MostAttempts: 256}), `invalid queues.mail.most_attempts 256: allowed is 1 to 255`},
 		{"least backoff", queue(Queue{LeastBackoff: 25 * time.Hour}), `invalid queues.mail.least_backoff 25h: allowed is 1ms to 24h`},
 		{"number of dead letters", queue(Queue{MaxDead: 100_001}), `invalid queues.mail.max_dead 100001: allowed is 1 to 100000`},
-		{"no classes", queue(Queue{Classes: []headgate.Class{}}), `invalid queues.mail.classes 0 classes: allowed is 1 to 128 classes`},
-		{"class weight", queue(Queue{Classes: []headgate.Class{{Name: "only", Weight: 101}}}), `invalid queues.mail.classes[0].weight 101: allowed is 1 to 100`},
-		{"class name", queue(Queue{Classes: []headgate.Class{{Name: "a:b", Weight: 1}}}), `invalid queues.mail.classes[0].name "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"class twice", queue(Queue{Classes: []headgate.Class{{Name: "a", Weight: 1}, {Name: "a", Weight: 1}}}), `invalid queues.mail.classes[1].name "a": allowed is a name no other class of the queue has`},
+		{"no classes", queue(Queue{Classes: []admission.Class{}}), `invalid queues.mail.classes 0 classes: allowed is 1 to 128 classes`},
+		{"class weight", queue(Queue{Classes: []admission.Class{{Name: "only", Weight: 101}}}), `invalid queues.mail.classes[0].weight 101: allowed is 1 to 100`},
+		{"class name", queue(Queue{Classes: []admission.Class{{Name: "a:b", Weight: 1}}}), `invalid queues.mail.classes[0].name "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"class twice", queue(Queue{Classes: []admission.Class{{Name: "a", Weight: 1}, {Name: "a", Weight: 1}}}), `invalid queues.mail.classes[1].name "a": allowed is a name no other class of the queue has`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			err := c.policy.Validate()
-			if err == nil || err.Error() != c.want || !errors.Is(err, headgate.ErrInvalid) {
+			if err == nil || err.Error() != c.want || !errors.Is(err, admission.ErrInvalid) {
 				t.Errorf("Validate = %v\nwant %s", err, c.want)
 			}
 			if compiled, err := c.policy.Prepare(); err == nil || compiled != nil {
@@ -91,7 +91,7 @@ func TestValidateReportsEveryBadFieldInOneOrder(t *testing.T) {
 
 func TestADisabledLimitNeedsNoFigures(t *testing.T) {
 	t.Parallel()
-	p := Policy{Tenants: map[string]Tenant{"acme": {Limit: &headgate.Limit{Disabled: true}}}}
+	p := Policy{Tenants: map[string]Tenant{"acme": {Limit: &admission.Limit{Disabled: true}}}}
 	if err := p.Validate(); err != nil {
 		t.Error(err)
 	}
@@ -125,14 +125,14 @@ func TestFormatDurationIsShortAndExact(t *testing.T) {
 
 func TestObservedScopesAreNamesAndFew(t *testing.T) {
 	t.Parallel()
-	p := Policy{Observe: []headgate.Scope{"acme:mail"}}
+	p := Policy{Observe: []admission.Scope{"acme:mail"}}
 	if c := prepare(t, p); !c.Observes("acme:mail") || c.Observes("acme") {
 		t.Error("not the scopes that were named are observed")
 	}
-	if err := (Policy{Observe: []headgate.Scope{"a:b:c:d"}}).Validate(); !errors.Is(err, headgate.ErrInvalid) {
+	if err := (Policy{Observe: []admission.Scope{"a:b:c:d"}}).Validate(); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("a scope that is none: %v", err)
 	}
-	p.Observe = make([]headgate.Scope, MaxObserved+1)
+	p.Observe = make([]admission.Scope, MaxObserved+1)
 	for i := range p.Observe {
 		p.Observe[i] = "acme"
 	}

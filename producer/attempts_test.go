@@ -4,7 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -37,11 +37,11 @@ func TestThePolicyBoundsTheRunsOfAJob(t *testing.T) {
 		{"few", 4, 0, "invalid max attempts 4: allowed is 1 to 3 runs, by most_attempts of queue few in the policy"},
 		{"many", 255, 255, ""},
 	} {
-		job := headgate.NewJob("acme", row.queue, "send", nil)
+		job := admission.NewJob("acme", row.queue, "send", nil)
 		job.MaxAttempts = row.asks
 		verdict, err := p.Enqueue(t.Context(), job)
 		if row.complain != "" {
-			if !errors.Is(err, headgate.ErrInvalid) || err.Error() != row.complain {
+			if !errors.Is(err, admission.ErrInvalid) || err.Error() != row.complain {
 				t.Errorf("%s, %d: got %v", row.queue, row.asks, err)
 			}
 			continue
@@ -50,7 +50,7 @@ func TestThePolicyBoundsTheRunsOfAJob(t *testing.T) {
 			t.Errorf("%s, %d: got %v", row.queue, row.asks, err)
 			continue
 		}
-		sight, err := store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: verdict.ID})
+		sight, err := store.Look(t.Context(), admission.Key{Tenant: "acme", ID: verdict.ID})
 		if err != nil || sight.Record.Job.MaxAttempts != row.gets {
 			t.Errorf("%s, %d: it gets %d, %v", row.queue, row.asks, sight.Record.Job.MaxAttempts, err)
 		}

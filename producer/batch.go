@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
 // Result is what became of one job of a batch: exactly what Enqueue would have returned for it.
 type Result struct {
-	Verdict headgate.Verdict
+	Verdict admission.Verdict
 	Err     error
 }
 
@@ -22,7 +22,7 @@ type Result struct {
 // keep the others out. They travel in the order given, up to lua.MaxBatchJobs and lua.MaxBatchBytes a call; once
 // a call gets no answer, nothing further is sent. Where the deployment has several partitions, this is so for the jobs of
 // each, and those of all travel side by side.
-func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Result, error) {
+func (p *Producer) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]Result, error) {
 	results := make([]Result, len(jobs))
 	if p.parts == nil {
 		p.enqueueInOrder(ctx, jobs, nil, results)
@@ -44,7 +44,7 @@ func (p *Producer) EnqueueBatch(ctx context.Context, jobs []headgate.Job) ([]Res
 }
 
 // enqueueInOrder sends the jobs at some places, all of one partition; nil is all.
-func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some []int, results []Result) {
+func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, some []int, results []Result) {
 	n := len(jobs)
 	if some != nil {
 		n = len(some)
@@ -64,7 +64,7 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some
 		}
 		job := jobs[i]
 		if err := p.prepare(&job); err != nil {
-			results[i] = Result{headgate.Verdict{ID: job.ID}, err}
+			results[i] = Result{admission.Verdict{ID: job.ID}, err}
 			continue
 		}
 		if len(part) == lua.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > lua.MaxBatchBytes {
@@ -85,8 +85,8 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []headgate.Job, some
 func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results []Result, ended error) error {
 	if ended != nil {
 		for i := range part {
-			err := fmt.Errorf("%w: nothing was sent: the batch ended at an earlier job", headgate.ErrUnavailable)
-			results[at[i]] = Result{headgate.Verdict{ID: part[i].job.ID}, err}
+			err := fmt.Errorf("%w: nothing was sent: the batch ended at an earlier job", admission.ErrUnavailable)
+			results[at[i]] = Result{admission.Verdict{ID: part[i].job.ID}, err}
 			p.told(&part[i], results[at[i]])
 		}
 		return ended
@@ -112,7 +112,7 @@ func (p *Producer) sendPart(ctx context.Context, part []entry, at []int, results
 	for i := range part {
 		e := &part[i]
 		if err != nil {
-			results[at[i]] = Result{headgate.Verdict{ID: e.job.ID}, fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
+			results[at[i]] = Result{admission.Verdict{ID: e.job.ID}, fmt.Errorf("enqueue job %s: %w", e.job.ID, err)}
 		} else {
 			results[at[i]].Verdict, results[at[i]].Err = e.result()
 		}

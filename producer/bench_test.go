@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -14,8 +14,8 @@ import (
 
 // wide is a policy whose buckets are checked and never empty.
 func wide() *policy.Policy {
-	p := limited(headgate.PerSecond(1_000_000, 1_000_000_000))
-	p.Global = headgate.PerSecond(1_000_000, 1_000_000_000)
+	p := limited(admission.PerSecond(1_000_000, 1_000_000_000))
+	p.Global = admission.PerSecond(1_000_000, 1_000_000_000)
 	return p
 }
 
@@ -54,7 +54,7 @@ func BenchmarkEnqueue(b *testing.B) {
 // BenchmarkEnqueueBatch measures batches of a full call from one goroutine.
 func BenchmarkEnqueueBatch(b *testing.B) {
 	p := newProducer(b, open(b, redistest.Shared(b).Client(b)), producer.Config{Policy: wide()})
-	jobs := make([]headgate.Job, 64)
+	jobs := make([]admission.Job, 64)
 	for i := range jobs {
 		jobs[i] = job(fmt.Sprintf("tenant-%d", i))
 		jobs[i].Payload = make([]byte, 256)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestNoWaitIsLongerThanAMinuteAndATenth, nor shorter than a millisecond: the limit may be raised, and a small bucket has many waiters.
@@ -60,7 +60,7 @@ func TestHowManyTicksAJobMayMissIsBounded(t *testing.T) {
 	for missed, ok := range map[int]bool{-1: false, 1: true, 1000: true, 1001: false} {
 		e := &periodic{PeriodicJob: PeriodicJob{Name: "n", Spec: "@hourly", Missed: MissedAll, MaxMissed: missed}}
 		err := errors.Join(e.check("Jobs[0]", PeriodicConfig{Location: time.UTC})...)
-		if (err == nil) != ok || err != nil && !errors.Is(err, headgate.ErrInvalid) {
+		if (err == nil) != ok || err != nil && !errors.Is(err, admission.ErrInvalid) {
 			t.Error(fmt.Sprint(missed, " ticks: ", err))
 		}
 	}

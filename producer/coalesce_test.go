@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -88,8 +88,8 @@ func (g *tollgate) accepted(t *testing.T) int64 {
 	return c.Accepted - 1 // the warm one
 }
 
-func testJob(id string) headgate.Job {
-	j := headgate.NewJob("acme", "mail", "send", nil)
+func testJob(id string) admission.Job {
+	j := admission.NewJob("acme", "mail", "send", nil)
 	j.ID = id
 	return j
 }
@@ -147,7 +147,7 @@ func TestConcurrentCallsShareRoundTrips(t *testing.T) {
 				running.Go(func() {
 					for i := range each {
 						verdict, err := p.Enqueue(t.Context(), testJob(fmt.Sprintf("%d-%d", caller, i)))
-						if err != nil || verdict.Decision != headgate.Admitted {
+						if err != nil || verdict.Decision != admission.Admitted {
 							t.Errorf("got %+v, %v", verdict, err)
 							return
 						}
@@ -173,7 +173,7 @@ func TestACallTakesNoMoreThanItsBounds(t *testing.T) {
 	p := g.producer(t, Config{InFlight: 1})
 	_, open := g.hold(t)
 	var running sync.WaitGroup
-	enqueue := func(j headgate.Job) {
+	enqueue := func(j admission.Job) {
 		running.Go(func() {
 			if _, err := p.Enqueue(t.Context(), j); err != nil {
 				t.Error(err)
@@ -312,7 +312,7 @@ func TestACallerThatGivesUpInTheLineSendsNothing(t *testing.T) {
 	running.Go(func() {
 		defer close(gaveUp)
 		verdict, err := p.Enqueue(ctx, testJob("second"))
-		if !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrOutcomeUnknown) || verdict.ID != "second" {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, admission.ErrOutcomeUnknown) || verdict.ID != "second" {
 			t.Errorf("got %+v, %v", verdict, err)
 		}
 	})
@@ -338,10 +338,10 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	p := g.producer(t, Config{InFlight: 1})
 	pass, open := g.hold(t)
 	var running sync.WaitGroup
-	start := func(ctx context.Context, id string, check func(headgate.Verdict, error)) {
+	start := func(ctx context.Context, id string, check func(admission.Verdict, error)) {
 		running.Go(func() { check(p.Enqueue(ctx, testJob(id))) })
 	}
-	entered := func(_ headgate.Verdict, err error) {
+	entered := func(_ admission.Verdict, err error) {
 		if err != nil {
 			t.Error(err)
 		}
@@ -352,9 +352,9 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	await(t, "the leader waits", func() bool { return queuedNow(p) == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	gaveUp := make(chan struct{})
-	start(ctx, "follower", func(verdict headgate.Verdict, err error) {
+	start(ctx, "follower", func(verdict admission.Verdict, err error) {
 		defer close(gaveUp)
-		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || verdict.ID != "follower" {
+		if !errors.Is(err, admission.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || verdict.ID != "follower" {
 			t.Errorf("got %+v, %v", verdict, err)
 		}
 	})
@@ -366,7 +366,7 @@ func TestACallerThatGivesUpInFlightIsToldThatTheOutcomeIsUnknown(t *testing.T) {
 	open()
 	running.Wait()
 	verdict, err := p.Enqueue(t.Context(), testJob("follower"))
-	if err != nil || verdict.Decision != headgate.Duplicate {
+	if err != nil || verdict.Decision != admission.Duplicate {
 		t.Errorf("the same id again: got %+v, %v; want duplicate, since it had arrived", verdict, err)
 	}
 }
@@ -392,7 +392,7 @@ func TestAFlightGoesOnWithoutACaller(t *testing.T) {
 	running.Go(func() {
 		defer close(gaveUp)
 		verdict, err := p.Enqueue(ctx, testJob("leaver"))
-		if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || errors.Is(err, headgate.ErrUnavailable) {
+		if !errors.Is(err, admission.ErrOutcomeUnknown) || !errors.Is(err, context.Canceled) || errors.Is(err, admission.ErrUnavailable) {
 			t.Errorf("the one that left got %+v, %v", verdict, err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -36,7 +36,7 @@ type Config struct {
 	// DedupWindow is how long the store remembers the id of an ended job: nothing in doubt is resent after it. Zero
 	// means the policy's, which is right unless somebody else set the store's to less.
 	DedupWindow time.Duration
-	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 4. Beside one that is under way another
+	// InFlight is how many admit calls may be under way at a time, 1 to 16; zero means 8. Beside one that is under way another
 	// goes out only where it would be full (64 jobs or 256 KiB) or where that one takes longer than calls took of late. Jobs with
 	// more than 64 KiB of payload have half as many calls of their own, so that no other waits for them. In a deployment of
 	// several partitions this and the bounds below are of each.
@@ -53,7 +53,7 @@ const (
 	maxMaxPayload   = 64 << 20
 	defaultTimeout  = 2 * time.Second
 	maxTimeout      = time.Minute
-	defaultInFlight = 4
+	defaultInFlight = 8
 	maxInFlight     = 16
 
 	minWaiting          = lua.MaxBatchJobs
@@ -65,7 +65,7 @@ const (
 )
 
 func (c Config) withDefaults(store *lua.Store) Config {
-	c.MaxPayload = cmp.Or(c.MaxPayload, headgate.DefaultMaxPayload)
+	c.MaxPayload = cmp.Or(c.MaxPayload, admission.DefaultMaxPayload)
 	if c.Timeout == 0 {
 		c.Timeout = min(max(defaultTimeout, store.ReadTimeout()), maxTimeout)
 	}
@@ -80,7 +80,7 @@ func (c Config) validate() error {
 	var bad []error
 	field := func(ok bool, name, value, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
 		}
 	}
 	field(c.MaxPayload >= 1 && c.MaxPayload <= maxMaxPayload, "MaxPayload", strconv.Itoa(c.MaxPayload), "1 to 67108864 bytes")

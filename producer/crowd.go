@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // crowd is who was turned away of late. A job of the same tenant that is as large and has as little time is turned away too,
@@ -27,7 +27,7 @@ const crowdTenants = 4096
 type turnedAway struct {
 	bytes  int
 	left   time.Duration
-	answer *headgate.OverloadedError
+	answer *admission.OverloadedError
 }
 
 // note keeps an answer that was just given.
@@ -41,7 +41,7 @@ func (c *crowd) note(tenant string, away *turnedAway) {
 }
 
 // answer returns what a job is told, nil when the line has to be asked. The nil crowd knows of nobody.
-func (c *crowd) answer(job *headgate.Job, left time.Duration) error {
+func (c *crowd) answer(job *admission.Job, left time.Duration) error {
 	if c == nil {
 		return nil
 	}

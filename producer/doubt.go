@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -19,12 +19,12 @@ type unknownError struct {
 
 // Error says that the outcome is unknown and why.
 func (e *unknownError) Error() string {
-	return headgate.ErrOutcomeUnknown.Error() + ": " + e.cause.Error()
+	return admission.ErrOutcomeUnknown.Error() + ": " + e.cause.Error()
 }
 
 // Is matches headgate.ErrOutcomeUnknown and whatever the cause matches, headgate.ErrUnavailable excepted.
 func (e *unknownError) Is(target error) bool {
-	return target == headgate.ErrOutcomeUnknown || target != headgate.ErrUnavailable && errors.Is(e.cause, target)
+	return target == admission.ErrOutcomeUnknown || target != admission.ErrUnavailable && errors.Is(e.cause, target)
 }
 
 // As finds what the cause holds.
@@ -43,14 +43,14 @@ func joinCause(err, failure error) error {
 // tooLate is the error of a caller that was not sent because no answer would have come in its time.
 func tooLate(left, takes time.Duration) error {
 	return fmt.Errorf("%w: nothing was sent: %s are left and an answer takes up to %s: %w",
-		headgate.ErrUnavailable, max(left, 0).Round(time.Microsecond), takes.Round(time.Microsecond), context.DeadlineExceeded)
+		admission.ErrUnavailable, max(left, 0).Round(time.Microsecond), takes.Round(time.Microsecond), context.DeadlineExceeded)
 }
 
 // notSent is the error of a caller that goes because of cause before its jobs were sent. If that is the producer's
 // time-out, Redis did not answer those before it.
 func notSent(cause error) error {
 	if errors.Is(cause, errTimeout) {
-		return fmt.Errorf("%w: nothing was sent: %w", headgate.ErrUnavailable, cause)
+		return fmt.Errorf("%w: nothing was sent: %w", admission.ErrUnavailable, cause)
 	}
 	return fmt.Errorf("nothing was sent: %w", cause)
 }
@@ -69,7 +69,7 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 		return false
 	}
 	doubt := lua.InDoubt(err)
-	if !doubt && !errors.Is(err, headgate.ErrUnavailable) {
+	if !doubt && !errors.Is(err, admission.ErrUnavailable) {
 		return false
 	}
 	f.doubted = f.doubted || doubt

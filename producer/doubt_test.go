@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -50,7 +50,7 @@ func TestADoubtStays(t *testing.T) {
 	var caller sync.WaitGroup
 	caller.Go(func() {
 		_, err := p.Enqueue(ctx, testJob("a"))
-		if !errors.Is(err, headgate.ErrOutcomeUnknown) || errors.Is(err, headgate.ErrUnavailable) {
+		if !errors.Is(err, admission.ErrOutcomeUnknown) || errors.Is(err, admission.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -62,7 +62,7 @@ func TestADoubtStays(t *testing.T) {
 	cancel()
 	caller.Wait()
 	f := &flight{doubted: true}
-	if err := f.outcome(lua.ErrStale); !errors.Is(err, headgate.ErrOutcomeUnknown) {
+	if err := f.outcome(lua.ErrStale); !errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Errorf("a flight in doubt that Redis then refuses ends with %v", err)
 	}
 }
@@ -136,9 +136,9 @@ func TestAMigrationRefusesCertainly(t *testing.T) {
 		return p.small.mu.failures >= 3
 	})
 	f := &flight{tickets: []*ticket{newTicket(t.Context(), time.Now().Add(time.Minute), []entry{{job: testJob("b")}})}}
-	if err := p.attempt(t.Context(), f); !errors.Is(err, headgate.ErrUnavailable) || !p.mayRepeat(f, err) || f.doubted {
+	if err := p.attempt(t.Context(), f); !errors.Is(err, admission.ErrUnavailable) || !p.mayRepeat(f, err) || f.doubted {
 		t.Errorf("an attempt ends with %v; in doubt: %t", err, f.doubted)
 	}
-	cancel(headgate.ErrUnavailable)
+	cancel(admission.ErrUnavailable)
 	caller.Wait()
 }

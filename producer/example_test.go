@@ -8,7 +8,7 @@ import (
 	"log"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -25,7 +25,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer store.Close()
-	two := policy.Tier{Limit: headgate.Limit{Tokens: 2, Per: time.Hour, Burst: 2}}
+	two := policy.Tier{Limit: admission.Limit{Tokens: 2, Per: time.Hour, Burst: 2}}
 	limits := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: two}}
 	p, err := producer.New(store, producer.Config{Policy: &limits})
 	if err != nil {
@@ -33,11 +33,11 @@ func Example() {
 	}
 
 	for _, id := range []string{"order-1", "order-1", "order-2", "order-3"} {
-		job := headgate.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))
-		job.ID, job.Priority = id, headgate.High
+		job := admission.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))
+		job.ID, job.Priority = id, admission.High
 		verdict, err := p.Enqueue(ctx, job)
 		switch {
-		case errors.Is(err, headgate.ErrLimited):
+		case errors.Is(err, admission.ErrLimited):
 			fmt.Printf("%s: refused by scope %s, %d tokens left\n", id, verdict.Scope, verdict.TokensLeft)
 		case err != nil:
 			log.Fatal(err)
@@ -76,14 +76,14 @@ func ExampleNewPeriodic() {
 		log.Fatal(err)
 	}
 	_, err = producer.NewPeriodic(p, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{
-		{Name: "invoices", Spec: "@every 0s", Job: headgate.NewJob("acme", "report", "invoices", nil)},
+		{Name: "invoices", Spec: "@every 0s", Job: admission.NewJob("acme", "report", "invoices", nil)},
 	}})
-	fmt.Println(errors.Is(err, headgate.ErrInvalid))
+	fmt.Println(errors.Is(err, admission.ErrInvalid))
 
 	periodic, err := producer.NewPeriodic(p, producer.PeriodicConfig{Seconds: true, Jobs: []producer.PeriodicJob{{
-		Name: "invoices", Spec: "* * * * * *", Make: func(time.Time) headgate.Job {
+		Name: "invoices", Spec: "* * * * * *", Make: func(time.Time) admission.Job {
 			stop() // One tick is enough for an example.
-			return headgate.NewJob("acme", "report", "invoices", nil)
+			return admission.NewJob("acme", "report", "invoices", nil)
 		},
 	}}})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -24,22 +24,22 @@ func TestBadInputIsOneClearError(t *testing.T) {
 	p := newProducer(t, store, producer.Config{})
 	for _, c := range []struct {
 		name   string
-		change func(*headgate.Job)
+		change func(*admission.Job)
 		kind   error
 		text   string
 	}{
-		{"empty tenant", func(j *headgate.Job) { j.Tenant = "" }, headgate.ErrInvalid, `invalid tenant "": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"tenant global", func(j *headgate.Job) { j.Tenant = "global" }, headgate.ErrInvalid, `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
-		{"payload of 2 MiB", func(j *headgate.Job) { j.Payload = make([]byte, 2<<20) }, headgate.ErrInvalid, `invalid payload 2097152 bytes: allowed is 0 to 1048576 bytes`},
-		{"unknown class", func(j *headgate.Job) { j.Priority = "urgent" }, headgate.ErrInvalid, `invalid priority "urgent": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
-		{"number above the classes", func(j *headgate.Job) { j.Priority = "11" }, headgate.ErrInvalid, `invalid priority "11": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
-		{"zero cost", func(j *headgate.Job) { j.Cost = 0 }, headgate.ErrInvalid, `invalid cost 0: allowed is 1 to 1000000 tokens`},
-		{"negative cost", func(j *headgate.Job) { j.Cost = -5 }, headgate.ErrInvalid, `invalid cost -5: allowed is 1 to 1000000 tokens`},
-		{"queue with a separator", func(j *headgate.Job) { j.Queue = "a:b" }, headgate.ErrInvalid, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"deadline of the dark ages", func(j *headgate.Job) { j.Deadline = time.Unix(0, 0) }, headgate.ErrInvalid, `invalid deadline 1970-01-01T00:00:00Z: allowed is a time from 2001 to 2090`},
-		{"deadline in the past", func(j *headgate.Job) { j.Deadline = time.Now().Add(-time.Second) }, headgate.ErrDeadlinePassed, `job refused for good: its deadline has passed`},
-		{"cost above the burst", func(j *headgate.Job) { j.Cost = 51 }, headgate.ErrTooCostly, `job refused for good: cost is above the burst of 50 tokens of scope acme`},
-		{"two bad fields", func(j *headgate.Job) { j.Cost, j.Type = 0, "a b" }, headgate.ErrInvalid, "invalid type \"a b\": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]\ninvalid cost 0: allowed is 1 to 1000000 tokens"},
+		{"empty tenant", func(j *admission.Job) { j.Tenant = "" }, admission.ErrInvalid, `invalid tenant "": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"tenant global", func(j *admission.Job) { j.Tenant = "global" }, admission.ErrInvalid, `invalid tenant "global": allowed is any name but "global", which is the outermost scope`},
+		{"payload of 2 MiB", func(j *admission.Job) { j.Payload = make([]byte, 2<<20) }, admission.ErrInvalid, `invalid payload 2097152 bytes: allowed is 0 to 1048576 bytes`},
+		{"unknown class", func(j *admission.Job) { j.Priority = "urgent" }, admission.ErrInvalid, `invalid priority "urgent": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
+		{"number above the classes", func(j *admission.Job) { j.Priority = "11" }, admission.ErrInvalid, `invalid priority "11": allowed is a class of queue mail: high, medium, low, or 0 to 10`},
+		{"zero cost", func(j *admission.Job) { j.Cost = 0 }, admission.ErrInvalid, `invalid cost 0: allowed is 1 to 1000000 tokens`},
+		{"negative cost", func(j *admission.Job) { j.Cost = -5 }, admission.ErrInvalid, `invalid cost -5: allowed is 1 to 1000000 tokens`},
+		{"queue with a separator", func(j *admission.Job) { j.Queue = "a:b" }, admission.ErrInvalid, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
+		{"deadline of the dark ages", func(j *admission.Job) { j.Deadline = time.Unix(0, 0) }, admission.ErrInvalid, `invalid deadline 1970-01-01T00:00:00Z: allowed is a time from 2001 to 2090`},
+		{"deadline in the past", func(j *admission.Job) { j.Deadline = time.Now().Add(-time.Second) }, admission.ErrDeadlinePassed, `job refused for good: its deadline has passed`},
+		{"cost above the burst", func(j *admission.Job) { j.Cost = 51 }, admission.ErrTooCostly, `job refused for good: cost is above the burst of 50 tokens of scope acme`},
+		{"two bad fields", func(j *admission.Job) { j.Cost, j.Type = 0, "a b" }, admission.ErrInvalid, "invalid type \"a b\": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]\ninvalid cost 0: allowed is 1 to 1000000 tokens"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestBadInputIsOneClearError(t *testing.T) {
 			if !errors.Is(err, c.kind) || err.Error() != c.text {
 				t.Errorf("got %v", err)
 			}
-			results, batchErr := p.EnqueueBatch(t.Context(), []headgate.Job{j})
+			results, batchErr := p.EnqueueBatch(t.Context(), []admission.Job{j})
 			if results[0].Err == nil || results[0].Err.Error() != c.text || !errors.Is(batchErr, c.kind) {
 				t.Errorf("in a batch: got %v and %v", results[0].Err, batchErr)
 			}
@@ -69,15 +69,15 @@ func TestABadConfigNamesEveryField(t *testing.T) {
 	want := "configure producer: invalid MaxPayload -1: allowed is 1 to 67108864 bytes\ninvalid Timeout 1h0m0s: allowed is 1ms to 1m\n" +
 		"invalid DedupWindow -1ns: allowed is 0 to 24h\ninvalid InFlight 99: allowed is 1 to 16\n" +
 		"invalid MaxWaiting 63: allowed is 64 to 1000000 jobs\ninvalid MaxWaitingBytes 1099511627776: allowed is 1048576 to 1073741824 bytes"
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
-	bad := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: -1, Per: time.Microsecond, Burst: 0}}}}
+	bad := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: -1, Per: time.Microsecond, Burst: 0}}}}
 	_, err = producer.New(store, producer.Config{Policy: &bad})
 	want = "configure producer: invalid limit tokens of tier standard -1: allowed is 1 to 1000000000 tokens\n" +
 		"invalid limit burst of tier standard 0: allowed is 1 to 1000000000 tokens\n" +
 		"invalid limit duration of tier standard 1µs: allowed is 1ms to 744h0m0s"
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }
@@ -92,13 +92,13 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		client := redis.NewClient(&redis.Options{Addr: oldRedis(t), MaxRetries: -1, Protocol: 2, DisableIdentity: true})
 		t.Cleanup(func() { _ = client.Close() })
 		_, err := lua.Open(t.Context(), client, lua.Config{})
-		assertError(t, err, headgate.ErrInvalid, "open store: invalid redis version 6.2.14: allowed is 7.0 or newer")
+		assertError(t, err, admission.ErrInvalid, "open store: invalid redis version 6.2.14: allowed is 7.0 or newer")
 	})
 	t.Run("evicting", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t, redistest.Options{MaxMemoryPolicy: "allkeys-lru"})
 		_, err := lua.Open(t.Context(), server.Client(t), lua.Config{})
-		assertError(t, err, headgate.ErrInvalid, "open store: invalid redis maxmemory-policy allkeys-lru: allowed is noeviction: "+
+		assertError(t, err, admission.ErrInvalid, "open store: invalid redis maxmemory-policy allkeys-lru: allowed is noeviction: "+
 			"an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)")
 	})
 	t.Run("unreachable", func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Kill(t)
 		_, err := lua.Open(t.Context(), client, lua.Config{})
-		if !errors.Is(err, headgate.ErrUnavailable) || !strings.Contains(err.Error(), "redis does not answer INFO") {
+		if !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), "redis does not answer INFO") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -126,7 +126,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		server.Pause(t)
 		defer server.Resume(t)
 		_, err := lua.Open(t.Context(), client, lua.Config{})
-		if !errors.Is(err, headgate.ErrUnavailable) {
+		if !errors.Is(err, admission.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -127,7 +127,7 @@ func checkClasses(snapshot *policy.Compiled, entries []entry) bool {
 }
 
 // checkClass puts the name of the class in the place of a number from 0 to 10.
-func checkClass(snapshot *policy.Compiled, job *headgate.Job) error {
+func checkClass(snapshot *policy.Compiled, job *admission.Job) error {
 	if class, ok := snapshot.ClassNamed(job.Queue, job.Priority); ok {
 		job.Priority = class
 		return nil
@@ -138,23 +138,23 @@ func checkClass(snapshot *policy.Compiled, job *headgate.Job) error {
 		names[i] = string(class.Name)
 	}
 	value := string(job.Priority)
-	if len(value) > headgate.MaxNameLength {
-		value = value[:headgate.MaxNameLength]
+	if len(value) > admission.MaxNameLength {
+		value = value[:admission.MaxNameLength]
 	}
-	return &headgate.FieldError{
+	return &admission.FieldError{
 		Field: "priority", Value: strconv.Quote(value),
 		Allowed: "a class of queue " + job.Queue + ": " + strings.Join(names, ", ") + ", or 0 to 10",
 	}
 }
 
 // checkAttempts bounds the runs that a job asks for, since they cost it nothing. One that does not say gets no more than that.
-func checkAttempts(snapshot *policy.Compiled, job *headgate.Job) error {
+func checkAttempts(snapshot *policy.Compiled, job *admission.Job) error {
 	most, _ := snapshot.RetriesOf(job.Queue)
 	switch {
-	case job.MaxAttempts == 0 && most < headgate.DefaultMaxAttempts:
+	case job.MaxAttempts == 0 && most < admission.DefaultMaxAttempts:
 		job.MaxAttempts = most
 	case job.MaxAttempts > most:
-		return &headgate.FieldError{
+		return &admission.FieldError{
 			Field: "max attempts", Value: strconv.Itoa(job.MaxAttempts),
 			Allowed: fmt.Sprintf("1 to %d runs, by most_attempts of queue %s in the policy", most, job.Queue),
 		}
@@ -170,7 +170,7 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []lua.Candidat
 		n += len(t.entries)
 	}
 	entries, candidates := make([]*entry, 0, n), make([]lua.Candidate, 0, n)
-	all := make([][headgate.Levels]headgate.Limit, n)
+	all := make([][admission.Levels]admission.Limit, n)
 	for _, t := range f.tickets {
 		for i := range t.entries {
 			e := &t.entries[i]

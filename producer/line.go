@@ -6,18 +6,18 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
 // entry is one job on its way, and what became of it. It is written by the pilot of its flight until its ticket
 // is settled, and only then read by its caller.
 type entry struct {
-	job     headgate.Job
-	verdict headgate.Verdict
+	job     admission.Job
+	verdict admission.Verdict
 	err     error
 	// ended, if not nil, is told what the caller of a batch is.
-	ended func(headgate.Verdict, error)
+	ended func(admission.Verdict, error)
 }
 
 // ticket is the jobs that one caller sends together: they board together or not at all.
@@ -139,7 +139,7 @@ func (l *line) anotherLocked(now time.Time) bool {
 }
 
 // refuse returns why a job may not wait, where the line is crowded: most callers are turned away then, and that must cost little.
-func (l *line) refuse(job *headgate.Job, left time.Duration) error {
+func (l *line) refuse(job *admission.Job, left time.Duration) error {
 	crowd := l.crowd.Load()
 	if crowd == nil {
 		return nil
@@ -165,7 +165,7 @@ func (l *line) refuseLocked(tenant string, jobs, bytes int, left time.Duration) 
 	case wait == 0 && l.mu.takes > left:
 		return tooLate(left, l.mu.takes)
 	case !room || wait+l.mu.takes > left:
-		err := &headgate.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
+		err := &admission.OverloadedError{Waiting: all.jobs, RetryAfter: max(wait, l.mu.takes, time.Millisecond)}
 		if c := l.crowdLocked(); jobs == 1 {
 			c.note(tenant, &turnedAway{bytes: bytes, left: left, answer: err})
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -33,12 +33,12 @@ func join(t *testing.T, l *line, now time.Time, x *ticket) *ticket {
 }
 
 // refused asserts that a ticket finds no room, and that nothing is known of it then.
-func refused(t *testing.T, l *line, now time.Time, x *ticket) *headgate.OverloadedError {
+func refused(t *testing.T, l *line, now time.Time, x *ticket) *admission.OverloadedError {
 	t.Helper()
 	before := l.mu.waiting.sums
 	_, _, err := l.join(x, now)
-	full, ok := errors.AsType[*headgate.OverloadedError](err)
-	if !ok || !errors.Is(err, headgate.ErrOverloaded) || !errors.Is(err, headgate.ErrUnavailable) || full.RetryAfter <= 0 {
+	full, ok := errors.AsType[*admission.OverloadedError](err)
+	if !ok || !errors.Is(err, admission.ErrOverloaded) || !errors.Is(err, admission.ErrUnavailable) || full.RetryAfter <= 0 {
 		t.Fatalf("got %v", err)
 	}
 	if l.mu.waiting.sums != before || x.waits != nil {
@@ -118,7 +118,7 @@ func TestWhoCannotBeServedInTimeIsToldSoAtOnce(t *testing.T) {
 	l.mu.waiting = turns{}
 	alone := waitingTicket("light", 1, 0)
 	alone.deadline = now.Add(time.Millisecond)
-	if _, _, err := l.join(alone, now); !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrOverloaded) {
+	if _, _, err := l.join(alone, now); !errors.Is(err, admission.ErrUnavailable) || errors.Is(err, admission.ErrOverloaded) {
 		t.Errorf("a caller with a millisecond left, where nobody waits: %v", err)
 	}
 }
@@ -147,7 +147,7 @@ func TestWhoHasNoTimeLeftIsNotSent(t *testing.T) {
 	l.mu.takes = 10 * time.Second
 	late.deadline, alone.deadline = now.Add(9*time.Second), now.Add(9*time.Second)
 	f := l.board(nil, now)
-	if late.state != settled || !errors.Is(late.failure, headgate.ErrUnavailable) || len(f.tickets) != 1 || f.tickets[0] != good {
+	if late.state != settled || !errors.Is(late.failure, admission.ErrUnavailable) || len(f.tickets) != 1 || f.tickets[0] != good {
 		t.Errorf("who was late is %d, %v; %d are aboard", late.state, late.failure, len(f.tickets))
 	}
 	l.land(f, nil)
@@ -192,16 +192,16 @@ func TestWhoLeavesIsToldWhetherItWasSent(t *testing.T) {
 	t.Parallel()
 	l, now := busyLine(t, 100, 1<<20)
 	cause := fmt.Errorf("%w: %w", errTimeout, context.DeadlineExceeded)
-	refusedDial := fmt.Errorf("%w: dial", headgate.ErrUnavailable)
+	refusedDial := fmt.Errorf("%w: dial", admission.ErrUnavailable)
 	certain := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, headgate.ErrUnavailable) || errors.Is(err, headgate.ErrOutcomeUnknown) {
+		if !errors.Is(err, admission.ErrUnavailable) || errors.Is(err, admission.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 	doubtful := func(what string, err error) {
 		t.Helper()
-		if errors.Is(err, headgate.ErrUnavailable) || !errors.Is(err, headgate.ErrOutcomeUnknown) {
+		if errors.Is(err, admission.ErrUnavailable) || !errors.Is(err, admission.ErrOutcomeUnknown) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
@@ -260,7 +260,7 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 	if l.crowd.Load() == nil {
 		t.Fatal("nobody knows that the line is crowded")
 	}
-	job := headgate.NewJob("acme", "mail", "send", nil)
+	job := admission.NewJob("acme", "mail", "send", nil)
 	if allocations := testing.AllocsPerRun(100, func() {
 		if l.refuse(&job, time.Minute) == nil {
 			t.Fatal("let in")
@@ -272,14 +272,14 @@ func TestTurningAwayCostsLittle(t *testing.T) {
 	if err := l.refuse(&job, time.Minute); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
-	c, away := l.crowd.Load(), &headgate.OverloadedError{}
+	c, away := l.crowd.Load(), &admission.OverloadedError{}
 	c.note("large", &turnedAway{bytes: 10, left: time.Second, answer: away})
 	for _, row := range []struct {
 		bytes int
 		left  time.Duration
 		away  bool
 	}{{10, time.Second, true}, {11, time.Millisecond, true}, {9, time.Second, false}, {10, 2 * time.Second, false}} {
-		job := headgate.NewJob("large", "mail", "send", make([]byte, row.bytes))
+		job := admission.NewJob("large", "mail", "send", make([]byte, row.bytes))
 		if got := c.answer(&job, row.left) != nil; got != row.away {
 			t.Errorf("%d bytes with %s left: %t", row.bytes, row.left, got)
 		}

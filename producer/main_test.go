@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -49,12 +49,12 @@ func newProducer(tb testing.TB, store *lua.Store, config producer.Config) *produ
 func unlimited() *policy.Policy { return new(policy.Unlimited()) }
 
 // limited is a policy in which every tenant has the given limit and nothing else has any.
-func limited(limit headgate.Limit) *policy.Policy {
+func limited(limit admission.Limit) *policy.Policy {
 	return &policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
 }
 
-func job(tenant string) headgate.Job {
-	return headgate.NewJob(tenant, "mail", "send", []byte(`{"to":"ada"}`))
+func job(tenant string) admission.Job {
+	return admission.NewJob(tenant, "mail", "send", []byte(`{"to":"ada"}`))
 }
 
 // put stores a policy as an operator would.

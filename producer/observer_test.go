@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -26,26 +26,26 @@ type witness struct {
 
 func (w *witness) observer() producer.Observer {
 	w.begun, w.ended, w.decided = map[string]int{}, map[string]int{}, map[string]int{}
-	note := func(to map[string]int, id string, verdict headgate.Verdict, err error) {
+	note := func(to map[string]int, id string, verdict admission.Verdict, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		switch {
 		case err == nil:
 			to[id+" "+verdict.Decision.String()]++
-		case errors.Is(err, headgate.ErrRefused):
+		case errors.Is(err, admission.ErrRefused):
 			to[id+" refused"]++
 		default:
 			to[id+" failed"]++
 		}
 	}
 	return producer.Observer{
-		Enqueuing: func(_ context.Context, job headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
+		Enqueuing: func(_ context.Context, job admission.Job) (map[string]string, func(admission.Verdict, error)) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.begun[job.ID]++
-			return nil, func(verdict headgate.Verdict, err error) { note(w.ended, job.ID, verdict, err) }
+			return nil, func(verdict admission.Verdict, err error) { note(w.ended, job.ID, verdict, err) }
 		},
-		Decided: func(job headgate.Job, verdict headgate.Verdict, err error) { note(w.decided, job.ID, verdict, err) },
+		Decided: func(job admission.Job, verdict admission.Verdict, err error) { note(w.decided, job.ID, verdict, err) },
 	}
 }
 
@@ -62,8 +62,8 @@ func TestTheObserverIsToldWhatTheCallerIs(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	var w witness
-	p := newProducer(t, store, producer.Config{Policy: limited(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1}), Observer: w.observer()})
-	var jobs []headgate.Job
+	p := newProducer(t, store, producer.Config{Policy: limited(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1}), Observer: w.observer()})
+	var jobs []admission.Job
 	begun, ended := map[string]int{}, map[string]int{}
 	for i := range 70 {
 		j := job(fmt.Sprintf("t%d", i%10))
@@ -93,7 +93,7 @@ func TestTheObserverIsToldWhatTheCallerIs(t *testing.T) {
 		}
 	}
 	results, err := p.EnqueueBatch(t.Context(), jobs)
-	if err == nil || !errors.Is(results[20].Err, headgate.ErrInvalid) {
+	if err == nil || !errors.Is(results[20].Err, admission.ErrInvalid) {
 		t.Fatal(err)
 	}
 	w.saw(t, "begun", w.begun, begun)
@@ -106,7 +106,7 @@ func TestAWaitIsOneEnqueuingOfManyAnswers(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	var w witness
-	p := newProducer(t, store, producer.Config{Policy: limited(headgate.PerSecond(20, 1)), Observer: w.observer()})
+	p := newProducer(t, store, producer.Config{Policy: limited(admission.PerSecond(20, 1)), Observer: w.observer()})
 	for _, id := range []string{"a", "b"} {
 		j := job("acme")
 		j.ID = id
@@ -120,8 +120,8 @@ func TestAWaitIsOneEnqueuingOfManyAnswers(t *testing.T) {
 	delete(w.decided, "b refused")
 	w.saw(t, "ended", w.ended, map[string]int{"a admitted": 1, "b admitted": 1})
 	w.saw(t, "decided", w.decided, map[string]int{"a admitted": 1, "b admitted": 1})
-	results, err := p.Redrive(t.Context(), headgate.Key{Tenant: "acme", ID: "a"})
-	if err == nil || !errors.Is(results[0].Err, headgate.ErrNotDead) {
+	results, err := p.Redrive(t.Context(), admission.Key{Tenant: "acme", ID: "a"})
+	if err == nil || !errors.Is(results[0].Err, admission.ErrNotDead) {
 		t.Fatalf("%v %+v", err, results)
 	}
 	w.saw(t, "begun", w.begun, map[string]int{"a": 1, "b": 1})
@@ -131,25 +131,25 @@ func TestAWaitIsOneEnqueuingOfManyAnswers(t *testing.T) {
 func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	for name, enqueuing := range map[string]func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)){
-		"at once": func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
+	for name, enqueuing := range map[string]func(context.Context, admission.Job) (map[string]string, func(admission.Verdict, error)){
+		"at once": func(context.Context, admission.Job) (map[string]string, func(admission.Verdict, error)) {
 			panic("at once")
 		},
-		"at the end": func(context.Context, headgate.Job) (map[string]string, func(headgate.Verdict, error)) {
-			return nil, func(headgate.Verdict, error) { panic("at the end") }
+		"at the end": func(context.Context, admission.Job) (map[string]string, func(admission.Verdict, error)) {
+			return nil, func(admission.Verdict, error) { panic("at the end") }
 		},
 	} {
 		var said strings.Builder
 		p := newProducer(t, store, producer.Config{Policy: new(policy.Unlimited()), Logger: zerolog.New(&said), Observer: producer.Observer{
-			Enqueuing: enqueuing, Decided: func(headgate.Job, headgate.Verdict, error) { panic("decided") },
+			Enqueuing: enqueuing, Decided: func(admission.Job, admission.Verdict, error) { panic("decided") },
 		}})
-		if verdict, err := p.Enqueue(t.Context(), job("acme")); err != nil || verdict.Decision != headgate.Admitted {
+		if verdict, err := p.Enqueue(t.Context(), job("acme")); err != nil || verdict.Decision != admission.Admitted {
 			t.Errorf("%s: %+v, %v", name, verdict, err)
 		}
-		if verdict, err := p.EnqueueWait(t.Context(), job("acme")); err != nil || verdict.Decision != headgate.Admitted {
+		if verdict, err := p.EnqueueWait(t.Context(), job("acme")); err != nil || verdict.Decision != admission.Admitted {
 			t.Errorf("%s: %+v, %v", name, verdict, err)
 		}
-		results, err := p.EnqueueBatch(t.Context(), []headgate.Job{job("acme"), job("acme")})
+		results, err := p.EnqueueBatch(t.Context(), []admission.Job{job("acme"), job("acme")})
 		if err != nil || results[0].Err != nil || results[1].Err != nil {
 			t.Errorf("%s: %+v, %v", name, results, err)
 		}

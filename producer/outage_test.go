@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -29,9 +29,9 @@ func TestEveryIDEntersOnceWhateverIsLost(t *testing.T) {
 	prefix := redistest.Prefix(t)
 	store, direct := openAs(t, proxy.Client(t), prefix), openAs(t, server.Client(t), prefix)
 	const tenants, each = 40, 250
-	limits := limited(headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: perTenant})
+	limits := limited(admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: perTenant})
 	// The burst of all jobs can only be had with 60 tokens a day: 0.01 tokens while the test runs.
-	limits.Global = headgate.Limit{Tokens: 60, Per: 24 * time.Hour, Burst: 20_000}
+	limits.Global = admission.Limit{Tokens: 60, Per: 24 * time.Hour, Burst: 20_000}
 	config := producer.Config{Policy: limits, Timeout: 14 * time.Second}
 	if _, err := newProducer(t, direct, config).Enqueue(t.Context(), job("warm")); err != nil {
 		t.Fatal(err)
@@ -53,11 +53,11 @@ func TestEveryIDEntersOnceWhateverIsLost(t *testing.T) {
 	})
 	p := newProducer(t, store, config)
 	var duplicates atomic.Int64
-	entered := func(verdict headgate.Verdict, err error) {
+	entered := func(verdict admission.Verdict, err error) {
 		switch {
 		case err != nil:
 			t.Error(err)
-		case verdict.Decision == headgate.Duplicate:
+		case verdict.Decision == admission.Duplicate:
 			duplicates.Add(1)
 		}
 	}
@@ -74,7 +74,7 @@ func TestEveryIDEntersOnceWhateverIsLost(t *testing.T) {
 				return
 			}
 			for from := 0; from < each; from += 50 {
-				jobs := make([]headgate.Job, 50)
+				jobs := make([]admission.Job, 50)
 				for i := range jobs {
 					jobs[i] = job(tenant)
 					jobs[i].ID = id("job", from+i)
@@ -104,16 +104,16 @@ func TestEveryIDEntersOnceWhateverIsLost(t *testing.T) {
 // assertLevels reads levels off the refusals of jobs that cost more than is left.
 func assertLevels(t *testing.T, p *producer.Producer, tenants, charged int) {
 	t.Helper()
-	probe := func(scope headgate.Scope, tenant string, want headgate.Tokens) {
+	probe := func(scope admission.Scope, tenant string, want admission.Tokens) {
 		j := job(tenant)
 		j.Cost = want + 1
 		verdict, err := p.Enqueue(t.Context(), j)
-		if !errors.Is(err, headgate.ErrLimited) || verdict.Scope != scope || verdict.TokensLeft != want {
+		if !errors.Is(err, admission.ErrLimited) || verdict.Scope != scope || verdict.TokensLeft != want {
 			t.Errorf("scope %s holds %d tokens (%v), want %d exactly", verdict.Scope, verdict.TokensLeft, err, want)
 		}
 	}
 	for n := range tenants {
-		probe(headgate.Scope(id("tenant", n)), id("tenant", n), headgate.Tokens(perTenant-charged))
+		probe(admission.Scope(id("tenant", n)), id("tenant", n), admission.Tokens(perTenant-charged))
 	}
 }
 
@@ -155,13 +155,13 @@ func assertOutage(t *testing.T, server *redistest.Server, prefix string) {
 				t.Errorf("an answer took %s", took)
 			}
 			// A connection that ends as a call goes out leaves that call in doubt: one of the two, never both.
-			if errors.Is(err, headgate.ErrUnavailable) == errors.Is(err, headgate.ErrOutcomeUnknown) || verdict.ID == "" {
+			if errors.Is(err, admission.ErrUnavailable) == errors.Is(err, admission.ErrOutcomeUnknown) || verdict.ID == "" {
 				t.Errorf("got %+v, %v", verdict, err)
 			}
 		})
 	}
 	running.Wait()
-	jobs := make([]headgate.Job, 300)
+	jobs := make([]admission.Job, 300)
 	for i := range jobs {
 		jobs[i] = job("acme")
 	}
@@ -172,7 +172,7 @@ func assertOutage(t *testing.T, server *redistest.Server, prefix string) {
 	}
 	for i, r := range results {
 		sent := i < lua.MaxBatchJobs
-		if r.Err == nil || r.Verdict.ID == "" || !sent && !errors.Is(r.Err, headgate.ErrUnavailable) {
+		if r.Err == nil || r.Verdict.ID == "" || !sent && !errors.Is(r.Err, admission.ErrUnavailable) {
 			t.Fatalf("batch: jobs[%d] got %+v, %v", i, r.Verdict, r.Err)
 		}
 	}
@@ -193,13 +193,13 @@ func TestARedisThatHangsLeavesTheOutcomeUnknown(t *testing.T) {
 	j := job("acme")
 	j.ID = "doubtful"
 	verdict, err := p.Enqueue(t.Context(), j)
-	if !errors.Is(err, headgate.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || verdict.ID != j.ID {
+	if !errors.Is(err, admission.ErrOutcomeUnknown) || !errors.Is(err, context.DeadlineExceeded) || verdict.ID != j.ID {
 		t.Errorf("got %+v, %v", verdict, err)
 	}
 	server.Resume(t)
 	after := openAs(t, server.Client(t), prefix)
 	verdict, err = newProducer(t, after, producer.Config{}).Enqueue(t.Context(), j)
-	if err != nil || verdict.Decision != headgate.Duplicate {
+	if err != nil || verdict.Decision != admission.Duplicate {
 		t.Errorf("the same id after the pause: got %+v, %v; want duplicate", verdict, err)
 	}
 	if c := census(t, after); c.Accepted != 2 {
@@ -227,7 +227,7 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	j := job("acme")
 	j.ID = "doubtful"
 	_, err := p.Enqueue(t.Context(), j)
-	if !errors.Is(err, headgate.ErrOutcomeUnknown) {
+	if !errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
 	mu.Lock()
@@ -236,7 +236,7 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 4*time.Second {
 		t.Errorf("sent %d times over %s; a resend after a second could arrive after the window", len(sent), last)
 	}
-	if lua.InDoubt(err) && errors.Is(err, headgate.ErrUnavailable) {
+	if lua.InDoubt(err) && errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v says that nothing was sent", err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -48,7 +48,7 @@ func TestAPanicOfAHookStrandsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // After one the line goes on.
-		if _, err := p.Enqueue(t.Context(), testJob("a")); !errors.Is(err, headgate.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "too much") {
+		if _, err := p.Enqueue(t.Context(), testJob("a")); !errors.Is(err, admission.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "too much") {
 			t.Errorf("got %v", err)
 		}
 	}

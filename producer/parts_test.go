@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -30,14 +30,14 @@ func TestABatchOverPartitionsIsAnsweredInOrder(t *testing.T) {
 	store, tenants := openParts(t)
 	p := newProducer(t, store, producer.Config{Policy: unlimited()})
 	const n, bad = 500, 77
-	jobs := make([]headgate.Job, n)
+	jobs := make([]admission.Job, n)
 	for i := range jobs {
 		jobs[i] = job(tenants[i*i%3])
 		jobs[i].ID = fmt.Sprintf("job-%d", i)
 	}
 	jobs[bad].Tenant = "no such:name"
 	results, err := p.EnqueueBatch(t.Context(), jobs)
-	if !errors.Is(err, headgate.ErrInvalid) {
+	if !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("a batch with a bad job: %v", err)
 	}
 	for i, r := range results {
@@ -59,7 +59,7 @@ func TestABatchOverPartitionsIsAnsweredInOrder(t *testing.T) {
 	again, err := p.EnqueueBatch(t.Context(), jobs[:bad])
 	must(t, err)
 	for i, r := range again {
-		if r.Verdict.Decision != headgate.Duplicate {
+		if r.Verdict.Decision != admission.Duplicate {
 			t.Fatalf("job %d again: %+v", i, r)
 		}
 	}
@@ -69,13 +69,13 @@ func TestRedriveOverPartitions(t *testing.T) {
 	t.Parallel()
 	store, tenants := openParts(t)
 	p := newProducer(t, store, producer.Config{Policy: unlimited()})
-	var keys []headgate.Key
+	var keys []admission.Key
 	for i, part := range store.Partitions() {
 		keys = append(keys, letters(t, part, p, job(tenants[i]), job(tenants[i]))...)
 	}
-	keys = []headgate.Key{keys[4], keys[0], keys[2], {Tenant: tenants[1], ID: "nobody"}, keys[1], keys[5], keys[3]}
+	keys = []admission.Key{keys[4], keys[0], keys[2], {Tenant: tenants[1], ID: "nobody"}, keys[1], keys[5], keys[3]}
 	results, err := p.Redrive(t.Context(), keys...)
-	if !errors.Is(err, headgate.ErrNotDead) {
+	if !errors.Is(err, admission.ErrNotDead) {
 		t.Errorf("got %v", err)
 	}
 	for i, r := range results {
@@ -98,7 +98,7 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 	p := newProducer(t, store, producer.Config{})
 	client := redistest.Shared(t).Client(t)
 	must(t, client.HSet(t.Context(), store.Partitions()[2].Keys().State(), "pv", 0, "pe", "").Err())
-	if verdict, err := p.Enqueue(t.Context(), job(tenants[2])); err != nil || verdict.Decision != headgate.Admitted {
+	if verdict, err := p.Enqueue(t.Context(), job(tenants[2])); err != nil || verdict.Decision != admission.Admitted {
 		t.Errorf("%+v, %v", verdict, err)
 	}
 	if version := client.HGet(t.Context(), store.Partitions()[2].Keys().State(), "pv").Val(); version != "1" {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 )
 
@@ -42,8 +42,8 @@ type PeriodicJob struct {
 	// Job is what is enqueued; Make, if it is not nil, returns it instead, and several goroutines may call it. ID, RunAt,
 	// Delay and Unique are the tick's: those of Job must be zero, those from Make are not looked at. Deadline can only
 	// come from Make. A tick for which Make panics is logged and enqueues nothing.
-	Job  headgate.Job
-	Make func(tick time.Time) headgate.Job
+	Job  admission.Job
+	Make func(tick time.Time) admission.Job
 	// Missed says what becomes of missed ticks; empty means MissedSkip. MaxMissed, 1 to 1000, is for MissedAll; zero means
 	// 100.
 	Missed    Missed
@@ -105,7 +105,7 @@ func NewPeriodic(p *Producer, config PeriodicConfig) (*Periodic, error) {
 	periodicals := &Periodic{producer: p, config: config}
 	var bad []error
 	if n := len(config.Jobs); n < 1 || n > maxPeriodic {
-		bad = append(bad, &headgate.FieldError{Field: "Jobs", Value: fmt.Sprintf("%d jobs", n), Allowed: "1 to 1000 jobs"})
+		bad = append(bad, &admission.FieldError{Field: "Jobs", Value: fmt.Sprintf("%d jobs", n), Allowed: "1 to 1000 jobs"})
 	}
 	seen := make(map[string]bool, len(config.Jobs))
 	for i, job := range config.Jobs {
@@ -114,7 +114,7 @@ func NewPeriodic(p *Producer, config PeriodicConfig) (*Periodic, error) {
 		e := &periodic{PeriodicJob: job}
 		faults := e.check(at, config)
 		if seen[job.Name] {
-			faults = append(faults, &headgate.FieldError{Field: at + ".Name", Value: strconv.Quote(job.Name), Allowed: "a name no other job has"})
+			faults = append(faults, &admission.FieldError{Field: at + ".Name", Value: strconv.Quote(job.Name), Allowed: "a name no other job has"})
 		}
 		seen[job.Name] = true
 		if len(faults) == 0 {
@@ -133,10 +133,10 @@ func NewPeriodic(p *Producer, config PeriodicConfig) (*Periodic, error) {
 func (e *periodic) check(at string, config PeriodicConfig) (bad []error) {
 	field := func(ok bool, name, value, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: at + name, Value: value, Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: at + name, Value: value, Allowed: allowed})
 		}
 	}
-	if err := headgate.ValidateName(at+".Name", e.Name, false); err != nil {
+	if err := admission.ValidateName(at+".Name", e.Name, false); err != nil {
 		bad = append(bad, err)
 	} else {
 		field(len(e.Name) <= maxPeriodicName, ".Name", fmt.Sprintf("of %d bytes", len(e.Name)), "1-100 bytes")
@@ -145,11 +145,11 @@ func (e *periodic) check(at string, config PeriodicConfig) (bad []error) {
 	field(e.MaxMissed >= 1 && e.MaxMissed <= maxMissed, ".MaxMissed", strconv.Itoa(e.MaxMissed), "1 to 1000 ticks")
 	var err error
 	if e.schedule, err = parseSpec(e.Spec, config.Seconds, config.Location); err != nil {
-		fault := &headgate.FieldError{Field: at + ".Spec", Value: strconv.Quote(e.Spec), Allowed: specAllowed}
+		fault := &admission.FieldError{Field: at + ".Spec", Value: strconv.Quote(e.Spec), Allowed: specAllowed}
 		bad = append(bad, fmt.Errorf("%w (%w)", fault, err))
 	}
 	j := &e.Job
-	field(j.ID == "" && j.RunAt.IsZero() && j.Delay == 0 && j.Unique == headgate.Unique{}, ".Job", "with an ID, a RunAt, a Delay or a Unique", "a job without: they are the tick's")
+	field(j.ID == "" && j.RunAt.IsZero() && j.Delay == 0 && j.Unique == admission.Unique{}, ".Job", "with an ID, a RunAt, a Delay or a Unique", "a job without: they are the tick's")
 	field(j.Deadline.IsZero(), ".Job", "with a Deadline", "one that Make returns: it is another for each tick")
 	return bad
 }
@@ -170,7 +170,7 @@ func (e *periodic) checkTemplate(p *Producer, at string) []error {
 }
 
 // job returns what is enqueued for a tick. The error is a panic of Make.
-func (e *periodic) job(tick time.Time) (headgate.Job, error) {
+func (e *periodic) job(tick time.Time) (admission.Job, error) {
 	job := e.Job
 	if e.Make != nil {
 		err := callback.Try(func() error {
@@ -178,12 +178,12 @@ func (e *periodic) job(tick time.Time) (headgate.Job, error) {
 			return nil
 		})
 		if err != nil {
-			return headgate.Job{}, fmt.Errorf("make the job of a tick: %w", err)
+			return admission.Job{}, fmt.Errorf("make the job of a tick: %w", err)
 		}
 	}
 	job.ID = e.Name + "@" + strconv.FormatInt(tick.Unix(), 10)
 	job.RunAt, job.Delay = tick, 0
-	job.Unique = headgate.Unique{Key: job.ID, For: tickUnique, Release: headgate.ReleaseAtExpiry}
+	job.Unique = admission.Unique{Key: job.ID, For: tickUnique, Release: admission.ReleaseAtExpiry}
 	return job, nil
 }
 
@@ -286,9 +286,9 @@ func (p *Periodic) enqueue(ctx context.Context, e *periodic, tick time.Time) err
 	}
 	verdict, err := p.producer.Enqueue(ctx, job)
 	switch {
-	case err == nil || verdict.Reason == headgate.ReasonUnique:
+	case err == nil || verdict.Reason == admission.ReasonUnique:
 		return nil // Here or by another process.
-	case errors.Is(err, headgate.ErrInvalid) || verdict.Permanent():
+	case errors.Is(err, admission.ErrInvalid) || verdict.Permanent():
 		p.config.Logger.Error().Err(err).Str("job", e.Name).Time("tick", tick).Msg("tick cannot be enqueued")
 		return nil
 	}
@@ -312,7 +312,7 @@ const (
 
 func retryPause(err error) time.Duration {
 	pause := time.Second
-	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		pause = min(max(refused.Verdict.RetryAfter, shortestRetry), longestRetry)
 	}
 	return pause + rand.N(pause/2)

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -137,14 +137,14 @@ func TestATickThatIsForgottenByTheWindowOfIdsRunsOnceAllTheSame(t *testing.T) {
 	}
 	c.await("its note", noted)
 	stop()
-	tick := headgate.Key{Tenant: "acme", ID: fmt.Sprint("report@", c.ticks()[0])}
+	tick := admission.Key{Tenant: "acme", ID: fmt.Sprint("report@", c.ticks()[0])}
 	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{Reason: "it has run"}); err != nil {
 		t.Fatal(err)
 	}
 	for generation := range 3 {
 		c.client.Del(t.Context(), c.store.Keys().Base()+fmt.Sprint("ended:", generation))
 	}
-	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{}); !errors.Is(err, headgate.ErrUnknownJob) {
+	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{}); !errors.Is(err, admission.ErrUnknownJob) {
 		t.Fatalf("the id is not forgotten: %v", err)
 	}
 	c.setLast(long) // The process died before it noted the tick.
@@ -192,7 +192,7 @@ func TestATickIsAskedForAgainUntilItEnters(t *testing.T) {
 	}
 	began := time.Now()
 	entry := report("* * * * * *")
-	entry.Make = func(tick time.Time) headgate.Job {
+	entry.Make = func(tick time.Time) admission.Job {
 		j := job("acme")
 		j.ID, j.Delay, j.Deadline = "not this one", time.Hour, tick.Add(time.Minute)
 		return j
@@ -228,7 +228,7 @@ func TestBadPeriodicJobsAreErrorsAtOnce(t *testing.T) {
 		{with(func(e *producer.PeriodicJob) { e.Job.Cost = 0 }), `Jobs[0].Job: invalid cost 0: allowed is 1 to 1000000 tokens`},
 		{producer.PeriodicConfig{Jobs: []producer.PeriodicJob{report("@daily"), report("@hourly")}}, `invalid Jobs[1].Name "report": allowed is a name no other job has`},
 	} {
-		if _, err := producer.NewPeriodic(p, c.config); !errors.Is(err, headgate.ErrInvalid) || err.Error() != "configure periodic jobs: "+c.want {
+		if _, err := producer.NewPeriodic(p, c.config); !errors.Is(err, admission.ErrInvalid) || err.Error() != "configure periodic jobs: "+c.want {
 			t.Errorf("got %v\nwant %s", err, c.want)
 		}
 	}
@@ -240,7 +240,7 @@ func TestAMakeThatPanicsCostsItsTickOnly(t *testing.T) {
 	c := newClockwork(t)
 	var first atomic.Int64
 	entry := report("* * * * * *")
-	entry.Make = func(tick time.Time) headgate.Job {
+	entry.Make = func(tick time.Time) admission.Job {
 		if first.CompareAndSwap(0, tick.Unix()) {
 			panic("no template")
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
@@ -85,15 +85,15 @@ func (p *Producer) of(tenant string) *Producer {
 // matches headgate.ErrUnavailable if nothing was sent for want of a Redis, and headgate.ErrOutcomeUnknown if the
 // job may have entered all the same. The verdict names the job's ID, but with headgate.ErrOverloaded where the caller gave none. A duplicate is a job whose ID lives in
 // its tenant, or ended less than the policy's dedup window ago (30 s unless set): sent later than that it enters again.
-func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (p *Producer) Enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error) {
 	if err := p.validate(&job); err != nil {
-		return headgate.Verdict{ID: job.ID}, err
+		return admission.Verdict{ID: job.ID}, err
 	}
 	if err := p.turnAway(&job); err != nil {
-		return headgate.Verdict{ID: job.ID}, err
+		return admission.Verdict{ID: job.ID}, err
 	}
 	if err := identify(&job); err != nil {
-		return headgate.Verdict{ID: job.ID}, err
+		return admission.Verdict{ID: job.ID}, err
 	}
 	ended := p.enqueuing(ctx, &job)
 	verdict, err := p.enqueue(ctx, job)
@@ -105,54 +105,54 @@ func (p *Producer) Enqueue(ctx context.Context, job headgate.Job) (headgate.Verd
 
 // turnAway returns why a job cannot wait, before anything was made for it: under overload most calls end here. An observer of
 // enqueuings is told of each, so with one it is asked later.
-func (p *Producer) turnAway(job *headgate.Job) error {
+func (p *Producer) turnAway(job *admission.Job) error {
 	if p.config.Observer.Enqueuing != nil {
 		return nil
 	}
 	err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(job, p.config.Timeout)
 	if err != nil {
-		p.decided(job, headgate.Verdict{ID: job.ID}, err)
+		p.decided(job, admission.Verdict{ID: job.ID}, err)
 	}
 	return err
 }
 
 // enqueue sends a job that is prepared, and tells of the answer.
-func (p *Producer) enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (p *Producer) enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error) {
 	verdict, err := p.send(ctx, job)
 	p.decided(&job, verdict, err)
 	return verdict, err
 }
 
 // send sends a job that is prepared.
-func (p *Producer) send(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (p *Producer) send(ctx context.Context, job admission.Job) (admission.Verdict, error) {
 	if err := p.of(job.Tenant).lineOf(len(job.Payload)).refuse(&job, p.config.Timeout); err != nil {
-		return headgate.Verdict{ID: job.ID}, err
+		return admission.Verdict{ID: job.ID}, err
 	}
 	end := time.Now().Add(p.config.Timeout)
 	t := newTicket(ctx, end, []entry{{job: job}})
 	e := &t.entries[0]
 	if err := p.check(ctx, end, t.entries); err != nil {
-		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
+		return admission.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
 	}
 	if e.err != nil {
-		return headgate.Verdict{ID: job.ID}, e.err
+		return admission.Verdict{ID: job.ID}, e.err
 	}
 	if err := p.of(job.Tenant).travel(ctx, end, t); err != nil {
-		return headgate.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
+		return admission.Verdict{ID: job.ID}, fmt.Errorf("enqueue job %s: %w", job.ID, err)
 	}
 	return e.result()
 }
 
 // result returns what a settled entry came to.
-func (e *entry) result() (headgate.Verdict, error) {
+func (e *entry) result() (admission.Verdict, error) {
 	if e.err != nil {
-		return headgate.Verdict{ID: e.job.ID}, e.err
+		return admission.Verdict{ID: e.job.ID}, e.err
 	}
 	return e.verdict, e.verdict.Err()
 }
 
 // prepare fills in what the caller left to the producer and checks all that needs no policy.
-func (p *Producer) prepare(job *headgate.Job) error {
+func (p *Producer) prepare(job *admission.Job) error {
 	if err := p.validate(job); err != nil {
 		return err
 	}
@@ -160,15 +160,15 @@ func (p *Producer) prepare(job *headgate.Job) error {
 }
 
 // validate is prepare without the making of an ID.
-func (p *Producer) validate(job *headgate.Job) error {
+func (p *Producer) validate(job *admission.Job) error {
 	if job.Priority == "" {
-		job.Priority = headgate.Medium
+		job.Priority = admission.Medium
 	}
 	return job.Validate(p.config.MaxPayload)
 }
 
 // identify gives a job that has none an ID.
-func identify(job *headgate.Job) error {
+func identify(job *admission.Job) error {
 	if job.ID != "" {
 		return nil
 	}

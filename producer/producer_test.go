@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -21,7 +21,7 @@ func TestEnqueueGivesAnEmptyIDAUUIDv7(t *testing.T) {
 	t.Parallel()
 	p := newProducer(t, open(t, redistest.Shared(t).Client(t)), producer.Config{})
 	verdict, err := p.Enqueue(t.Context(), job("acme"))
-	if err != nil || verdict.Decision != headgate.Admitted {
+	if err != nil || verdict.Decision != admission.Admitted {
 		t.Fatalf("got %+v, %v", verdict, err)
 	}
 	parsed, err := uuid.Parse(verdict.ID)
@@ -39,7 +39,7 @@ func TestTheSameIDIsOneJob(t *testing.T) {
 	p := newProducer(t, store, producer.Config{})
 	j := job("acme")
 	j.ID = "order-1"
-	for i, want := range []headgate.Decision{headgate.Admitted, headgate.Duplicate, headgate.Duplicate} {
+	for i, want := range []admission.Decision{admission.Admitted, admission.Duplicate, admission.Duplicate} {
 		verdict, err := p.Enqueue(t.Context(), j)
 		if err != nil || verdict.Decision != want {
 			t.Fatalf("call %d: got %+v, %v; want %s", i, verdict, err, want)
@@ -53,17 +53,17 @@ func TestTheSameIDIsOneJob(t *testing.T) {
 func TestARefusalSaysWhichKindItIs(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	p := newProducer(t, store, producer.Config{Policy: limited(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2})})
+	p := newProducer(t, store, producer.Config{Policy: limited(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 2})})
 	for range 2 {
 		if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	verdict, err := p.Enqueue(t.Context(), job("acme"))
-	if !errors.Is(err, headgate.ErrRefused) || !errors.Is(err, headgate.ErrLimited) || errors.Is(err, headgate.ErrTooCostly) {
+	if !errors.Is(err, admission.ErrRefused) || !errors.Is(err, admission.ErrLimited) || errors.Is(err, admission.ErrTooCostly) {
 		t.Fatalf("got %v", err)
 	}
-	refused, ok := errors.AsType[*headgate.RefusedError](err)
+	refused, ok := errors.AsType[*admission.RefusedError](err)
 	if !ok || refused.Verdict != verdict || verdict.Scope != "acme" || verdict.TokensLeft != 0 || verdict.ID == "" {
 		t.Fatalf("got %+v", verdict)
 	}
@@ -73,13 +73,13 @@ func TestARefusalSaysWhichKindItIs(t *testing.T) {
 	costly := job("acme")
 	costly.Cost = 3
 	verdict, err = p.Enqueue(t.Context(), costly)
-	if !errors.Is(err, headgate.ErrTooCostly) || errors.Is(err, headgate.ErrLimited) || !verdict.Permanent() || verdict.Burst != 2 {
+	if !errors.Is(err, admission.ErrTooCostly) || errors.Is(err, admission.ErrLimited) || !verdict.Permanent() || verdict.Burst != 2 {
 		t.Fatalf("got %+v, %v", verdict, err)
 	}
 	late := job("other")
 	late.Deadline = time.Now().Add(-time.Minute)
 	verdict, err = p.Enqueue(t.Context(), late)
-	if !errors.Is(err, headgate.ErrDeadlinePassed) || !verdict.Permanent() {
+	if !errors.Is(err, admission.ErrDeadlinePassed) || !verdict.Permanent() {
 		t.Fatalf("got %+v, %v", verdict, err)
 	}
 	if c := census(t, store); c.Accepted != 2 {
@@ -95,23 +95,23 @@ func TestTheStoredPolicyIsFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	urgent := job("acme")
-	urgent.Priority = headgate.Critical
-	if _, err := p.Enqueue(t.Context(), urgent); !errors.Is(err, headgate.ErrInvalid) {
+	urgent.Priority = admission.Critical
+	if _, err := p.Enqueue(t.Context(), urgent); !errors.Is(err, admission.ErrInvalid) {
 		t.Fatalf("class that is not there yet: got %v", err)
 	}
-	changed := *limited(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1})
+	changed := *limited(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1})
 	changed.Version = 1
 	changed.Queues = map[string]policy.Queue{"urgent": {Classes: policy.PresetCritical()}}
 	put(t, store, changed)
 	if _, err := p.Enqueue(t.Context(), job("beta")); err != nil {
 		t.Fatalf("first call under the new policy: %v", err)
 	}
-	if _, err := p.Enqueue(t.Context(), job("beta")); !errors.Is(err, headgate.ErrLimited) {
+	if _, err := p.Enqueue(t.Context(), job("beta")); !errors.Is(err, admission.ErrLimited) {
 		t.Fatalf("second call under the new policy: got %v", err)
 	}
 	changed.Version = 2
 	changed.Queues = map[string]policy.Queue{"urgent": {Classes: policy.PresetCritical()}, "mail": {Classes: append(
-		headgate.DefaultClasses(), headgate.Class{Name: headgate.Critical, Weight: 9})}}
+		admission.DefaultClasses(), admission.Class{Name: admission.Critical, Weight: 9})}}
 	put(t, store, changed)
 	urgent.Tenant = "gamma"
 	if _, err := p.Enqueue(t.Context(), urgent); err != nil {
@@ -123,9 +123,9 @@ func TestANumberStandsForAClass(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	fixed := policy.Unlimited()
-	fixed.PriorityLimits = map[headgate.Scope]headgate.Limit{"acme:mail:low": {Tokens: 1, Per: time.Hour, Burst: 1}}
+	fixed.PriorityLimits = map[admission.Scope]admission.Limit{"acme:mail:low": {Tokens: 1, Per: time.Hour, Burst: 1}}
 	p := newProducer(t, store, producer.Config{Policy: &fixed})
-	for _, number := range []headgate.Priority{"10", "5", "0"} {
+	for _, number := range []admission.Priority{"10", "5", "0"} {
 		j := job("acme")
 		j.Priority = number
 		if _, err := p.Enqueue(t.Context(), j); err != nil {
@@ -135,7 +135,7 @@ func TestANumberStandsForAClass(t *testing.T) {
 	j := job("acme")
 	j.Priority = "2"
 	verdict, err := p.Enqueue(t.Context(), j)
-	if !errors.Is(err, headgate.ErrLimited) || verdict.Scope != "acme:mail:low" {
+	if !errors.Is(err, admission.ErrLimited) || verdict.Scope != "acme:mail:low" {
 		t.Errorf("got %+v, %v", verdict, err)
 	}
 }
@@ -151,14 +151,14 @@ func TestFixedLimitsDoNotMeetAnotherVersion(t *testing.T) {
 	stored.Version = 1
 	put(t, store, stored)
 	_, err := p.Enqueue(t.Context(), job("acme"))
-	if !errors.Is(err, lua.ErrStale) || errors.Is(err, headgate.ErrOutcomeUnknown) {
+	if !errors.Is(err, lua.ErrStale) || errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestEnqueueWait(t *testing.T) {
 	t.Parallel()
-	config := producer.Config{Policy: limited(headgate.Limit{Tokens: 1, Per: 100 * time.Millisecond, Burst: 1})}
+	config := producer.Config{Policy: limited(admission.Limit{Tokens: 1, Per: 100 * time.Millisecond, Burst: 1})}
 	t.Run("waits out the retry-after", func(t *testing.T) {
 		t.Parallel()
 		p := newProducer(t, open(t, redistest.Shared(t).Client(t)), config)
@@ -176,7 +176,7 @@ func TestEnqueueWait(t *testing.T) {
 		t.Parallel()
 		server := redistest.Shared(t)
 		synctest.Test(t, func(t *testing.T) { // The wait passes at once, and the machine may take its time.
-			slow := producer.Config{Policy: limited(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1})}
+			slow := producer.Config{Policy: limited(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1})}
 			p := newProducer(t, open(t, server.Client(t)), slow)
 			if _, err := p.EnqueueWait(t.Context(), job("acme")); err != nil {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func TestEnqueueWait(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			verdict, err := p.EnqueueWait(ctx, job("acme"))
-			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, headgate.ErrLimited) || errors.Is(err, headgate.ErrOutcomeUnknown) {
+			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, admission.ErrLimited) || errors.Is(err, admission.ErrOutcomeUnknown) {
 				t.Fatalf("got %v", err)
 			}
 			if verdict.Scope != "acme" || verdict.ID == "" {
@@ -197,11 +197,11 @@ func TestEnqueueWait(t *testing.T) {
 		p := newProducer(t, open(t, redistest.Shared(t).Client(t)), config)
 		j := job("acme")
 		j.Cost = 2
-		if _, err := p.EnqueueWait(t.Context(), j); !errors.Is(err, headgate.ErrTooCostly) {
+		if _, err := p.EnqueueWait(t.Context(), j); !errors.Is(err, admission.ErrTooCostly) {
 			t.Fatalf("got %v", err)
 		}
 		j.Cost = 0
-		if _, err := p.EnqueueWait(t.Context(), j); !errors.Is(err, headgate.ErrInvalid) {
+		if _, err := p.EnqueueWait(t.Context(), j); !errors.Is(err, admission.ErrInvalid) {
 			t.Fatalf("got %v", err)
 		}
 	})
@@ -212,18 +212,18 @@ func TestEnqueueBatch(t *testing.T) {
 	t.Run("gives each job its own verdict, in order", func(t *testing.T) {
 		t.Parallel()
 		store := open(t, redistest.Shared(t).Client(t))
-		p := newProducer(t, store, producer.Config{Policy: limited(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 3})})
-		jobs := []headgate.Job{job("a"), job(""), job("a"), job("a"), job("a"), job("b"), job("b"), job("c"), job("a")}
+		p := newProducer(t, store, producer.Config{Policy: limited(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 3})})
+		jobs := []admission.Job{job("a"), job(""), job("a"), job("a"), job("a"), job("b"), job("b"), job("c"), job("a")}
 		jobs[0].ID = "same"
 		jobs[2].Cost = 2 // a: 0 of 3 left
 		jobs[5].Cost = 9 // above the burst
 		jobs[7].Priority = "nonsense"
 		jobs[8].ID = "same"
 		results, err := p.EnqueueBatch(t.Context(), jobs)
-		if err == nil || !errors.Is(err, headgate.ErrInvalid) {
+		if err == nil || !errors.Is(err, admission.ErrInvalid) {
 			t.Fatalf("got %v", err)
 		}
-		want := []error{nil, headgate.ErrInvalid, nil, headgate.ErrLimited, headgate.ErrLimited, headgate.ErrTooCostly, nil, headgate.ErrInvalid, nil}
+		want := []error{nil, admission.ErrInvalid, nil, admission.ErrLimited, admission.ErrLimited, admission.ErrTooCostly, nil, admission.ErrInvalid, nil}
 		for i, r := range results {
 			if !errors.Is(r.Err, want[i]) {
 				t.Errorf("jobs[%d]: got %v, want %v", i, r.Err, want[i])
@@ -232,7 +232,7 @@ func TestEnqueueBatch(t *testing.T) {
 				t.Errorf("jobs[%d]: got %+v, %v", i, r.Verdict, r.Err)
 			}
 		}
-		if results[8].Verdict.Decision != headgate.Duplicate || results[0].Verdict.Decision != headgate.Admitted {
+		if results[8].Verdict.Decision != admission.Duplicate || results[0].Verdict.Decision != admission.Admitted {
 			t.Errorf("got %s and %s for the same id", results[0].Verdict.Decision, results[8].Verdict.Decision)
 		}
 		if c := census(t, store); c.Accepted != 3 {
@@ -245,7 +245,7 @@ func TestEnqueueBatch(t *testing.T) {
 		store := open(t, g.proxy.Client(t))
 		p := newProducer(t, store, producer.Config{Policy: unlimited()})
 		before := g.count()
-		jobs := make([]headgate.Job, 130) // 64, 64, 2
+		jobs := make([]admission.Job, 130) // 64, 64, 2
 		for i := range jobs {
 			jobs[i] = job("a")
 		}
@@ -253,14 +253,14 @@ func TestEnqueueBatch(t *testing.T) {
 		large.Payload = make([]byte, 300<<10) // does not fit beside the 2, alone
 		half := job("a")
 		half.Payload = make([]byte, 200<<10) // alone, as the next does not fit beside it
-		jobs = slices.Concat(jobs, []headgate.Job{large, half, half, job("a")})
+		jobs = slices.Concat(jobs, []admission.Job{large, half, half, job("a")})
 		results, err := p.EnqueueBatch(t.Context(), jobs)
 		if err != nil {
 			t.Fatal(err)
 		}
 		seen := map[string]bool{}
 		for _, r := range results {
-			seen[r.Verdict.ID] = r.Verdict.Decision == headgate.Admitted
+			seen[r.Verdict.ID] = r.Verdict.Decision == admission.Admitted
 		}
 		calls := g.count() - before
 		if len(seen) != len(jobs) || calls < 6 || calls > 7 { // One more where the script was not known yet.

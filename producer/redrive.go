@@ -9,27 +9,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
 // RedriveOptions are those of the vocabulary.
-type RedriveOptions = headgate.RedriveOptions
+type RedriveOptions = admission.RedriveOptions
 
 // RedriveResult is that of the vocabulary.
-type RedriveResult = headgate.RedriveResult
+type RedriveResult = admission.RedriveResult
 
 // Redrive brings up to lua.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
 // like one, and keeps its id, payload and history; its attempts count from zero. The results are in the order of the
 // keys. The error is nil if and only if every one of them was admitted; bad keys are *headgate.FieldErrors, and then
 // nothing is sent.
-func (p *Producer) Redrive(ctx context.Context, keys ...headgate.Key) ([]RedriveResult, error) {
+func (p *Producer) Redrive(ctx context.Context, keys ...admission.Key) ([]RedriveResult, error) {
 	return p.RedriveWith(ctx, RedriveOptions{}, keys...)
 }
 
 // RedriveWith is Redrive with options.
-func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys ...headgate.Key) ([]RedriveResult, error) {
+func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys ...admission.Key) ([]RedriveResult, error) {
 	by := lua.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 	if err := errors.Join(checkKeys(keys), by.Validate()); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys
 	}
 	results := make([]RedriveResult, len(keys))
 	for i, key := range keys {
-		results[i] = RedriveResult{Key: key, Verdict: headgate.Verdict{ID: key.ID}}
+		results[i] = RedriveResult{Key: key, Verdict: admission.Verdict{ID: key.ID}}
 	}
 	p.redriveAll(ctx, options, letters, results)
 	return results, redriveSummary(results)
@@ -84,13 +84,13 @@ func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, lette
 }
 
 // checkKeys reports every bad key at once.
-func checkKeys(keys []headgate.Key) error {
+func checkKeys(keys []admission.Key) error {
 	if len(keys) == 0 || len(keys) > lua.MaxBatchJobs {
-		return &headgate.FieldError{Field: "keys", Value: strconv.Itoa(len(keys)), Allowed: fmt.Sprintf("1 to %d dead letters a call", lua.MaxBatchJobs)}
+		return &admission.FieldError{Field: "keys", Value: strconv.Itoa(len(keys)), Allowed: fmt.Sprintf("1 to %d dead letters a call", lua.MaxBatchJobs)}
 	}
 	bad := make([]error, 0, 2*len(keys))
 	for _, key := range keys {
-		bad = append(bad, headgate.ValidateTenant(key.Tenant), headgate.ValidateName("id", key.ID, false))
+		bad = append(bad, admission.ValidateTenant(key.Tenant), admission.ValidateName("id", key.ID, false))
 	}
 	return errors.Join(bad...)
 }
@@ -125,9 +125,9 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 			switch {
 			case err != nil:
 				results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
-			case failures > 0 && verdicts[k].Reason == headgate.ReasonGone:
+			case failures > 0 && verdicts[k].Reason == admission.ReasonGone:
 				// It was a letter, and has ended by now: after this call, if nobody has purged it in the same moment.
-				results[i].Verdict.Decision = headgate.Duplicate
+				results[i].Verdict.Decision = admission.Duplicate
 			default:
 				results[i].Verdict, results[i].Err = verdicts[k], verdicts[k].Err()
 			}
@@ -139,7 +139,7 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 
 // tryRedrive returns the places of what it has asked for and the verdicts, all places if it could not ask. Where the
 // policy has changed since it was read, nothing was done: it is read anew and the call made once more.
-func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (places []int, verdicts []headgate.Verdict, err error) {
+func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (places []int, verdicts []admission.Verdict, err error) {
 	for stale := 0; ; stale++ {
 		snapshot, err := p.limits.current(ctx)
 		if err != nil {
@@ -177,7 +177,7 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		// The policy may have fewer classes by now.
 		class := min(letter.Record.Class, len(classes)-1)
 		job.Priority = classes[class].Name
-		limits := new([headgate.Levels]headgate.Limit)
+		limits := new([admission.Levels]admission.Limit)
 		for level := range limits {
 			limits[level].Disabled = true
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 )
@@ -25,21 +25,21 @@ func ExampleProducer_Redrive() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	job := headgate.NewJob("acme", "mail", "welcome", nil)
+	job := admission.NewJob("acme", "mail", "welcome", nil)
 	job.ID = "order-17"
 	if _, err := p.Enqueue(ctx, job); err != nil {
 		log.Fatal(err)
 	}
 
-	results, err := p.Redrive(ctx, headgate.Key{Tenant: "acme", ID: "order-17"})
+	results, err := p.Redrive(ctx, admission.Key{Tenant: "acme", ID: "order-17"})
 	if err != nil && results == nil {
 		log.Fatal(err) // Nothing was sent.
 	}
 	for _, r := range results {
 		switch {
-		case errors.Is(r.Err, headgate.ErrNotDead):
+		case errors.Is(r.Err, admission.ErrNotDead):
 			fmt.Printf("%s: it is no dead letter\n", r.Key)
-		case errors.Is(r.Err, headgate.ErrRefused):
+		case errors.Is(r.Err, admission.ErrRefused):
 			fmt.Printf("%s: stays dead: %v\n", r.Key, r.Err)
 		default:
 			fmt.Printf("%s: %s\n", r.Key, r.Verdict.Decision)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -14,23 +14,23 @@ import (
 )
 
 // letters makes dead letters of jobs: a worker takes each and gives it up. It leaves no worker behind.
-func letters(t *testing.T, store *lua.Store, p *producer.Producer, jobs ...headgate.Job) []headgate.Key {
+func letters(t *testing.T, store *lua.Store, p *producer.Producer, jobs ...admission.Job) []admission.Key {
 	t.Helper()
 	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
 	_, err := store.Register(t.Context(), "w", pool, len(jobs), time.Minute)
 	must(t, err)
-	var keys []headgate.Key
+	var keys []admission.Key
 	for _, j := range jobs {
 		verdict, err := p.Enqueue(t.Context(), j)
 		must(t, err)
-		keys = append(keys, headgate.Key{Tenant: j.Tenant, ID: verdict.ID})
+		keys = append(keys, admission.Key{Tenant: j.Tenant, ID: verdict.ID})
 	}
 	leases, err := store.Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
 	must(t, err)
 	var ends []lua.Finish
 	for _, l := range leases {
 		ends = append(ends, lua.Finish{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "no",
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "no",
 		})
 	}
 	_, _, err = store.Finish(t.Context(), pool.ID(), "w", ends)
@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func place(t *testing.T, store *lua.Store, key headgate.Key) headgate.Place {
+func place(t *testing.T, store *lua.Store, key admission.Key) admission.Place {
 	t.Helper()
 	sight, err := store.Look(t.Context(), key)
 	must(t, err)
@@ -61,7 +61,7 @@ func TestRedriveBringsLettersBack(t *testing.T) {
 	large := job("acme")
 	large.ID, large.Payload, large.Headers = "large", []byte(strings.Repeat("x", 10_000)), map[string]string{"trace": "1"}
 	small := job("bakery")
-	small.Priority = headgate.High
+	small.Priority = admission.High
 	keys := letters(t, store, p, large, small)
 
 	results, err := p.Redrive(t.Context(), keys...)
@@ -69,21 +69,21 @@ func TestRedriveBringsLettersBack(t *testing.T) {
 	for i, r := range results {
 		sight, err := store.Look(t.Context(), r.Key)
 		must(t, err)
-		if r.Key != keys[i] || r.Verdict.Decision != headgate.Admitted || sight.Place != headgate.PlaceWaiting || len(sight.History) != 1 {
+		if r.Key != keys[i] || r.Verdict.Decision != admission.Admitted || sight.Place != admission.PlaceWaiting || len(sight.History) != 1 {
 			t.Errorf("%+v: %+v", r, sight)
 		}
 	}
 	if got, err := store.Payload(t.Context(), keys[0]); err != nil || string(got) != string(large.Payload) {
 		t.Errorf("payload of %d bytes, %v", len(got), err)
 	}
-	if sight, err := store.Look(t.Context(), keys[1]); err != nil || sight.Record.Job.Priority != headgate.High {
+	if sight, err := store.Look(t.Context(), keys[1]); err != nil || sight.Record.Job.Priority != admission.High {
 		t.Errorf("%+v, %v", sight, err)
 	}
 	if c := census(t, store); !c.Conserved() || c.Dead != 0 || c.Waiting != 2 || c.Accepted != 2 {
 		t.Errorf("%+v", c)
 	}
 	results, err = p.Redrive(t.Context(), keys...)
-	if !errors.Is(err, headgate.ErrNotDead) || len(results) != 2 || !errors.Is(results[1].Err, headgate.ErrNotDead) {
+	if !errors.Is(err, admission.ErrNotDead) || len(results) != 2 || !errors.Is(results[1].Err, admission.ErrNotDead) {
 		t.Errorf("twice: %+v, %v", results, err)
 	}
 }
@@ -91,16 +91,16 @@ func TestRedriveBringsLettersBack(t *testing.T) {
 func TestRedriveIsCharged(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	p := newProducer(t, store, producer.Config{Policy: limited(headgate.Limit{Tokens: 3, Per: time.Hour, Burst: 3})})
+	p := newProducer(t, store, producer.Config{Policy: limited(admission.Limit{Tokens: 3, Per: time.Hour, Burst: 3})})
 	keys := letters(t, store, p, job("acme"), job("acme"))
 	results, err := p.Redrive(t.Context(), keys...)
-	if !errors.Is(err, headgate.ErrLimited) || !strings.HasPrefix(err.Error(), "1 of 2 dead letters were not redriven, the first of them: job refused: scope acme holds 0 tokens") {
+	if !errors.Is(err, admission.ErrLimited) || !strings.HasPrefix(err.Error(), "1 of 2 dead letters were not redriven, the first of them: job refused: scope acme holds 0 tokens") {
 		t.Fatalf("%v", err)
 	}
-	if results[0].Err != nil || !errors.Is(results[1].Err, headgate.ErrLimited) || results[1].Verdict.RetryAfter == 0 || place(t, store, keys[1]) != lua.PlaceDead {
+	if results[0].Err != nil || !errors.Is(results[1].Err, admission.ErrLimited) || results[1].Verdict.RetryAfter == 0 || place(t, store, keys[1]) != lua.PlaceDead {
 		t.Errorf("%+v", results)
 	}
-	if _, err := p.RedriveWith(t.Context(), producer.RedriveOptions{WithoutLimits: true}, keys[1]); err != nil || place(t, store, keys[1]) != headgate.PlaceWaiting {
+	if _, err := p.RedriveWith(t.Context(), producer.RedriveOptions{WithoutLimits: true}, keys[1]); err != nil || place(t, store, keys[1]) != admission.PlaceWaiting {
 		t.Errorf("without limits: %v", err)
 	}
 }
@@ -113,14 +113,14 @@ func TestRedriveDropsADeadlineThatPassed(t *testing.T) {
 	soon.Deadline, late.Deadline = time.Now().Add(time.Second), time.Now().Add(time.Hour)
 	verdict, err := p.Enqueue(t.Context(), soon)
 	must(t, err)
-	keys := []headgate.Key{{Tenant: soon.Tenant, ID: verdict.ID}}
+	keys := []admission.Key{{Tenant: soon.Tenant, ID: verdict.ID}}
 	await(t, "it expires", func() bool {
 		_, err := store.Promote(t.Context(), "s", time.Second)
 		return err == nil && place(t, store, keys[0]) == lua.PlaceDead
 	})
 	keys = append(keys, letters(t, store, p, late)...)
 	results, err := p.Redrive(t.Context(), keys[0])
-	if !errors.Is(err, headgate.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, store, keys[0]) != lua.PlaceDead {
+	if !errors.Is(err, admission.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, store, keys[0]) != lua.PlaceDead {
 		t.Errorf("%+v, %v", results, err)
 	}
 	_, err = p.RedriveWith(t.Context(), producer.RedriveOptions{DropDeadline: true}, keys...)
@@ -152,19 +152,19 @@ func TestRedriveRefusesBadCalls(t *testing.T) {
 	p := newProducer(t, store, producer.Config{Policy: unlimited()})
 	live, err := p.Enqueue(t.Context(), job("acme"))
 	must(t, err)
-	for _, key := range []headgate.Key{{Tenant: "acme", ID: "none"}, {Tenant: "acme", ID: live.ID}} {
+	for _, key := range []admission.Key{{Tenant: "acme", ID: "none"}, {Tenant: "acme", ID: live.ID}} {
 		results, err := p.Redrive(t.Context(), key)
-		if !errors.Is(err, headgate.ErrNotDead) || len(results) != 1 || !errors.Is(results[0].Err, headgate.ErrNotDead) {
+		if !errors.Is(err, admission.ErrNotDead) || len(results) != 1 || !errors.Is(results[0].Err, admission.ErrNotDead) {
 			t.Errorf("%s: %+v, %v", key, results, err)
 		}
 	}
-	for want, keys := range map[string][]headgate.Key{
+	for want, keys := range map[string][]admission.Key{
 		"invalid keys 0: allowed is 1 to 64 dead letters a call":  nil,
-		"invalid keys 65: allowed is 1 to 64 dead letters a call": make([]headgate.Key, 65),
+		"invalid keys 65: allowed is 1 to 64 dead letters a call": make([]admission.Key, 65),
 		`invalid tenant "a:b"`: {{Tenant: "a:b", ID: "x"}},
 		`invalid id ""`:        {{Tenant: "acme"}},
 	} {
-		if results, err := p.Redrive(t.Context(), keys...); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), want) || results != nil {
+		if results, err := p.Redrive(t.Context(), keys...); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), want) || results != nil {
 			t.Errorf("%v", err)
 		}
 	}
@@ -180,7 +180,7 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 			server := redistest.Shared(t)
 			prefix := redistest.Prefix(t)
 			store := openAs(t, server.Client(t), prefix)
-			config := producer.Config{Policy: limited(headgate.Limit{Tokens: 3, Per: 24 * time.Hour, Burst: 3}), Timeout: 10 * time.Second}
+			config := producer.Config{Policy: limited(admission.Limit{Tokens: 3, Per: 24 * time.Hour, Burst: 3}), Timeout: 10 * time.Second}
 			near := newProducer(t, store, config)
 			keys := letters(t, store, near, job("acme"))
 			proxy := redistest.NewProxy(t, server.Addr())
@@ -198,7 +198,7 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 			})
 			results, err := far.Redrive(t.Context(), keys...)
 			must(t, err)
-			if results[0].Verdict.Decision != headgate.Duplicate {
+			if results[0].Verdict.Decision != admission.Duplicate {
 				t.Errorf("%+v", results)
 			}
 			c := census(t, store)
@@ -207,7 +207,7 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 			}
 			j := job("acme")
 			j.Cost = 2
-			if verdict, err := near.Enqueue(t.Context(), j); !errors.Is(err, headgate.ErrLimited) || verdict.TokensLeft != 1 {
+			if verdict, err := near.Enqueue(t.Context(), j); !errors.Is(err, admission.ErrLimited) || verdict.TokensLeft != 1 {
 				t.Errorf("%d tokens are left, want 1: %v", verdict.TokensLeft, err)
 			}
 		})
@@ -227,7 +227,7 @@ func endNext(t *testing.T, store *lua.Store, outcome lua.Outcome) {
 		t.Error(err)
 	}
 	for _, l := range leases {
-		f := lua.Finish{Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
+		f := lua.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
 		if _, _, err := store.Finish(t.Context(), pool.ID(), "w", []lua.Finish{f}); err != nil {
 			t.Error(err)
 		}
@@ -240,14 +240,14 @@ func TestRedriveBeginsTheLongestWaitAnew(t *testing.T) {
 	const wait = 50 * time.Millisecond
 	store := open(t, redistest.Shared(t).Client(t))
 	must(t, store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Queues: []lua.QueueSettings{{
-		Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, MaxWait: wait,
+		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, MaxWait: wait,
 	}}}))
 	fixed := policy.Unlimited()
 	fixed.Version = 1
 	p := newProducer(t, store, producer.Config{Policy: &fixed})
 	verdict, err := p.Enqueue(t.Context(), job("acme"))
 	must(t, err)
-	key := headgate.Key{Tenant: "acme", ID: verdict.ID}
+	key := admission.Key{Tenant: "acme", ID: verdict.ID}
 	for place(t, store, key) != lua.PlaceDead {
 		_, err := store.Promote(t.Context(), "s", time.Second)
 		must(t, err)
@@ -279,7 +279,7 @@ func TestRedriveWithoutAnAnswer(t *testing.T) {
 		return redistest.Action{Cut: redistest.CutAfter}
 	})
 	results, err := far.Redrive(t.Context(), keys...)
-	if !errors.Is(err, headgate.ErrOutcomeUnknown) || errors.Is(err, headgate.ErrUnavailable) || !errors.Is(results[0].Err, headgate.ErrOutcomeUnknown) {
+	if !errors.Is(err, admission.ErrOutcomeUnknown) || errors.Is(err, admission.ErrUnavailable) || !errors.Is(results[0].Err, admission.ErrOutcomeUnknown) {
 		t.Errorf("%+v, %v", results, err)
 	}
 	proxy.Decide(nil)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/tally"
 )
 
@@ -15,11 +15,11 @@ import (
 type refusals struct{ sampler tally.Sampler }
 
 // note counts an answer if it is a refusal, and logs it if one of its reason is due.
-func (r *refusals) note(logger zerolog.Logger, job *headgate.Job, err error) {
+func (r *refusals) note(logger zerolog.Logger, job *admission.Job, err error) {
 	if err == nil || logger.GetLevel() > zerolog.InfoLevel {
 		return
 	}
-	refused, ok := errors.AsType[*headgate.RefusedError](err)
+	refused, ok := errors.AsType[*admission.RefusedError](err)
 	if !ok {
 		return
 	}

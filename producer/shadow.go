@@ -3,7 +3,7 @@ package producer
 import (
 	"context"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -16,8 +16,8 @@ func (p *Producer) shadow(ctx context.Context, snapshot *policy.Compiled, entrie
 	}
 	var questions []lua.Question
 	for _, e := range entries {
-		limited := e.verdict.Reason == headgate.ReasonLimited || e.verdict.Reason == headgate.ReasonTooCostly
-		if e.verdict.Decision != headgate.Admitted && !limited {
+		limited := e.verdict.Reason == admission.ReasonLimited || e.verdict.Reason == admission.ReasonTooCostly
+		if e.verdict.Decision != admission.Admitted && !limited {
 			continue // A duplicate, or a job that is refused for another reason, takes no tokens under any limits.
 		}
 		if limits, ok := snapshot.ShadowFor(e.job.Tenant, e.job.Queue, e.job.Priority); ok {

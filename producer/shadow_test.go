@@ -3,7 +3,7 @@ package producer_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -14,7 +14,7 @@ import (
 func TestACandidateInShadowIsAskedAndRefusesNobody(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
-	day := headgate.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 2}
+	day := admission.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 2}
 	strict := policy.Tier{Limit: day, Weights: policy.Default().Tiers[policy.StandardTier].Weights}
 	own := policy.Default()
 	own.Version = 1
@@ -38,7 +38,7 @@ func TestACandidateInShadowIsAskedAndRefusesNobody(t *testing.T) {
 		}
 	}
 	counts, err := store.ShadowCounts(t.Context())
-	if err != nil || counts.Allowed != allowed || counts.Refused != [headgate.Levels]int64{headgate.LevelTenant: refused} || allowed == 0 || allowed == 16 {
+	if err != nil || counts.Allowed != allowed || counts.Refused != [admission.Levels]int64{admission.LevelTenant: refused} || allowed == 0 || allowed == 16 {
 		t.Errorf("counted %+v, %v; want %d allowed and %d refused", counts, err, allowed, refused)
 	}
 	if c := census(t, store); c.Accepted != 40 {

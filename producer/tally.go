@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
@@ -27,9 +27,9 @@ func (p *Producer) note(ctx context.Context, entries []*entry) {
 		for _, e := range entries {
 			one := tally.Sum{Tokens: e.job.Cost}
 			switch {
-			case e.verdict.Decision == headgate.Admitted:
+			case e.verdict.Decision == admission.Admitted:
 				one.Allowed = 1
-			case e.verdict.Reason == headgate.ReasonLimited || e.verdict.Reason == headgate.ReasonTooCostly:
+			case e.verdict.Reason == admission.ReasonLimited || e.verdict.Reason == admission.ReasonTooCostly:
 				one.Refused = 1
 			default:
 				continue

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -47,17 +47,17 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 			t.Parallel()
 			store, _ := openParts(t)
 			own := policy.Default()
-			own.Version, own.Tenants = 1, map[string]policy.Tenant{"acme": {Limit: &headgate.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 5}}}
+			own.Version, own.Tenants = 1, map[string]policy.Tenant{"acme": {Limit: &admission.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 5}}}
 			put(t, store, own)
 			p := newProducer(t, store, producer.Config{})
-			jobs := make([]headgate.Job, 0, 16)
+			jobs := make([]admission.Job, 0, 16)
 			for n := range 8 {
 				j := job("acme")
 				j.ID = id("j", n)
 				jobs = append(jobs, j, j) // Of the first five the second is a duplicate; of the others both are refused.
 			}
 			counts(t, store, p, func() { _, _ = p.EnqueueBatch(t.Context(), jobs) })
-			for _, scope := range []headgate.Scope{"acme", "acme:mail", "acme:mail:medium"} {
+			for _, scope := range []admission.Scope{"acme", "acme:mail", "acme:mail:medium"} {
 				var allowed, refused int64
 				minutes, err := store.Minutes(t.Context(), scope)
 				if err != nil {
@@ -87,7 +87,7 @@ func TestAProducerThatIsNotToCountDoesNot(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, store *lua.Store, scope headgate.Scope) bool {
+func counted(t *testing.T, store *lua.Store, scope admission.Scope) bool {
 	t.Helper()
 	minutes, err := store.Minutes(t.Context(), scope)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // waitingTicket is one of a tenant with so many jobs of a payload each.
 func waitingTicket(tenant string, jobs, payload int) *ticket {
 	entries := make([]entry, jobs)
 	for i := range entries {
-		entries[i].job = headgate.Job{Tenant: tenant, Payload: make([]byte, payload)}
+		entries[i].job = admission.Job{Tenant: tenant, Payload: make([]byte, payload)}
 	}
 	return &ticket{entries: entries, bytes: jobs * payload, deadline: time.Now().Add(time.Hour), done: make(chan struct{})}
 }

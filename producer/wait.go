@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of the waits of EnqueueWait.
@@ -25,9 +25,9 @@ const (
 // enqueueing. A refusal that is permanent, one because another job holds the unique key (that job is the one that was
 // asked for), and any other error comes back at once, as from Enqueue. When ctx ends while waiting, the error matches ctx's and the last
 // refusal, whose verdict is returned: the job did not enter.
-func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (p *Producer) EnqueueWait(ctx context.Context, job admission.Job) (admission.Verdict, error) {
 	if err := p.prepare(&job); err != nil {
-		return headgate.Verdict{ID: job.ID}, err
+		return admission.Verdict{ID: job.ID}, err
 	}
 	ended := p.enqueuing(ctx, &job)
 	verdict, err := p.wait(ctx, job)
@@ -38,10 +38,10 @@ func (p *Producer) EnqueueWait(ctx context.Context, job headgate.Job) (headgate.
 }
 
 // wait sends a job that is prepared as often as EnqueueWait says.
-func (p *Producer) wait(ctx context.Context, job headgate.Job) (headgate.Verdict, error) {
+func (p *Producer) wait(ctx context.Context, job admission.Job) (admission.Verdict, error) {
 	for {
 		verdict, err := p.enqueue(ctx, job)
-		if !errors.Is(err, headgate.ErrRefused) || verdict.Permanent() || verdict.Reason == headgate.ReasonUnique {
+		if !errors.Is(err, admission.ErrRefused) || verdict.Permanent() || verdict.Reason == admission.ReasonUnique {
 			return verdict, err
 		}
 		timer := time.NewTimer(waitFor(verdict.RetryAfter))

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -39,7 +39,7 @@ func (s *Scheduler) step(ctx context.Context, b *lua.Balancer) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	if err := b.Step(ctx); err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+	if err := b.Step(ctx); err != nil && !errors.Is(err, admission.ErrUnavailable) {
 		s.config.Logger.Warn().Err(err).Msg("shares of limits do not follow their use")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Config is what a Scheduler needs beside a store. The zero value works.
@@ -56,10 +56,10 @@ func (c Config) withDefaults() Config {
 func (c Config) validate() error {
 	var bad []error
 	if c.TimerLease < minTimerLease || c.TimerLease > maxTimerLease {
-		bad = append(bad, &headgate.FieldError{Field: "TimerLease", Value: c.TimerLease.String(), Allowed: "100ms to 1m"})
+		bad = append(bad, &admission.FieldError{Field: "TimerLease", Value: c.TimerLease.String(), Allowed: "100ms to 1m"})
 	}
 	if c.OnBreakerRetry < minOnBreakerRetry || c.OnBreakerRetry > maxOnBreakerRetry {
-		bad = append(bad, &headgate.FieldError{Field: "OnBreakerRetry", Value: c.OnBreakerRetry.String(), Allowed: "1s to 24h"})
+		bad = append(bad, &admission.FieldError{Field: "OnBreakerRetry", Value: c.OnBreakerRetry.String(), Allowed: "1s to 24h"})
 	}
 	return errors.Join(bad...)
 }

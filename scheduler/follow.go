@@ -6,14 +6,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
 
 // DeadLetter is a job that will not run any more unless somebody redrives it.
 type DeadLetter struct {
-	Key   headgate.Key
+	Key   admission.Key
 	Queue string
 	Type  string
 	// Reason is why: "max_attempts", "poison", "expired", "discarded" and so on; Text what its last handler said.
@@ -264,7 +264,7 @@ func (s *Scheduler) tell(ctx context.Context, f *following, deaths []lua.Death) 
 
 func letterOf(l *lua.DeadLetter) DeadLetter {
 	return DeadLetter{
-		Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Queue: l.Job.Queue, Type: l.Job.Type, Reason: l.Reason, Text: l.Text,
+		Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Queue: l.Job.Queue, Type: l.Job.Type, Reason: l.Reason, Text: l.Text,
 		At: l.At, Attempts: l.Attempts, Lost: l.Lost,
 	}
 }

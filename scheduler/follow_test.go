@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -60,7 +60,7 @@ func (b *bench) kill(id, text string) {
 	if !ok {
 		b.tb.Fatal("nothing to read")
 	}
-	f := lua.Finish{Token: lease.Token, Key: headgate.Key{Tenant: "acme", ID: id}, Outcome: lua.Kill, Reason: "discarded", Text: text}
+	f := lua.Finish{Token: lease.Token, Key: admission.Key{Tenant: "acme", ID: id}, Outcome: lua.Kill, Reason: "discarded", Text: text}
 	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []lua.Finish{f}); err != nil || ends[0] != lua.EndedDead {
 		b.tb.Fatalf("finish: %v, %v", ends, err)
 	}

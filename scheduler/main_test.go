@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -91,12 +91,12 @@ func newBench(tb testing.TB, store *lua.Store) *bench {
 
 func (b *bench) admit(id string) {
 	b.tb.Helper()
-	j := headgate.NewJob("acme", "mail", "send", nil)
+	j := admission.NewJob("acme", "mail", "send", nil)
 	j.ID = id
-	none := headgate.Limit{Disabled: true}
-	limits := [headgate.Levels]headgate.Limit{none, none, none, none}
+	none := admission.Limit{Disabled: true}
+	limits := [admission.Levels]admission.Limit{none, none, none, none}
 	verdicts, err := b.store.Admit(b.tb.Context(), 0, []lua.Candidate{{Job: &j, Class: 1, Limits: &limits}})
-	if err != nil || verdicts[0].Decision != headgate.Admitted {
+	if err != nil || verdicts[0].Decision != admission.Admitted {
 		b.tb.Fatalf("admit %s: %+v, %v", id, verdicts, err)
 	}
 }
@@ -116,7 +116,7 @@ func (b *bench) read() (lua.Lease, bool) {
 
 func (b *bench) finish(lease lua.Lease, outcome lua.Outcome, delay time.Duration) {
 	b.tb.Helper()
-	f := lua.Finish{Token: lease.Token, Key: headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
+	f := lua.Finish{Token: lease.Token, Key: admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
 	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []lua.Finish{f}); err != nil || ends[0] == lua.EndedLost {
 		b.tb.Fatalf("finish: %v, %v", ends, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -156,11 +156,11 @@ func TestAStandbyLooksWhenTheHoldersLeaseEnds(t *testing.T) {
 	half, stop := context.WithTimeout(t.Context(), 30*time.Second) // of its own lease
 	defer stop()
 	for half.Err() == nil {
-		sight, err := store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "a"})
+		sight, err := store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if sight.Place == headgate.PlaceReady {
+		if sight.Place == admission.PlaceReady {
 			return
 		}
 	}
@@ -226,7 +226,7 @@ func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 func TestABadConfigIsRefused(t *testing.T) {
 	t.Parallel()
 	_, err := scheduler.New(open(t, redistest.Shared(t).Client(t)), scheduler.Config{TimerLease: time.Millisecond})
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != "configure scheduler: invalid TimerLease 1ms: allowed is 100ms to 1m" {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != "configure scheduler: invalid TimerLease 1ms: allowed is 100ms to 1m" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // spreadEvery is how often it is looked whether all partitions have the policy in force, by one Scheduler of the deployment.
@@ -27,7 +27,7 @@ func (s *Scheduler) spreadPolicy(ctx context.Context) {
 		bounded, cancel := context.WithTimeout(ctx, callTimeout)
 		err := s.store.SpreadPolicy(bounded)
 		cancel()
-		if err != nil && !errors.Is(err, headgate.ErrUnavailable) {
+		if err != nil && !errors.Is(err, admission.ErrUnavailable) {
 			s.config.Logger.Warn().Err(err).Msg("a partition does not have the policy in force")
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Config says what is shown, and where. The zero value shows nothing.
@@ -38,7 +38,7 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	if c.Tenants < 1 || c.Tenants > maxTenants {
-		return &headgate.FieldError{Field: "Tenants", Value: strconv.Itoa(c.Tenants), Allowed: "1 to 1000"}
+		return &admission.FieldError{Field: "Tenants", Value: strconv.Itoa(c.Tenants), Allowed: "1 to 1000"}
 	}
 	return nil
 }

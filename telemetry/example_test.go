@@ -9,7 +9,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
@@ -38,7 +38,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := p.Enqueue(ctx, headgate.NewJob("acme", "mail", "welcome", nil)); err != nil {
+	if _, err := p.Enqueue(ctx, admission.NewJob("acme", "mail", "welcome", nil)); err != nil {
 		log.Fatal(err)
 	}
 	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}, Observer: shown.Worker(worker.Observer{})})

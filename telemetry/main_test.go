@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -67,8 +67,8 @@ func work(tb testing.TB, store *lua.Store, shown *telemetry.Telemetry, jobs int,
 	must(tb, <-done)
 }
 
-func job(id string) headgate.Job {
-	j := headgate.NewJob("acme", "mail", "send", []byte("{}"))
+func job(id string) admission.Job {
+	j := admission.NewJob("acme", "mail", "send", []byte("{}"))
 	j.ID = id
 	return j
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -55,16 +55,16 @@ func newMetrics(config Config) (*metrics, error) {
 }
 
 // decided counts an answer on a job.
-func (m *metrics) decided(job headgate.Job, verdict headgate.Verdict, err error) {
+func (m *metrics) decided(job admission.Job, verdict admission.Verdict, err error) {
 	result, reason := outcomeOf(verdict, err)
 	m.requests.WithLabelValues(result).Inc()
-	if reason != headgate.ReasonNone {
+	if reason != admission.ReasonNone {
 		m.rejected.WithLabelValues(string(reason)).Inc()
 	}
 	switch {
 	case err == nil:
 		m.tenants.count(job.Tenant, false, time.Now())
-	case reason != headgate.ReasonNone:
+	case reason != admission.ReasonNone:
 		m.tenants.count(job.Tenant, true, time.Now())
 	}
 }
@@ -79,9 +79,9 @@ func (m *metrics) finished(e worker.Event) {
 }
 
 // classLabel keeps the names of the preset classes.
-func classLabel(class headgate.Priority) string {
+func classLabel(class admission.Priority) string {
 	switch class {
-	case headgate.Critical, headgate.High, headgate.Medium, headgate.Low:
+	case admission.Critical, admission.High, admission.Medium, admission.Low:
 		return string(class)
 	}
 	return other

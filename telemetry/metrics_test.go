@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
@@ -22,11 +22,11 @@ func TestMetricsSayWhatProducersAndWorkersWereTold(t *testing.T) {
 	store, registry := openStore(t), prometheus.NewPedanticRegistry()
 	shown, err := telemetry.New(telemetry.Config{Registerer: registry})
 	must(t, err)
-	p := observed(t, store, shown, policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}})
+	p := observed(t, store, shown, policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: time.Hour, Burst: 2}}}})
 	unknown := job("d")
 	unknown.Priority = "urgent"
-	_, err = p.EnqueueBatch(t.Context(), []headgate.Job{job("a"), job("b"), job("a"), job("c"), unknown})
-	if !errors.Is(err, headgate.ErrLimited) {
+	_, err = p.EnqueueBatch(t.Context(), []admission.Job{job("a"), job("b"), job("a"), job("c"), unknown})
+	if !errors.Is(err, admission.ErrLimited) {
 		t.Fatal(err)
 	}
 	work(t, store, shown, 3, func(_ context.Context, job worker.Job[[]byte]) error {
@@ -88,13 +88,13 @@ func TestLabelsAreBounded(t *testing.T) {
 	decided, finished := shown.Producer().Decided, shown.Worker(worker.Observer{}).Finished
 	const tenants = 20_000
 	for n := range tenants {
-		decided(headgate.Job{Tenant: fmt.Sprintf("tenant-%d", n)}, headgate.Verdict{Decision: headgate.Admitted}, nil)
+		decided(admission.Job{Tenant: fmt.Sprintf("tenant-%d", n)}, admission.Verdict{Decision: admission.Admitted}, nil)
 	}
-	for _, err := range []error{headgate.ErrUnavailable, headgate.ErrOutcomeUnknown, context.Canceled, &headgate.FieldError{Field: "x"}} {
-		decided(headgate.Job{Tenant: "acme"}, headgate.Verdict{}, fmt.Errorf("enqueue: %w", err))
+	for _, err := range []error{admission.ErrUnavailable, admission.ErrOutcomeUnknown, context.Canceled, &admission.FieldError{Field: "x"}} {
+		decided(admission.Job{Tenant: "acme"}, admission.Verdict{}, fmt.Errorf("enqueue: %w", err))
 	}
-	for n := range headgate.MaxClasses {
-		finished(worker.Event{Queue: "mail", Class: headgate.Priority(fmt.Sprintf("class-%d", n)), RunTime: time.Second, Outcome: worker.Completed, Reason: "free text"})
+	for n := range admission.MaxClasses {
+		finished(worker.Event{Queue: "mail", Class: admission.Priority(fmt.Sprintf("class-%d", n)), RunTime: time.Second, Outcome: worker.Completed, Reason: "free text"})
 	}
 	families, err := registry.Gather()
 	must(t, err)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
@@ -94,22 +94,22 @@ const (
 )
 
 // outcomeOf returns what became of a request, and the reason if it was refused.
-func outcomeOf(verdict headgate.Verdict, err error) (result string, reason headgate.Reason) {
+func outcomeOf(verdict admission.Verdict, err error) (result string, reason admission.Reason) {
 	if err == nil {
-		return verdict.Decision.String(), headgate.ReasonNone
+		return verdict.Decision.String(), admission.ReasonNone
 	}
-	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
-		return headgate.Refused.String(), refused.Verdict.Reason
+	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
+		return admission.Refused.String(), refused.Verdict.Reason
 	}
 	switch {
-	case errors.Is(err, headgate.ErrOutcomeUnknown):
-		return resultUnknown, headgate.ReasonNone
-	case errors.Is(err, headgate.ErrOverloaded):
-		return resultOverloaded, headgate.ReasonNone
-	case errors.Is(err, headgate.ErrUnavailable):
-		return resultUnavailable, headgate.ReasonNone
-	case errors.Is(err, headgate.ErrInvalid):
-		return resultInvalid, headgate.ReasonNone
+	case errors.Is(err, admission.ErrOutcomeUnknown):
+		return resultUnknown, admission.ReasonNone
+	case errors.Is(err, admission.ErrOverloaded):
+		return resultOverloaded, admission.ReasonNone
+	case errors.Is(err, admission.ErrUnavailable):
+		return resultUnavailable, admission.ReasonNone
+	case errors.Is(err, admission.ErrInvalid):
+		return resultInvalid, admission.ReasonNone
 	}
-	return resultFailed, headgate.ReasonNone
+	return resultFailed, admission.ReasonNone
 }

@@ -9,7 +9,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -43,7 +43,7 @@ func newTracing(config Config) *tracing {
 }
 
 // enqueuing begins the span of a producer, under that of the caller or, without one, under what the job's headers name.
-func (t *tracing) enqueuing(ctx context.Context, job headgate.Job) (headers map[string]string, ended func(headgate.Verdict, error)) {
+func (t *tracing) enqueuing(ctx context.Context, job admission.Job) (headers map[string]string, ended func(admission.Verdict, error)) {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		ctx = t.propagator.Extract(ctx, propagation.MapCarrier(job.Headers))
 	}
@@ -53,11 +53,11 @@ func (t *tracing) enqueuing(ctx context.Context, job headgate.Job) (headers map[
 	))
 	carrier := propagation.MapCarrier{}
 	t.propagator.Inject(ctx, carrier)
-	return carrier, func(verdict headgate.Verdict, err error) {
+	return carrier, func(verdict admission.Verdict, err error) {
 		result, reason := outcomeOf(verdict, err)
 		span.SetAttributes(keyResult.String(result))
 		switch {
-		case reason != headgate.ReasonNone:
+		case reason != admission.ReasonNone:
 			span.SetAttributes(keyReason.String(string(reason)), keyScope.String(string(verdict.Scope)))
 		case err != nil:
 			span.SetStatus(codes.Error, result)

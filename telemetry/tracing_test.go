@@ -14,7 +14,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
@@ -67,7 +67,7 @@ func TestATraceGoesFromProducerToHandler(t *testing.T) {
 	shown, tracer, kept := traced(t)
 	ctx, root := tracer.Start(t.Context(), "request")
 	j := job("a")
-	j.Priority, j.Headers = headgate.High, map[string]string{"color": "blue"}
+	j.Priority, j.Headers = admission.High, map[string]string{"color": "blue"}
 	own := maps.Clone(j.Headers)
 	_, err := observed(t, store, shown, policy.Unlimited()).Enqueue(ctx, j)
 	must(t, err)
@@ -129,11 +129,11 @@ func TestARefusalAndWhatIsTurnedAwayHaveSpans(t *testing.T) {
 	t.Parallel()
 	store := openStore(t)
 	shown, _, kept := traced(t)
-	p := observed(t, store, shown, policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1}}}})
+	p := observed(t, store, shown, policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1}}}})
 	j := job("a")
 	j.Type = "other"
-	_, err := p.EnqueueBatch(t.Context(), []headgate.Job{j, job("b")})
-	if !errors.Is(err, headgate.ErrLimited) {
+	_, err := p.EnqueueBatch(t.Context(), []admission.Job{j, job("b")})
+	if !errors.Is(err, admission.ErrLimited) {
 		t.Fatal(err)
 	}
 	work(t, store, shown, 1, nil)
@@ -156,7 +156,7 @@ func TestAJobThatNamesATraceStaysInIt(t *testing.T) {
 	j := job("a")
 	j.Headers = map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 	headers, ended := shown.Producer().Enqueuing(t.Context(), j)
-	ended(headgate.Verdict{Decision: headgate.Admitted}, nil)
+	ended(admission.Verdict{Decision: admission.Admitted}, nil)
 	span := kept.GetSpans()[0]
 	want := "00-0af7651916cd43dd8448eb211c80319c-" + span.SpanContext.SpanID().String() + "-01"
 	if span.Parent.SpanID().String() != "b7ad6b7169203331" || headers["traceparent"] != want {
@@ -171,7 +171,7 @@ func TestHeadersThatHaveNoRoomStay(t *testing.T) {
 	shown, _, kept := traced(t)
 	j := job("a")
 	j.Headers = map[string]string{}
-	for i := range headgate.MaxHeaders {
+	for i := range admission.MaxHeaders {
 		j.Headers[fmt.Sprintf("h%d", i)] = "v"
 	}
 	_, err := observed(t, store, shown, policy.Unlimited()).Enqueue(t.Context(), j)

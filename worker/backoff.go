@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // BackoffFunc returns how long a job waits after its attempt'th failed run, from 1. What is below 0 counts as 0, what is
@@ -30,10 +30,10 @@ func defaultBackoff(attempt int) time.Duration {
 
 // backoff returns how long a job waits after its attempt'th failed run: by its own header, else by its type, its queue,
 // or the default. What its own header says is at least what the policy says: a failed run costs its tenant nothing.
-func (c Config) backoff(job *headgate.Job, attempt int, least time.Duration) time.Duration {
-	if text, ok := job.Headers[headgate.HeaderBackoff]; ok {
+func (c Config) backoff(job *admission.Job, attempt int, least time.Duration) time.Duration {
+	if text, ok := job.Headers[admission.HeaderBackoff]; ok {
 		// The producer has checked it; what another wrote and cannot be read is as good as absent.
-		if base, most, err := headgate.ParseBackoff(text); err == nil && base == most {
+		if base, most, err := admission.ParseBackoff(text); err == nil && base == most {
 			return max(base, least)
 		} else if err == nil {
 			return max(ExponentialBackoff(base, most)(attempt), least)

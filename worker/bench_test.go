@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -17,7 +17,7 @@ func BenchmarkDrain(b *testing.B) {
 			b.Run(fmt.Sprintf("workers=%d/slots=%d", workers, slots), func(b *testing.B) {
 				r := newRig(b)
 				for from := 0; from < b.N; from += 1000 {
-					batch := make([]headgate.Job, min(1000, b.N-from))
+					batch := make([]admission.Job, min(1000, b.N-from))
 					for i := range batch {
 						batch[i] = job("send", "")
 						batch[i].Tenant = fmt.Sprint("tenant-", i%100)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/worker"
 )
@@ -47,7 +47,7 @@ func (i *illness) failures() int {
 	return i.failed
 }
 
-func to(downstream, id string) headgate.Job {
+func to(downstream, id string) admission.Job {
 	j := job("send", id)
 	j.Downstream, j.MaxAttempts = downstream, 2
 	return j

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -40,7 +40,7 @@ func (c *classes) read(ctx context.Context, store *lua.Store) error {
 }
 
 // name returns the name of a queue's class; empty if this worker has not heard of it yet.
-func (c *classes) name(queue string, class int) headgate.Priority {
+func (c *classes) name(queue string, class int) admission.Priority {
 	name, _ := c.policy.Load().ClassAt(queue, class)
 	return name
 }

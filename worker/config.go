@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
@@ -111,14 +111,14 @@ func (c Config) validate() error {
 	var bad []error
 	field := func(ok bool, name, value, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
 		}
 	}
 	field(len(c.Queues) >= 1 && len(c.Queues) <= maxQueues, "Queues", fmt.Sprintf("%d queues", len(c.Queues)), "1 to 64 queues")
 	seen := make(map[string]bool, len(c.Queues))
 	for i, q := range c.Queues {
 		at := fmt.Sprintf("Queues[%d]", i)
-		if err := headgate.ValidateName(at, q.Queue, true); err != nil {
+		if err := admission.ValidateName(at, q.Queue, true); err != nil {
 			bad = append(bad, err)
 		}
 		field(q.Weight >= 1 && q.Weight <= maxQueueWeight, at+".Weight", strconv.Itoa(q.Weight), "1 to 1000")
@@ -128,8 +128,8 @@ func (c Config) validate() error {
 	field(c.Concurrency >= 1 && c.Concurrency <= maxConcurrency, "Concurrency", strconv.Itoa(c.Concurrency), "1 to 10000 slots")
 	field(c.Lease >= minLease && c.Lease <= maxLease, "Lease", c.Lease.String(), "200ms to 10m")
 	field(c.DrainTimeout > 0 && c.DrainTimeout <= maxDrainTimeout, "DrainTimeout", c.DrainTimeout.String(), "above 0, up to 1h")
-	field(c.DefaultTimeout >= time.Millisecond && c.DefaultTimeout <= headgate.MaxTimeout, "DefaultTimeout", c.DefaultTimeout.String(), "1ms to 24h")
-	field(c.CallTimeout == c.DefaultTimeout || c.CallTimeout >= time.Millisecond && c.CallTimeout <= headgate.MaxTimeout, "CallTimeout", c.CallTimeout.String(), "1ms to 24h")
+	field(c.DefaultTimeout >= time.Millisecond && c.DefaultTimeout <= admission.MaxTimeout, "DefaultTimeout", c.DefaultTimeout.String(), "1ms to 24h")
+	field(c.CallTimeout == c.DefaultTimeout || c.CallTimeout >= time.Millisecond && c.CallTimeout <= admission.MaxTimeout, "CallTimeout", c.CallTimeout.String(), "1ms to 24h")
 	field(c.ReportEvery >= time.Millisecond && c.ReportEvery <= time.Second, "ReportEvery", c.ReportEvery.String(), "1ms to 1s")
 	field(c.ReportAfter >= 1 && c.ReportAfter <= maxReportAfter, "ReportAfter", strconv.Itoa(c.ReportAfter), "1 to 10000 outcomes")
 	if err := c.Breaker.Validate(); err != nil {
@@ -144,7 +144,7 @@ func (c Config) validate() error {
 // validateDownstreams looks at what is said of single downstreams.
 func (c Config) validateDownstreams() (bad []error) {
 	for _, downstream := range slices.Sorted(maps.Keys(c.Breakers)) {
-		if err := headgate.ValidateName("downstream", downstream, false); err != nil {
+		if err := admission.ValidateName("downstream", downstream, false); err != nil {
 			bad = append(bad, err)
 		}
 		if err := c.Breakers[downstream].Validate(); err != nil {
@@ -152,11 +152,11 @@ func (c Config) validateDownstreams() (bad []error) {
 		}
 	}
 	for _, downstream := range slices.Sorted(maps.Keys(c.CallTimeouts)) {
-		if err := headgate.ValidateName("downstream of CallTimeouts", downstream, false); err != nil {
+		if err := admission.ValidateName("downstream of CallTimeouts", downstream, false); err != nil {
 			bad = append(bad, err)
 		}
-		if timeout := c.CallTimeouts[downstream]; timeout < time.Millisecond || timeout > headgate.MaxTimeout {
-			bad = append(bad, &headgate.FieldError{Field: "CallTimeouts[" + strconv.Quote(downstream) + "]", Value: timeout.String(), Allowed: "1ms to 24h"})
+		if timeout := c.CallTimeouts[downstream]; timeout < time.Millisecond || timeout > admission.MaxTimeout {
+			bad = append(bad, &admission.FieldError{Field: "CallTimeouts[" + strconv.Quote(downstream) + "]", Value: timeout.String(), Allowed: "1ms to 24h"})
 		}
 	}
 	return bad
@@ -164,11 +164,11 @@ func (c Config) validateDownstreams() (bad []error) {
 
 func validateBackoffs(field, kind string, backoffs map[string]BackoffFunc) (bad []error) {
 	for _, name := range slices.Sorted(maps.Keys(backoffs)) {
-		if err := headgate.ValidateName(kind+" of "+field, name, kind == "queue"); err != nil {
+		if err := admission.ValidateName(kind+" of "+field, name, kind == "queue"); err != nil {
 			bad = append(bad, err)
 		}
 		if backoffs[name] == nil {
-			bad = append(bad, &headgate.FieldError{Field: field + "[" + strconv.Quote(name) + "]", Value: "nil", Allowed: "a function"})
+			bad = append(bad, &admission.FieldError{Field: field + "[" + strconv.Quote(name) + "]", Value: "nil", Allowed: "a function"})
 		}
 	}
 	return bad

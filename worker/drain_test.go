@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -321,7 +321,7 @@ func TestRunReportsWhatRegisterFound(t *testing.T) {
 	err = w.Run(t.Context())
 	want := "run worker: register handler: invalid type \"send\": allowed is one handler a type\n" +
 		"register handler: invalid type \"se nd\": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]"
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 	if err := w.Run(t.Context()); err == nil || err.Error() != "run worker: it ran before" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestJobsWithATimeOfTheirOwnStartNoEarlierAndSoonAfter(t *testing.T) {
 	r := newRig(t)
 	const jobs = 400
-	batch := make([]headgate.Job, jobs)
+	batch := make([]admission.Job, jobs)
 	at := map[string]time.Time{}
 	first := time.Now().Add(300 * time.Millisecond)
 	for i := range batch {

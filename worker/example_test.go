@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
@@ -50,7 +50,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := p.Enqueue(ctx, headgate.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))); err != nil {
+	if _, err := p.Enqueue(ctx, admission.NewJob("acme", "mail", "welcome", []byte(`{"to":"ada@example.com"}`))); err != nil {
 		log.Fatal(err)
 	}
 	running.Wait()
@@ -93,7 +93,7 @@ func ExampleSetResult() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	verdict, err := p.Enqueue(ctx, headgate.NewJob("acme", "math", "double", []byte("21")))
+	verdict, err := p.Enqueue(ctx, admission.NewJob("acme", "math", "double", []byte("21")))
 	if err != nil {
 		log.Fatal(err)
 	}

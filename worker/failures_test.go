@@ -10,7 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
@@ -88,7 +88,7 @@ func TestFailuresOfOneCauseDoNotFloodTheLog(t *testing.T) {
 	}))
 	const jobs = 400
 	for from := 0; from < jobs; from += 100 {
-		batch := make([]headgate.Job, 100)
+		batch := make([]admission.Job, 100)
 		for i := range batch {
 			batch[i] = job("send", fmt.Sprint("job-", from+i))
 			batch[i].MaxAttempts = 1
@@ -173,7 +173,7 @@ func TestAnEmptyPayloadIsTheZeroValue(t *testing.T) {
 		})
 	})
 	periodic, err := producer.NewPeriodic(r.producer, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{{
-		Name: "invoices", Spec: "@every 1s", Missed: producer.MissedOnce, Job: headgate.NewJob("acme", "mail", "invoices", nil),
+		Name: "invoices", Spec: "@every 1s", Missed: producer.MissedOnce, Job: admission.NewJob("acme", "mail", "invoices", nil),
 	}}})
 	if err != nil {
 		t.Fatal(err)

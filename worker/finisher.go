@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/lua"
 )
@@ -136,7 +136,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 		switch {
 		case lua.InDoubt(err):
 			doubt = true
-		case errors.Is(err, headgate.ErrUnavailable):
+		case errors.Is(err, admission.ErrUnavailable):
 		case len(batch) > 1:
 			// One of them is at fault: alone, it does not keep the others.
 			for i := range batch {

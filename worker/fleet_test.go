@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -70,8 +70,8 @@ func (d *downstream) counts() (well int, failed []time.Time) {
 }
 
 // calls returns jobs that call "pay".
-func calls(n int) []headgate.Job {
-	jobs := make([]headgate.Job, n)
+func calls(n int) []admission.Job {
+	jobs := make([]admission.Job, n)
 	for i := range jobs {
 		jobs[i] = to("pay", fmt.Sprint("pay-", i))
 		jobs[i].Type, jobs[i].MaxAttempts = "call", 25

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -32,8 +32,8 @@ func TestAJobReachesItsHandlerAsItWasSent(t *testing.T) {
 			return nil
 		})
 	})
-	sent := headgate.Job{
-		ID: "letter-1", Tenant: "acme", Queue: "mail", Type: "send", Priority: headgate.High, Cost: 3, Downstream: "smtp",
+	sent := admission.Job{
+		ID: "letter-1", Tenant: "acme", Queue: "mail", Type: "send", Priority: admission.High, Cost: 3, Downstream: "smtp",
 		MaxAttempts: 7, Timeout: time.Minute, Deadline: time.Now().Add(time.Hour).Truncate(time.Microsecond),
 		Headers: map[string]string{"trace": "abc"}, Payload: fmt.Appendf(nil, `{"to":"ada","body":%q}`, strings.Repeat("x", 100<<10)),
 	}
@@ -43,7 +43,7 @@ func TestAJobReachesItsHandlerAsItWasSent(t *testing.T) {
 		t.Errorf("got %s, %d bytes, attempt %d, lost %d", job.Args.To, len(job.Args.Body), job.Attempt, job.Lost)
 	}
 	if job.ID != sent.ID || job.Tenant != sent.Tenant || job.Cost != 3 || job.Downstream != "smtp" || job.MaxAttempts != 7 ||
-		job.Timeout != time.Minute || !job.Deadline.Equal(sent.Deadline) || job.Headers["trace"] != "abc" || job.Priority != headgate.High {
+		job.Timeout != time.Minute || !job.Deadline.Equal(sent.Deadline) || job.Headers["trace"] != "abc" || job.Priority != admission.High {
 		job.Payload = nil
 		t.Errorf("got %+v", job.Job)
 	}
@@ -55,7 +55,7 @@ func TestAJobReachesItsHandlerAsItWasSent(t *testing.T) {
 	}
 	r.await("the event", func() bool { return len(a.ends("letter-1")) == 1 })
 	e := a.ends("letter-1")[0]
-	if e.Outcome != worker.Completed || e.Class != headgate.High || e.Queue != "mail" || e.Attempt != 1 || e.Wait < 0 || e.Token == "" {
+	if e.Outcome != worker.Completed || e.Class != admission.High || e.Queue != "mail" || e.Attempt != 1 || e.Wait < 0 || e.Token == "" {
 		t.Errorf("got %+v", e)
 	}
 	if n := len(a.starts()); n != 1 {
@@ -287,7 +287,7 @@ func TestThereIsOneHandlerOfAnyType(t *testing.T) {
 	}
 	worker.RegisterAny(w, nothing)
 	worker.RegisterAny(w, nothing)
-	if err := w.Run(t.Context()); !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "handler of any type") {
+	if err := w.Run(t.Context()); !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "handler of any type") {
 		t.Errorf("got %v", err)
 	}
 }

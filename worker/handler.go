@@ -8,13 +8,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Job is what a handler is given.
 type Job[A any] struct {
 	// Job is as it was enqueued. Its Payload and Headers must not be changed.
-	headgate.Job
+	admission.Job
 	// Args is the payload, decoded.
 	Args A
 	// Attempt counts runs from 1. Runs whose worker was lost do not count.
@@ -47,12 +47,12 @@ func (w *Worker) Use(middleware ...Middleware) {
 // "ada" in quotes has the quotes. A job whose payload A does not take becomes a dead letter for the reason "bad_payload".
 // Register must not be called once Run was; a bad or repeated type is reported by Run.
 func Register[A any](w *Worker, jobType string, handler func(ctx context.Context, job Job[A]) error) {
-	if err := headgate.ValidateName("type", jobType, false); err != nil {
+	if err := admission.ValidateName("type", jobType, false); err != nil {
 		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
 		return
 	}
 	if w.handlers[jobType] != nil {
-		err := &headgate.FieldError{Field: "type", Value: strconv.Quote(jobType), Allowed: "one handler a type"}
+		err := &admission.FieldError{Field: "type", Value: strconv.Quote(jobType), Allowed: "one handler a type"}
 		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
 		return
 	}
@@ -69,7 +69,7 @@ func Register[A any](w *Worker, jobType string, handler func(ctx context.Context
 // pass jobs on to somebody who knows the types. It must not be called once Run was; Run reports a second one.
 func RegisterAny(w *Worker, handler Handler) {
 	if w.anyType != nil {
-		err := &headgate.FieldError{Field: "handler of any type", Value: "a second one", Allowed: "one a worker"}
+		err := &admission.FieldError{Field: "handler of any type", Value: "a second one", Allowed: "one a worker"}
 		w.problems = append(w.problems, fmt.Errorf("register handler: %w", err))
 		return
 	}

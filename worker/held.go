@@ -40,16 +40,16 @@ func newHeld() *held {
 	return h
 }
 
-// admission says what add made of a lease.
-type admission int
+// addition says what add made of a lease.
+type addition int
 
 const (
-	added   admission = iota
-	known             // it is held already, or was a moment ago
-	tooLate           // nothing is added any more
+	added   addition = iota
+	known            // it is held already, or was a moment ago
+	tooLate          // nothing is added any more
 )
 
-func (h *held) add(lease lua.Lease) admission {
+func (h *held) add(lease lua.Lease) addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {

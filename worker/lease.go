@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The parts of a lease: how often it is extended, how soon a failed try is repeated, and how long a call may take.
@@ -47,7 +47,7 @@ func (s *session) keep(ctx context.Context) {
 				s.recall(ctx)
 				refreshed = time.Now()
 			}
-		case errors.Is(err, headgate.ErrLeaseLost):
+		case errors.Is(err, admission.ErrLeaseLost):
 			s.loseLease("redis has taken the jobs back")
 			return
 		default:

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/worker"
 )
@@ -84,7 +84,7 @@ func TestALostLeaseEndsHandlersBeforeAnybodyElseStarts(t *testing.T) {
 	name := r.registrations()[0]
 	r.enqueue(job("send", "a"))
 	got := <-lapses
-	if !errors.Is(got.cause, headgate.ErrLeaseLost) {
+	if !errors.Is(got.cause, admission.ErrLeaseLost) {
 		t.Errorf("the ctx ended with %v", got.cause)
 	}
 	switch margin := lease / 10; {
@@ -131,7 +131,7 @@ func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	const lease, late = 5 * time.Second, 750 * time.Millisecond // late enough for the margin, and not for the time-out of a call
 	// Redis knows the script from here on: the first call is the first heartbeat, not an answer that the script is unknown.
-	if _, err := r.store.Heartbeat(t.Context(), "nobody", lease); !errors.Is(err, headgate.ErrLeaseLost) {
+	if _, err := r.store.Heartbeat(t.Context(), "nobody", lease); !errors.Is(err, admission.ErrLeaseLost) {
 		t.Fatal(err)
 	}
 	var beats atomic.Int64
@@ -233,7 +233,7 @@ func TestARefusedHeartbeatEndsTheHandlers(t *testing.T) {
 	}
 	select {
 	case cause := <-causes:
-		if !errors.Is(cause, headgate.ErrLeaseLost) {
+		if !errors.Is(cause, admission.ErrLeaseLost) {
 			t.Errorf("the ctx ended with %v", cause)
 		}
 	case <-time.After(patience): // The guard would end it after nine minutes.
@@ -349,7 +349,7 @@ func TestEveryJobRunsOnceWhateverIsLost(t *testing.T) {
 	}))
 	const jobs = 1000
 	for from := 0; from < jobs; from += 100 {
-		batch := make([]headgate.Job, 100)
+		batch := make([]admission.Job, 100)
 		for i := range batch {
 			batch[i] = job("send", fmt.Sprint("job-", from+i))
 			if i%25 == 0 {
@@ -386,7 +386,7 @@ func TestCompletionsShareRoundTrips(t *testing.T) {
 	store := r.open(proxy.Client(t))
 	const jobs = 2000
 	for from := 0; from < jobs; from += 500 {
-		batch := make([]headgate.Job, 500)
+		batch := make([]admission.Job, 500)
 		for i := range batch {
 			batch[i] = job("send", fmt.Sprint("job-", from+i))
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
@@ -51,7 +51,7 @@ func TestAWorkerEndsWhateverItWasDoing(t *testing.T) {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
 			store := r.connect()
-			var jobs []headgate.Job
+			var jobs []admission.Job
 			for n := range 4 {
 				jobs = append(jobs, job("send", strings.Repeat("x", i+1)+string(rune('a'+n))))
 			}
@@ -149,7 +149,7 @@ func TestAProducerOfAClosedStoreSaysSo(t *testing.T) {
 		running.Go(func() {
 			for range 20 {
 				_, err := p.Enqueue(t.Context(), job("send", ""))
-				if err != nil && !errors.Is(err, headgate.ErrUnavailable) && !errors.Is(err, headgate.ErrOutcomeUnknown) {
+				if err != nil && !errors.Is(err, admission.ErrUnavailable) && !errors.Is(err, admission.ErrOutcomeUnknown) {
 					t.Error(err)
 				}
 			}

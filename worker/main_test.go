@@ -15,7 +15,7 @@ import (
 	"github.com/rs/zerolog"
 	"go.uber.org/goleak"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -80,20 +80,20 @@ func (r *rig) open(client *redis.Client) *lua.Store {
 }
 
 // job returns a job for the queue "mail" with an id.
-func job(jobType, id string) headgate.Job {
-	j := headgate.NewJob("acme", "mail", jobType, []byte(`{}`))
+func job(jobType, id string) admission.Job {
+	j := admission.NewJob("acme", "mail", jobType, []byte(`{}`))
 	j.ID = id
 	return j
 }
 
-func (r *rig) enqueue(jobs ...headgate.Job) {
+func (r *rig) enqueue(jobs ...admission.Job) {
 	r.tb.Helper()
 	results, err := r.producer.EnqueueBatch(r.tb.Context(), jobs)
 	if err != nil {
 		r.tb.Fatal(err)
 	}
 	for _, result := range results {
-		if result.Verdict.Decision != headgate.Admitted {
+		if result.Verdict.Decision != admission.Admitted {
 			r.tb.Fatalf("got %+v", result.Verdict)
 		}
 	}

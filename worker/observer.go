@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -26,9 +26,9 @@ type Observer struct {
 
 // Event is one job in a worker's hand.
 type Event struct {
-	Key        headgate.Key
+	Key        admission.Key
 	Queue      string
-	Class      headgate.Priority
+	Class      admission.Priority
 	Type       string
 	Downstream string
 	// Token is the entry's id in the ready stream of the pool: it grows in the order of dispatch.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -27,7 +27,7 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 		tenants[r.store.PartitionOf(name)] = name
 	}
 	enqueue := func(tenant string, n int) {
-		jobs := make([]headgate.Job, n)
+		jobs := make([]admission.Job, n)
 		for i := range jobs {
 			jobs[i] = to("pay", fmt.Sprintf("%s-%d-%d", tenant, n, i))
 			jobs[i].Tenant, jobs[i].MaxAttempts = tenant, 20

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -108,7 +108,7 @@ func newRigOfMasters(tb testing.TB, masters, partitions int) *rig {
 }
 
 // besideAFlood returns jobs of so many tenants, none of which is in the partition of the one that floods.
-func besideAFlood(r *rig, tenants, each, flood int) (jobs []headgate.Job) {
+func besideAFlood(r *rig, tenants, each, flood int) (jobs []admission.Job) {
 	var names []string
 	for n := 0; len(names) < tenants; n++ {
 		if name := fmt.Sprintf("tenant-%d", n); r.store.PartitionOf(name) != r.store.PartitionOf("flood") {
@@ -116,7 +116,7 @@ func besideAFlood(r *rig, tenants, each, flood int) (jobs []headgate.Job) {
 		}
 	}
 	add := func(tenant string, i int) {
-		j := headgate.NewJob(tenant, "mail", "work", nil)
+		j := admission.NewJob(tenant, "mail", "work", nil)
 		j.ID = fmt.Sprintf("job-%d", i)
 		jobs = append(jobs, j)
 	}

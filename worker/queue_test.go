@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -69,11 +69,11 @@ func TestSeveralWorkersRunEachJobOnce(t *testing.T) {
 	}
 	const jobs = 2000
 	for from := 0; from < jobs; from += 500 {
-		batch := make([]headgate.Job, 500)
+		batch := make([]admission.Job, 500)
 		for i := range batch {
 			batch[i] = job("send", fmt.Sprint("job-", from+i))
 			batch[i].Tenant = fmt.Sprint("tenant-", i%7)
-			batch[i].Priority = headgate.DefaultClasses()[i%3].Name
+			batch[i].Priority = admission.DefaultClasses()[i%3].Name
 		}
 		r.enqueue(batch...)
 	}
@@ -128,9 +128,9 @@ func TestARetryRunsWithinATenthOfASecondOfBeingDue(t *testing.T) {
 		return errDown
 	}))
 	j := job("send", "a")
-	j.MaxAttempts = headgate.MaxAttemptsLimit
+	j.MaxAttempts = admission.MaxAttemptsLimit
 	allowed := policy.Unlimited()
-	allowed.Queues = map[string]policy.Queue{"mail": {MostAttempts: headgate.MaxAttemptsLimit}}
+	allowed.Queues = map[string]policy.Queue{"mail": {MostAttempts: admission.MaxAttemptsLimit}}
 	var err error
 	if r.producer, err = producer.New(r.store, producer.Config{Policy: &allowed}); err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestABadConfigNamesEveryField(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	_, err := worker.New(r.store, worker.Config{})
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != "configure worker: invalid Queues 0 queues: allowed is 1 to 64 queues" {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != "configure worker: invalid Queues 0 queues: allowed is 1 to 64 queues" {
 		t.Errorf("got %v", err)
 	}
 	_, err = worker.New(r.store, worker.Config{
@@ -184,7 +184,7 @@ invalid DrainTimeout -1ns: allowed is above 0, up to 1h
 invalid DefaultTimeout 1µs: allowed is 1ms to 24h
 breaker: invalid FailureRate 2: allowed is above 0, at most 1
 breaker of downstream pay: invalid MaxProbes -1: allowed is 1 to 100`
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of a result.
@@ -34,10 +34,10 @@ func SetResult(ctx context.Context, data []byte, keep time.Duration) error {
 	}
 	var bad []error
 	if len(data) > MaxResult {
-		bad = append(bad, &headgate.FieldError{Field: "result", Value: strconv.Itoa(len(data)) + " bytes", Allowed: "0 to 65536 bytes"})
+		bad = append(bad, &admission.FieldError{Field: "result", Value: strconv.Itoa(len(data)) + " bytes", Allowed: "0 to 65536 bytes"})
 	}
 	if keep < MinKeepResult || keep > MaxKeepResult {
-		bad = append(bad, &headgate.FieldError{Field: "keep", Value: keep.String(), Allowed: "1s to 720h"})
+		bad = append(bad, &admission.FieldError{Field: "keep", Value: keep.String(), Allowed: "1s to 720h"})
 	}
 	if err := errors.Join(bad...); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -55,11 +55,11 @@ func TestAResultIsThereOnceTheJobHasCompleted(t *testing.T) {
 		}
 	}
 	for _, id := range []string{"dead", "stranger"} {
-		if _, err := r.producer.Result(t.Context(), "acme", id); !errors.Is(err, headgate.ErrUnknownJob) || err.Error() != "read result of acme:"+id+": unknown job" {
+		if _, err := r.producer.Result(t.Context(), "acme", id); !errors.Is(err, admission.ErrUnknownJob) || err.Error() != "read result of acme:"+id+": unknown job" {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	if _, err := r.producer.Result(t.Context(), "", "a b"); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := r.producer.Result(t.Context(), "", "a b"); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -84,12 +84,12 @@ func TestABadResultIsOneClearError(t *testing.T) {
 			"invalid result 65537 bytes: allowed is 0 to 65536 bytes", "invalid keep 1ms: allowed is 1s to 720h",
 			"invalid keep 720h0m0.000000001s: allowed is 1s to 720h",
 		}[i]
-		if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+		if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 			t.Errorf("got %v", err)
 		}
 	}
 	r.idle()
-	if _, err := r.producer.Result(t.Context(), "acme", "a"); !errors.Is(err, headgate.ErrUnknownJob) {
+	if _, err := r.producer.Result(t.Context(), "acme", "a"); !errors.Is(err, admission.ErrUnknownJob) {
 		t.Errorf("got %v", err)
 	}
 }

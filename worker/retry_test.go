@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -117,7 +117,7 @@ func TestTheMostParticularBackoffCounts(t *testing.T) {
 		j := job(c.jobType, fmt.Sprint("job-", i))
 		j.Queue, j.MaxAttempts = c.queue, 2
 		if c.header != "" {
-			j.Headers = map[string]string{headgate.HeaderBackoff: c.header}
+			j.Headers = map[string]string{admission.HeaderBackoff: c.header}
 		}
 		r.enqueue(j)
 	}
@@ -152,14 +152,14 @@ func TestBadBackoffsAreRefused(t *testing.T) {
 	}))
 	want := "configure worker: invalid queue of QueueBackoff \"a:b\": allowed is 1-128 bytes of [A-Za-z0-9._@/-]\n" +
 		"invalid TypeBackoff[\"send\"] nil: allowed is a function"
-	if !errors.Is(err, headgate.ErrInvalid) || err.Error() != want {
+	if !errors.Is(err, admission.ErrInvalid) || err.Error() != want {
 		t.Errorf("got %v", err)
 	}
 	for _, header := range []string{"", "soon", "0s", "-1s", "10m 1s", "1s 25h", "1s 2s 3s", "1s  2s"} {
 		j := job("send", "a")
-		j.Headers = map[string]string{headgate.HeaderBackoff: header}
+		j.Headers = map[string]string{admission.HeaderBackoff: header}
 		_, err := r.producer.Enqueue(t.Context(), j)
-		if !errors.Is(err, headgate.ErrInvalid) || !strings.HasPrefix(err.Error(), fmt.Sprintf("invalid header headgate-backoff %q: allowed is ", header)) {
+		if !errors.Is(err, admission.ErrInvalid) || !strings.HasPrefix(err.Error(), fmt.Sprintf("invalid header headgate-backoff %q: allowed is ", header)) {
 			t.Errorf("%q: %v", header, err)
 		}
 	}
@@ -189,7 +189,7 @@ func TestAHeaderGivesNoShorterWaitThanThePolicy(t *testing.T) {
 			j := job("send", "a")
 			j.MaxAttempts = 2
 			if c.header != "" {
-				j.Headers = map[string]string{headgate.HeaderBackoff: c.header}
+				j.Headers = map[string]string{admission.HeaderBackoff: c.header}
 			}
 			p, err := producer.New(r.store, producer.Config{})
 			if err != nil {
@@ -201,8 +201,8 @@ func TestAHeaderGivesNoShorterWaitThanThePolicy(t *testing.T) {
 			var sight lua.Sighting
 			r.await("it to wait", func() bool {
 				var err error
-				sight, err = r.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "a"})
-				return err == nil && sight.Place == headgate.PlaceLater
+				sight, err = r.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "a"})
+				return err == nil && sight.Place == admission.PlaceLater
 			})
 			if wait := sight.At.Sub(sight.History[0].At); wait < c.least || wait > c.most {
 				t.Errorf("it waits %s, want %s to %s", wait, c.least, c.most)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/lua"
 )
@@ -40,7 +40,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
 	event.Reason, event.Err = a.reason, a.err
-	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), headgate.ErrLeaseLost) {
+	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), admission.ErrLeaseLost) {
 		if !s.held.claim(lease.Token) {
 			event.Outcome, event.Reason = Released, ReasonShutdown
 			ended.call(event)
@@ -117,7 +117,7 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 }
 
 // tooLateFor reports whether a job's deadline has passed, by the clock of Redis as far as it is known.
-func (w *Worker) tooLateFor(job *headgate.Job) bool {
+func (w *Worker) tooLateFor(job *admission.Job) bool {
 	return !job.Deadline.IsZero() && w.clock.now().After(job.Deadline)
 }
 
@@ -127,7 +127,7 @@ func (w *Worker) tooLateFor(job *headgate.Job) bool {
 func (s *session) noteStart(ctx context.Context, lease lua.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, headgate.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
+	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
 }
 
 // run runs the handler and makes an answer of its.
@@ -205,7 +205,7 @@ func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall,
 
 func finishOf(lease lua.Lease, a answer) lua.Finish {
 	f := lease.Finish(a.outcome)
-	f.Delay, f.Ran, f.Result, f.KeepResult = min(a.delay, headgate.MaxDelay), a.ran, a.result, a.keep
+	f.Delay, f.Ran, f.Result, f.KeepResult = min(a.delay, admission.MaxDelay), a.ran, a.result, a.keep
 	switch a.outcome {
 	case lua.Kill, lua.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()
@@ -228,7 +228,7 @@ func finishOf(lease lua.Lease, a answer) lua.Finish {
 func (s *session) event(lease lua.Lease) Event {
 	job := &lease.Job
 	return Event{
-		Key: headgate.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
+		Key: admission.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
 		Class: s.w.classes.name(job.Queue, lease.Class), Token: lease.Token, Attempt: lease.Attempts + 1,
 		Wait: max(s.w.clock.now().Sub(lease.Arrival), 0), // The estimate may be behind.
 	}

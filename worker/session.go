@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -74,7 +74,7 @@ func (w *Worker) serve(ctx, after context.Context) {
 	keeper.Wait()
 	s.guard.Stop()
 	// Nobody extends the lease any more, and what the reader still hands back is Redis's when it ends.
-	defer time.AfterFunc(time.Until(s.leaseEnd), func() { endLease(headgate.ErrLeaseLost) }).Stop()
+	defer time.AfterFunc(time.Until(s.leaseEnd), func() { endLease(admission.ErrLeaseLost) }).Stop()
 	reader.Wait()
 }
 
@@ -147,7 +147,7 @@ func (s *session) loseLease(why string) {
 		return
 	}
 	s.logger.Error().Str("why", why).Msg("lease lost: handlers are cancelled, registering under a new name")
-	s.lose(headgate.ErrLeaseLost)
+	s.lose(admission.ErrLeaseLost)
 }
 
 // isLost reports whether the jobs are no longer this session's.

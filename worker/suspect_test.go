@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -36,7 +36,7 @@ func testPoison(t *testing.T, limit int) {
 	text, err := policy.Marshal(policy.Policy{Version: 1})
 	if err == nil {
 		err = r.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Queues: []lua.QueueSettings{{
-			Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, PoisonLimit: limit,
+			Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: limit,
 		}}})
 	}
 	if err == nil {

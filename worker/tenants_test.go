@@ -9,14 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/worker"
 )
 
 // ofTenant returns jobs of a tenant that call "pay".
-func ofTenant(tenant string, from, n int) []headgate.Job {
-	jobs := make([]headgate.Job, n)
+func ofTenant(tenant string, from, n int) []admission.Job {
+	jobs := make([]admission.Job, n)
 	for i := range jobs {
 		jobs[i] = to("pay", fmt.Sprint(tenant, from+i))
 		jobs[i].Tenant, jobs[i].Type = tenant, "call"
@@ -51,7 +51,7 @@ func TestATenantThatFailsOnPurposeOpensNothing(t *testing.T) {
 	})
 	jobs := ofTenant("evil", 0, evilJobs)
 	for i := range jobs {
-		jobs[i].MaxAttempts, jobs[i].Headers = attempts, map[string]string{headgate.HeaderBackoff: "1ms"}
+		jobs[i].MaxAttempts, jobs[i].Headers = attempts, map[string]string{admission.HeaderBackoff: "1ms"}
 	}
 	r.enqueue(jobs...)
 	sent := 20

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // timeoutError is the cause with which a handler's ctx ends when it may run no longer. It matches context.DeadlineExceeded.
@@ -21,7 +21,7 @@ func (e *timeoutError) Error() string { return fmt.Sprintf("cut after %s by %s",
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // timeout returns how long a job's handler may run, and who says so: the most particular, and that of a probe if that is shorter.
-func (s *session) timeout(job *headgate.Job, call *guardedCall) *timeoutError {
+func (s *session) timeout(job *admission.Job, call *guardedCall) *timeoutError {
 	config := &s.w.config
 	cut := &timeoutError{config.DefaultTimeout, "the worker's time-out"}
 	switch own := cmp.Or(call.timeout(), config.CallTimeouts[job.Downstream]); {

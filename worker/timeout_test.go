@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -66,7 +66,7 @@ func TestTimeoutsOfDownstreamsAreChecked(t *testing.T) {
 	for _, want := range []string{
 		`invalid downstream of CallTimeouts "a^b"`, `invalid CallTimeouts["fast"] 1µs: allowed is 1ms to 24h`, `invalid CallTimeouts["slow"] 25h0m0s`,
 	} {
-		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, headgate.ErrInvalid) {
+		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwk"
 	"github.com/lestrrat-go/jwx/v3/jwt"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 )
 
 func must(tb testing.TB, err error) {
@@ -84,7 +84,7 @@ func TestEveryBadLineOfAKeysFileIsToldAndNoHashShown(t *testing.T) {
 		t.Error(text)
 	}
 	for _, who := range []access.Principal{{}, {Name: "x"}, {Name: "x", Role: access.Anyone}, {Name: "x", Role: access.Admin, Tenant: "global"}, {Name: "a b", Role: access.Admin}} {
-		if _, _, err := access.NewKey(who); !errors.Is(err, headgate.ErrInvalid) {
+		if _, _, err := access.NewKey(who); !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("a key for %+v: %v", who, err)
 		}
 	}
@@ -273,7 +273,7 @@ func TestKeysThatAreWeakOrNotBoundToAnAlgorithmAreRefused(t *testing.T) {
 		"one kid twice":      `{"keys":[{"kty":"oct","kid":"a","alg":"HS256","k":"` + secret + `"},{"kty":"oct","kid":"a","alg":"HS256","k":"` + secret + `"}]}`,
 	} {
 		_, err := access.NewTokens(access.TokenConfig{JWKS: []byte(keys), Issuer: "i", Audience: "a"})
-		if !errors.Is(err, headgate.ErrInvalid) || strings.Contains(err.Error(), secret[:20]) {
+		if !errors.Is(err, admission.ErrInvalid) || strings.Contains(err.Error(), secret[:20]) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

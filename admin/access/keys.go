@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 const (
@@ -62,9 +62,9 @@ func NewKey(who Principal) (key, line string, err error) {
 }
 
 func (p Principal) validate() error {
-	bad := []error{headgate.ValidateName("name", p.Name, false)}
+	bad := []error{admission.ValidateName("name", p.Name, false)}
 	if p.Tenant != "" {
-		bad = append(bad, headgate.ValidateTenant(p.Tenant))
+		bad = append(bad, admission.ValidateTenant(p.Tenant))
 	}
 	_, err := ParseRole(p.Role.String())
 	return errors.Join(append(bad, err)...)
@@ -91,7 +91,7 @@ func ParseKeys(text string) (*Keys, error) {
 		keys.all = append(keys.all, key)
 	}
 	if len(keys.all) > MaxKeys {
-		bad = append(bad, &headgate.FieldError{Field: "keys", Value: strconv.Itoa(len(keys.all)), Allowed: fmt.Sprintf("up to %d", MaxKeys)})
+		bad = append(bad, &admission.FieldError{Field: "keys", Value: strconv.Itoa(len(keys.all)), Allowed: fmt.Sprintf("up to %d", MaxKeys)})
 	}
 	if err := errors.Join(bad...); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func ParseKeys(text string) (*Keys, error) {
 
 func parseKey(fields []string) (storedKey, error) {
 	if len(fields) != 4 && len(fields) != 5 {
-		return storedKey{}, &headgate.FieldError{Field: "key", Value: fmt.Sprintf("of %d words", len(fields)), Allowed: "NAME ROLE TENANT sha256:HEX, and perhaps expires=TIME; headgate key new prints one"}
+		return storedKey{}, &admission.FieldError{Field: "key", Value: fmt.Sprintf("of %d words", len(fields)), Allowed: "NAME ROLE TENANT sha256:HEX, and perhaps expires=TIME; headgate key new prints one"}
 	}
 	var bad []error
 	var key storedKey
@@ -117,13 +117,13 @@ func parseKey(fields []string) (storedKey, error) {
 	digits, ok := strings.CutPrefix(fields[3], hashPrefix)
 	hash, err := hex.DecodeString(digits)
 	if !ok || err != nil || len(hash) != sha256.Size {
-		bad = append(bad, &headgate.FieldError{Field: "hash", Value: "(not shown)", Allowed: "sha256: and 64 hex digits, those of the whole key"})
+		bad = append(bad, &admission.FieldError{Field: "hash", Value: "(not shown)", Allowed: "sha256: and 64 hex digits, those of the whole key"})
 	}
 	copy(key.hash[:], hash)
 	if len(fields) == 5 {
 		end, ok := strings.CutPrefix(fields[4], expiresPrefix)
 		if key.who.Expires, err = time.Parse(time.RFC3339, end); !ok || err != nil {
-			bad = append(bad, &headgate.FieldError{Field: "end", Value: strconv.Quote(clip(fields[4])), Allowed: "expires= and a time such as 2027-01-31T00:00:00Z"})
+			bad = append(bad, &admission.FieldError{Field: "end", Value: strconv.Quote(clip(fields[4])), Allowed: "expires= and a time such as 2027-01-31T00:00:00Z"})
 		}
 	}
 	return key, errors.Join(bad...)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Role is what a principal may do; each includes those before it. The zero Role is none: nothing is allowed to it and
@@ -41,13 +41,13 @@ func ParseRole(name string) (Role, error) {
 			return role, nil
 		}
 	}
-	return 0, &headgate.FieldError{Field: "role", Value: strconv.Quote(clip(name)), Allowed: "viewer, operator or admin"}
+	return 0, &admission.FieldError{Field: "role", Value: strconv.Quote(clip(name)), Allowed: "viewer, operator or admin"}
 }
 
 // clip shortens what is not worth printing whole.
 func clip(text string) string {
-	if len(text) > headgate.MaxNameLength {
-		return text[:headgate.MaxNameLength]
+	if len(text) > admission.MaxNameLength {
+		return text[:admission.MaxNameLength]
 	}
 	return text
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jws"
 	"github.com/lestrrat-go/jwx/v3/jwt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The claims of a token that say what it is for, beside aud, iss, exp and nbf.
@@ -62,25 +62,25 @@ type Tokens struct {
 func NewTokens(config TokenConfig) (*Tokens, error) {
 	var bad []error
 	if config.Issuer == "" {
-		bad = append(bad, &headgate.FieldError{Field: "issuer", Value: `""`, Allowed: "the iss of the tokens that are taken"})
+		bad = append(bad, &admission.FieldError{Field: "issuer", Value: `""`, Allowed: "the iss of the tokens that are taken"})
 	}
 	if config.Audience == "" {
-		bad = append(bad, &headgate.FieldError{Field: "audience", Value: `""`, Allowed: "the aud of the tokens that are taken"})
+		bad = append(bad, &admission.FieldError{Field: "audience", Value: `""`, Allowed: "the aud of the tokens that are taken"})
 	}
 	if config.Leeway < 0 || config.Leeway > MaxLeeway {
-		bad = append(bad, &headgate.FieldError{Field: "leeway", Value: config.Leeway.String(), Allowed: "0 to " + MaxLeeway.String()})
+		bad = append(bad, &admission.FieldError{Field: "leeway", Value: config.Leeway.String(), Allowed: "0 to " + MaxLeeway.String()})
 	}
 	config.MaxLife = cmp.Or(config.MaxLife, DefaultMaxLife)
 	if config.MaxLife < MinMaxLife || config.MaxLife > MaxMaxLife {
-		bad = append(bad, &headgate.FieldError{Field: "max life", Value: config.MaxLife.String(), Allowed: MinMaxLife.String() + " to " + MaxMaxLife.String()})
+		bad = append(bad, &admission.FieldError{Field: "max life", Value: config.MaxLife.String(), Allowed: MinMaxLife.String() + " to " + MaxMaxLife.String()})
 	}
 	set, err := jwk.Parse(config.JWKS)
 	if err != nil {
-		bad = append(bad, &headgate.FieldError{Field: "jwks", Value: "(not shown)", Allowed: `a JSON Web Key Set, {"keys": [...]}`})
+		bad = append(bad, &admission.FieldError{Field: "jwks", Value: "(not shown)", Allowed: `a JSON Web Key Set, {"keys": [...]}`})
 		return nil, errors.Join(bad...)
 	}
 	if set.Len() == 0 {
-		bad = append(bad, &headgate.FieldError{Field: "jwks", Value: "no keys", Allowed: "one key or more"})
+		bad = append(bad, &admission.FieldError{Field: "jwks", Value: "no keys", Allowed: "one key or more"})
 	}
 	seen := map[string]bool{}
 	for i := range set.Len() {
@@ -90,7 +90,7 @@ func NewTokens(config TokenConfig) (*Tokens, error) {
 			bad = append(bad, fmt.Errorf("jwks key %d (kid %q): %w", i, clip(id), err))
 		}
 		if seen[id] {
-			bad = append(bad, fmt.Errorf("jwks key %d: %w", i, &headgate.FieldError{Field: "kid", Value: strconv.Quote(clip(id)), Allowed: "one that no other key has"}))
+			bad = append(bad, fmt.Errorf("jwks key %d: %w", i, &admission.FieldError{Field: "kid", Value: strconv.Quote(clip(id)), Allowed: "one that no other key has"}))
 		}
 		seen[id] = true
 	}
@@ -104,7 +104,7 @@ func NewTokens(config TokenConfig) (*Tokens, error) {
 func checkKey(key jwk.Key) error {
 	var bad []error
 	if id, ok := key.KeyID(); !ok || id == "" {
-		bad = append(bad, &headgate.FieldError{Field: "kid", Value: `""`, Allowed: "the name by which tokens choose the key"})
+		bad = append(bad, &admission.FieldError{Field: "kid", Value: `""`, Allowed: "the name by which tokens choose the key"})
 	}
 	alg, _ := key.Algorithm()
 	want := map[string]jwa.KeyType{"HS256": jwa.OctetSeq(), "RS256": jwa.RSA(), "EdDSA": jwa.OKP()}
@@ -113,10 +113,10 @@ func checkKey(key jwk.Key) error {
 		name = alg.String()
 	}
 	if kind, ok := want[name]; !ok || kind != key.KeyType() {
-		bad = append(bad, &headgate.FieldError{Field: "alg", Value: strconv.Quote(name), Allowed: "HS256 of an oct key, RS256 of an RSA key, EdDSA of an OKP key"})
+		bad = append(bad, &admission.FieldError{Field: "alg", Value: strconv.Quote(name), Allowed: "HS256 of an oct key, RS256 of an RSA key, EdDSA of an OKP key"})
 	}
 	if use, ok := key.KeyUsage(); ok && use != "sig" {
-		bad = append(bad, &headgate.FieldError{Field: "use", Value: strconv.Quote(clip(use)), Allowed: "sig, or none"})
+		bad = append(bad, &admission.FieldError{Field: "use", Value: strconv.Quote(clip(use)), Allowed: "sig, or none"})
 	}
 	return errors.Join(append(bad, checkStrength(key))...)
 }
@@ -125,12 +125,12 @@ func checkStrength(key jwk.Key) error {
 	switch key := key.(type) {
 	case jwk.SymmetricKey:
 		if secret, _ := key.Octets(); len(secret) < minSecretBytes {
-			return &headgate.FieldError{Field: "k", Value: strconv.Itoa(len(secret)) + " bytes", Allowed: strconv.Itoa(minSecretBytes) + " bytes or more"}
+			return &admission.FieldError{Field: "k", Value: strconv.Itoa(len(secret)) + " bytes", Allowed: strconv.Itoa(minSecretBytes) + " bytes or more"}
 		}
 	case interface{ N() ([]byte, bool) }: // an RSA key, public or private
 		n, _ := key.N()
 		if bits := 8 * len(n); bits < minRSABits {
-			return &headgate.FieldError{Field: "n", Value: strconv.Itoa(bits) + " bits", Allowed: strconv.Itoa(minRSABits) + " bits or more"}
+			return &admission.FieldError{Field: "n", Value: strconv.Itoa(bits) + " bits", Allowed: strconv.Itoa(minRSABits) + " bits or more"}
 		}
 	}
 	return nil
@@ -177,7 +177,7 @@ func (t *Tokens) checkLife(token jwt.Token, expires time.Time) error {
 		life = max(life, expires.Sub(issued))
 	}
 	if life > t.config.MaxLife+t.config.Leeway {
-		return &headgate.FieldError{Field: "exp", Value: life.Round(time.Second).String() + " after now or iat", Allowed: "up to " + t.config.MaxLife.String()}
+		return &admission.FieldError{Field: "exp", Value: life.Round(time.Second).String() + " after now or iat", Allowed: "up to " + t.config.MaxLife.String()}
 	}
 	return nil
 }
@@ -188,7 +188,7 @@ func (t *Tokens) verify(token string) (Principal, error) {
 	case t == nil:
 		return Principal{}, errNoTokens
 	case len(token) > maxToken:
-		return Principal{}, &headgate.FieldError{Field: "token", Value: strconv.Itoa(len(token)) + " bytes", Allowed: fmt.Sprintf("up to %d bytes", maxToken)}
+		return Principal{}, &admission.FieldError{Field: "token", Value: strconv.Itoa(len(token)) + " bytes", Allowed: fmt.Sprintf("up to %d bytes", maxToken)}
 	}
 	if err := t.checkHeader(token); err != nil {
 		return Principal{}, fmt.Errorf("token: %w", err)
@@ -215,7 +215,7 @@ func (t *Tokens) verify(token string) (Principal, error) {
 		if err := parsed.Get(TenantClaim, &tenant); err != nil {
 			return Principal{}, fmt.Errorf("token: %w", err)
 		}
-		if err := headgate.ValidateTenant(tenant); err != nil {
+		if err := admission.ValidateTenant(tenant); err != nil {
 			return Principal{}, fmt.Errorf("token: %w", err)
 		}
 	}

@@ -3,7 +3,7 @@ package account_test
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -14,26 +14,26 @@ import (
 func admitRows() []row {
 	return []row{
 		{"Enqueue, a slot is free", "admit: place_alone, to the stream", 1, func(s *site) func() func() {
-			return s.enqueues(headgate.PlaceReady, "")
+			return s.enqueues(admission.PlaceReady, "")
 		}},
 		{"the same, the first in a tenth of a second", "admit: memory_left, place_alone", 1, func(s *site) func() func() {
 			s.forgetful = true
-			return s.enqueues(headgate.PlaceReady, "")
+			return s.enqueues(admission.PlaceReady, "")
 		}},
 		{"Enqueue with a downstream", "admit: place_alone, holds", 1, func(s *site) func() func() {
-			return s.enqueues(headgate.PlaceReady, "api")
+			return s.enqueues(admission.PlaceReady, "api")
 		}},
 		{"Enqueue, none is, the tenant waits already", "admit: place_alone, to its lane", 1, func(s *site) func() func() {
 			s.fillSlots()
 			s.enqueue(s.urgent(0))
-			return s.enqueues(headgate.PlaceWaiting, "")
+			return s.enqueues(admission.PlaceWaiting, "")
 		}},
 		{"Enqueue, none is, the tenant's first ever", "admit: place, lane, fill", 1, func(s *site) func() func() {
 			s.fillSlots()
 			next := 0
 			return func() func() {
 				next++
-				return s.enqueueAlone(s.urgent(next), headgate.PlaceWaiting)
+				return s.enqueueAlone(s.urgent(next), admission.PlaceWaiting)
 			}
 		}},
 		{"Enqueue, a tenant at its cap", "admit: place, fill parks it by gate", 1, func(s *site) func() func() {
@@ -44,7 +44,7 @@ func admitRows() []row {
 			return func() func() {
 				next++
 				s.enqueue(s.urgent(next))
-				return s.enqueueAlone(s.urgent(next), headgate.PlaceWaiting)
+				return s.enqueueAlone(s.urgent(next), admission.PlaceWaiting)
 			}
 		}},
 		{"Enqueue, its downstream's breaker is open", "admit: place, fill parks the lane by gate", 1, func(s *site) func() func() {
@@ -59,7 +59,7 @@ func admitRows() []row {
 				s.empty()
 				j := s.urgent(next)
 				j.Downstream = "api"
-				return s.enqueueAlone(j, headgate.PlaceWaiting)
+				return s.enqueueAlone(j, admission.PlaceWaiting)
 			}
 		}},
 		{"Enqueue, refused by a bucket", "admit: path, refusal_of", 1, (*site).limited},
@@ -70,7 +70,7 @@ func admitRows() []row {
 			return func() func() {
 				return func() {
 					v, err := s.producer.Enqueue(s.Context(), j)
-					if s.check(err); v.Decision != headgate.Duplicate {
+					if s.check(err); v.Decision != admission.Duplicate {
 						s.Fatalf("the verdict is %v", v)
 					}
 				}
@@ -96,9 +96,9 @@ func admitRows() []row {
 
 // urgent returns a job of the ith tenant in the first class. Others are looked for first in two calls of six, when it is theirs
 // turn.
-func (s *site) urgent(i int) headgate.Job {
+func (s *site) urgent(i int) admission.Job {
 	j := s.job(i)
-	j.Priority = headgate.High
+	j.Priority = admission.High
 	return j
 }
 
@@ -106,7 +106,7 @@ func (s *site) urgent(i int) headgate.Job {
 func (s *site) limited() func() func() {
 	s.Helper()
 	p := limits()
-	p.Tenants = map[string]policy.Tenant{tenantName(0): {Limit: &headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
+	p.Tenants = map[string]policy.Tenant{tenantName(0): {Limit: &admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
 	var err error
 	s.producer, err = producer.New(s.store, producer.Config{Policy: &p, Timeout: time.Minute, Uncounted: true})
 	s.check(err)
@@ -115,10 +115,10 @@ func (s *site) limited() func() func() {
 }
 
 // enqueues is about the first tenant's jobs.
-func (s *site) enqueues(want headgate.Place, downstream string) func() func() {
+func (s *site) enqueues(want admission.Place, downstream string) func() func() {
 	s.Helper()
 	return func() func() {
-		if want == headgate.PlaceReady {
+		if want == admission.PlaceReady {
 			s.empty()
 		}
 		j := s.urgent(0)
@@ -128,10 +128,10 @@ func (s *site) enqueues(want headgate.Place, downstream string) func() func() {
 }
 
 // enqueueAlone is the call, which fails unless the job comes to this place.
-func (s *site) enqueueAlone(j headgate.Job, want headgate.Place) func() {
+func (s *site) enqueueAlone(j admission.Job, want admission.Place) func() {
 	return func() {
 		v, err := s.producer.Enqueue(s.Context(), j)
-		if s.check(err); v.Decision != headgate.Admitted || v.Place != want {
+		if s.check(err); v.Decision != admission.Admitted || v.Place != want {
 			s.Fatalf("the verdict is %+v, want %v", v, want)
 		}
 	}

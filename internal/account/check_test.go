@@ -3,7 +3,7 @@ package account_test
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/lua"
 )
@@ -12,17 +12,17 @@ import (
 func checkRows() []row {
 	return []row{
 		{"Limiter.Check, granted", "grant: begin, path", 1, func(s *site) func() func() {
-			return s.checks(headgate.Admitted)
+			return s.checks(admission.Admitted)
 		}},
 		{"Limiter.Check, refused", "grant: path, refusal_of", 1, func(s *site) func() func() {
-			return s.checks(headgate.Refused)
+			return s.checks(admission.Refused)
 		}},
 		{"64 checks that share a call", "grant: begin, path", lua.MaxBatchJobs, func(s *site) func() func() {
 			g := lua.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]lua.Question, lua.MaxBatchJobs)}
 			for i := range g.Questions {
 				g.Questions[i] = lua.Question{
-					Tenant: tenantName(i), Queue: queue, Class: headgate.Medium, Cost: 1,
-					Limits: [headgate.Levels]headgate.Limit{ample, ample, ample, ample},
+					Tenant: tenantName(i), Queue: queue, Class: admission.Medium, Cost: 1,
+					Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample},
 				}
 			}
 			return func() func() {
@@ -36,17 +36,17 @@ func checkRows() []row {
 }
 
 // checks asks for one tenant after the other: what a limiter knows to be refused it does not ask again.
-func (s *site) checks(want headgate.Decision) func() func() {
+func (s *site) checks(want admission.Decision) func() func() {
 	s.Helper()
 	p := limits()
-	if want == headgate.Refused {
-		p.Tiers["standard"] = tierOf(headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 1})
+	if want == admission.Refused {
+		p.Tiers["standard"] = tierOf(admission.Limit{Tokens: 1, Per: time.Hour, Burst: 1})
 	}
 	l, err := limiter.New(s.store, limiter.Config{Policy: &p, Exact: true, Timeout: 10 * time.Second})
 	s.check(err)
 	next := -1
 	ask := func() bool {
-		v, err := l.Check(s.Context(), limiter.Request{Tenant: tenantName(next), Queue: queue, Class: headgate.Medium})
+		v, err := l.Check(s.Context(), limiter.Request{Tenant: tenantName(next), Queue: queue, Class: admission.Medium})
 		s.check(err)
 		return v.Admitted
 	}
@@ -54,7 +54,7 @@ func (s *site) checks(want headgate.Decision) func() func() {
 		next++
 		ask() // Whatever is made anew for a tenant is.
 		return func() {
-			if ask() != (want == headgate.Admitted) {
+			if ask() != (want == admission.Admitted) {
 				s.Fatalf("the check is not %v", want)
 			}
 		}

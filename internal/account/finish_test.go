@@ -3,7 +3,7 @@ package account_test
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -67,13 +67,13 @@ func (s *site) capAnother() {
 func (s *site) finishes(jobs, waiting int, how func([]lua.Lease) []lua.Finish, want lua.Ended) func() func() {
 	s.Helper()
 	s.register(jobs)
-	next := func() []headgate.Job {
+	next := func() []admission.Job {
 		if jobs == 1 {
-			return []headgate.Job{s.urgent(s.jobs)}
+			return []admission.Job{s.urgent(s.jobs)}
 		}
 		return s.batch()
 	}
-	var backlog []headgate.Job
+	var backlog []admission.Job
 	for range waiting {
 		backlog = append(backlog, next()...)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
@@ -16,23 +16,23 @@ func seldomAdmitRows() []row {
 	return []row{
 		{"Enqueue with a deadline, no slot is free", "admit: place, due", 1, func(s *site) func() func() {
 			s.fillSlots()
-			return s.adorned(headgate.PlaceWaiting, func(j *headgate.Job) { j.Deadline = time.Now().Add(time.Hour) })
+			return s.adorned(admission.PlaceWaiting, func(j *admission.Job) { j.Deadline = time.Now().Add(time.Hour) })
 		}},
 		{"Enqueue for later", "admit: rare.options, due", 1, func(s *site) func() func() {
-			return s.adorned(headgate.PlaceLater, func(j *headgate.Job) { j.Delay = time.Hour })
+			return s.adorned(admission.PlaceLater, func(j *admission.Job) { j.Delay = time.Hour })
 		}},
 		{"Enqueue with a unique key", "admit: unique_refused, place, fill", 1, func(s *site) func() func() {
-			return s.adorned(headgate.PlaceReady, func(j *headgate.Job) { j.Unique.Key = j.ID })
+			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Unique.Key = j.ID })
 		}},
 		{"Enqueue of 8 KiB", "admit: rare.options, place, fill", 1, func(s *site) func() func() {
 			large := bytes.Repeat(payload, 32)
-			return s.adorned(headgate.PlaceReady, func(j *headgate.Job) { j.Payload = large })
+			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Payload = large })
 		}},
 		{"Enqueue, the tenant's depth is bounded", "admit: overflow, depth, place, fill", 1, func(s *site) func() func() {
 			s.putPolicy(lua.PolicyUpdate{Overflows: []lua.TenantOverflow{
 				{Tenant: tenantName(0), Queue: queue, Overflow: lua.Overflow{Policy: lua.Reject, MaxJobs: 1000}},
 			}})
-			return s.adorned(headgate.PlaceReady, func(*headgate.Job) {})
+			return s.adorned(admission.PlaceReady, func(*admission.Job) {})
 		}},
 		{"Enqueue, the queue is suspended", "admit: suspension", 1, func(s *site) func() func() {
 			s.check(s.store.Suspend(s.Context(), lua.QueueGate(queue), time.Hour, lua.Intervention{Reason: "the account"}))
@@ -63,9 +63,9 @@ func (s *site) putPolicy(u lua.PolicyUpdate) {
 }
 
 // adorned is about the first tenant's jobs, changed.
-func (s *site) adorned(want headgate.Place, change func(*headgate.Job)) func() func() {
+func (s *site) adorned(want admission.Place, change func(*admission.Job)) func() func() {
 	return func() func() {
-		if want == headgate.PlaceReady {
+		if want == admission.PlaceReady {
 			s.empty()
 		}
 		j := s.urgent(0)
@@ -80,7 +80,7 @@ func (s *site) refusals(downstream string) func() func() {
 		j := s.urgent(0)
 		j.Downstream = downstream
 		return func() {
-			if _, err := s.producer.Enqueue(s.Context(), j); !errors.As(err, new(*headgate.RefusedError)) {
+			if _, err := s.producer.Enqueue(s.Context(), j); !errors.As(err, new(*admission.RefusedError)) {
 				s.Fatalf("the job is not refused: %v", err)
 			}
 		}

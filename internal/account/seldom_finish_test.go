@@ -3,7 +3,7 @@ package account_test
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -13,20 +13,20 @@ import (
 func seldomFinishRows() []row {
 	return []row{
 		{"finish of a job, one of a tenant with a weight is dispatched", "finish: fill, weights", 1, func(s *site) func() func() {
-			s.putPolicy(lua.PolicyUpdate{Weights: []lua.TenantWeight{{Class: headgate.High, Tenant: tenantName(0), Weight: 2}}})
+			s.putPolicy(lua.PolicyUpdate{Weights: []lua.TenantWeight{{Class: admission.High, Tenant: tenantName(0), Weight: 2}}})
 			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
 		}},
 		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
 			caps := make([]lua.Cap, tenants)
 			for i := range caps {
-				caps[i] = lua.Cap{Gate: lua.TenantRateGate(tenantName(i)), Rate: headgate.PerSecond(1_000_000, 1_000_000)}
+				caps[i] = lua.Cap{Gate: lua.TenantRateGate(tenantName(i)), Rate: admission.PerSecond(1_000_000, 1_000_000)}
 			}
 			s.putPolicy(lua.PolicyUpdate{Caps: caps})
 			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
 		}},
 		{"finish of a job, one out of two lanes is dispatched", "finish: fill, lane_popped", 1, func(s *site) func() func() {
 			s.fillSlots()
-			var jobs []headgate.Job
+			var jobs []admission.Job
 			for range 3 * mostCalls { // The lane of those with deadlines goes first, and lasts.
 				dated := s.urgent(0)
 				dated.Deadline = time.Now().Add(time.Minute)
@@ -64,7 +64,7 @@ func seldomFinishRows() []row {
 				s.enqueue(s.urgent(0))
 				l := s.read(1)[0]
 				return func() {
-					s.check(s.store.Started(s.Context(), pool.ID(), worker, l.Token, headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}))
+					s.check(s.store.Started(s.Context(), pool.ID(), worker, l.Token, admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}))
 				}
 			}
 		}},

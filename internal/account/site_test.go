@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -51,17 +51,17 @@ const (
 	mostCalls = 80
 )
 
-var ample = headgate.PerSecond(100_000_000, 100_000_000)
+var ample = admission.PerSecond(100_000_000, 100_000_000)
 
 func limits() policy.Policy {
 	p := policy.Policy{
 		Global: ample, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: ample}},
-		QueueLimits: map[headgate.Scope]headgate.Limit{}, PriorityLimits: map[headgate.Scope]headgate.Limit{},
+		QueueLimits: map[admission.Scope]admission.Limit{}, PriorityLimits: map[admission.Scope]admission.Limit{},
 	}
 	for i := range tenants {
-		for _, class := range headgate.DefaultClasses() {
-			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenantName(i), queue, "")] = ample
-			p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenantName(i), queue, class.Name)] = ample
+		for _, class := range admission.DefaultClasses() {
+			p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenantName(i), queue, "")] = ample
+			p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, tenantName(i), queue, class.Name)] = ample
 		}
 	}
 	return p
@@ -119,24 +119,24 @@ func (s *site) register(slots int) {
 var payload = []byte(strings.Repeat("x", 256))
 
 // job returns a new one of the ith tenant, without a downstream. The classes are as frequent as they are served.
-func (s *site) job(i int) headgate.Job {
-	j := headgate.NewJob(tenantName(i), queue, "send", payload)
+func (s *site) job(i int) admission.Job {
+	j := admission.NewJob(tenantName(i), queue, "send", payload)
 	j.ID = fmt.Sprintf("job-%06d", s.jobs)
-	j.Priority = [...]headgate.Priority{headgate.High, headgate.High, headgate.High, headgate.Medium, headgate.Medium, headgate.Low}[s.jobs%6]
+	j.Priority = [...]admission.Priority{admission.High, admission.High, admission.High, admission.Medium, admission.Medium, admission.Low}[s.jobs%6]
 	s.jobs++
 	return j
 }
 
 // batch returns jobs of as many tenants.
-func (s *site) batch() []headgate.Job {
-	jobs := make([]headgate.Job, lua.MaxBatchJobs)
+func (s *site) batch() []admission.Job {
+	jobs := make([]admission.Job, lua.MaxBatchJobs)
 	for i := range jobs {
 		jobs[i] = s.job(s.jobs)
 	}
 	return jobs
 }
 
-func (s *site) enqueue(jobs ...headgate.Job) {
+func (s *site) enqueue(jobs ...admission.Job) {
 	s.Helper()
 	results, err := s.producer.EnqueueBatch(s.Context(), jobs)
 	s.check(err)
@@ -190,7 +190,7 @@ func (s *site) end(jobs []lua.Finish, want lua.Ended) {
 	}
 }
 
-func tierOf(limit headgate.Limit) policy.Tier { return policy.Tier{Limit: limit} }
+func tierOf(limit admission.Limit) policy.Tier { return policy.Tier{Limit: limit} }
 
 // noteMemory lets admit believe that it has just asked how much memory there is left, which it does ten times a second.
 func (s *site) noteMemory() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
 )
@@ -20,7 +20,7 @@ import (
 type findings struct {
 	census lua.Census
 	// admitted are the jobs that a producer was told are in, by key; refused counts the others by reason.
-	admitted map[string]headgate.Job
+	admitted map[string]admission.Job
 	refused  map[string]int
 	// lost were admitted and are neither dead letters nor among the ids that ended; unrun were admitted, are no dead
 	// letters, and no handler has begun them.
@@ -49,7 +49,7 @@ func (s *storm) audit() *findings {
 	s.Helper()
 	census, err := s.store.Census(s.Context())
 	s.check(err)
-	f := &findings{census: census, refused: map[string]int{}, admitted: map[string]headgate.Job{}}
+	f := &findings{census: census, refused: map[string]int{}, admitted: map[string]admission.Job{}}
 	s.read(producerRole, func(of int, words []string) {
 		n, err := strconv.Atoi(words[1])
 		s.check(err)
@@ -161,7 +161,7 @@ func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClie
 
 // charges compares each bucket with what was admitted: it holds its burst less that, to the micro-token, and what it
 // has gained since.
-func (s *storm) charges(admitted map[string]headgate.Job) (wrong []string) {
+func (s *storm) charges(admitted map[string]admission.Job) (wrong []string) {
 	s.Helper()
 	spent, all := map[string]int64{}, int64(0)
 	for _, j := range admitted {

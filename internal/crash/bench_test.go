@@ -9,7 +9,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -71,7 +71,7 @@ func recoverHeadgate(b *testing.B, after time.Duration) time.Duration {
 	c := newCast(b, redistest.Start(b, redistest.Options{}))
 	store, err := lua.Open(b.Context(), c.server.Client(b), lua.Config{})
 	c.check(err)
-	j := headgate.NewJob("acme", "mail", "work", []byte("0 60000 done"))
+	j := admission.NewJob("acme", "mail", "work", []byte("0 60000 done"))
 	j.ID = "long"
 	_, err = store.Admit(b.Context(), 0, []lua.Candidate{candidate(j)})
 	c.check(err)

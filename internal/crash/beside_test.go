@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -164,7 +164,7 @@ func (o *outage) admitAll(jobs, ill int) {
 		verdicts, err := o.store.Admit(o.Context(), 0, part)
 		o.check(err)
 		for _, v := range verdicts {
-			if v.Decision != headgate.Admitted {
+			if v.Decision != admission.Admitted {
 				o.Fatalf("admit: %+v", v)
 			}
 		}

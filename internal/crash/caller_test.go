@@ -17,7 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -92,7 +92,7 @@ func (p *player) answerCalls(ctx context.Context, lines <-chan struct{}) error {
 		return err
 	}
 	worker.Register(w, "call", func(ctx context.Context, job worker.Job[string]) error {
-		key := headgate.Key{Tenant: job.Tenant, ID: job.ID}.String()
+		key := admission.Key{Tenant: job.Tenant, ID: job.ID}.String()
 		token, _ := c.tokens.Load(key)
 		return postCall(ctx, c.client, job.Args, key, fmt.Sprint(token))
 	})
@@ -138,7 +138,7 @@ func (p *player) offer(ctx context.Context) error {
 	offered := 0
 	err = readBook(os.Getenv(bookVariable), func([]string) { offered++ })
 	for err == nil && wait(ctx, offerPace) == nil {
-		jobs := make([]headgate.Job, offerBatch)
+		jobs := make([]admission.Job, offerBatch)
 		for i := range jobs {
 			jobs[i] = offeredJob(urls, p.number, offered+i)
 		}
@@ -152,12 +152,12 @@ func (p *player) offer(ctx context.Context) error {
 const offerBatch = 8
 
 // decideAll asks for jobs until all are in, by the same ids.
-func (p *player) decideAll(ctx context.Context, sdk *producer.Producer, jobs []headgate.Job) error {
+func (p *player) decideAll(ctx context.Context, sdk *producer.Producer, jobs []admission.Job) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // A job that was sent is decided.
 	defer cancel()
 	for len(jobs) > 0 {
 		results, err := sdk.EnqueueBatch(ctx, jobs)
-		var again []headgate.Job
+		var again []admission.Job
 		for i, r := range results {
 			if r.Err == nil {
 				p.book.note("A", jobs[i].ID, jobs[i].Downstream)
@@ -173,7 +173,7 @@ func (p *player) decideAll(ctx context.Context, sdk *producer.Producer, jobs []h
 }
 
 // offeredJob is the same whenever it is asked for.
-func offeredJob(urls []string, of, number int) headgate.Job {
+func offeredJob(urls []string, of, number int) admission.Job {
 	dice := rand.New(rand.NewPCG(uint64(of), uint64(number)))
 	to := 0
 	if len(urls) > 1 && dice.IntN(2) == 0 {
@@ -182,12 +182,12 @@ func offeredJob(urls []string, of, number int) headgate.Job {
 	return callJob(urls, to, dice.IntN(offerTenants), fmt.Sprintf("p%d-%d", of, number))
 }
 
-func callJob(urls []string, to, tenant int, id string) headgate.Job {
-	j := headgate.NewJob("t"+strconv.Itoa(tenant), callQueues[0].Queue, "call", []byte(urls[to]))
+func callJob(urls []string, to, tenant int, id string) admission.Job {
+	j := admission.NewJob("t"+strconv.Itoa(tenant), callQueues[0].Queue, "call", []byte(urls[to]))
 	j.ID, j.Downstream, j.MaxAttempts = id, downstreamName(to), callAttempts
 	if to == 0 {
 		j.Downstream = wellName(tenant)
 	}
-	j.Priority = headgate.DefaultClasses()[tenant%3].Name
+	j.Priority = admission.DefaultClasses()[tenant%3].Name
 	return j
 }

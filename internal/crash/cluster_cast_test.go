@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -74,7 +74,7 @@ func newClusterTest(t *testing.T) *clusterTest {
 	c.check(err)
 	putPolicy(t, c.store, policy.Policy{
 		Version: 1, DedupWindow: time.Hour,
-		Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: tenantBurst}}},
+		Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: tenantBurst}}},
 	}, clusterQueue(0), clusterQueue(1))
 	c.calm()
 	for _, role := range []string{schedulerRole, workerRole, partsRole} {
@@ -91,7 +91,7 @@ func newClusterTest(t *testing.T) *clusterTest {
 // clusterQueue bounds what waits in a queue, so that no job waits for long however much faster producers are than workers.
 func clusterQueue(n int) lua.QueueSettings {
 	return lua.QueueSettings{
-		Queue: stormQueues[n].Queue, Classes: headgate.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit,
+		Queue: stormQueues[n].Queue, Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit,
 		Overflow: lua.Overflow{Policy: lua.Reject, MaxJobs: clusterDepth},
 	}
 }

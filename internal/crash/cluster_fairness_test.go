@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -92,9 +92,9 @@ func (f *fairCluster) enqueue() {
 	f.Helper()
 	sdk, err := producer.New(f.store, producer.Config{Policy: new(policy.Unlimited()), Timeout: time.Minute})
 	f.check(err)
-	var jobs []headgate.Job
+	var jobs []admission.Job
 	add := func(tenant string, n int) {
-		j := headgate.NewJob(tenant, stormQueues[0].Queue, "work", fmt.Appendf(nil, "0 %d done", fairJobMillis))
+		j := admission.NewJob(tenant, stormQueues[0].Queue, "work", fmt.Appendf(nil, "0 %d done", fairJobMillis))
 		j.ID = fmt.Sprintf("j%d", n)
 		jobs = append(jobs, j)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 )
 
@@ -47,7 +47,7 @@ func (p *player) produceInPart(ctx context.Context, sdk *producer.Producer, part
 			tenant = fmt.Sprintf("t%d-%d-%d-%d", p.number, partition, caller, names)
 			names++
 		}
-		job := headgate.NewJob(tenant, stormQueues[n%2].Queue, "work", []byte("0 5 done"))
+		job := admission.NewJob(tenant, stormQueues[n%2].Queue, "work", []byte("0 5 done"))
 		job.ID = "j" + strconv.Itoa(n)
 		if !p.decideInPart(ctx, sdk, job) {
 			tenant = ""
@@ -56,7 +56,7 @@ func (p *player) produceInPart(ctx context.Context, sdk *producer.Producer, part
 }
 
 // decideInPart reports whether a job was let in.
-func (p *player) decideInPart(ctx context.Context, sdk *producer.Producer, job headgate.Job) bool {
+func (p *player) decideInPart(ctx context.Context, sdk *producer.Producer, job admission.Job) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resendFor) // A job that was sent is decided.
 	defer cancel()
 	for {
@@ -65,14 +65,14 @@ func (p *player) decideInPart(ctx context.Context, sdk *producer.Producer, job h
 		told := nanos()
 		switch {
 		case err == nil:
-			p.book.note("A", began, told, headgate.Key{Tenant: job.Tenant, ID: job.ID}, verdict.Unreplicated)
+			p.book.note("A", began, told, admission.Key{Tenant: job.Tenant, ID: job.ID}, verdict.Unreplicated)
 			return true
-		case errors.Is(err, headgate.ErrLimited):
+		case errors.Is(err, admission.ErrLimited):
 			return false
-		case errors.Is(err, headgate.ErrOverflow): // It waits for room.
-		case errors.Is(err, headgate.ErrUnavailable):
+		case errors.Is(err, admission.ErrOverflow): // It waits for room.
+		case errors.Is(err, admission.ErrUnavailable):
 			p.book.note("E", began, told, kindUnavailable)
-		case errors.Is(err, headgate.ErrOutcomeUnknown):
+		case errors.Is(err, admission.ErrOutcomeUnknown):
 			p.book.note("E", began, told, kindUnknown)
 		default:
 			p.book.note("E", began, told, strings.ReplaceAll(err.Error(), " ", "-"))

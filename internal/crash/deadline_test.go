@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -82,9 +82,9 @@ func (l *dated) admitSome(dice *rand.Rand, of, first, count int) {
 	batch := make([]lua.Candidate, count)
 	now := time.Now().Truncate(time.Microsecond)
 	for i := range batch {
-		j := headgate.NewJob("t"+strconv.Itoa(dice.IntN(datedTenants)), stormQueues[dice.IntN(2)].Queue, "work", nil)
+		j := admission.NewJob("t"+strconv.Itoa(dice.IntN(datedTenants)), stormQueues[dice.IntN(2)].Queue, "work", nil)
 		j.ID = fmt.Sprintf("%d-%d", of, first+i)
-		j.Priority = headgate.DefaultClasses()[dice.IntN(3)].Name
+		j.Priority = admission.DefaultClasses()[dice.IntN(3)].Name
 		switch dice.IntN(4) {
 		case 0: // None.
 		case 1: // Many of these come too late.
@@ -106,9 +106,9 @@ func (l *dated) admitSome(dice *rand.Rand, of, first, count int) {
 	for i, v := range verdicts {
 		j := batch[i].Job
 		switch {
-		case v.Reason == headgate.ReasonDeadline && !j.Deadline.IsZero() && time.Now().After(j.Deadline): // The producer was stopped for so long.
+		case v.Reason == admission.ReasonDeadline && !j.Deadline.IsZero() && time.Now().After(j.Deadline): // The producer was stopped for so long.
 			l.late++
-		case v.Decision == headgate.Admitted:
+		case v.Decision == admission.Admitted:
 			l.jobs[j.Tenant+":"+j.ID] = &datedJob{lane: j.Tenant + "/" + j.Queue + "/" + string(j.Priority), deadline: j.Deadline}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -58,18 +58,18 @@ func (d *desk) pause(t time.Duration) {
 }
 
 // candidate returns a job without limits whose priority is one of the default classes.
-func candidate(j headgate.Job) lua.Candidate {
+func candidate(j admission.Job) lua.Candidate {
 	class := 1
-	for i, c := range headgate.DefaultClasses() {
+	for i, c := range admission.DefaultClasses() {
 		if c.Name == j.Priority {
 			class = i
 		}
 	}
-	return lua.Candidate{Job: &j, Class: class, Limits: &[headgate.Levels]headgate.Limit{}}
+	return lua.Candidate{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}}
 }
 
 // admit asks for jobs by as many calls as it takes.
-func (d *desk) admit(version int64, jobs ...lua.Candidate) (verdicts []headgate.Verdict) {
+func (d *desk) admit(version int64, jobs ...lua.Candidate) (verdicts []admission.Verdict) {
 	d.Helper()
 	for len(jobs) > 0 {
 		n := min(len(jobs), lua.MaxBatchJobs)

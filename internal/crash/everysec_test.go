@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/worker"
@@ -114,7 +114,7 @@ func (e *everysec) services() {
 }
 
 // enqueue asks until there is an answer, and notes when that came.
-func (e *everysec) enqueue(ctx context.Context, sdk *producer.Producer, j headgate.Job) {
+func (e *everysec) enqueue(ctx context.Context, sdk *producer.Producer, j admission.Job) {
 	for ctx.Err() == nil {
 		verdict, err := sdk.Enqueue(ctx, j)
 		if err == nil {
@@ -122,7 +122,7 @@ func (e *everysec) enqueue(ctx context.Context, sdk *producer.Producer, j headga
 			e.acknowledged[j.Tenant+":"+verdict.ID] = time.Now()
 			e.mu.Unlock()
 		}
-		if err == nil || verdict.Decision == headgate.Refused && verdict.Reason != "" {
+		if err == nil || verdict.Decision == admission.Refused && verdict.Reason != "" {
 			return
 		}
 		_ = wait(ctx, 10*time.Millisecond)

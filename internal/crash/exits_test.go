@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -36,7 +36,7 @@ func exitQueues() []lua.QueueSettings {
 		{Queue: "poison", PoisonLimit: 1},
 	}
 	for i := range queues {
-		queues[i].Classes, queues[i].Horizon = headgate.DefaultClasses(), time.Hour
+		queues[i].Classes, queues[i].Horizon = admission.DefaultClasses(), time.Hour
 	}
 	return queues
 }
@@ -79,7 +79,7 @@ type exits struct {
 	dice *rand.Rand
 	// told is how each job left, by key, as far as somebody was told; queue is where each job is.
 	told, queue map[string]string
-	keys        []headgate.Key
+	keys        []admission.Key
 	held        []lua.Lease
 	// dropped counts the jobs that had to go for others, purged the dead letters purged by hand.
 	dropped, purged int64
@@ -93,7 +93,7 @@ func (x *exits) enter() {
 	queue := exitQueues()[x.dice.IntN(len(x.pool.Queues))].Queue
 	var jobs []lua.Candidate
 	for range 1 + x.dice.IntN(6) {
-		j := headgate.NewJob(fmt.Sprintf("t%d", x.dice.IntN(3)), queue, "work", nil)
+		j := admission.NewJob(fmt.Sprintf("t%d", x.dice.IntN(3)), queue, "work", nil)
 		j.ID = fmt.Sprintf("j%d", len(x.keys)+len(jobs))
 		j.MaxAttempts = 1 + x.dice.IntN(2)
 		switch x.dice.IntN(5) {
@@ -111,10 +111,10 @@ func (x *exits) enter() {
 func (x *exits) ask(queue string, jobs []lua.Candidate) {
 	x.Helper()
 	for i, v := range x.admit(1, jobs...) {
-		key := headgate.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
+		key := admission.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
 		x.keys = append(x.keys, key)
 		x.dropped += int64(v.Dropped)
-		if v.Decision == headgate.Admitted {
+		if v.Decision == admission.Admitted {
 			x.queue[key.String()] = queue
 		} else if v.Reason == "" {
 			x.Errorf("job %s was refused without a reason", key)
@@ -128,7 +128,7 @@ func (x *exits) crowd() {
 	_, _, err := x.store.SetGate(x.Context(), gate)
 	x.check(err)
 	for range 3 {
-		j := headgate.NewJob("crowd", "bound", "work", nil)
+		j := admission.NewJob("crowd", "bound", "work", nil)
 		j.ID = fmt.Sprintf("j%d", len(x.keys))
 		x.ask("bound", []lua.Candidate{candidate(j)})
 	}
@@ -227,7 +227,7 @@ func (x *exits) cancel() {
 
 // convict makes sure that a job is found to be poison, however the dice fell.
 func (x *exits) convict() {
-	j := headgate.NewJob("convict", "poison", "work", nil)
+	j := admission.NewJob("convict", "poison", "work", nil)
 	j.ID = "killer"
 	x.ask("poison", []lua.Candidate{candidate(j)})
 	for deadline := time.Now().Add(time.Minute); x.convicted == 0; x.lose() {
@@ -273,7 +273,7 @@ func (x *exits) purge() {
 	x.check(err)
 	for _, letter := range letters {
 		tenant, id, _ := strings.Cut(letter, ":")
-		purged, err := x.store.Purge(x.Context(), []headgate.Key{{Tenant: tenant, ID: id}}, lua.Intervention{})
+		purged, err := x.store.Purge(x.Context(), []admission.Key{{Tenant: tenant, ID: id}}, lua.Intervention{})
 		x.check(err)
 		if purged[0] {
 			x.purged++

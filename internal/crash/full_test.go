@@ -12,7 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -69,9 +69,9 @@ func newFull(t *testing.T) *full {
 // enqueue asks for some jobs with large payloads, and says whether one was refused for want of memory.
 func (f *full) enqueue(n, payload int) (refused bool) {
 	f.Helper()
-	jobs := make([]headgate.Job, n)
+	jobs := make([]admission.Job, n)
 	for i := range jobs {
-		jobs[i] = headgate.NewJob("t"+strconv.Itoa(i%5), "mail", "work", make([]byte, payload))
+		jobs[i] = admission.NewJob("t"+strconv.Itoa(i%5), "mail", "work", make([]byte, payload))
 		if i%8 == 0 {
 			jobs[i].Delay = time.Duration(200+i) * time.Millisecond
 		}
@@ -81,7 +81,7 @@ func (f *full) enqueue(n, payload int) (refused bool) {
 		switch {
 		case r.Err == nil:
 			f.admitted++
-		case errors.Is(r.Err, headgate.ErrOutOfMemory) && r.Verdict.ID != "":
+		case errors.Is(r.Err, admission.ErrOutOfMemory) && r.Verdict.ID != "":
 			refused = true
 		default:
 			f.Fatalf("enqueue: %v", r.Err)
@@ -230,7 +230,7 @@ func (f *full) verbs() {
 		return err
 	})
 	step("purge", func() error {
-		purged, err := f.store.Purge(f.Context(), []headgate.Key{endAs(held[2], lua.Kill).Key}, lua.Intervention{})
+		purged, err := f.store.Purge(f.Context(), []admission.Key{endAs(held[2], lua.Kill).Key}, lua.Intervention{})
 		if err == nil && !purged[0] {
 			err = errors.New("it was no dead letter")
 		}

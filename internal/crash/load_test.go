@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -30,9 +30,9 @@ const (
 func stormPolicy() policy.Policy {
 	return policy.Policy{
 		Version: 1, DedupWindow: time.Hour,
-		Global: headgate.Limit{Tokens: globalPerDay, Per: 24 * time.Hour, Burst: globalBurst},
+		Global: admission.Limit{Tokens: globalPerDay, Per: 24 * time.Hour, Burst: globalBurst},
 		Tiers: map[string]policy.Tier{policy.StandardTier: {
-			Limit: headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: tenantBurst},
+			Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: tenantBurst},
 		}},
 	}
 }
@@ -51,14 +51,14 @@ func putPolicy(tb testing.TB, store *lua.Store, p policy.Policy, queues ...lua.Q
 
 // stormJob returns a job of a producer. It is the same whenever and by whatever process it is asked for. Its payload
 // says how often it fails, how many milliseconds it runs, and how it ends.
-func stormJob(of, number int) headgate.Job {
+func stormJob(of, number int) admission.Job {
 	dice := rand.New(rand.NewPCG(uint64(of), uint64(number)))
 	tenant := fmt.Sprintf("t%d-%d", of, number/jobsOfTenants*tenantsAtATime+number%tenantsAtATime)
 	fails, fate, millis := 0, "done", 1+dice.IntN(15)
-	j := headgate.NewJob(tenant, stormQueues[dice.IntN(2)].Queue, "work", nil)
+	j := admission.NewJob(tenant, stormQueues[dice.IntN(2)].Queue, "work", nil)
 	j.ID = "j" + strconv.Itoa(of) + "-" + strconv.Itoa(number)
-	j.Cost = headgate.Tokens(1 + dice.IntN(3))
-	j.Priority = headgate.DefaultClasses()[dice.IntN(3)].Name
+	j.Cost = admission.Tokens(1 + dice.IntN(3))
+	j.Priority = admission.DefaultClasses()[dice.IntN(3)].Name
 	switch dice.IntN(20) {
 	case 0:
 		fails = 1 + dice.IntN(2)
@@ -75,7 +75,7 @@ func stormJob(of, number int) headgate.Job {
 	case 1:
 		j.Deadline = time.Date(2089, 1, 1, 0, 0, 0, 0, time.UTC)
 	case 2:
-		j.Unique = headgate.Unique{Key: "u" + strconv.Itoa(dice.IntN(uniqueKeys)), For: 2 * time.Second}
+		j.Unique = admission.Unique{Key: "u" + strconv.Itoa(dice.IntN(uniqueKeys)), For: 2 * time.Second}
 	case 3:
 		j.Downstream = "api"
 	}

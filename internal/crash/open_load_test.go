@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -140,17 +140,17 @@ func toldBy(err error) told {
 	switch {
 	case err == nil:
 		return toldIn
-	case errors.Is(err, headgate.ErrOutcomeUnknown):
+	case errors.Is(err, admission.ErrOutcomeUnknown):
 		return toldUnknown
-	case errors.Is(err, headgate.ErrUnavailable):
+	case errors.Is(err, admission.ErrUnavailable):
 		return toldNotSent
 	}
 	return toldElse
 }
 
 // loadJob is one of the load; twenty tenants take turns.
-func loadJob(id string) headgate.Job {
-	job := headgate.NewJob("tenant-"+id[len(id)-1:], "mail", "send", []byte(`{}`))
+func loadJob(id string) admission.Job {
+	job := admission.NewJob("tenant-"+id[len(id)-1:], "mail", "send", []byte(`{}`))
 	job.ID = id
 	return job
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -83,10 +83,10 @@ func (o *overflow) run() {
 
 func (o *overflow) produce(tenant string, n int) {
 	for i := range overflowEach {
-		j := headgate.NewJob(tenant, "mail", "work", make([]byte, (n*7+i*131)%700))
+		j := admission.NewJob(tenant, "mail", "work", make([]byte, (n*7+i*131)%700))
 		j.ID = fmt.Sprintf("%d-%d", n, i)
 		if o.policy != lua.Spillover { // What is spilled has one order if all are of one class.
-			j.Priority = headgate.DefaultClasses()[(n+i)%3].Name
+			j.Priority = admission.DefaultClasses()[(n+i)%3].Name
 		}
 		if o.delayed(j.Tenant, i) {
 			j.Delay = overflowDelay
@@ -99,13 +99,13 @@ func (o *overflow) produce(tenant string, n int) {
 		v := verdicts[0]
 		o.dropped.Add(int64(v.Dropped))
 		switch {
-		case v.Decision == headgate.Refused && v.Reason == headgate.ReasonOverflow && tenant == "acme":
+		case v.Decision == admission.Refused && v.Reason == admission.ReasonOverflow && tenant == "acme":
 			o.refused.Add(1)
-		case v.Decision != headgate.Admitted:
+		case v.Decision != admission.Admitted:
 			o.Errorf("job of %s: %+v", tenant, v)
 		case tenant == "other":
 			o.others.Add(1)
-		case v.Place == headgate.PlaceSpilled:
+		case v.Place == admission.PlaceSpilled:
 			o.spilled.Add(1)
 			if o.delayed(tenant, i) {
 				o.spilledLate.Add(1)

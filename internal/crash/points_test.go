@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -86,7 +86,7 @@ func newPoint(t *testing.T, server *redistest.Server, role string, k int, cut re
 	p := &point{desk: newDesk(t, server), cast: newCast(t, server), actors: map[string]*actor{}, died: make(chan string, 1)}
 	p.cast.prefix = p.prefix
 	// A worker that a busy machine keeps from its heartbeats loses its lease too, however often.
-	mail := lua.QueueSettings{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit}
+	mail := lua.QueueSettings{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit}
 	hook := mail
 	hook.Queue, hook.Overflow = "hook", lua.Overflow{Policy: lua.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50}
 	putPolicy(t, p.store, stormPolicy(), mail, hook)
@@ -109,7 +109,7 @@ func (p *point) loseSome() {
 	p.Helper()
 	var jobs []lua.Candidate
 	for n := range pointSuspects {
-		j := headgate.NewJob("lost", "mail", "work", nil)
+		j := admission.NewJob("lost", "mail", "work", nil)
 		j.ID = fmt.Sprintf("s%d", n)
 		jobs = append(jobs, candidate(j))
 	}

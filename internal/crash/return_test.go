@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -94,7 +94,7 @@ func assertNotIn(t *testing.T, store *lua.Store, all []asked) (said, are int) {
 	}
 	in := map[told]int{}
 	for kind := range kindsOfTold {
-		var jobs []headgate.Job
+		var jobs []admission.Job
 		for _, a := range all {
 			if a.told == kind {
 				jobs = append(jobs, loadJob(a.id))
@@ -105,7 +105,7 @@ func assertNotIn(t *testing.T, store *lua.Store, all []asked) (said, are int) {
 			t.Fatal(err)
 		}
 		for i, r := range results {
-			if r.Verdict.Decision != headgate.Duplicate {
+			if r.Verdict.Decision != admission.Duplicate {
 				continue
 			}
 			if in[kind]++; kind == toldNotSent && in[kind] <= 3 {

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -243,7 +243,7 @@ func (p *player) decide(ctx context.Context, sdk *producer.Producer, number int)
 	defer cancel()
 	for ctx.Err() == nil {
 		_, err := sdk.Enqueue(ctx, stormJob(p.number, number))
-		var refused *headgate.RefusedError
+		var refused *admission.RefusedError
 		switch {
 		case err == nil:
 			p.book.note("A", number)
@@ -274,7 +274,7 @@ func (p *player) work(ctx context.Context, lease time.Duration) error {
 		return err
 	}
 	worker.Register(w, "work", func(ctx context.Context, job worker.Job[[]byte]) error {
-		key := headgate.Key{Tenant: job.Tenant, ID: job.ID}
+		key := admission.Key{Tenant: job.Tenant, ID: job.ID}
 		p.book.note("B", nanos(), key, job.Attempt, job.Suspect)
 		defer func() { p.book.note("E", nanos(), key) }()
 		fails, millis, fate := 0, 0, ""

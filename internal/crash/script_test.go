@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
@@ -25,9 +25,9 @@ const (
 )
 
 // scriptJob returns one of the jobs of the script, the same for whatever process asks.
-func scriptJob(n int) headgate.Job {
-	j := headgate.NewJob("acme", []string{"mail", "hook"}[n%2], "work", fmt.Appendf(nil, "%d", n))
-	j.ID, j.Cost = fmt.Sprintf("j%d", n), headgate.Tokens(1+n%3)
+func scriptJob(n int) admission.Job {
+	j := admission.NewJob("acme", []string{"mail", "hook"}[n%2], "work", fmt.Appendf(nil, "%d", n))
+	j.ID, j.Cost = fmt.Sprintf("j%d", n), admission.Tokens(1+n%3)
 	switch n {
 	case scriptLarge:
 		j.Payload = make([]byte, 5000)
@@ -62,7 +62,7 @@ func (p *player) playScript(ctx context.Context) error {
 // script asks for the jobs, cancels one, and pauses a queue for a moment. Whoever takes the role over does it again.
 func (p *player) script(ctx context.Context, sdk *producer.Producer) error {
 	const batch = 7
-	var jobs []headgate.Job
+	var jobs []admission.Job
 	for n := range pointJobs {
 		jobs = append(jobs, scriptJob(n))
 	}
@@ -74,8 +74,8 @@ func (p *player) script(ctx context.Context, sdk *producer.Producer) error {
 			return err
 		}
 	}
-	cancelled := headgate.Key{Tenant: "acme", ID: jobs[scriptCancel].ID}
-	if _, _, err := p.store.Cancel(ctx, cancelled, lua.Intervention{Reason: "as planned"}); err != nil && !errors.Is(err, headgate.ErrEnded) {
+	cancelled := admission.Key{Tenant: "acme", ID: jobs[scriptCancel].ID}
+	if _, _, err := p.store.Cancel(ctx, cancelled, lua.Intervention{Reason: "as planned"}); err != nil && !errors.Is(err, admission.ErrEnded) {
 		return err
 	}
 	_, err := p.store.Pause(ctx, lua.QueueGate("mail"), 20*time.Millisecond, lua.Intervention{Reason: "as planned"})

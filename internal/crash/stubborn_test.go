@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -41,7 +41,7 @@ func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
 		return ctx.Err()
 	}
 	_, err := p.store.Heartbeat(ctx, "stubborn", stubbornLease)
-	p.book.note("beat", errors.Is(err, headgate.ErrLeaseLost))
+	p.book.note("beat", errors.Is(err, admission.ErrLeaseLost))
 	for i, l := range held {
 		f := endAs(l, everyOutcome[i%len(everyOutcome)])
 		f.Reason = "stubborn"
@@ -65,7 +65,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 	c, d := newCast(t, server), newDeskAt(t, server, "hg")
 	jobs := make([]lua.Candidate, stubbornJobs)
 	for n := range jobs {
-		j := headgate.NewJob("acme", "mail", "work", nil)
+		j := admission.NewJob("acme", "mail", "work", nil)
 		j.ID = string(rune('a' + n))
 		jobs[n] = candidate(j)
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -15,7 +15,7 @@ const CallErrors = "errors"
 
 func explainDownstream(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
-	if err := headgate.ValidateName("downstream", name, false); err != nil {
+	if err := admission.ValidateName("downstream", name, false); err != nil {
 		return e, err
 	}
 	in, err := readRules(ctx, store)

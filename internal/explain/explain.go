@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -60,7 +60,7 @@ func New(ctx context.Context, store *lua.Store, kind, name string, eyes shown.Ey
 		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
 	}[kind]
 	if of == nil {
-		return Explanation{}, &headgate.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}
+		return Explanation{}, &admission.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}
 	}
 	e, err := of(ctx, store, name)
 	e.Kind, e.Name = kind, name
@@ -76,10 +76,10 @@ func (e *Explanation) add(r Reason) {
 }
 
 // keyOf reads "tenant:id". No tenant has a colon in its name.
-func keyOf(name string) (headgate.Key, error) {
+func keyOf(name string) (admission.Key, error) {
 	tenant, id, ok := strings.Cut(name, ":")
 	if !ok {
-		return headgate.Key{}, &headgate.FieldError{Field: "job", Value: strconv.Quote(name), Allowed: "TENANT:ID"}
+		return admission.Key{}, &admission.FieldError{Field: "job", Value: strconv.Quote(name), Allowed: "TENANT:ID"}
 	}
-	return headgate.Key{Tenant: tenant, ID: id}, nil
+	return admission.Key{Tenant: tenant, ID: id}, nil
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/redistest"
@@ -59,9 +59,9 @@ func (s *stage) put(document, reason string) {
 }
 
 // enqueue enqueues a job of tenant acme in queue mail that calls smtp.
-func (s *stage) enqueue(id string, change ...func(*headgate.Job)) {
+func (s *stage) enqueue(id string, change ...func(*admission.Job)) {
 	s.t.Helper()
-	j := headgate.NewJob("acme", "mail", "welcome", nil)
+	j := admission.NewJob("acme", "mail", "welcome", nil)
 	j.ID, j.Downstream = id, "smtp"
 	for _, do := range change {
 		do(&j)
@@ -93,7 +93,7 @@ func (s *stage) work(slots, n int, outcome lua.Outcome) {
 			text = lua.UnknownType + " " + l.Job.Type
 		}
 		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: text,
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: text,
 		}})
 		must(s.t, err)
 	}
@@ -116,7 +116,7 @@ var scenes = []struct {
 		s.put(`{"tenants":{"acme":{"priority_weights":{"medium":3}}}}`, "contract")
 		s.work(1, 0, "")
 		s.enqueue("a")
-		s.enqueue("b", func(j *headgate.Job) { j.Deadline = time.Now().Add(time.Hour) })
+		s.enqueue("b", func(j *admission.Job) { j.Deadline = time.Now().Add(time.Hour) })
 		s.enqueue("c")
 	}},
 	{"ready and running", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
@@ -161,9 +161,9 @@ var scenes = []struct {
 		s.enqueue("a")
 	}},
 	{"later", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
-		s.enqueue("b", func(j *headgate.Job) { j.Downstream = "" })
+		s.enqueue("b", func(j *admission.Job) { j.Downstream = "" })
 		s.work(5, 1, lua.Retry)
-		s.enqueue("a", func(j *headgate.Job) { j.Delay = time.Hour })
+		s.enqueue("a", func(j *admission.Job) { j.Delay = time.Hour })
 	}},
 	{"unknown type", []string{"job", "acme:a"}, func(s *stage) {
 		s.enqueue("a")
@@ -284,13 +284,13 @@ func TestWhatCannotBeExplainedIsNamed(t *testing.T) {
 		kind, name string
 		want       error
 	}{
-		{"job", "acme", headgate.ErrInvalid},
-		{"job", "acme:never", headgate.ErrUnknownJob},
-		{"tenant", "global", headgate.ErrInvalid},
-		{"scope", "a:b:c:d", headgate.ErrInvalid},
-		{"scope", "acme:mail:urgent", headgate.ErrInvalid},
-		{"downstream", "a^b", headgate.ErrInvalid},
-		{"queue", "mail", headgate.ErrInvalid},
+		{"job", "acme", admission.ErrInvalid},
+		{"job", "acme:never", admission.ErrUnknownJob},
+		{"tenant", "global", admission.ErrInvalid},
+		{"scope", "a:b:c:d", admission.ErrInvalid},
+		{"scope", "acme:mail:urgent", admission.ErrInvalid},
+		{"downstream", "a^b", admission.ErrInvalid},
+		{"queue", "mail", admission.ErrInvalid},
 	} {
 		if _, err := explain.New(t.Context(), s.store, row.kind, row.name, shown.Everything); !errors.Is(err, row.want) {
 			t.Errorf("%s %s: %v", row.kind, row.name, err)

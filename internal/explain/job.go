@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -75,16 +75,16 @@ func ownJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes)
 // whereabouts says where a job is.
 func whereabouts(g *lua.Sighting) string {
 	switch g.Place {
-	case headgate.PlaceLater:
+	case admission.PlaceLater:
 		return "waiting for its time"
-	case headgate.PlaceReady:
+	case admission.PlaceReady:
 		if g.Pool == "" {
 			return "ready, for a worker to read"
 		}
 		return "ready, in the stream of pool " + g.Pool
-	case headgate.PlaceWaiting:
+	case admission.PlaceWaiting:
 		return fmt.Sprintf("waiting, at place %d of its lane", g.Position)
-	case headgate.PlaceSpilled:
+	case admission.PlaceSpilled:
 		return fmt.Sprintf("spilled, at place %d of its overflow store", g.Position)
 	case lua.PlaceRunning:
 		text := "running"
@@ -112,7 +112,7 @@ func because(text string) string {
 }
 
 // ofWait returns the rule that makes a job wait; nil where none does.
-func (r *rules) ofWait(w lua.Wait, job *headgate.Job) (*Rule, error) {
+func (r *rules) ofWait(w lua.Wait, job *admission.Job) (*Rule, error) {
 	switch w.Kind {
 	case lua.WaitCap, lua.WaitRate:
 		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
@@ -157,7 +157,7 @@ func remedy(w lua.Wait, g *lua.Sighting) string {
 }
 
 // resume says how a pause ends.
-func resume(gate lua.GateName, job *headgate.Job) string {
+func resume(gate lua.GateName, job *admission.Job) string {
 	if what := flags(gate, job.Tenant, job.Queue); what != "" {
 		return "headgate resume" + what
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -122,14 +122,14 @@ func (r *rules) ofTenant(builtIn, tenant string, path ...string) (*Rule, error) 
 }
 
 // ofLimit returns the rule of the limit at a level of a scope.
-func (r *rules) ofLimit(level headgate.Level, tenant, queue string, class headgate.Priority) (*Rule, error) {
-	scope := string(headgate.ScopeAt(level, tenant, queue, class))
+func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admission.Priority) (*Rule, error) {
+	scope := string(admission.ScopeAt(level, tenant, queue, class))
 	switch level {
-	case headgate.LevelGlobal:
+	case admission.LevelGlobal:
 		return r.first("built in: no limit of all", candidate{"limit of all", []string{"global"}})
-	case headgate.LevelTenant:
+	case admission.LevelTenant:
 		return r.ofTenant("built in: no limit", tenant, "limit")
-	case headgate.LevelQueue:
+	case admission.LevelQueue:
 		return r.first("built in: no limit", candidate{"override of " + scope, []string{"queue_limits", scope}})
 	default:
 		return r.first("built in: no limit", candidate{"override of " + scope, []string{"priority_limits", scope}})

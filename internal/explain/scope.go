@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/lua"
 )
 
 func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
-	if err := headgate.ValidateTenant(name); err != nil {
+	if err := admission.ValidateTenant(name); err != nil {
 		return Explanation{}, err
 	}
-	e, in, err := newScope(ctx, store, headgate.Scope(name))
+	e, in, err := newScope(ctx, store, admission.Scope(name))
 	if err != nil {
 		return e, err
 	}
@@ -70,12 +70,12 @@ func (e *Explanation) addBacklog(ctx context.Context, store *lua.Store, tenant s
 }
 
 func explainScope(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
-	e, _, err := newScope(ctx, store, headgate.Scope(name))
+	e, _, err := newScope(ctx, store, admission.Scope(name))
 	return e, err
 }
 
 // newScope explains whether a scope admits: suspensions and buckets on its way.
-func newScope(ctx context.Context, store *lua.Store, scope headgate.Scope) (Explanation, *rules, error) {
+func newScope(ctx context.Context, store *lua.Store, scope admission.Scope) (Explanation, *rules, error) {
 	e := Explanation{Summary: "a job of 1 token would be admitted", Reasons: []Reason{}}
 	tenant, queue, _, err := scope.Parts()
 	if err != nil {
@@ -100,7 +100,7 @@ func newScope(ctx context.Context, store *lua.Store, scope headgate.Scope) (Expl
 	}
 	e.PolicyVersion = in.policy.Version
 	switch {
-	case verdict.Decision != headgate.Admitted:
+	case verdict.Decision != admission.Admitted:
 		e.Summary = fmt.Sprintf("a job of 1 token would be refused by %s", verdict.Scope)
 	case len(e.Reasons) > 0 && e.Reasons[0].Binds:
 		e.Summary = "a job would be refused where enqueueing is suspended"
@@ -145,36 +145,36 @@ func queueOf(name lua.GateName, tenant string) string {
 
 // addBuckets asks every bucket on the way of a scope for a token and takes none. Where the policy changes meanwhile it asks
 // again by the new one.
-func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope headgate.Scope) (*rules, headgate.Verdict, error) {
+func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope admission.Scope) (*rules, admission.Verdict, error) {
 	for again := false; ; again = true {
 		in, err := readRules(ctx, store)
 		if err != nil {
-			return nil, headgate.Verdict{}, err
+			return nil, admission.Verdict{}, err
 		}
 		q, err := in.question(scope)
 		if err != nil {
-			return nil, headgate.Verdict{}, err
+			return nil, admission.Verdict{}, err
 		}
 		now, err := store.Time(ctx)
 		if err != nil {
-			return nil, headgate.Verdict{}, err
+			return nil, admission.Verdict{}, err
 		}
 		_, answers, err := store.Check(ctx, in.policy.Version, true, []lua.Question{q})
 		if errors.Is(err, lua.ErrStale) && !again {
 			continue
 		}
 		if err != nil {
-			return nil, headgate.Verdict{}, err
+			return nil, admission.Verdict{}, err
 		}
 		for level := range scope.Level() + 1 {
 			reason, err := in.bucket(level, &q, &answers[0], now)
 			if err != nil {
-				return nil, headgate.Verdict{}, err
+				return nil, admission.Verdict{}, err
 			}
-			if level == headgate.LevelGlobal && !q.Limits[level].Disabled {
+			if level == admission.LevelGlobal && !q.Limits[level].Disabled {
 				shares, err := store.GlobalShares(ctx, q.Limits[level].Tokens)
 				if err != nil {
-					return nil, headgate.Verdict{}, err
+					return nil, admission.Verdict{}, err
 				}
 				reason.Text += lua.SharesWords(shares)
 			}
@@ -185,7 +185,7 @@ func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope he
 }
 
 // question asks for a token of every bucket on the way of a scope.
-func (r *rules) question(scope headgate.Scope) (lua.Question, error) {
+func (r *rules) question(scope admission.Scope) (lua.Question, error) {
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
 		return lua.Question{}, err
@@ -193,20 +193,20 @@ func (r *rules) question(scope headgate.Scope) (lua.Question, error) {
 	if class != "" {
 		named, ok := r.compiled.ClassNamed(queue, class)
 		if !ok {
-			return lua.Question{}, &headgate.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
+			return lua.Question{}, &admission.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
 		}
 		class = named
 	}
 	q := lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1, Limits: r.compiled.LimitsFor(tenant, queue, class)}
-	for level := scope.Level() + 1; level < headgate.Levels; level++ {
-		q.Limits[level] = headgate.Limit{Disabled: true}
+	for level := scope.Level() + 1; level < admission.Levels; level++ {
+		q.Limits[level] = admission.Limit{Disabled: true}
 	}
 	return q, nil
 }
 
 // bucket tells of the bucket at a level.
-func (r *rules) bucket(level headgate.Level, q *lua.Question, answer *lua.Answer, now time.Time) (Reason, error) {
-	scope, limit := headgate.ScopeAt(level, q.Tenant, q.Queue, q.Class), q.Limits[level]
+func (r *rules) bucket(level admission.Level, q *lua.Question, answer *lua.Answer, now time.Time) (Reason, error) {
+	scope, limit := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class), q.Limits[level]
 	rule, err := r.ofLimit(level, q.Tenant, q.Queue, q.Class)
 	if err != nil {
 		return Reason{}, err
@@ -248,11 +248,11 @@ func (e *Explanation) addGates(ctx context.Context, store *lua.Store, in *rules,
 // gate tells of a gate as it stands.
 func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason, error) {
 	reason := Reason{Binds: g.Shut(), Until: g.Until}
-	job := &headgate.Job{Tenant: tenant, Queue: queue, Downstream: downstream}
+	job := &admission.Job{Tenant: tenant, Queue: queue, Downstream: downstream}
 	var err error
 	switch {
 	case g.Burst > 0:
-		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), headgate.TokensPerSecond(g.Rate).Words("job"), g.Burst)
+		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"), g.Burst)
 		reason.Change = "a higher dispatch"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	case g.Limit == 0:

@@ -17,7 +17,8 @@ type room struct {
 
 // rooms is the house. Every package must be in one of these trees.
 var rooms = []room{
-	{path: "", floor: 0},
+	{path: "", floor: 5},
+	{path: "admission", floor: 0},
 	{path: "buckets", floor: pureFloor},
 	{path: "fairqueue", floor: pureFloor},
 	{path: "breaker", floor: pureFloor},

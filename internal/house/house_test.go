@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"a house in order": {
 			files: map[string]string{
-				"doc.go": "", "buckets/doc.go": module, "lua/doc.go": module + "/buckets github.com/redis/go-redis/v9",
+				"doc.go": module + "/worker", "admission/doc.go": "", "buckets/doc.go": module + "/admission", "lua/doc.go": module + "/buckets github.com/redis/go-redis/v9",
 				"scheduler/doc.go": module + "/lua github.com/rs/zerolog", "worker/doc.go": module + "/scheduler",
 				"cmd/headgate/main.go": module + "/worker " + module + "/internal/embedded", "internal/embedded/doc.go": "github.com/redis/go-redis/v9",
 				"internal/embedded/child/doc.go": "", "internal/redistest/doc.go": module + "/internal/embedded/child testing",
@@ -107,9 +107,9 @@ func TestFaults(t *testing.T) {
 			files: map[string]string{"lua/doc.go": "", "lua/x_test.go": module + "/worker", "worker/doc.go": ""},
 			want:  []string{"/lua imports " + module + "/worker, which is upstairs"},
 		},
-		"the root as a facade": {
-			files: map[string]string{"doc.go": module + "/producer", "producer/doc.go": ""},
-			want:  []string{"headgate imports " + module + "/producer, which is upstairs"},
+		"a room that goes out by the front door": {
+			files: map[string]string{"doc.go": "", "producer/doc.go": module},
+			want:  []string{"/producer imports " + module + ", which is upstairs"},
 		},
 		"siblings": {
 			files: map[string]string{"worker/doc.go": module + "/producer", "producer/doc.go": ""},

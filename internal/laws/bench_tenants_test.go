@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -40,7 +40,7 @@ func newIdle(b *testing.B, tenants int) *beside {
 		jobs := make([]lua.Candidate, min(besideBatch, tenants-n))
 		for i := range jobs {
 			jobs[i] = s.job(tenantName(n+i), "mail", "")
-			jobs[i].Job.Cost = headgate.MaxCost / 10
+			jobs[i].Job.Cost = admission.MaxCost / 10
 		}
 		s.admit(jobs...)
 		s.finishOpen()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -186,8 +186,8 @@ func (s *beside) check(err error) {
 
 func (s *beside) job(tenant, queue, downstream string) lua.Candidate {
 	s.jobs++
-	return lua.Candidate{Limits: unlimited, Job: &headgate.Job{
-		ID: strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: headgate.High, Cost: 1, Downstream: downstream,
+	return lua.Candidate{Limits: unlimited, Job: &admission.Job{
+		ID: strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: admission.High, Cost: 1, Downstream: downstream,
 	}}
 }
 

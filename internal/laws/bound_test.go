@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -40,7 +40,7 @@ func TestAdmittedCostStaysWithinTheBound(t *testing.T) {
 // crowd is a site under load by many producers.
 type crowd struct {
 	*site
-	classes []headgate.Class
+	classes []admission.Class
 	raising bool
 	fixed   bool // The policy does not change.
 	mu      struct {
@@ -48,10 +48,10 @@ type crowd struct {
 		calls int
 		// eras are the versions of the policy, with the time at which each began.
 		eras []era
-		sent map[headgate.Key]admission
+		sent map[admission.Key]entrance
 	}
 	// order is what was admitted, by seq.
-	order []admission
+	order []entrance
 }
 
 type era struct {
@@ -59,10 +59,10 @@ type era struct {
 	from     int64 // µs by Redis
 }
 
-// admission is one admitted job. Times are in µs.
-type admission struct {
-	key           headgate.Key
-	job           *headgate.Job
+// entrance is one admitted job. Times are in µs.
+type entrance struct {
+	key           admission.Key
+	job           *admission.Job
 	version       int64
 	before, after int64
 	seq           uint64
@@ -71,11 +71,11 @@ type admission struct {
 
 func newCrowd(t *testing.T) *crowd {
 	t.Helper()
-	c := &crowd{site: newSite(t, redistest.Shared(t)), classes: headgate.DefaultClasses()}
+	c := &crowd{site: newSite(t, redistest.Shared(t)), classes: admission.DefaultClasses()}
 	compiled, err := policy.Unlimited().Prepare()
 	c.check(err)
 	c.mu.eras = []era{{compiled: compiled}}
-	c.mu.sent = map[headgate.Key]admission{}
+	c.mu.sent = map[admission.Key]entrance{}
 	c.raising = c.chance(2)
 	return c
 }
@@ -94,17 +94,17 @@ func (c *crowd) change() error {
 	p := policy.Default()
 	p.Version = c.version + 1
 	p.Tenants = map[string]policy.Tenant{}
-	p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
-	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", headgate.High)[headgate.LevelGlobal], 8000)
+	p.QueueLimits, p.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
+	p.Global = c.limit(now.compiled.LimitsFor("ann", "mail", admission.High)[admission.LevelGlobal], 8000)
 	for _, tenant := range crowdTenants {
-		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", headgate.High)[headgate.LevelTenant], 2400)
+		limit := c.limit(now.compiled.LimitsFor(tenant, "mail", admission.High)[admission.LevelTenant], 2400)
 		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
 		for _, queue := range crowdQueues {
-			old := now.compiled.LimitsFor(tenant, queue, headgate.High)
-			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = c.limit(old[headgate.LevelQueue], 1600)
+			old := now.compiled.LimitsFor(tenant, queue, admission.High)
+			p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenant, queue, "")] = c.limit(old[admission.LevelQueue], 1600)
 			for _, class := range c.classes {
-				old := now.compiled.LimitsFor(tenant, queue, class.Name)[headgate.LevelPriority]
-				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = c.limit(old, 800)
+				old := now.compiled.LimitsFor(tenant, queue, class.Name)[admission.LevelPriority]
+				p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, tenant, queue, class.Name)] = c.limit(old, 800)
 			}
 		}
 	}
@@ -127,13 +127,13 @@ func (c *crowd) change() error {
 }
 
 // limit draws a limit of at most so many tokens a second. Some are disabled, some stay, some have a rate far apart.
-func (c *crowd) limit(old headgate.Limit, about int) headgate.Limit {
+func (c *crowd) limit(old admission.Limit, about int) admission.Limit {
 	if !old.Disabled && c.chance(3) {
 		return old
 	}
-	l := headgate.Limit{
-		Tokens: headgate.Tokens(c.between(about/4, about)), Per: choose(c.site, time.Second, time.Second, time.Second, 10*time.Second),
-		Burst: headgate.Tokens(c.between(about/10, about/5)), Disabled: c.chance(5),
+	l := admission.Limit{
+		Tokens: admission.Tokens(c.between(about/4, about)), Per: choose(c.site, time.Second, time.Second, time.Second, 10*time.Second),
+		Burst: admission.Tokens(c.between(about/10, about/5)), Disabled: c.chance(5),
 	}
 	switch {
 	case !enabled(old):
@@ -200,7 +200,7 @@ func (p *producer) call() error {
 		class := p.between(0, len(p.crowd.classes)-1)
 		j := p.job(choose(p.site, crowdTenants...), choose(p.site, crowdQueues...), class, p.crowd.classes)
 		j.Job.ID = fmt.Sprintf("%s-%d-%d", p.name, p.calls, i)
-		j.Job.Cost = headgate.Tokens(choose(p.site, 1, 1, 3, p.between(1, 40)))
+		j.Job.Cost = admission.Tokens(choose(p.site, 1, 1, 3, p.between(1, 40)))
 		jobs[i] = j
 	}
 	for {
@@ -208,7 +208,7 @@ func (p *producer) call() error {
 			for i := range jobs {
 				j := jobs[i].Job
 				limits := p.compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)
-				jobs[i].Limits = (*[headgate.Levels]headgate.Limit)(&limits)
+				jobs[i].Limits = (*[admission.Levels]admission.Limit)(&limits)
 			}
 			before := redistest.Now().UnixMicro()
 			verdicts, err := p.store.Admit(p.Context(), p.compiled.Version(), jobs)
@@ -231,14 +231,14 @@ func (p *producer) call() error {
 	}
 }
 
-func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []headgate.Verdict, before int64) {
+func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []admission.Verdict, before int64) {
 	after := redistest.Now().UnixMicro()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, v := range verdicts {
-		if v.Decision == headgate.Admitted {
-			key := headgate.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
-			c.mu.sent[key] = admission{key: key, job: jobs[i].Job, version: version, before: before, after: after}
+		if v.Decision == admission.Admitted {
+			key := admission.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
+			c.mu.sent[key] = entrance{key: key, job: jobs[i].Job, version: version, before: before, after: after}
 		}
 	}
 }
@@ -247,7 +247,7 @@ func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []headgate.Ve
 func (c *crowd) collect() {
 	c.Helper()
 	for _, l := range c.drain(lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}) {
-		a, ok := c.mu.sent[headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}]
+		a, ok := c.mu.sent[admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}]
 		if !ok {
 			c.Fatalf("job %s:%s runs and was not admitted, or runs twice", l.Job.Tenant, l.Job.ID)
 		}
@@ -258,7 +258,7 @@ func (c *crowd) collect() {
 	for key := range c.mu.sent {
 		c.Fatalf("job %s was admitted and never ran", key)
 	}
-	slices.SortFunc(c.order, func(a, b admission) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(c.order, func(a, b entrance) int { return cmp.Compare(a.seq, b.seq) })
 	for i, a := range c.order {
 		if a.at < a.before || a.at > a.after {
 			c.Fatalf("job %s was admitted at %d, but asked for from %d to %d", a.key, a.at, a.before, a.after)
@@ -289,15 +289,15 @@ func (s *site) drain(pool lua.Pool) (all []lua.Lease) {
 // compare asserts the bound at every scope.
 func (c *crowd) compare() {
 	c.Helper()
-	scopes := map[headgate.Scope][]admission{}
-	levels := map[headgate.Scope]headgate.Level{}
+	scopes := map[admission.Scope][]entrance{}
+	levels := map[admission.Scope]admission.Level{}
 	for _, a := range c.order {
-		for level := range headgate.Level(headgate.Levels) {
-			scope := headgate.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
+		for level := range admission.Level(admission.Levels) {
+			scope := admission.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
 			scopes[scope], levels[scope] = append(scopes[scope], a), level
 		}
 	}
-	n := len(scopes[headgate.Global])
+	n := len(scopes[admission.Global])
 	c.Logf("%d jobs were admitted", n)
 	if n < 300 {
 		c.Errorf("%d jobs were admitted: too few to show anything", n)
@@ -308,20 +308,20 @@ func (c *crowd) compare() {
 }
 
 // enabled says whether a limit has a bucket.
-func enabled(l headgate.Limit) bool { return !l.Disabled && l.Tokens > 0 }
+func enabled(l admission.Limit) bool { return !l.Disabled && l.Tokens > 0 }
 
 // compareScope walks all windows that begin with an admission. Where a scope has no limit for a while its windows end.
 // Two changes of the rate between two admissions may add a burst, as package buckets says.
-func (c *crowd) compareScope(scope headgate.Scope, level headgate.Level, admissions []admission) {
+func (c *crowd) compareScope(scope admission.Scope, level admission.Level, admissions []entrance) {
 	c.Helper()
-	limitOf := func(version int64) headgate.Limit {
+	limitOf := func(version int64) admission.Limit {
 		j := admissions[0].job
 		return c.mu.eras[version].compiled.LimitsFor(j.Tenant, j.Queue, j.Priority)[level]
 	}
 	for first, start := range admissions {
 		version, at := start.version, start.at
 		limit := limitOf(version)
-		largest, refilled, cost, hidden := limit.Burst, 0.0, headgate.Tokens(0), 0
+		largest, refilled, cost, hidden := limit.Burst, 0.0, admission.Tokens(0), 0
 		for _, a := range admissions[first:] {
 			changes := 0
 			for enabled(limit) && version < a.version {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -41,8 +41,8 @@ func TestNothingIsLeftOfAFlood(t *testing.T) {
 	s := newSite(t, redistest.Start(t, redistest.Options{}))
 	s.putPolicy(lua.PolicyUpdate{
 		Window:  time.Second,
-		Queues:  []lua.QueueSettings{{Queue: "mail", Classes: headgate.DefaultClasses(), Horizon: time.Hour}},
-		Weights: []lua.TenantWeight{{Class: headgate.High, Tenant: tenantName(1), Weight: 3}},
+		Queues:  []lua.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour}},
+		Weights: []lua.TenantWeight{{Class: admission.High, Tenant: tenantName(1), Weight: 3}},
 	})
 	crew := make([]*site, floodCrew)
 	for i := range crew {
@@ -82,17 +82,17 @@ func TestNothingIsLeftOfAFlood(t *testing.T) {
 
 // flood admits its part of the jobs in full batches.
 func (s *site) flood(part int) {
-	limits := &[headgate.Levels]headgate.Limit{
-		headgate.LevelGlobal: headgate.PerSecond(1_000_000_000, 1_000_000_000),
-		headgate.LevelTenant: headgate.PerSecond(1_000_000, 1000),
+	limits := &[admission.Levels]admission.Limit{
+		admission.LevelGlobal: admission.PerSecond(1_000_000_000, 1_000_000_000),
+		admission.LevelTenant: admission.PerSecond(1_000_000, 1000),
 	}
-	classes := headgate.DefaultClasses()
-	all := make([]headgate.Job, lua.MaxBatchJobs)
+	classes := admission.DefaultClasses()
+	all := make([]admission.Job, lua.MaxBatchJobs)
 	batch := make([]lua.Candidate, 0, lua.MaxBatchJobs)
 	for n := part; n < floodJobs; n += floodCrew {
 		j := &all[len(batch)]
 		class := n / floodTenants % len(classes)
-		*j = headgate.Job{
+		*j = admission.Job{
 			ID: strconv.Itoa(n), Tenant: tenantName(n % floodTenants), Queue: "mail", Type: "t", Priority: classes[class].Name, Cost: 1,
 		}
 		batch = append(batch, lua.Candidate{Job: j, Class: class, Limits: limits})
@@ -105,7 +105,7 @@ func (s *site) flood(part int) {
 			return
 		}
 		for _, v := range verdicts {
-			if v.Decision != headgate.Admitted {
+			if v.Decision != admission.Admitted {
 				s.Errorf("admit: %+v", v)
 				return
 			}

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -21,7 +21,7 @@ func TestEndedIDsAreNeverForgottenEarly(t *testing.T) {
 	s.store = store
 	s.putPolicy(lua.PolicyUpdate{Window: time.Second})
 	s.register("w", mailPool, most, longLease)
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	var ended []lua.Candidate
 	for range most {
 		ended = append(ended, s.job("ann", "mail", 0, classes))
@@ -29,23 +29,23 @@ func TestEndedIDsAreNeverForgottenEarly(t *testing.T) {
 	s.admit(ended...)
 	s.finish(mailPool, s.read("w", mailPool, most), complete)
 
-	ask := func(j lua.Candidate) headgate.Verdict {
+	ask := func(j lua.Candidate) admission.Verdict {
 		t.Helper()
 		verdicts, err := s.store.Admit(t.Context(), s.version, []lua.Candidate{j})
 		s.check(err)
 		return verdicts[0]
 	}
 	for _, generation := range []string{"young", "old"} {
-		if v := ask(s.job("ann", "mail", 0, classes)); v.Reason != headgate.ReasonDedup {
+		if v := ask(s.job("ann", "mail", 0, classes)); v.Reason != admission.ReasonDedup {
 			t.Errorf("%d ended ids are %s, and a new job is %+v", most, generation, v)
 		}
-		if v := ask(ended[0]); v.Decision != headgate.Duplicate {
+		if v := ask(ended[0]); v.Decision != admission.Duplicate {
 			t.Errorf("an ended id that is %s: %+v", generation, v)
 		}
 		s.pause(1100 * time.Millisecond)
 		s.promote() // The only call that rotates.
 	}
-	if v := ask(s.job("ann", "mail", 0, classes)); v.Decision != headgate.Admitted {
+	if v := ask(s.job("ann", "mail", 0, classes)); v.Decision != admission.Admitted {
 		t.Errorf("when the ended ids are forgotten: %+v", v)
 	}
 }
@@ -60,23 +60,23 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 	l.check(err)
 	l.store = store
 	for i := range 2 * most {
-		if v := l.take("fast", fmt.Sprintf("mail-%d", i), headgate.PerSecond(1_000_000, 100), 1); v.Decision != headgate.Admitted {
+		if v := l.take("fast", fmt.Sprintf("mail-%d", i), admission.PerSecond(1_000_000, 100), 1); v.Decision != admission.Admitted {
 			t.Fatalf("bucket %d, when all others are full: %+v", i, v)
 		}
 	}
 
-	l.take("slow", "mail-0", headgate.PerSecond(1, 1), 1)
+	l.take("slow", "mail-0", admission.PerSecond(1, 1), 1)
 	refused := 0
 	for first := 0; first < 2*most; first += lua.MaxBatchJobs {
 		jobs := make([]lua.Candidate, lua.MaxBatchJobs)
 		for i := range jobs {
-			jobs[i] = l.job("slow", fmt.Sprintf("mail-%d", first+i), 0, headgate.DefaultClasses())
-			jobs[i].Limits = &[headgate.Levels]headgate.Limit{headgate.LevelQueue: {Tokens: 1, Per: time.Hour, Burst: 100}}
+			jobs[i] = l.job("slow", fmt.Sprintf("mail-%d", first+i), 0, admission.DefaultClasses())
+			jobs[i].Limits = &[admission.Levels]admission.Limit{admission.LevelQueue: {Tokens: 1, Per: time.Hour, Burst: 100}}
 		}
 		verdicts, err := l.store.Admit(t.Context(), l.version, jobs)
 		l.check(err)
 		for _, v := range verdicts {
-			if v.Reason == headgate.ReasonBuckets {
+			if v.Reason == admission.ReasonBuckets {
 				refused++
 			}
 		}
@@ -97,7 +97,7 @@ func TestLargePayloadsLeaveWithTheirJobs(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Shared(t))
 	s.register("w", mailPool, 1, longLease)
-	j := s.job("ann", "mail", 0, headgate.DefaultClasses())
+	j := s.job("ann", "mail", 0, admission.DefaultClasses())
 	j.Job.Payload = make([]byte, 1<<16)
 	s.admit(j)
 	if n := s.size("large:ann:" + j.Job.ID); n != 1<<16 {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -18,19 +18,19 @@ func TestChargesAreExactUnderManyProducers(t *testing.T) {
 	c := newCrowd(t)
 	p := policy.Default()
 	p.Version = 1
-	day := func(burst int) headgate.Limit {
-		return headgate.Limit{Tokens: headgate.Tokens(burst/100 + 1), Per: 24 * time.Hour, Burst: headgate.Tokens(burst)}
+	day := func(burst int) admission.Limit {
+		return admission.Limit{Tokens: admission.Tokens(burst/100 + 1), Per: 24 * time.Hour, Burst: admission.Tokens(burst)}
 	}
 	p.Global = day(3000)
 	p.Tenants = map[string]policy.Tenant{}
-	p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	p.QueueLimits, p.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	for _, tenant := range crowdTenants {
 		limit := day(c.between(300, 1200))
 		p.Tenants[tenant] = policy.Tenant{Limit: &limit}
 		for _, queue := range crowdQueues {
-			p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, tenant, queue, "")] = day(c.between(100, 600))
+			p.QueueLimits[admission.ScopeAt(admission.LevelQueue, tenant, queue, "")] = day(c.between(100, 600))
 			for _, class := range c.classes {
-				p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, tenant, queue, class.Name)] = day(c.between(30, 300))
+				p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, tenant, queue, class.Name)] = day(c.between(30, 300))
 			}
 		}
 	}
@@ -43,11 +43,11 @@ func TestChargesAreExactUnderManyProducers(t *testing.T) {
 	c.fixed = true
 	c.produce()
 
-	spent, bursts := map[headgate.Scope]headgate.Tokens{}, map[headgate.Scope]headgate.Tokens{}
+	spent, bursts := map[admission.Scope]admission.Tokens{}, map[admission.Scope]admission.Tokens{}
 	for _, a := range c.mu.sent {
 		limits := compiled.LimitsFor(a.job.Tenant, a.job.Queue, a.job.Priority)
-		for level := range headgate.Level(headgate.Levels) {
-			scope := headgate.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
+		for level := range admission.Level(admission.Levels) {
+			scope := admission.ScopeAt(level, a.job.Tenant, a.job.Queue, a.job.Priority)
 			spent[scope] += a.job.Cost
 			bursts[scope] = limits[level].Burst
 		}

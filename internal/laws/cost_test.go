@@ -4,7 +4,7 @@ import (
 	"math"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -42,11 +42,11 @@ const idleCalls = 100
 func costOfIdle(t *testing.T, idle int, kept, passed bool) int64 {
 	t.Helper()
 	s := newSite(t, redistest.Start(t, redistest.Options{}))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	if kept {
 		for range 2 {
 			great := s.job("great", "mail", 0, classes)
-			great.Job.Cost = headgate.MaxCost
+			great.Job.Cost = admission.MaxCost
 			s.admit(great)
 		}
 	}
@@ -111,7 +111,7 @@ func TestWaitingTenantsCostTheSame(t *testing.T) {
 func costOfWaiting(t *testing.T, tenants, jobs int) float64 {
 	t.Helper()
 	s := newSite(t, redistest.Start(t, redistest.Options{}))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	for range jobs {
 		var all []lua.Candidate
 		for i := range tenants {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -14,7 +14,7 @@ func TestATenantThatComesBackBanksNoCredit(t *testing.T) {
 	t.Parallel()
 	const idle, slots, class, back = 40, 41, 1, 10
 	s := newSite(t, redistest.Shared(t))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	for i := range idle {
 		s.admit(s.job(fmt.Sprintf("idle-%d", i), "mail", class, classes))
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -48,7 +48,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 // market is a site with books: who waits where, behind what.
 type market struct {
 	*site
-	classes  []headgate.Class
+	classes  []admission.Class
 	watcher  *watcher
 	accounts []*accounts // by class
 	tenants  []trader
@@ -71,23 +71,23 @@ type market struct {
 }
 
 type trader struct {
-	weights []headgate.Weight // by class
-	largest int               // cost
-	busy    int               // chance of a job
-	waiting []map[string]int  // by class, by downstream
+	weights []admission.Weight // by class
+	largest int                // cost
+	busy    int                // chance of a job
+	waiting []map[string]int   // by class, by downstream
 }
 
 func newMarket(t *testing.T, low, high int) *market {
 	t.Helper()
 	m := &market{
-		site: newSite(t, redistest.Shared(t)), classes: headgate.DefaultClasses(), gates: map[lua.GateName]int{},
+		site: newSite(t, redistest.Shared(t)), classes: admission.DefaultClasses(), gates: map[lua.GateName]int{},
 		lanes: map[string]dispatch{}, ready: map[string]dispatch{}, later: map[string]dispatch{},
 		leases: map[string]lua.Lease{}, slots: map[string]int{}, most: lua.MaxBatchJobs,
 	}
 	m.watcher = m.watch(mailPool)
 	m.tenants = make([]trader, m.between(low, high))
 	for i := range m.tenants {
-		m.tenants[i] = trader{largest: choose(m.site, 1, 4, 40), busy: choose(m.site, 1, 3, 10), weights: make([]headgate.Weight, len(m.classes))}
+		m.tenants[i] = trader{largest: choose(m.site, 1, 4, 40), busy: choose(m.site, 1, 3, 10), weights: make([]admission.Weight, len(m.classes))}
 		for range m.classes {
 			m.tenants[i].waiting = append(m.tenants[i].waiting, map[string]int{})
 		}
@@ -111,12 +111,12 @@ func (m *market) weigh() {
 	}
 	u := lua.PolicyUpdate{Caps: caps, Queues: []lua.QueueSettings{{Queue: "mail", Classes: m.classes, Horizon: time.Hour}}}
 	for class, c := range m.classes {
-		others := headgate.Weight(m.between(1, 1000))
+		others := admission.Weight(m.between(1, 1000))
 		u.Weights = append(u.Weights, lua.TenantWeight{Class: c.Name, Weight: others})
 		for i := range m.tenants {
 			weight := others
 			if !m.chance(4) {
-				weight = headgate.Weight(choose(m.site, m.between(1, 10), m.between(1, 1000)))
+				weight = admission.Weight(choose(m.site, m.between(1, 10), m.between(1, 1000)))
 				u.Weights = append(u.Weights, lua.TenantWeight{Class: c.Name, Tenant: tenantName(i), Weight: weight})
 			}
 			m.tenants[i].weights[class] = weight
@@ -173,8 +173,8 @@ func (m *market) arrive() {
 		}
 		j := m.job(tenantName(n), "mail", m.between(0, len(m.classes)-1), m.classes)
 		j.Job.Downstream = choose(m.site, "", "", "api", "db")
-		j.Job.Cost = headgate.Tokens(m.between(1, m.tenants[n].largest))
-		j.Job.MaxAttempts = headgate.MaxAttemptsLimit
+		j.Job.Cost = admission.Tokens(m.between(1, m.tenants[n].largest))
+		j.Job.MaxAttempts = admission.MaxAttemptsLimit
 		if m.chance(4) {
 			j.Job.Deadline = redistest.Now().Add(time.Duration(m.between(10, 100)) * time.Minute)
 		}

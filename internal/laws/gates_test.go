@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -35,7 +35,7 @@ type crowded struct {
 func newCrowded(t *testing.T, lanes int) *crowded {
 	t.Helper()
 	c := &crowded{site: newSite(t, redistest.Start(t, redistest.Options{})), pool: mailPool}
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	var jobs []lua.Candidate
 	for i := range lanes {
 		j := c.job(tenantName(i), "mail", i%len(classes), classes)

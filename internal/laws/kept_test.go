@@ -3,7 +3,7 @@ package laws_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -13,7 +13,7 @@ func TestKeptTagsGrantNoCredit(t *testing.T) {
 	t.Parallel()
 	const guests, cost, backlog = 40, 100, 150
 	s := newSite(t, redistest.Shared(t))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	for i := range guests {
 		s.admit(s.job(tenantName(i), "mail", 0, classes))
 	}

@@ -19,9 +19,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	sdk "github.com/headgate/headgate/producer"
 )
@@ -51,11 +51,11 @@ func (p *player) produce(ctx context.Context) error {
 			return p.out.Flush()
 		case <-pace.C:
 		}
-		job := headgate.NewJob("acme", "mail", "t", nil)
+		job := admission.NewJob("acme", "mail", "t", nil)
 		job.ID = fmt.Sprintf("%s-%d", p.name, n)
 		began := time.Now()
 		verdict, err := enqueuer.Enqueue(ctx, job)
-		if _, refused := errors.AsType[*headgate.RefusedError](err); err != nil && !refused {
+		if _, refused := errors.AsType[*admission.RefusedError](err); err != nil && !refused {
 			return err
 		}
 		fmt.Fprintf(p.out, "%d %s\n", began.UnixMicro(), verdict.Decision)
@@ -162,7 +162,7 @@ func (f *fleet) start(i int) {
 			f.Errorf("a producer printed %q", line)
 		}
 		f.seen.Lock()
-		f.seen.tries[i] = append(f.seen.tries[i], try{time.UnixMicro(micros), decision == headgate.Admitted.String()})
+		f.seen.tries[i] = append(f.seen.tries[i], try{time.UnixMicro(micros), decision == admission.Admitted.String()})
 		f.seen.Unlock()
 	})
 }

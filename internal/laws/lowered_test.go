@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -30,11 +30,11 @@ func TestLoweredRateBinds(t *testing.T) {
 			var queues []string
 			for i := range row.buckets {
 				queues = append(queues, fmt.Sprintf("mail-%d", i))
-				if v := l.take("ann", queues[i], headgate.PerSecond(50, 100), 100); v.Decision != headgate.Admitted {
+				if v := l.take("ann", queues[i], admission.PerSecond(50, 100), 100); v.Decision != admission.Admitted {
 					t.Fatalf("a full bucket refused its burst: %+v", v)
 				}
 			}
-			slow := headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
+			slow := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
 			l.putPolicy(lua.PolicyUpdate{LongestFill: 100 * time.Hour})
 			l.pause(2100 * time.Millisecond) // By the fast limit they are all full now, and none was when it changed.
 			row.beside(l, "ann")
@@ -44,7 +44,7 @@ func TestLoweredRateBinds(t *testing.T) {
 				t.Errorf("law L1: the buckets are forgotten in %s, and full in 100 h", left)
 			}
 			for _, queue := range queues {
-				if v := l.take("ann", queue, slow, 50); v.Decision == headgate.Admitted {
+				if v := l.take("ann", queue, slow, 50); v.Decision == admission.Admitted {
 					t.Fatalf("law L1: 100 tokens and 2.1 s later 50 passed the bucket of %s, whose burst is 100 and which refills one an hour", queue)
 				}
 			}
@@ -54,13 +54,13 @@ func TestLoweredRateBinds(t *testing.T) {
 
 // renew writes a bucket that is full later than all others in its hash were before.
 func (l *lowered) renew(tenant string) {
-	l.take(tenant, "hook", headgate.Limit{Tokens: 1, Per: 10 * time.Second, Burst: 1}, 1)
+	l.take(tenant, "hook", admission.Limit{Tokens: 1, Per: 10 * time.Second, Burst: 1}, 1)
 }
 
 // crowd writes new buckets, each of which makes room by removing full ones.
 func (l *lowered) crowd(tenant string) {
 	for i := range 10 {
-		l.take(tenant, fmt.Sprintf("hook-%d", i), headgate.PerSecond(1000, 100), 1)
+		l.take(tenant, fmt.Sprintf("hook-%d", i), admission.PerSecond(1000, 100), 1)
 	}
 }
 
@@ -70,10 +70,10 @@ const sweptBuckets = 130
 // lowered asks for jobs that have a limit at their queue alone.
 type lowered struct{ *site }
 
-func (l *lowered) take(tenant, queue string, limit headgate.Limit, cost headgate.Tokens) headgate.Verdict {
+func (l *lowered) take(tenant, queue string, limit admission.Limit, cost admission.Tokens) admission.Verdict {
 	l.Helper()
-	j := l.job(tenant, queue, 0, headgate.DefaultClasses())
-	j.Job.Cost, j.Limits = cost, &[headgate.Levels]headgate.Limit{headgate.LevelQueue: limit}
+	j := l.job(tenant, queue, 0, admission.DefaultClasses())
+	j.Job.Cost, j.Limits = cost, &[admission.Levels]admission.Limit{admission.LevelQueue: limit}
 	verdicts, err := l.store.Admit(l.Context(), l.version, []lua.Candidate{j})
 	l.check(err)
 	return verdicts[0]

@@ -3,7 +3,7 @@ package laws_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -17,7 +17,7 @@ func TestOwnParkedJobsCostNothing(t *testing.T) {
 	for i, parked := range []bool{false, true} {
 		c := &crowded{site: newSite(t, redistest.Start(t, redistest.Options{})), pool: mailPool}
 		c.setGate(gate, 0)
-		classes, lanes := headgate.DefaultClasses(), 0
+		classes, lanes := admission.DefaultClasses(), 0
 		var jobs []lua.Candidate
 		for k := 0; parked && k < openTenants*len(classes); k++ {
 			j := c.job("x"+tenantName(k%openTenants), "mail", k%len(classes), classes)
@@ -45,7 +45,7 @@ func TestOwnParkedJobsCostNothing(t *testing.T) {
 
 // openJobs are jobs that no gate stops.
 func (c *crowded) openJobs(n int) []lua.Candidate {
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	jobs := make([]lua.Candidate, n)
 	for i := range jobs {
 		jobs[i] = c.job("x"+tenantName(i%openTenants), "mail", i%len(classes), classes)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -22,7 +22,7 @@ var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
 const longLease = time.Hour
 
 // cycleOf writes one turn of the pattern: HHHMML as 000112.
-func cycleOf(classes []headgate.Class) (cycle []int) {
+func cycleOf(classes []admission.Class) (cycle []int) {
 	for i, c := range classes {
 		cycle = append(cycle, slices.Repeat([]int{i}, c.Weight)...)
 	}
@@ -30,7 +30,7 @@ func cycleOf(classes []headgate.Class) (cycle []int) {
 }
 
 // checkStretch returns an error unless order is a stretch of the pattern, whatever its rotation.
-func checkStretch(order []int, classes []headgate.Class) error {
+func checkStretch(order []int, classes []admission.Class) error {
 	cycle := cycleOf(classes)
 	longest := 0
 	for rotation := range cycle {
@@ -47,7 +47,7 @@ func checkStretch(order []int, classes []headgate.Class) error {
 		letters(order[max(0, longest-20):min(len(order), longest+20)], classes))
 }
 
-func letters(order []int, classes []headgate.Class) string {
+func letters(order []int, classes []admission.Class) string {
 	var text strings.Builder
 	for _, class := range order {
 		text.WriteString(strings.ToUpper(string(classes[class].Name[:1])))
@@ -65,7 +65,7 @@ func TestCheckStretchTellsAStretchFromAnyOtherOrder(t *testing.T) {
 		for i := range text {
 			order[i] = int(text[i] - '0')
 		}
-		if err := checkStretch(order, headgate.DefaultClasses()); (err == nil) != want {
+		if err := checkStretch(order, admission.DefaultClasses()); (err == nil) != want {
 			t.Errorf("order %q: got %v, want a stretch: %t", text, err, want)
 		}
 	}
@@ -77,12 +77,12 @@ func TestCheckStretchTellsAStretchFromAnyOtherOrder(t *testing.T) {
 func TestPatternKeepsItsPhaseWhileClassesFlicker(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		classes []headgate.Class
+		classes []admission.Class
 		pools   []lua.Pool
 	}{
-		"three classes": {headgate.DefaultClasses(), []lua.Pool{mailPool}},
+		"three classes": {admission.DefaultClasses(), []lua.Pool{mailPool}},
 		"four classes":  {policy.PresetCritical(), []lua.Pool{mailPool}},
-		"two pools":     {headgate.DefaultClasses(), []lua.Pool{mailPool, rescuePool}},
+		"two pools":     {admission.DefaultClasses(), []lua.Pool{mailPool, rescuePool}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +97,7 @@ func TestPatternKeepsItsPhaseWhileClassesFlicker(t *testing.T) {
 // flicker is a queue in which classes come and go. A call fills its pools in the order of their ids.
 type flicker struct {
 	*site
-	classes  []headgate.Class
+	classes  []admission.Class
 	pattern  *fairqueue.Pattern
 	pools    []lua.Pool
 	watchers []*watcher
@@ -110,7 +110,7 @@ type flicker struct {
 	lull int
 }
 
-func newFlicker(t *testing.T, classes []headgate.Class, pools []lua.Pool) *flicker {
+func newFlicker(t *testing.T, classes []admission.Class, pools []lua.Pool) *flicker {
 	t.Helper()
 	s := newSite(t, redistest.Shared(t))
 	f := &flicker{site: s, classes: classes, waiting: make([]int, len(classes)), pools: pools}
@@ -217,7 +217,7 @@ func (f *flicker) observe() {
 func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Shared(t))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	const dispatches = 3000
 	tenants := []string{"gated", "gated", "free-1", "free-2", "free-3"}
 	var jobs []lua.Candidate
@@ -270,7 +270,7 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 // another it has its turn when that of theirs is over.
 func TestLoneJobWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	for class, place := range map[int]int{0: 2 * maxMoves, 2: maxMoves + 2} { // 64 are 21 turns of three, and one.
 		s := newSite(t, redistest.Shared(t))
 		var jobs []lua.Candidate

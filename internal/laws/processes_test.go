@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -26,8 +26,8 @@ import (
 // them.
 func TestPatternHoldsOverProcesses(t *testing.T) {
 	t.Parallel()
-	for name, classes := range map[string][]headgate.Class{
-		"high 3 medium 2 low 1": headgate.DefaultClasses(), "critical 4 high 3 medium 2 low 1": policy.PresetCritical(),
+	for name, classes := range map[string][]admission.Class{
+		"high 3 medium 2 low 1": admission.DefaultClasses(), "critical 4 high 3 medium 2 low 1": policy.PresetCritical(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +52,7 @@ const (
 // cast is a fleet of processes and what they were seen to do.
 type cast struct {
 	*site
-	classes []headgate.Class
+	classes []admission.Class
 	players map[string]*exec.Cmd
 	killed  []*exec.Cmd
 	inputs  []io.Closer
@@ -63,7 +63,7 @@ type cast struct {
 	}
 }
 
-func newCast(t *testing.T, classes []headgate.Class) *cast {
+func newCast(t *testing.T, classes []admission.Class) *cast {
 	t.Helper()
 	c := &cast{site: newSite(t, redistest.Start(t, redistest.Options{AppendFsync: "no"})), classes: classes, players: map[string]*exec.Cmd{}}
 	c.seen.class = map[string]int{}
@@ -73,7 +73,7 @@ func newCast(t *testing.T, classes []headgate.Class) *cast {
 	for range castDispatches * 3 / 2 / len(cycle) {
 		for _, class := range cycle {
 			j := c.job(fmt.Sprintf("t%d", c.between(1, castTenants)), "mail", class, classes)
-			j.Job.MaxAttempts = headgate.MaxAttemptsLimit
+			j.Job.MaxAttempts = admission.MaxAttemptsLimit
 			jobs = append(jobs, j)
 		}
 	}

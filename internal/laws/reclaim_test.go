@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -74,7 +74,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	again := lua.Candidate{Job: &rescued[0].Job, Class: rescued[0].Class, Limits: unlimited}
 	verdicts, err := s.store.Admit(s.Context(), s.version, []lua.Candidate{again})
 	s.check(err)
-	if verdicts[0].Decision != headgate.Duplicate {
+	if verdicts[0].Decision != admission.Duplicate {
 		t.Errorf("a job that has run and was sent again: %+v", verdicts[0])
 	}
 }
@@ -134,7 +134,7 @@ func TestOrphansAreTakenBack(t *testing.T) {
 
 // scatter admits jobs of several tenants, classes and downstreams, with deadlines and without.
 func (s *site) scatter(n int) {
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	jobs := make([]lua.Candidate, n)
 	for i := range jobs {
 		j := s.job(tenantName(s.between(0, 9)), "mail", s.between(0, len(classes)-1), classes)

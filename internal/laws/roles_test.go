@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/lua"
 )
@@ -103,7 +103,7 @@ func (p *player) work(ctx context.Context) error {
 	for n := 0; ctx.Err() == nil; n++ {
 		if time.Since(beat) > roleLease/4 {
 			_, err := p.store.Heartbeat(ctx, worker, roleLease)
-			if errors.Is(err, headgate.ErrLeaseLost) { // A busy machine; what it held is another's.
+			if errors.Is(err, admission.ErrLeaseLost) { // A busy machine; what it held is another's.
 				p.lives++
 				worker = fmt.Sprintf("%s-%d", p.name, p.lives)
 				_, err = p.store.Register(ctx, worker, mailPool, roleSlots, roleLease)

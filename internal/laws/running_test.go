@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -82,7 +82,7 @@ func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
 	s := newSite(t, redistest.Shared(t))
 	s.putPolicy(lua.PolicyUpdate{})
 	s.register("w", mailPool, 4, longLease)
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	run := func(want int) []lua.Lease {
 		t.Helper()
 		leases := s.read("w", mailPool, 4)
@@ -140,14 +140,14 @@ func runningWorker(i int) string { return fmt.Sprintf("w%d", i) }
 
 func (r *running) step() {
 	r.Helper()
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	worker := runningWorker(r.between(0, runningWorkers-1))
 	switch r.between(0, 11) {
 	case 0, 1, 2, 3:
 		var jobs []lua.Candidate
 		for range r.between(1, 12) {
 			j := r.job(choose(r.site, runningTenants...), "mail", r.between(0, 2), classes)
-			j.Job.Downstream, j.Job.MaxAttempts = choose(r.site, runningDownstreams...), headgate.MaxAttemptsLimit // None may end as a dead letter.
+			j.Job.Downstream, j.Job.MaxAttempts = choose(r.site, runningDownstreams...), admission.MaxAttemptsLimit // None may end as a dead letter.
 			jobs = append(jobs, j)
 		}
 		r.admit(jobs...)
@@ -250,7 +250,7 @@ func (r *running) look(reached map[lua.GateName]bool) {
 func (r *running) assertCapped(held map[lua.GateName]int) {
 	r.Helper()
 	for cursor := ""; ; {
-		page, err := r.store.List(r.Context(), lua.ListQuery{Place: headgate.PlaceWaiting, Queue: "mail", Limit: 100, Cursor: cursor})
+		page, err := r.store.List(r.Context(), lua.ListQuery{Place: admission.PlaceWaiting, Queue: "mail", Limit: 100, Cursor: cursor})
 		r.check(err)
 		for _, listed := range page.Jobs {
 			job, full := listed.Record.Job, false
@@ -273,11 +273,11 @@ func TestRatesOfDispatchAreExact(t *testing.T) {
 	t.Parallel()
 	const rate, burst, slots, span = 100, 50, 200, 2 * time.Second
 	s := newSite(t, redistest.Shared(t))
-	limit := headgate.PerSecond(rate, burst)
+	limit := admission.PerSecond(rate, burst)
 	s.putPolicy(lua.PolicyUpdate{Caps: []lua.Cap{
 		{Gate: lua.DownstreamRateGate("api"), Rate: limit}, {Gate: lua.TenantRateGate("ann"), Rate: limit},
 	}})
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	var jobs []lua.Candidate
 	for i := range 2 * rate * int(span/time.Second) {
 		called, own := s.job(fmt.Sprintf("t%d", i%7), "mail", i%3, classes), s.job("ann", "mail", i%3, classes)
@@ -347,7 +347,7 @@ func TestADownstreamThatHangsGetsHalf(t *testing.T) {
 	t.Parallel()
 	const slots, others = 10, 200
 	s := newSite(t, redistest.Shared(t))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	var jobs []lua.Candidate
 	for i := range 4 * others {
 		j := s.job(tenantName(i%40), "mail", i%3, classes)

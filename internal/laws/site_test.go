@@ -13,7 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -79,13 +79,13 @@ func (s *site) chance(n int) bool { return s.random.IntN(n) == 0 }
 func choose[E any](s *site, from ...E) E { return from[s.random.IntN(len(from))] }
 
 // unlimited has no bucket at any level.
-var unlimited = &[headgate.Levels]headgate.Limit{}
+var unlimited = &[admission.Levels]admission.Limit{}
 
 // job returns a candidate without limits, of cost 1, with an id of its own.
-func (s *site) job(tenant, queue string, class int, classes []headgate.Class) lua.Candidate {
+func (s *site) job(tenant, queue string, class int, classes []admission.Class) lua.Candidate {
 	s.jobs++
 	return lua.Candidate{
-		Job: &headgate.Job{
+		Job: &admission.Job{
 			ID: "j" + strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: classes[class].Name, Cost: 1,
 		},
 		Class: class, Limits: unlimited,
@@ -100,7 +100,7 @@ func (s *site) admit(jobs ...lua.Candidate) {
 		verdicts, err := s.store.Admit(s.Context(), s.version, jobs[:n])
 		s.check(err)
 		for _, v := range verdicts {
-			if v.Decision != headgate.Admitted {
+			if v.Decision != admission.Admitted {
 				s.Fatalf("admit: %+v", v)
 			}
 		}

@@ -3,7 +3,7 @@ package laws_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -13,7 +13,7 @@ import (
 func TestUnitOfAPausedTenantGoesToAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Shared(t))
-	classes := headgate.DefaultClasses()
+	classes := admission.DefaultClasses()
 	enter := func(tenant, downstream string) {
 		t.Helper()
 		j := s.job(tenant, "mail", 0, classes)
@@ -52,7 +52,7 @@ func TestUnitsReachWhoCanUseThem(t *testing.T) {
 	s.register("w", mailPool, 10, longLease)
 	s.setGate(lua.DownstreamGate("api"), 0)
 	for _, tenant := range []string{"a", "b", "c", "paused", "z"} { // Equal tags wake by name.
-		j := s.job(tenant, "mail", 0, headgate.DefaultClasses())
+		j := s.job(tenant, "mail", 0, admission.DefaultClasses())
 		j.Job.Downstream = "api"
 		s.admit(j)
 	}

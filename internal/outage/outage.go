@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -64,7 +64,7 @@ func (t *Trouble) Failed(ctx context.Context, err error) {
 func (t *Trouble) Note(err error) {
 	t.failures++
 	w := t.watch
-	if !errors.Is(err, headgate.ErrUnavailable) && !lua.InDoubt(err) {
+	if !errors.Is(err, admission.ErrUnavailable) && !lua.InDoubt(err) {
 		if t.failures == 1 {
 			w.logger.Error().Err(err).Str("call", t.what).Msg("redis answers with an error, trying again")
 		}

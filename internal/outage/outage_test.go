@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // replyError is an error of Redis itself.
@@ -18,7 +18,7 @@ type replyError string
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
 
-func unavailable(err error) error { return errors.Join(headgate.ErrUnavailable, err) }
+func unavailable(err error) error { return errors.Join(admission.ErrUnavailable, err) }
 
 // said counts lines of the log above debug by level and message.
 func said(log *bytes.Buffer) string {

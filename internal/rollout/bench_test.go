@@ -4,22 +4,22 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
 // BenchmarkForesee replays an hour of as many scopes as are counted.
 func BenchmarkForesee(b *testing.B) {
-	demand := map[headgate.Scope]int64{headgate.Global: 1_000_000}
+	demand := map[admission.Scope]int64{admission.Global: 1_000_000}
 	for n := range lua.TopScopes / 2 {
-		demand[headgate.Scope(fmt.Sprint("t", n))] = 2000
-		demand[headgate.Scope(fmt.Sprint("t", n, ":mail"))] = 1000
+		demand[admission.Scope(fmt.Sprint("t", n))] = 2000
+		demand[admission.Scope(fmt.Sprint("t", n, ":mail"))] = 1000
 	}
 	var hour []lua.Recorded
 	for minute := range 60 {
 		hour = append(hour, recorded(minute, demand))
 	}
-	own := limits(headgate.PerSecond(10_000, 1000), map[headgate.Scope]headgate.Limit{"t1": headgate.PerSecond(5, 5)}, nil)
+	own := limits(admission.PerSecond(10_000, 1000), map[admission.Scope]admission.Limit{"t1": admission.PerSecond(5, 5)}, nil)
 	compiled := prepare(b, own)
 	for b.Loop() {
 		foresee(hour, compiled, compiled, own)

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -178,7 +178,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if _, err := p.store.Count(ctx, []lua.ScopeCount{{Scope: headgate.Global, Allowed: 9, Tokens: 9}, {Scope: "acme", Refused: 9, Tokens: 9}}); err != nil {
+		if _, err := p.store.Count(ctx, []lua.ScopeCount{{Scope: admission.Global, Allowed: 9, Tokens: 9}, {Scope: "acme", Refused: 9, Tokens: 9}}); err != nil {
 			rt.Fatal(err)
 		}
 		before := p.digest(t, every)
@@ -204,13 +204,13 @@ func TestDryRunTellsWhatWouldFail(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, redistest.Shared(t))
 	ctx := t.Context()
-	j := headgate.NewJob("acme", "mail", "t", nil)
-	j.ID, j.Priority = "j", headgate.Low
-	if _, err := p.store.Admit(ctx, 0, []lua.Candidate{{Job: &j, Class: 2, Limits: &[headgate.Levels]headgate.Limit{}}}); err != nil {
+	j := admission.NewJob("acme", "mail", "t", nil)
+	j.ID, j.Priority = "j", admission.Low
+	if _, err := p.store.Admit(ctx, 0, []lua.Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
 		t.Fatal(err)
 	}
 	document := policy.Default()
-	document.Queues = map[string]policy.Queue{"mail": {Classes: headgate.DefaultClasses()[:2]}}
+	document.Queues = map[string]policy.Queue{"mail": {Classes: admission.DefaultClasses()[:2]}}
 	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, lua.ErrClassInUse) {
 		t.Errorf("a class in use: %v", err)
 	}
@@ -220,7 +220,7 @@ func TestDryRunTellsWhatWouldFail(t *testing.T) {
 		t.Errorf("version 3 of 0: %v", err)
 	}
 	document.Version, document.Tenants = 0, map[string]policy.Tenant{"acme": {Tier: "gold"}}
-	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("a tier that is none: %v", err)
 	}
 	if _, err := Rollback(ctx, p.store, 4, Edit{}); !errors.Is(err, lua.ErrUnknownVersion) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -34,14 +34,14 @@ type Forecast struct {
 
 // Flow is demand, in tokens, and how much of it is allowed by the policy in force and by the other.
 type Flow struct {
-	Demand, Before, After headgate.Tokens
+	Demand, Before, After admission.Tokens
 }
 
 // ScopeFlow is the demand of one scope.
 type ScopeFlow struct {
 	Flow
 
-	Scope headgate.Scope
+	Scope admission.Scope
 	// Tier is that of a tenant.
 	Tier string
 }
@@ -68,10 +68,10 @@ func Foresee(ctx context.Context, store *lua.Store, document policy.Policy) (For
 }
 
 func foresee(hour []lua.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {
-	demand := map[headgate.Scope]float64{}
+	demand := map[admission.Scope]float64{}
 	was, would := newReplay(before), newReplay(after)
 	for i := range hour {
-		var levels [headgate.Levels][]headgate.Scope
+		var levels [admission.Levels][]admission.Scope
 		for scope, count := range hour[i].Scopes {
 			demand[scope] += float64(count.Tokens)
 			level := scope.Level()
@@ -86,7 +86,7 @@ func foresee(hour []lua.Recorded, before, after *policy.Compiled, document polic
 	tiers, recorded := map[string]sum{}, 0.0
 	for scope, tokens := range demand {
 		one := ScopeFlow{Scope: scope, Flow: flow(sum{tokens, was.allowed[scope], would.allowed[scope]})}
-		if scope.Level() == headgate.LevelTenant {
+		if scope.Level() == admission.LevelTenant {
 			one.Tier = document.TierOf(string(scope))
 			t := tiers[one.Tier]
 			tiers[one.Tier] = sum{t.demand + tokens, t.before + was.allowed[scope], t.after + would.allowed[scope]}
@@ -97,8 +97,8 @@ func foresee(hour []lua.Recorded, before, after *policy.Compiled, document polic
 	for tier, s := range tiers {
 		f.Tiers[tier] = flow(s)
 	}
-	all := demand[headgate.Global]
-	f.All = flow(sum{all, was.allowed[headgate.Global], would.allowed[headgate.Global]})
+	all := demand[admission.Global]
+	f.All = flow(sum{all, was.allowed[admission.Global], would.allowed[admission.Global]})
 	if all > 0 {
 		f.Coverage = min(1, recorded/all)
 	}
@@ -109,6 +109,6 @@ func foresee(hour []lua.Recorded, before, after *policy.Compiled, document polic
 }
 
 // changed is how much more or less would be allowed.
-func (f Flow) changed() headgate.Tokens { return max(f.After-f.Before, f.Before-f.After) }
+func (f Flow) changed() admission.Tokens { return max(f.After-f.Before, f.Before-f.After) }
 
-func whole(tokens float64) headgate.Tokens { return headgate.Tokens(math.Round(tokens)) }
+func whole(tokens float64) admission.Tokens { return admission.Tokens(math.Round(tokens)) }

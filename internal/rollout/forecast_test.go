@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -17,16 +17,16 @@ import (
 var hourAgo = time.Unix(1_800_000_000, 0)
 
 // recorded is a whole minute, so many after hourAgo. Each scope's demand is in jobs of a token.
-func recorded(minute int, demand map[headgate.Scope]int64) lua.Recorded {
-	m := lua.Recorded{At: hourAgo.Add(time.Duration(minute) * time.Minute), Lasted: time.Minute, Scopes: map[headgate.Scope]lua.Minute{}}
+func recorded(minute int, demand map[admission.Scope]int64) lua.Recorded {
+	m := lua.Recorded{At: hourAgo.Add(time.Duration(minute) * time.Minute), Lasted: time.Minute, Scopes: map[admission.Scope]lua.Minute{}}
 	for scope, n := range demand {
-		m.Scopes[scope] = lua.Minute{At: m.At, Allowed: n / 2, Refused: n - n/2, Tokens: headgate.Tokens(n)}
+		m.Scopes[scope] = lua.Minute{At: m.At, Allowed: n / 2, Refused: n - n/2, Tokens: admission.Tokens(n)}
 	}
 	return m
 }
 
 // limits is a policy without other limits than these.
-func limits(global headgate.Limit, tenants, inQueues map[headgate.Scope]headgate.Limit) policy.Policy {
+func limits(global admission.Limit, tenants, inQueues map[admission.Scope]admission.Limit) policy.Policy {
 	p := policy.Unlimited()
 	p.Global, p.QueueLimits, p.Tenants = global, inQueues, map[string]policy.Tenant{}
 	for tenant, limit := range tenants {
@@ -48,23 +48,23 @@ func prepare(tb testing.TB, p policy.Policy) *policy.Compiled {
 // recorded, for the rest of 2,000 in all. Now acme has 10 a second and mail there 8; then 5, and all have 24.
 func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	t.Parallel()
-	mail := map[headgate.Scope]headgate.Limit{"acme:mail": headgate.PerSecond(8, 1)}
-	before := limits(headgate.Limit{}, map[headgate.Scope]headgate.Limit{"acme": headgate.PerSecond(10, 10)}, mail)
-	after := limits(headgate.PerSecond(24, 100), map[headgate.Scope]headgate.Limit{"acme": headgate.PerSecond(5, 10)}, mail)
+	mail := map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(8, 1)}
+	before := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 10)}, mail)
+	after := limits(admission.PerSecond(24, 100), map[admission.Scope]admission.Limit{"acme": admission.PerSecond(5, 10)}, mail)
 	var hour []lua.Recorded
 	for _, minute := range []int{3, 4} {
-		hour = append(hour, recorded(minute, map[headgate.Scope]int64{headgate.Global: 2000, "acme": 600, "acme:mail": 400}))
+		hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: 2000, "acme": 600, "acme:mail": 400}))
 	}
 	got := foresee(hour, prepare(t, before), prepare(t, after), after)
 	// mail passes all 400 (8 × 60 = 480), so acme is asked for 600. Before: 600 of 10 + 600, twice. After: 10 + 300, then 300.
 	// Of the 2,000 acme's limit then keeps 290 and 300 from the global one, which has 100 + 1,440, then 1,440, for 1,710 and 1,700.
 	first, second := 1540.0/1710, 1440.0/1700
-	want := map[headgate.Scope]Flow{
-		headgate.Global: {4000, 4000, 2980},
-		"acme":          {1200, 1200, whole(310*first + 300*second)},
-		"acme:mail":     {800, 800, whole(400*310.0/600*first + 400*300.0/600*second)},
+	want := map[admission.Scope]Flow{
+		admission.Global: {4000, 4000, 2980},
+		"acme":           {1200, 1200, whole(310*first + 300*second)},
+		"acme:mail":      {800, 800, whole(400*310.0/600*first + 400*300.0/600*second)},
 	}
-	if got.Minutes != 2 || got.Coverage != 0.3 || got.All != want[headgate.Global] || len(got.Scopes) != len(want) {
+	if got.Minutes != 2 || got.Coverage != 0.3 || got.All != want[admission.Global] || len(got.Scopes) != len(want) {
 		t.Errorf("%+v", got)
 	}
 	for _, one := range got.Scopes {
@@ -72,10 +72,10 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 			t.Errorf("%s: %+v, by hand %+v", one.Scope, one.Flow, want[one.Scope])
 		}
 	}
-	if got.Scopes[0].Scope != headgate.Global || got.Scopes[1].Tier != "basic" || len(got.Tiers) != 1 || got.Tiers["basic"] != want["acme"] {
+	if got.Scopes[0].Scope != admission.Global || got.Scopes[1].Tier != "basic" || len(got.Tiers) != 1 || got.Tiers["basic"] != want["acme"] {
 		t.Errorf("%+v", got)
 	}
-	tooCostly := limits(headgate.Limit{}, map[headgate.Scope]headgate.Limit{"acme": headgate.PerSecond(10, 1)}, nil)
+	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 1)}, nil)
 	hour[0].Scopes["acme"] = lua.Minute{Allowed: 300, Tokens: 600}
 	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After != 0 {
 		t.Errorf("jobs of 2 tokens with a burst of 1: %+v", got.Tiers)
@@ -86,25 +86,25 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 func TestAForecastIsWhatBucketsSay(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		limit := headgate.Limit{
-			Tokens: headgate.Tokens(rapid.IntRange(1, 600).Draw(rt, "tokens")), Per: time.Minute, Burst: headgate.Tokens(rapid.IntRange(2, 300).Draw(rt, "burst")),
+		limit := admission.Limit{
+			Tokens: admission.Tokens(rapid.IntRange(1, 600).Draw(rt, "tokens")), Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(2, 300).Draw(rt, "burst")),
 		}
-		own := limits(headgate.Limit{}, map[headgate.Scope]headgate.Limit{"acme": limit}, nil)
+		own := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": limit}, nil)
 		var hour []lua.Recorded
 		var set buckets.Set
 		allowed := 0
 		path := []buckets.LevelLimit{{Scope: "acme", Limit: buckets.LimitOf(limit)}}
 		for minute := range rapid.IntRange(1, 8).Draw(rt, "minutes") {
 			jobs := rapid.IntRange(0, 500).Draw(rt, "jobs")
-			hour = append(hour, recorded(minute, map[headgate.Scope]int64{headgate.Global: int64(jobs), "acme": int64(jobs)}))
+			hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: int64(jobs), "acme": int64(jobs)}))
 			for n := range jobs {
 				at := hour[minute].At.Add(time.Minute * time.Duration(n) / time.Duration(jobs))
-				if set.Take(buckets.Instant(at.UnixMicro()), 0, path, 1).Decision == headgate.Admitted {
+				if set.Take(buckets.Instant(at.UnixMicro()), 0, path, 1).Decision == admission.Admitted {
 					allowed++
 				}
 			}
 		}
-		got := foresee(hour, prepare(t, limits(headgate.Limit{}, nil, nil)), prepare(t, own), own).All
+		got := foresee(hour, prepare(t, limits(admission.Limit{}, nil, nil)), prepare(t, own), own).All
 		if off := math.Abs(float64(got.After) - float64(allowed)); got.Before != got.Demand || off > float64(len(hour)+1) {
 			rt.Fatalf("foreseen are %+v, and buckets allow %d", got, allowed)
 		}
@@ -116,14 +116,14 @@ func TestAForecastIsWhatBucketsSay(t *testing.T) {
 func TestAForecastAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		limit := func(name string) headgate.Limit {
-			return headgate.Limit{Tokens: headgate.Tokens(rapid.IntRange(1, 900).Draw(rt, name)), Per: time.Minute, Burst: headgate.Tokens(rapid.IntRange(1, 90).Draw(rt, name+" burst"))}
+		limit := func(name string) admission.Limit {
+			return admission.Limit{Tokens: admission.Tokens(rapid.IntRange(1, 900).Draw(rt, name)), Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(1, 90).Draw(rt, name+" burst"))}
 		}
-		own := limits(limit("global"), map[headgate.Scope]headgate.Limit{"a": limit("a"), "b": limit("b")}, map[headgate.Scope]headgate.Limit{"a:m": limit("a:m"), "b:n": limit("b:n")})
+		own := limits(limit("global"), map[admission.Scope]admission.Limit{"a": limit("a"), "b": limit("b")}, map[admission.Scope]admission.Limit{"a:m": limit("a:m"), "b:n": limit("b:n")})
 		var hour []lua.Recorded
 		for minute := range rapid.IntRange(1, 5).Draw(rt, "minutes") {
-			demand := map[headgate.Scope]int64{}
-			for _, scope := range []headgate.Scope{"a:m", "a:n", "b:m", "b:n"} {
+			demand := map[admission.Scope]int64{}
+			for _, scope := range []admission.Scope{"a:m", "a:n", "b:m", "b:n"} {
 				n := int64(rapid.IntRange(0, 500).Draw(rt, fmt.Sprint(scope, minute)))
 				for at, ok := scope, true; ok; at, ok = parent(at) {
 					demand[at] += n
@@ -133,7 +133,7 @@ func TestAForecastAddsUp(t *testing.T) {
 		}
 		compiled := prepare(t, own)
 		got := foresee(hour, compiled, compiled, own)
-		sums := map[headgate.Scope]headgate.Tokens{}
+		sums := map[admission.Scope]admission.Tokens{}
 		for _, one := range got.Scopes {
 			if one.After != one.Before || one.After < 0 || one.After > one.Demand {
 				rt.Fatalf("%+v", one)

@@ -3,7 +3,7 @@ package rollout
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -17,7 +17,7 @@ type stream struct {
 }
 
 // pass lets demand through from a time on, for so long, and returns how much.
-func (s *stream) pass(limit headgate.Limit, from time.Time, lasts time.Duration, demand float64) float64 {
+func (s *stream) pass(limit admission.Limit, from time.Time, lasts time.Duration, demand float64) float64 {
 	rate, burst := float64(limit.Rate()), float64(limit.Burst)
 	if s.at.IsZero() {
 		s.level = burst
@@ -34,13 +34,13 @@ func (s *stream) pass(limit headgate.Limit, from time.Time, lasts time.Duration,
 // asks for nothing above it, and of what a limit lets through each scope below has its part.
 type replay struct {
 	policy  *policy.Compiled
-	streams map[headgate.Scope]*stream
+	streams map[admission.Scope]*stream
 	// allowed is what passed, by scope, in tokens.
-	allowed map[headgate.Scope]float64
+	allowed map[admission.Scope]float64
 }
 
 func newReplay(compiled *policy.Compiled) *replay {
-	return &replay{compiled, map[headgate.Scope]*stream{}, map[headgate.Scope]float64{}}
+	return &replay{compiled, map[admission.Scope]*stream{}, map[admission.Scope]float64{}}
 }
 
 // part is what becomes of the demand of a scope in one minute.
@@ -50,10 +50,10 @@ type part struct {
 }
 
 // minute replays one. Levels are the scopes that were counted in it, by level.
-func (r *replay) minute(m *lua.Recorded, levels *[headgate.Levels][]headgate.Scope) {
-	parts := make(map[headgate.Scope]*part, len(m.Scopes))
-	below := map[headgate.Scope]float64{}
-	for level := headgate.LevelPriority; level >= headgate.LevelGlobal; level-- {
+func (r *replay) minute(m *lua.Recorded, levels *[admission.Levels][]admission.Scope) {
+	parts := make(map[admission.Scope]*part, len(m.Scopes))
+	below := map[admission.Scope]float64{}
+	for level := admission.LevelPriority; level >= admission.LevelGlobal; level-- {
 		for _, scope := range levels[level] {
 			count := m.Scopes[scope]
 			p := &part{refused: below[scope]}
@@ -78,13 +78,13 @@ func (r *replay) minute(m *lua.Recorded, levels *[headgate.Levels][]headgate.Sco
 }
 
 // ask asks the limit of a scope.
-func (r *replay) ask(scope headgate.Scope, level headgate.Level, m *lua.Recorded, asks, cost float64) (passed, share float64) {
+func (r *replay) ask(scope admission.Scope, level admission.Level, m *lua.Recorded, asks, cost float64) (passed, share float64) {
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
 		return asks, 1 // No policy limits what is no scope.
 	}
 	limit := r.policy.LimitsFor(tenant, queue, class)[level]
-	if limit.Disabled || limit == (headgate.Limit{}) {
+	if limit.Disabled || limit == (admission.Limit{}) {
 		return asks, 1
 	}
 	if cost > float64(limit.Burst) {
@@ -108,11 +108,11 @@ func meanCost(m lua.Minute) float64 {
 }
 
 // parent returns the scope above; false for the global one.
-func parent(scope headgate.Scope) (headgate.Scope, bool) {
+func parent(scope admission.Scope) (admission.Scope, bool) {
 	tenant, queue, class, err := scope.Parts()
 	level := scope.Level()
-	if err != nil || level == headgate.LevelGlobal {
+	if err != nil || level == admission.LevelGlobal {
 		return "", false
 	}
-	return headgate.ScopeAt(level-1, tenant, queue, class), true
+	return admission.ScopeAt(level-1, tenant, queue, class), true
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -102,7 +102,7 @@ func overflow(o policy.Overflow) lua.Overflow {
 }
 
 // classNames returns every class that the standard tier gives a weight.
-func classNames(document policy.Policy) []headgate.Priority {
+func classNames(document policy.Policy) []admission.Priority {
 	tiers := document.Tiers
 	if tiers == nil {
 		tiers = policy.Default().Tiers

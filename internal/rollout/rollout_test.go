@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -40,7 +40,7 @@ func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
 		t.Errorf("a stale document gave %v", err)
 	}
 	document.Tenants["acme"] = policy.Tenant{Tier: "gold"}
-	if _, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("an unknown tier gave %v", err)
 	}
 }
@@ -73,11 +73,11 @@ func TestAnUpdateNamesEveryWeight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]headgate.Weight{}
+	got := map[string]admission.Weight{}
 	for _, w := range update.Weights {
 		got[string(w.Class)+":"+w.Tenant] = w.Weight
 	}
-	want := map[string]headgate.Weight{"high:": 2, "low:": 1, "medium:": 1, "high:acme": 3, "medium:acme": 2}
+	want := map[string]admission.Weight{"high:": 2, "low:": 1, "medium:": 1, "high:acme": 3, "medium:acme": 2}
 	if len(got) != len(want) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -3,7 +3,7 @@ package shown
 import (
 	"math"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 )
 
@@ -18,21 +18,21 @@ type Forecast struct {
 
 // Flow is demand in tokens, and how much of it is allowed and refused by the policy in force and by the other.
 type Flow struct {
-	Demand headgate.Tokens `json:"demand"`
-	Before Split           `json:"before"`
-	After  Split           `json:"after"`
+	Demand admission.Tokens `json:"demand"`
+	Before Split            `json:"before"`
+	After  Split            `json:"after"`
 }
 
 // Split is demand that was split.
 type Split struct {
-	Allowed headgate.Tokens `json:"allowed"`
-	Refused headgate.Tokens `json:"refused"`
+	Allowed admission.Tokens `json:"allowed"`
+	Refused admission.Tokens `json:"refused"`
 }
 
 // ScopeFlow is the flow of a scope, with the tier of a tenant.
 type ScopeFlow struct {
-	Scope headgate.Scope `json:"scope"`
-	Tier  string         `json:"tier,omitempty"`
+	Scope admission.Scope `json:"scope"`
+	Tier  string          `json:"tier,omitempty"`
 	Flow
 }
 

@@ -3,26 +3,26 @@ package shown
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
 // Job is a job wherever it is, dead letters included.
 type Job struct {
-	Tenant      string            `json:"tenant"`
-	ID          string            `json:"id"`
-	Place       headgate.Place    `json:"place"`
-	Queue       string            `json:"queue,omitempty"`
-	Type        string            `json:"type,omitempty"`
-	Priority    headgate.Priority `json:"priority,omitempty"`
-	Downstream  string            `json:"downstream,omitempty"`
-	Cost        headgate.Tokens   `json:"cost,omitempty"`
-	Attempts    int               `json:"attempts"`
-	MaxAttempts int               `json:"max_attempts,omitempty"`
-	Lost        int               `json:"lost"`
-	Arrival     *time.Time        `json:"arrival,omitempty"`
-	Deadline    *time.Time        `json:"deadline,omitempty"`
-	Position    int               `json:"position,omitempty"`
+	Tenant      string             `json:"tenant"`
+	ID          string             `json:"id"`
+	Place       admission.Place    `json:"place"`
+	Queue       string             `json:"queue,omitempty"`
+	Type        string             `json:"type,omitempty"`
+	Priority    admission.Priority `json:"priority,omitempty"`
+	Downstream  string             `json:"downstream,omitempty"`
+	Cost        admission.Tokens   `json:"cost,omitempty"`
+	Attempts    int                `json:"attempts"`
+	MaxAttempts int                `json:"max_attempts,omitempty"`
+	Lost        int                `json:"lost"`
+	Arrival     *time.Time         `json:"arrival,omitempty"`
+	Deadline    *time.Time         `json:"deadline,omitempty"`
+	Position    int                `json:"position,omitempty"`
 	// WaitMs is a guess; absent where there is none.
 	WaitMs       *float64   `json:"estimated_wait_ms,omitempty"`
 	At           *time.Time `json:"at,omitempty"`
@@ -97,7 +97,7 @@ func JobOf(g lua.Sighting, eyes Eyes) Job {
 		Arrival: Stamp(g.Record.Arrival), Deadline: Stamp(job.Deadline), Position: g.Position, At: Stamp(g.At), Since: Stamp(g.Since),
 		Cancelled: g.Cancelled, Reason: g.Reason, Text: eyes.Said(g.Text), PayloadBytes: g.PayloadBytes,
 	}
-	if g.Place == headgate.PlaceWaiting && g.EstimatedWait >= 0 {
+	if g.Place == admission.PlaceWaiting && g.EstimatedWait >= 0 {
 		v.WaitMs = new(Millis(g.EstimatedWait))
 	}
 	if eyes.Deployment {
@@ -118,16 +118,16 @@ func JobOf(g lua.Sighting, eyes Eyes) Job {
 
 // Listed is a job of a listing.
 type Listed struct {
-	Tenant   string            `json:"tenant"`
-	ID       string            `json:"id"`
-	Place    headgate.Place    `json:"place"`
-	Queue    string            `json:"queue"`
-	Type     string            `json:"type"`
-	Priority headgate.Priority `json:"priority"`
-	Attempts int               `json:"attempts"`
-	At       *time.Time        `json:"at,omitempty"`
-	Reason   string            `json:"reason,omitempty"`
-	Text     string            `json:"text,omitempty"`
+	Tenant   string             `json:"tenant"`
+	ID       string             `json:"id"`
+	Place    admission.Place    `json:"place"`
+	Queue    string             `json:"queue"`
+	Type     string             `json:"type"`
+	Priority admission.Priority `json:"priority"`
+	Attempts int                `json:"attempts"`
+	At       *time.Time         `json:"at,omitempty"`
+	Reason   string             `json:"reason,omitempty"`
+	Text     string             `json:"text,omitempty"`
 }
 
 // Page is a page of a listing. The cursor is empty at the end.

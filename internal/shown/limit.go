@@ -5,26 +5,26 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
 
 // Limit is a limit in force.
 type Limit struct {
-	Tokens headgate.Tokens `json:"tokens"`
-	PerMs  float64         `json:"per_ms"`
-	Burst  headgate.Tokens `json:"burst"`
+	Tokens admission.Tokens `json:"tokens"`
+	PerMs  float64          `json:"per_ms"`
+	Burst  admission.Tokens `json:"burst"`
 }
 
 // Words writes what refills, as people do.
 func (l Limit) Words() string {
-	return headgate.Limit{Tokens: l.Tokens, Per: time.Duration(l.PerMs * float64(time.Millisecond))}.Words()
+	return admission.Limit{Tokens: l.Tokens, Per: time.Duration(l.PerMs * float64(time.Millisecond))}.Words()
 }
 
 // LimitConfig is what the policy has for a scope.
 type LimitConfig struct {
-	Scope headgate.Scope `json:"scope"`
+	Scope admission.Scope `json:"scope"`
 	// Own is the limit that the policy has for the scope itself, as it is put; InForce the one that applies there, if any.
 	Own     json.RawMessage `json:"own,omitempty"`
 	InForce *Limit          `json:"in_force,omitempty"`
@@ -33,9 +33,9 @@ type LimitConfig struct {
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
-func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, compiled *policy.Compiled, scope headgate.Scope) (LimitConfig, error) {
+func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v, err := LimitConfigOf(current, compiled, scope)
-	if err != nil || scope != headgate.Global || v.InForce == nil {
+	if err != nil || scope != admission.Global || v.InForce == nil {
 		return v, err
 	}
 	v.Shares, err = store.GlobalShares(ctx, v.InForce.Tokens)
@@ -43,7 +43,7 @@ func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Polic
 }
 
 // LimitConfigOf shows the limit of a scope, by a policy and what Prepare made of it. A bad scope is a *headgate.FieldError.
-func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope headgate.Scope) (LimitConfig, error) {
+func LimitConfigOf(current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v := LimitConfig{Scope: scope}
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {

@@ -3,7 +3,7 @@ package shown
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -37,9 +37,9 @@ type Queue struct {
 
 // Class is one of a queue's.
 type Class struct {
-	Class   headgate.Priority `json:"class"`
-	Weight  int               `json:"weight"`
-	Waiting int64             `json:"waiting"`
+	Class   admission.Priority `json:"class"`
+	Weight  int                `json:"weight"`
+	Waiting int64              `json:"waiting"`
 }
 
 // Queues are all of them.

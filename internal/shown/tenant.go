@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -28,14 +28,14 @@ func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 // ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
 func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, tenant string) (Tenant, error) {
 	v := Tenant{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
-	if err := headgate.ValidateTenant(tenant); err != nil {
+	if err := admission.ValidateTenant(tenant); err != nil {
 		return v, err
 	}
 	compiled, err := current.Prepare()
 	if err != nil {
 		return v, err
 	}
-	config, err := LimitConfigOf(current, compiled, headgate.Scope(tenant))
+	config, err := LimitConfigOf(current, compiled, admission.Scope(tenant))
 	if err != nil {
 		return v, err
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -22,11 +22,11 @@ var Orders = []string{ByRequests, ByAllowed, ByRefused, ByTokens}
 
 // TopScope is what was decided on the jobs and checks of a scope.
 type TopScope struct {
-	Scope    headgate.Scope  `json:"scope"`
-	Requests int64           `json:"requests"`
-	Allowed  int64           `json:"allowed"`
-	Refused  int64           `json:"refused"`
-	Tokens   headgate.Tokens `json:"tokens"`
+	Scope    admission.Scope  `json:"scope"`
+	Requests int64            `json:"requests"`
+	Allowed  int64            `json:"allowed"`
+	Refused  int64            `json:"refused"`
+	Tokens   admission.Tokens `json:"tokens"`
 }
 
 // Top are the scopes with the most in the last minutes.
@@ -43,7 +43,7 @@ func TopOf(minutes []lua.Recorded, order string, most int) Top {
 	if len(minutes) > 0 {
 		v.Since = Stamp(minutes[0].At)
 	}
-	sums := map[headgate.Scope]TopScope{}
+	sums := map[admission.Scope]TopScope{}
 	for _, minute := range minutes {
 		for scope, m := range minute.Scopes {
 			sum := sums[scope]

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // sampleEvery is how often a refusal for the same reason is told.
@@ -16,7 +16,7 @@ type Sampler struct {
 	mu struct {
 		sync.Mutex
 
-		by map[headgate.Reason]*sample
+		by map[admission.Reason]*sample
 	}
 }
 
@@ -27,11 +27,11 @@ type sample struct {
 }
 
 // Count returns how many of a reason there are with this one, and whether they are to be told.
-func (s *Sampler) Count(reason headgate.Reason, now time.Time) (count int64, due bool) {
+func (s *Sampler) Count(reason admission.Reason, now time.Time) (count int64, due bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.by == nil {
-		s.mu.by = map[headgate.Reason]*sample{}
+		s.mu.by = map[admission.Reason]*sample{}
 	}
 	of := s.mu.by[reason]
 	if of == nil {

@@ -6,7 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // TestTheNumbersOfRefusalsAddUp: whatever comes when, one a second at most for each reason, and none is forgotten.
@@ -15,8 +15,8 @@ func TestTheNumbersOfRefusalsAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var all Sampler
 		now := time.Unix(1e9, 0)
-		came, said, last := map[headgate.Reason]int64{}, map[headgate.Reason]int64{}, map[headgate.Reason]time.Time{}
-		note := func(reason headgate.Reason) {
+		came, said, last := map[admission.Reason]int64{}, map[admission.Reason]int64{}, map[admission.Reason]time.Time{}
+		note := func(reason admission.Reason) {
 			came[reason]++
 			count, due := all.Count(reason, now)
 			if !due {
@@ -30,7 +30,7 @@ func TestTheNumbersOfRefusalsAddUp(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 100).Draw(r, "refusals") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(2*sampleEvery)).Draw(r, "pause")))
-			note(rapid.SampledFrom([]headgate.Reason{headgate.ReasonLimited, headgate.ReasonPaused}).Draw(r, "reason"))
+			note(rapid.SampledFrom([]admission.Reason{admission.ReasonLimited, admission.ReasonPaused}).Draw(r, "reason"))
 		}
 		now = now.Add(sampleEvery)
 		for reason := range came {

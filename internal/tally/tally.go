@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 )
@@ -32,14 +32,14 @@ type Tally struct {
 // Path is the way of a decision, its last names empty where it ends above them; that of the zero Path is the global scope.
 type Path struct {
 	Tenant, Queue string
-	Class         headgate.Priority
+	Class         admission.Priority
 }
 
 // Sum is what was decided.
 type Sum struct {
 	Allowed, Refused int64
 	// Tokens were asked for.
-	Tokens headgate.Tokens
+	Tokens admission.Tokens
 }
 
 func (s Sum) plus(o Sum) Sum {
@@ -181,31 +181,31 @@ func (t *Tally) flush(ctx context.Context, store *lua.Store, snapshot *policy.Co
 
 // scopeCounts sums up by scope, at every level of each way.
 func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []lua.ScopeCount {
-	sums := map[headgate.Scope]Sum{}
+	sums := map[admission.Scope]Sum{}
 	for p, s := range taken {
-		for level := headgate.LevelGlobal; level <= p.Level(); level++ {
-			scope := headgate.ScopeAt(level, p.Tenant, p.Queue, p.Class)
+		for level := admission.LevelGlobal; level <= p.Level(); level++ {
+			scope := admission.ScopeAt(level, p.Tenant, p.Queue, p.Class)
 			sums[scope] = sums[scope].plus(s)
 		}
 	}
 	counts := make([]lua.ScopeCount, 0, len(sums))
 	for scope, s := range sums {
 		counts = append(counts, lua.ScopeCount{
-			Scope: scope, Always: scope == headgate.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
+			Scope: scope, Always: scope == admission.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
 		})
 	}
 	return counts
 }
 
 // Level is that at which the way ends.
-func (p Path) Level() headgate.Level {
+func (p Path) Level() admission.Level {
 	switch {
 	case p.Class != "":
-		return headgate.LevelPriority
+		return admission.LevelPriority
 	case p.Queue != "":
-		return headgate.LevelQueue
+		return admission.LevelQueue
 	case p.Tenant != "":
-		return headgate.LevelTenant
+		return admission.LevelTenant
 	}
-	return headgate.LevelGlobal
+	return admission.LevelGlobal
 }

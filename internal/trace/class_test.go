@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestClassesAreEvenOverTenantsAndStable(t *testing.T) {
 	t.Parallel()
-	classes := headgate.DefaultClasses()
-	counts := map[headgate.Priority]int{}
+	classes := admission.DefaultClasses()
+	counts := map[admission.Priority]int{}
 	moved := 0
 	for i := range 3000 {
 		tenant := fmt.Sprintf("G%04d", i)

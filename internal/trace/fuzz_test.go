@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // FuzzRead: whatever a file holds, each of its rows is a job within the bounds or is reported, and they are in order.
@@ -24,10 +24,10 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d rows of %d", n, limit)
 		}
 		for i, row := range read.Rows {
-			if headgate.ValidateTenant(row.Tenant) != nil || headgate.ValidateName("type", row.Type, false) != nil || headgate.ValidateName("downstream", row.Downstream, false) != nil {
+			if admission.ValidateTenant(row.Tenant) != nil || admission.ValidateName("type", row.Type, false) != nil || admission.ValidateName("downstream", row.Downstream, false) != nil {
 				t.Errorf("names of %+v", row)
 			}
-			if row.Cost < 1 || row.Cost > headgate.MaxCost || row.RunTime < 0 || row.RunTime > maxRunTime || row.Bytes < 0 || row.Bytes > headgate.DefaultMaxPayload {
+			if row.Cost < 1 || row.Cost > admission.MaxCost || row.RunTime < 0 || row.RunTime > maxRunTime || row.Bytes < 0 || row.Bytes > admission.DefaultMaxPayload {
 				t.Errorf("bounds of %+v", row)
 			}
 			if row.Line < 2 || i > 0 && row.Arrival.Before(read.Rows[i-1].Arrival) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Row is one request of the trace as a job.
@@ -23,7 +23,7 @@ type Row struct {
 	RunTime    time.Duration
 	Tenant     string
 	Downstream string
-	Cost       headgate.Tokens
+	Cost       admission.Tokens
 	// Bytes is the size of the payload.
 	Bytes int
 }
@@ -44,7 +44,7 @@ type Trace struct {
 
 // Bounds of a trace.
 const (
-	maxRunTime = headgate.MaxTimeout
+	maxRunTime = admission.MaxTimeout
 	maxLine    = 1 << 20
 )
 

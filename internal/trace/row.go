@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // failed is the status of a request whose downstream failed.
@@ -30,10 +30,10 @@ func (p place) row(record []string, width int) (Row, error) {
 	}
 	cell := func(c cell) string { return c.of(record) }
 	r := Row{Type: strings.Clone(cell(p.kind)), Tenant: strings.Clone(cell(p.tenant)), Downstream: strings.Clone(cell(p.downstream))}
-	fault(present("tenant", r.Tenant, headgate.ValidateTenant))
-	fault(present("type", r.Type, func(name string) error { return headgate.ValidateName("type", name, false) }))
+	fault(present("tenant", r.Tenant, admission.ValidateTenant))
+	fault(present("type", r.Type, func(name string) error { return admission.ValidateName("type", name, false) }))
 	if r.Downstream != "" || p.downstream.otherwise == nil { // Without such a column nothing is called.
-		fault(present("downstream", r.Downstream, func(name string) error { return headgate.ValidateName("downstream", name, false) }))
+		fault(present("downstream", r.Downstream, func(name string) error { return admission.ValidateName("downstream", name, false) }))
 	}
 	r.Fails = strings.EqualFold(cell(p.status), failed)
 	var err error
@@ -46,16 +46,16 @@ func (p place) row(record []string, width int) (Row, error) {
 	steps, err := number("steps", cell(p.steps), math.MaxInt32)
 	fault(err)
 	cost := math.Max(1, math.Ceil(images*steps/workUnit))
-	if cost > float64(headgate.MaxCost) {
-		fault(fmt.Errorf("cost %.0f is above %d tokens", cost, headgate.MaxCost))
+	if cost > float64(admission.MaxCost) {
+		fault(fmt.Errorf("cost %.0f is above %d tokens", cost, admission.MaxCost))
 	}
-	r.Cost = headgate.Tokens(cost)
-	prompt, err := number("prompt", orZero(cell(p.prompt)), headgate.DefaultMaxPayload)
+	r.Cost = admission.Tokens(cost)
+	prompt, err := number("prompt", orZero(cell(p.prompt)), admission.DefaultMaxPayload)
 	fault(err)
-	negative, err := number("negative prompt", orZero(cell(p.negative)), headgate.DefaultMaxPayload)
+	negative, err := number("negative prompt", orZero(cell(p.negative)), admission.DefaultMaxPayload)
 	fault(err)
-	if r.Bytes = int(prompt + negative); r.Bytes > headgate.DefaultMaxPayload {
-		fault(fmt.Errorf("payload of %d bytes is above %d", r.Bytes, headgate.DefaultMaxPayload))
+	if r.Bytes = int(prompt + negative); r.Bytes > admission.DefaultMaxPayload {
+		fault(fmt.Errorf("payload of %d bytes is above %d", r.Bytes, admission.DefaultMaxPayload))
 	}
 	if len(bad) > 0 {
 		return Row{}, oneLine(bad)

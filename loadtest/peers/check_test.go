@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
@@ -35,20 +35,20 @@ func BenchmarkCheck(b *testing.B) {
 func newChecks(b *testing.B) func(ctx context.Context, tenant string) error {
 	b.Helper()
 	store := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue).store
-	plenty := headgate.PerSecond(100_000_000, 100_000_000)
+	plenty := admission.PerSecond(100_000_000, 100_000_000)
 	limits := policy.Unlimited()
 	limits.Global = plenty
 	limits.Tiers[policy.StandardTier] = policy.Tier{Limit: plenty}
-	limits.QueueLimits, limits.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+	limits.QueueLimits, limits.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 	for n := range 1000 {
-		queue := headgate.Scope(fmt.Sprintf("tenant-%d:bench", n))
+		queue := admission.Scope(fmt.Sprintf("tenant-%d:bench", n))
 		limits.QueueLimits[queue], limits.PriorityLimits[queue+":high"] = plenty, plenty
 	}
 	l, err := limiter.New(store, limiter.Config{Policy: &limits, Exact: true, Timeout: 5 * time.Second})
 	check(b, err)
 	b.Cleanup(func() { check(b, l.Close(context.WithoutCancel(b.Context()))) })
 	return func(ctx context.Context, tenant string) error {
-		_, err := l.Check(ctx, limiter.Request{Tenant: tenant, Queue: "bench", Class: headgate.High, Cost: 1})
+		_, err := l.Check(ctx, limiter.Request{Tenant: tenant, Queue: "bench", Class: admission.High, Cost: 1})
 		return err
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -55,7 +55,7 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	check(tb, err)
 	// Four limits on every job's way, which no job of these benchmarks exceeds: what is measured includes the checks.
 	limits := policy.Unlimited()
-	plenty := headgate.PerSecond(100_000_000, 100_000_000)
+	plenty := admission.PerSecond(100_000_000, 100_000_000)
 	limits.Global = plenty
 	for name, tier := range limits.Tiers {
 		tier.Limit = plenty
@@ -66,10 +66,10 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	return &headgateQueue{store: store, producer: p}
 }
 
-func (q *headgateQueue) job(tenant string, number int) headgate.Job {
-	j := headgate.NewJob(tenant, "bench", "bench", payload)
+func (q *headgateQueue) job(tenant string, number int) admission.Job {
+	j := admission.NewJob(tenant, "bench", "bench", payload)
 	j.Headers = map[string]string{"n": strconv.Itoa(number)}
-	j.Priority = headgate.DefaultClasses()[number/1000%3].Name
+	j.Priority = admission.DefaultClasses()[number/1000%3].Name
 	return j
 }
 
@@ -83,7 +83,7 @@ func (q *headgateQueue) enqueueMany(tb testing.TB, tenant func(int) string, firs
 	tb.Helper()
 	const batch = 1024
 	for ; first < last; first += batch {
-		var jobs []headgate.Job
+		var jobs []admission.Job
 		for n := first; n < min(first+batch, last); n++ {
 			jobs = append(jobs, q.job(tenant(n), n))
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -43,7 +43,7 @@ var entrances = []struct {
 		p, err := producer.New(store, producer.Config{Policy: &limits, Timeout: overloadTimeout})
 		check(tb, err)
 		q := &headgateQueue{store: store, producer: p}
-		jobs := make([]headgate.Job, 100) // of a tenant each
+		jobs := make([]admission.Job, 100) // of a tenant each
 		for i := range jobs {
 			jobs[i] = q.job(fmt.Sprintf("tenant-%d", i), i)
 		}

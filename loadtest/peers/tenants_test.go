@@ -16,7 +16,7 @@ import (
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/hibiken/asynq"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
@@ -125,16 +125,16 @@ func BenchmarkBucketMemory(b *testing.B) {
 			server := redistest.Start(b, redistest.Options{})
 			store, err := lua.Open(b.Context(), newClient(b, server.Options()), lua.Config{})
 			check(b, err)
-			limits := [headgate.Levels]headgate.Limit{}
-			for level := headgate.LevelTenant; level < headgate.Levels; level++ {
-				limits[level] = headgate.PerSecond(1, 1_000_000_000)
+			limits := [admission.Levels]admission.Limit{}
+			for level := admission.LevelTenant; level < admission.Levels; level++ {
+				limits[level] = admission.PerSecond(1, 1_000_000_000)
 			}
 			before := usedMemory(b, server)
 			for n := 0; n < tenants*queues; n += lua.MaxBatchJobs {
 				var questions []lua.Question
 				for i := n; i < min(n+lua.MaxBatchJobs, tenants*queues); i++ {
 					questions = append(questions, lua.Question{
-						Tenant: fmt.Sprintf("tenant-%d", i%tenants), Queue: fmt.Sprintf("queue-%d", i/tenants), Class: headgate.High, Cost: 1000, Limits: limits,
+						Tenant: fmt.Sprintf("tenant-%d", i%tenants), Queue: fmt.Sprintf("queue-%d", i/tenants), Class: admission.High, Cost: 1000, Limits: limits,
 					})
 				}
 				_, _, err := store.Check(b.Context(), 0, false, questions)
@@ -186,10 +186,10 @@ func BenchmarkFairness(b *testing.B) {
 	const tenants, rounds = 1000, 30
 	for _, row := range []struct {
 		name   string
-		weight func(tenant int) headgate.Weight
+		weight func(tenant int) admission.Weight
 	}{
-		{"weights=equal/headgate", func(int) headgate.Weight { return 1 }},
-		{"weights=4:2:1/headgate", func(n int) headgate.Weight { return []headgate.Weight{4, 2, 1}[n%3] }},
+		{"weights=equal/headgate", func(int) admission.Weight { return 1 }},
+		{"weights=4:2:1/headgate", func(n int) admission.Weight { return []admission.Weight{4, 2, 1}[n%3] }},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			for b.Loop() {
@@ -201,20 +201,20 @@ func BenchmarkFairness(b *testing.B) {
 }
 
 // evenness lets each tenant have rounds jobs a unit of weight, all in the same class, and looks at the first 20 rounds.
-func evenness(b *testing.B, tenants, rounds int, weight func(int) headgate.Weight) float64 {
+func evenness(b *testing.B, tenants, rounds int, weight func(int) admission.Weight) float64 {
 	b.Helper()
 	store, err := lua.Open(b.Context(), newClient(b, redistest.Start(b, redistest.Options{}).Options()), lua.Config{})
 	check(b, err)
 	limits := policy.Unlimited()
 	limits.Tenants = map[string]policy.Tenant{}
-	jobs, all := make([]headgate.Job, 0, tenants*rounds), 0
+	jobs, all := make([]admission.Job, 0, tenants*rounds), 0
 	for n := range tenants {
 		name, w := fmt.Sprintf("tenant-%d", n), weight(n)
-		limits.Tenants[name] = policy.Tenant{Weights: policy.Weights{headgate.High: w}}
+		limits.Tenants[name] = policy.Tenant{Weights: policy.Weights{admission.High: w}}
 		all += int(w) * 20
 		for range rounds * int(w) {
-			j := headgate.NewJob(name, "bench", "bench", nil)
-			j.Priority = headgate.High
+			j := admission.NewJob(name, "bench", "bench", nil)
+			j.Priority = admission.High
 			jobs = append(jobs, j)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
@@ -19,10 +19,10 @@ import (
 
 // Enqueuer puts jobs in; a *producer.Producer is one.
 type Enqueuer interface {
-	Enqueue(ctx context.Context, job headgate.Job) (headgate.Verdict, error)
+	Enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error)
 	// RedriveWith brings up to lua.MaxBatchJobs dead letters back through admission. What became of each is in the
 	// results, in the order of the keys; without results the error is that of the call.
-	RedriveWith(ctx context.Context, options headgate.RedriveOptions, keys ...headgate.Key) ([]headgate.RedriveResult, error)
+	RedriveWith(ctx context.Context, options admission.RedriveOptions, keys ...admission.Key) ([]admission.RedriveResult, error)
 }
 
 // Config is what the handlers work with.

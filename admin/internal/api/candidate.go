@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -64,7 +64,7 @@ func (a *API) shadow(r *route.Request) (*route.Answer, error) {
 	}
 	view := shadowView{counts.ID, shown.Stamp(counts.Since), counts.Allowed, map[string]int64{}}
 	for level, refused := range counts.Refused {
-		view.Refused[headgate.Level(level).String()] = refused
+		view.Refused[admission.Level(level).String()] = refused
 	}
 	return route.OK(view), nil
 }

@@ -4,29 +4,29 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/tally"
 	"github.com/headgate/headgate/lua"
 )
 
 type minuteView struct {
-	At      *time.Time      `json:"at"`
-	Allowed int64           `json:"allowed"`
-	Refused int64           `json:"refused"`
-	Tokens  headgate.Tokens `json:"tokens"`
+	At      *time.Time       `json:"at"`
+	Allowed int64            `json:"allowed"`
+	Refused int64            `json:"refused"`
+	Tokens  admission.Tokens `json:"tokens"`
 	// Partial says that the scope was counted for a part of the minute only.
 	Partial bool `json:"partial"`
 }
 
 type countsView struct {
-	At      *time.Time     `json:"timestamp"`
-	Scope   headgate.Scope `json:"scope"`
-	Metrics figuresView    `json:"metrics"`
+	At      *time.Time      `json:"timestamp"`
+	Scope   admission.Scope `json:"scope"`
+	Metrics figuresView     `json:"metrics"`
 	// Classes are of a tenant in a queue.
-	Classes map[headgate.Priority]classView `json:"priority_breakdown,omitempty"`
-	Allowed int64                           `json:"allowed"`
-	Refused int64                           `json:"refused"`
-	Minutes []minuteView                    `json:"minutes"`
+	Classes map[admission.Priority]classView `json:"priority_breakdown,omitempty"`
+	Allowed int64                            `json:"allowed"`
+	Refused int64                            `json:"refused"`
+	Minutes []minuteView                     `json:"minutes"`
 }
 
 // wayOf is the way of a question.
@@ -52,9 +52,9 @@ func (a *API) note(made *decision) {
 
 // Refusal is a decision that was refused, for the log.
 type Refusal struct {
-	Scope, By headgate.Scope
-	Reason    headgate.Reason
-	Tokens    headgate.Tokens
+	Scope, By admission.Scope
+	Reason    admission.Reason
+	Tokens    admission.Tokens
 	Wait      time.Duration
 	// Count is how many there were for the reason since the last that was told, this one included.
 	Count int64
@@ -64,7 +64,7 @@ type Refusal struct {
 func (a *API) tell(made *decision) {
 	for i := range made.answers {
 		v := &made.answers[i].Verdict
-		if v.Decision == headgate.Admitted {
+		if v.Decision == admission.Admitted {
 			continue
 		}
 		if count, due := a.refusals.Count(v.Reason, time.Now()); due {
@@ -85,8 +85,8 @@ func (a *API) try(ctx context.Context, made *decision) {
 	for i := range made.questions {
 		q, verdict := made.questions[i], &made.answers[i].Verdict
 		limits, in := made.policy.ShadowFor(q.Tenant, q.Queue, q.Class)
-		limited := verdict.Reason == headgate.ReasonLimited || verdict.Reason == headgate.ReasonTooCostly
-		if in && q.Tenant != "" && (limited || verdict.Decision == headgate.Admitted) {
+		limited := verdict.Reason == admission.ReasonLimited || verdict.Reason == admission.ReasonTooCostly
+		if in && q.Tenant != "" && (limited || verdict.Decision == admission.Admitted) {
 			q.Limits = downTo(wayOf(&q).Level(), limits)
 			questions = append(questions, q)
 		}

@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -39,10 +39,10 @@ func questions(body []byte) int {
 }
 
 type question struct {
-	Scope  headgate.Scope  `json:"scope"`
-	Tokens headgate.Tokens `json:"tokens"`
+	Scope  admission.Scope  `json:"scope"`
+	Tokens admission.Tokens `json:"tokens"`
 	// Priority is the class, of a scope that names a queue and none.
-	Priority headgate.Priority `json:"priority"`
+	Priority admission.Priority `json:"priority"`
 }
 
 // withPriority returns the question with its class in its scope.
@@ -50,10 +50,10 @@ func (q question) withPriority() (question, error) {
 	if q.Priority == "" {
 		return q, nil
 	}
-	if q.Scope.Level() != headgate.LevelQueue {
-		return q, &headgate.FieldError{Field: "priority", Value: string(q.Priority), Allowed: "none, unless the scope is tenant:queue"}
+	if q.Scope.Level() != admission.LevelQueue {
+		return q, &admission.FieldError{Field: "priority", Value: string(q.Priority), Allowed: "none, unless the scope is tenant:queue"}
 	}
-	q.Scope += headgate.Scope(":" + q.Priority)
+	q.Scope += admission.Scope(":" + q.Priority)
 	return q, nil
 }
 
@@ -72,33 +72,33 @@ type checkBody struct {
 }
 
 type bucketView struct {
-	Scope           headgate.Scope           `json:"scope"`
-	TokensLeft      float64                  `json:"tokens_left"`
-	Burst           headgate.Tokens          `json:"burst"`
-	TokensPerSecond headgate.TokensPerSecond `json:"tokens_per_second"`
-	FullInMs        float64                  `json:"full_in_ms"`
+	Scope           admission.Scope           `json:"scope"`
+	TokensLeft      float64                   `json:"tokens_left"`
+	Burst           admission.Tokens          `json:"burst"`
+	TokensPerSecond admission.TokensPerSecond `json:"tokens_per_second"`
+	FullInMs        float64                   `json:"full_in_ms"`
 }
 
 // span is how long a rate takes for some tokens, to the microsecond.
-func span(tokens float64, rate headgate.TokensPerSecond) time.Duration {
+func span(tokens float64, rate admission.TokensPerSecond) time.Duration {
 	return time.Duration(tokens/float64(rate)*1e6) * time.Microsecond
 }
 
 type answerView struct {
-	Scope     headgate.Scope  `json:"scope"`
-	Allowed   bool            `json:"allowed"`
-	Tokens    headgate.Tokens `json:"tokens"`
-	Reason    headgate.Reason `json:"reason,omitempty"`
-	RefusedBy headgate.Scope  `json:"refused_by,omitempty"`
-	WaitMs    *float64        `json:"wait_ms,omitempty"`
-	Buckets   []bucketView    `json:"buckets"`
+	Scope     admission.Scope  `json:"scope"`
+	Allowed   bool             `json:"allowed"`
+	Tokens    admission.Tokens `json:"tokens"`
+	Reason    admission.Reason `json:"reason,omitempty"`
+	RefusedBy admission.Scope  `json:"refused_by,omitempty"`
+	WaitMs    *float64         `json:"wait_ms,omitempty"`
+	Buckets   []bucketView     `json:"buckets"`
 }
 
 type decisionView struct {
-	Scope    headgate.Scope `json:"scope,omitempty"` // of a single question
-	Allowed  bool           `json:"allowed"`
-	Consumed bool           `json:"consumed"`
-	Answers  []answerView   `json:"answers"`
+	Scope    admission.Scope `json:"scope,omitempty"` // of a single question
+	Allowed  bool            `json:"allowed"`
+	Consumed bool            `json:"consumed"`
+	Answers  []answerView    `json:"answers"`
 
 	summaryView
 }
@@ -170,13 +170,13 @@ func (a *API) check(r *route.Request) (*route.Answer, error) {
 }
 
 // bindScope binds a call to the tenant of a scope. The global one is nobody's: it is not for those who are bound.
-func bindScope(r *route.Request, scope headgate.Scope) error {
+func bindScope(r *route.Request, scope admission.Scope) error {
 	tenant, _, _, err := scope.Parts()
 	if err != nil {
 		return err
 	}
 	if tenant == "" {
-		tenant = string(headgate.Global)
+		tenant = string(admission.Global)
 	}
 	_, err = r.Bind(tenant)
 	return err
@@ -195,9 +195,9 @@ type decision struct {
 
 // decide asks the store, with the policy in force.
 func (a *API) decide(r *route.Request, peek bool, asked []question) (made decision, err error) {
-	outermost := headgate.LevelGlobal
+	outermost := admission.LevelGlobal
 	if r.Who.Tenant != "" { // What everybody takes together is nothing for one of them.
-		outermost = headgate.LevelTenant
+		outermost = admission.LevelTenant
 	}
 	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
 		questions := make([]lua.Question, len(asked))
@@ -233,7 +233,7 @@ func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
 	if class != "" {
 		named, ok := snapshot.ClassNamed(queue, class)
 		if !ok {
-			return lua.Question{}, &headgate.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}
+			return lua.Question{}, &admission.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}
 		}
 		class = named
 	}
@@ -242,16 +242,16 @@ func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
 }
 
 // downTo leaves out the limits below a level.
-func downTo(lowest headgate.Level, limits policy.Limits) policy.Limits {
-	for level := lowest + 1; level < headgate.Levels; level++ {
-		limits[level] = headgate.Limit{Disabled: true}
+func downTo(lowest admission.Level, limits policy.Limits) policy.Limits {
+	for level := lowest + 1; level < admission.Levels; level++ {
+		limits[level] = admission.Limit{Disabled: true}
 	}
 	return limits
 }
 
 // answerViewOf shows an answer with the buckets from a level on.
-func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost headgate.Level) answerView {
-	view := answerView{Scope: q.Scope, Allowed: answer.Verdict.Decision == headgate.Admitted, Tokens: asked.Cost, Buckets: []bucketView{}}
+func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost admission.Level) answerView {
+	view := answerView{Scope: q.Scope, Allowed: answer.Verdict.Decision == admission.Admitted, Tokens: asked.Cost, Buckets: []bucketView{}}
 	if !view.Allowed {
 		view.Reason, view.RefusedBy = answer.Verdict.Reason, answer.Verdict.Scope
 		if answer.Verdict.RetryAfter > 0 {
@@ -259,12 +259,12 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost 
 		}
 	}
 	for level, limit := range asked.Limits {
-		if limit.Disabled || headgate.Level(level) < outermost {
+		if limit.Disabled || admission.Level(level) < outermost {
 			continue
 		}
 		left := float64(answer.Left[level]) / float64(buckets.MicroPerToken)
 		view.Buckets = append(view.Buckets, bucketView{
-			Scope:      headgate.ScopeAt(headgate.Level(level), asked.Tenant, asked.Queue, asked.Class),
+			Scope:      admission.ScopeAt(admission.Level(level), asked.Tenant, asked.Queue, asked.Class),
 			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: shown.Millis(span(float64(limit.Burst)-left, limit.Rate())),
 		})
 	}
@@ -272,7 +272,7 @@ func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost 
 }
 
 func (a *API) reset(r *route.Request) (*route.Answer, error) {
-	tenant, queue, class, err := headgate.Scope(r.PathValue("scope")).Parts()
+	tenant, queue, class, err := admission.Scope(r.PathValue("scope")).Parts()
 	if err != nil {
 		return nil, err
 	}

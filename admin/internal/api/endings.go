@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -56,7 +56,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, o
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.heldBy(r.Context(), s, ask.Token, headgate.Key(ask.keyName))
+	held, err := a.heldBy(r.Context(), s, ask.Token, admission.Key(ask.keyName))
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, o
 	if err != nil {
 		return nil, err
 	}
-	f.Token, f.Key = held.Token, headgate.Key(ask.keyName)
+	f.Token, f.Key = held.Token, admission.Key(ask.keyName)
 	if ask.Ran != "" {
-		if f.Ran, err = readDuration("/ran", ask.Ran, 0, headgate.MaxTimeout); err != nil {
+		if f.Ran, err = readDuration("/ran", ask.Ran, 0, admission.MaxTimeout); err != nil {
 			return nil, err
 		}
 	}
 	if ask.Delay != "" {
-		if f.Delay, err = readDuration("/delay", ask.Delay, time.Millisecond, headgate.MaxDelay); err != nil {
+		if f.Delay, err = readDuration("/delay", ask.Delay, time.Millisecond, admission.MaxDelay); err != nil {
 			return nil, err
 		}
 	}
@@ -92,7 +92,7 @@ func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, sa
 	if err != nil {
 		return "", err
 	}
-	f.Delay = min(f.Delay, headgate.MaxDelay)
+	f.Delay = min(f.Delay, admission.MaxDelay)
 	ends, more, err := held.part.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
 	if err != nil {
 		return "", err
@@ -103,7 +103,7 @@ func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, sa
 	}
 	a.promote(r.Context(), held.part, s.worker, more || moved)
 	if ends[0] == lua.EndedLost {
-		return "", headgate.ErrLeaseLost
+		return "", admission.ErrLeaseLost
 	}
 	return ends[0], nil
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -17,7 +17,7 @@ import (
 const retrySoon = time.Second
 
 // overloaded is a call that was turned away before anything was sent.
-func overloaded(e *headgate.OverloadedError) *problem.DetailsError {
+func overloaded(e *admission.OverloadedError) *problem.DetailsError {
 	p := problem.New(problem.Unavailable, "%s", e.Error())
 	p.RetryAfter = e.RetryAfter
 	return p
@@ -29,19 +29,19 @@ func ProblemOf(err error) *problem.DetailsError {
 	if p, ok := errors.AsType[*problem.DetailsError](err); ok {
 		return p
 	}
-	if refused, ok := errors.AsType[*headgate.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
 		return refusal(refused)
 	}
 	if stale, ok := errors.AsType[*rollout.StaleError](err); ok {
 		return lost(stale.InForce)
 	}
-	if full, ok := errors.AsType[*headgate.OverloadedError](err); ok {
+	if full, ok := errors.AsType[*admission.OverloadedError](err); ok {
 		return overloaded(full)
 	}
 	switch {
-	case errors.Is(err, headgate.ErrInvalid):
+	case errors.Is(err, admission.ErrInvalid):
 		return problem.Invalid(fieldFaults(err)...)
-	case errors.Is(err, headgate.ErrUnknownJob):
+	case errors.Is(err, admission.ErrUnknownJob):
 		return problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
 	case errors.Is(err, lua.ErrUnknownVersion):
 		return problem.New(problem.NotFound, "that version is not kept: GET /api/v1/policy/versions lists those that are")
@@ -53,19 +53,19 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.Conflict, "jobs wait in a class that a queue would not have any more: drain it, or keep the class")
 	case errors.Is(err, lua.ErrConflict):
 		return problem.New(problem.PreconditionFailed, "another version of the policy came first: look at what it says, and change that")
-	case errors.Is(err, headgate.ErrLeaseLost):
+	case errors.Is(err, admission.ErrLeaseLost):
 		return problem.New(problem.Conflict, "the lease is over: the job runs elsewhere or has ended; if every call is told so, POST /api/v1/workers begins another session")
 	case errors.Is(err, lua.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
 	case errors.Is(err, lua.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
-	case errors.Is(err, headgate.ErrEnded):
+	case errors.Is(err, admission.ErrEnded):
 		return problem.New(problem.Conflict, "the job has ended, or is a dead letter: POST /api/v1/dead-letters/purge ends those")
-	case errors.Is(err, headgate.ErrNotDead):
+	case errors.Is(err, admission.ErrNotDead):
 		return problem.New(problem.Conflict, "the job is no dead letter: GET /api/v1/jobs/{tenant}/{id} tells where it is")
-	case errors.Is(err, headgate.ErrOutcomeUnknown):
+	case errors.Is(err, admission.ErrOutcomeUnknown):
 		return problem.New(problem.OutcomeUnknown, "send the same id again within the dedup window to find out; later it could run twice")
-	case errors.Is(err, headgate.ErrOutOfMemory):
+	case errors.Is(err, admission.ErrOutOfMemory):
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
 		p.RetryAfter = retrySoon
 		return p
@@ -81,7 +81,7 @@ func ProblemOf(err error) *problem.DetailsError {
 		p := problem.New(problem.OutcomeUnknown, "Redis did not answer in time; what the call was to do may have been done")
 		p.RetryAfter = retrySoon
 		return p
-	case errors.Is(err, headgate.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, admission.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		p := problem.New(problem.Unavailable, "Redis cannot be reached, and what the call was to do was not sent to it: send the same again")
 		p.RetryAfter = retrySoon
 		return p
@@ -95,7 +95,7 @@ func fieldFaults(err error) []problem.Fault {
 	var visit func(error)
 	visit = func(err error) {
 		switch e := err.(type) { //nolint:errorlint // The tree is walked by hand, to find all of them.
-		case *headgate.FieldError:
+		case *admission.FieldError:
 			faults = append(faults, problem.At("/"+strings.ReplaceAll(e.Field, " ", "_"), e.Error()))
 		case interface{ Unwrap() []error }:
 			for _, inner := range e.Unwrap() {
@@ -110,7 +110,7 @@ func fieldFaults(err error) []problem.Fault {
 }
 
 // refusal is a job that was refused.
-func refusal(refused *headgate.RefusedError) *problem.DetailsError {
+func refusal(refused *admission.RefusedError) *problem.DetailsError {
 	v := refused.Verdict
 	kind := problem.Refused
 	if v.Permanent() {
@@ -122,7 +122,7 @@ func refusal(refused *headgate.RefusedError) *problem.DetailsError {
 	if v.Scope != "" {
 		p.Extensions["scope"], p.Extensions["burst"] = v.Scope, v.Burst
 	}
-	if v.Reason == headgate.ReasonLimited {
+	if v.Reason == admission.ReasonLimited {
 		p.Extensions["tokens_left"] = v.TokensLeft
 	}
 	if v.RetryAfter > 0 {

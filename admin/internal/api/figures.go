@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -41,7 +41,7 @@ type classView struct {
 // sums are counts of several minutes.
 type sums struct {
 	allowed, refused int64
-	tokens           headgate.Tokens
+	tokens           admission.Tokens
 }
 
 func sumOf(minutes []lua.Minute) (all sums) {
@@ -87,7 +87,7 @@ func tenth(f float64) float64 { return math.Round(f*10) / 10 }
 
 // counts tells what limits decided on the jobs and checks of a scope in the last hour.
 func (a *API) counts(r *route.Request) (*route.Answer, error) {
-	view := countsView{Scope: headgate.Scope(r.PathValue("scope")), Minutes: []minuteView{}}
+	view := countsView{Scope: admission.Scope(r.PathValue("scope")), Minutes: []minuteView{}}
 	if err := bindScope(r, view.Scope); err != nil {
 		return nil, err
 	}
@@ -126,14 +126,14 @@ func (v *answerView) own() *bucketView {
 }
 
 // classes returns what was decided lately on each class of a tenant in a queue; nil for other scopes.
-func (a *API) classes(ctx context.Context, snapshot *policy.Compiled, scope headgate.Scope, now time.Time) (map[headgate.Priority]classView, error) {
+func (a *API) classes(ctx context.Context, snapshot *policy.Compiled, scope admission.Scope, now time.Time) (map[admission.Priority]classView, error) {
 	tenant, queue, class, err := scope.Parts()
 	if err != nil || queue == "" || class != "" {
 		return nil, err
 	}
-	all := map[headgate.Priority]classView{}
+	all := map[admission.Priority]classView{}
 	for _, c := range snapshot.ClassesOf(queue) {
-		minutes, err := a.config.Store.Minutes(ctx, headgate.ScopeAt(headgate.LevelPriority, tenant, queue, c.Name))
+		minutes, err := a.config.Store.Minutes(ctx, admission.ScopeAt(admission.LevelPriority, tenant, queue, c.Name))
 		if err != nil {
 			return nil, err
 		}
@@ -175,7 +175,7 @@ func pageOf(r *route.Request) int {
 
 // status tells what the buckets on the way of a scope hold, and what was decided on it in the last hour.
 func (a *API) status(r *route.Request) (*route.Answer, error) {
-	scope := headgate.Scope(r.PathValue("scope"))
+	scope := admission.Scope(r.PathValue("scope"))
 	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 	if missing := math.Floor(own.TokensLeft) + 1 - own.TokensLeft; own.TokensLeft < float64(own.Burst) {
 		view.NextRefill = shown.Stamp(now.Add(span(missing, own.TokensPerSecond)))
 	}
-	if scope != headgate.Global {
+	if scope != admission.Global {
 		tenant, _, _, _ := scope.Parts() // bindScope has read it.
 		left, err := store.BucketsTTL(ctx, tenant)
 		if err != nil {
@@ -221,9 +221,9 @@ func (a *API) status(r *route.Request) (*route.Answer, error) {
 
 // statusView is a scope as its bucket and its counts tell.
 type statusView struct {
-	Scope   headgate.Scope `json:"scope"`
-	Limited bool           `json:"limited"`
-	WaitMs  float64        `json:"wait_ms"`
+	Scope   admission.Scope `json:"scope"`
+	Limited bool            `json:"limited"`
+	WaitMs  float64         `json:"wait_ms"`
 	// Total, Allowed and Denied are requests of the last hour, counted from CountedFrom to a moment of the minute of UpdatedAt.
 	Total       int64      `json:"total_requests"`
 	Allowed     int64      `json:"allowed_requests"`
@@ -231,12 +231,12 @@ type statusView struct {
 	CountedFrom *time.Time `json:"counted_from,omitempty"`
 	UpdatedAt   *time.Time `json:"updated_at,omitempty"`
 	// Of the scope's own bucket, if it has one.
-	Tokens     *float64                 `json:"current_tokens,omitempty"`
-	Burst      headgate.Tokens          `json:"burst_capacity,omitempty"`
-	Rate       headgate.TokensPerSecond `json:"rate_per_second,omitempty"`
-	NextRefill *time.Time               `json:"next_refill_at,omitempty"`
-	TTL        *int64                   `json:"ttl_seconds,omitempty"`
-	Buckets    []bucketView             `json:"buckets"`
+	Tokens     *float64                  `json:"current_tokens,omitempty"`
+	Burst      admission.Tokens          `json:"burst_capacity,omitempty"`
+	Rate       admission.TokensPerSecond `json:"rate_per_second,omitempty"`
+	NextRefill *time.Time                `json:"next_refill_at,omitempty"`
+	TTL        *int64                    `json:"ttl_seconds,omitempty"`
+	Buckets    []bucketView              `json:"buckets"`
 }
 
 // codeExceeded is the paper's code of a decision that was refused.
@@ -252,12 +252,12 @@ type refusalView struct {
 type summaryView struct {
 	TokensConsumed int64 `json:"tokens_consumed"`
 	// Of the bucket that refused, or of the one that holds least; absent where nothing is limited.
-	TokensRemaining *float64                 `json:"tokens_remaining,omitempty"`
-	Capacity        headgate.Tokens          `json:"bucket_capacity,omitempty"`
-	RefillRate      headgate.TokensPerSecond `json:"refill_rate,omitempty"`
-	WaitTimeMs      float64                  `json:"wait_time_ms"`
-	Timestamp       time.Time                `json:"timestamp"`
-	Error           *refusalView             `json:"error,omitempty"`
+	TokensRemaining *float64                  `json:"tokens_remaining,omitempty"`
+	Capacity        admission.Tokens          `json:"bucket_capacity,omitempty"`
+	RefillRate      admission.TokensPerSecond `json:"refill_rate,omitempty"`
+	WaitTimeMs      float64                   `json:"wait_time_ms"`
+	Timestamp       time.Time                 `json:"timestamp"`
+	Error           *refusalView              `json:"error,omitempty"`
 }
 
 // summaryOf sums up what was decided. wait is the longest of all answers.

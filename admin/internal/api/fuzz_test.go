@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -80,10 +80,10 @@ func FuzzBody(f *testing.F) {
 			switch v := into.(type) {
 			case *newJob:
 				job, err := v.job(r.Header)
-				if err == nil && json.Valid(body) && job.Validate(headgate.DefaultMaxPayload) == nil && v.Payload != nil && !bytes.Contains(body, v.Payload) {
+				if err == nil && json.Valid(body) && job.Validate(admission.DefaultMaxPayload) == nil && v.Payload != nil && !bytes.Contains(body, v.Payload) {
 					t.Errorf("%q: the payload became %q", body, v.Payload)
 				}
-				for _, err := range []error{headgate.ValidateTenant(job.Tenant), headgate.ValidateName("queue", job.Queue, true)} {
+				for _, err := range []error{admission.ValidateTenant(job.Tenant), admission.ValidateName("queue", job.Queue, true)} {
 					if err != nil {
 						t.Errorf("%q: %v", body, err)
 					}
@@ -93,7 +93,7 @@ func FuzzBody(f *testing.F) {
 					if q.Scope == "" {
 						continue
 					}
-					if asked, err := questionOf(snapshot, q); err == nil && headgate.ScopeAt(q.Scope.Level(), asked.Tenant, asked.Queue, asked.Class).Level() != q.Scope.Level() {
+					if asked, err := questionOf(snapshot, q); err == nil && admission.ScopeAt(q.Scope.Level(), asked.Tenant, asked.Queue, asked.Class).Level() != q.Scope.Level() {
 						t.Errorf("%q became %+v", q.Scope, asked)
 					}
 				}

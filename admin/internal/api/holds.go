@@ -4,10 +4,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -52,7 +52,7 @@ func (a *API) readHold(r *route.Request) (ask newHold, duration time.Duration, u
 	if err = r.Decode(&ask); err != nil || ask.For == "" {
 		return ask, 0, time.Time{}, err
 	}
-	if duration, err = readDuration("/for", ask.For, time.Millisecond, headgate.MaxDelay); err != nil {
+	if duration, err = readDuration("/for", ask.For, time.Millisecond, admission.MaxDelay); err != nil {
 		return ask, 0, time.Time{}, err
 	}
 	now, err := a.config.Store.Time(r.Context())

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -39,7 +39,7 @@ type newJob struct {
 	Type        string            `json:"type"`
 	Priority    string            `json:"priority"`
 	Deadline    time.Time         `json:"deadline"`
-	Cost        *headgate.Tokens  `json:"cost"`
+	Cost        *admission.Tokens `json:"cost"`
 	Downstream  string            `json:"downstream"`
 	MaxAttempts int               `json:"max_attempts"`
 	Timeout     string            `json:"timeout"`
@@ -52,22 +52,22 @@ type newJob struct {
 }
 
 type newUnique struct {
-	Key     string           `json:"key"`
-	For     string           `json:"for"`
-	Release headgate.Release `json:"release"`
+	Key     string            `json:"key"`
+	For     string            `json:"for"`
+	Release admission.Release `json:"release"`
 }
 
 // idempotencyHeader names the header that names a job.
 const idempotencyHeader = "Idempotency-Key"
 
 // job returns what the producer is asked to enqueue, or every fault that the schema does not know of.
-func (n *newJob) job(header http.Header) (headgate.Job, error) {
+func (n *newJob) job(header http.Header) (admission.Job, error) {
 	var faults []problem.Fault
-	job := headgate.NewJob(n.Tenant, n.Queue, n.Type, n.Payload)
+	job := admission.NewJob(n.Tenant, n.Queue, n.Type, n.Payload)
 	job.ID, job.Deadline, job.RunAt, job.Downstream = n.ID, n.Deadline, n.RunAt, n.Downstream
 	job.MaxAttempts, job.Headers = n.MaxAttempts, n.Headers
 	if n.Priority != "" {
-		job.Priority = headgate.Priority(n.Priority)
+		job.Priority = admission.Priority(n.Priority)
 	}
 	if n.Cost != nil {
 		job.Cost = *n.Cost
@@ -82,10 +82,10 @@ func (n *newJob) job(header http.Header) (headgate.Job, error) {
 		}
 		return d
 	}
-	job.Timeout = duration("/timeout", n.Timeout, headgate.MaxTimeout)
-	job.Delay = duration("/delay", n.Delay, headgate.MaxDelay)
+	job.Timeout = duration("/timeout", n.Timeout, admission.MaxTimeout)
+	job.Delay = duration("/delay", n.Delay, admission.MaxDelay)
 	if n.Unique != nil {
-		job.Unique = headgate.Unique{Key: n.Unique.Key, For: duration("/unique/for", n.Unique.For, headgate.MaxUniqueFor), Release: n.Unique.Release}
+		job.Unique = admission.Unique{Key: n.Unique.Key, For: duration("/unique/for", n.Unique.For, admission.MaxUniqueFor), Release: n.Unique.Release}
 	}
 	if n.Base64 != nil {
 		bytes, err := base64.StdEncoding.DecodeString(*n.Base64)
@@ -98,7 +98,7 @@ func (n *newJob) job(header http.Header) (headgate.Job, error) {
 		job.Payload = bytes
 	}
 	if key := strings.Trim(header.Get(idempotencyHeader), `"`); key != "" {
-		if err := headgate.ValidateName("id", key, false); err != nil {
+		if err := admission.ValidateName("id", key, false); err != nil {
 			faults = append(faults, problem.Fault{Parameter: idempotencyHeader, Detail: err.Error()})
 		} else if job.ID != "" && job.ID != key {
 			faults = append(faults, problem.At("/id", "is another than "+idempotencyHeader+"; allowed is one of the two, or the same"))
@@ -113,13 +113,13 @@ func (n *newJob) job(header http.Header) (headgate.Job, error) {
 }
 
 type verdictView struct {
-	ID       string         `json:"id"`
-	Decision string         `json:"decision"`
-	Place    headgate.Place `json:"place,omitempty"`
-	Position int            `json:"position,omitempty"`
-	WaitMs   *float64       `json:"estimated_wait_ms,omitempty"`
-	Dropped  int            `json:"dropped,omitempty"`
-	AtRisk   bool           `json:"unreplicated,omitempty"`
+	ID       string          `json:"id"`
+	Decision string          `json:"decision"`
+	Place    admission.Place `json:"place,omitempty"`
+	Position int             `json:"position,omitempty"`
+	WaitMs   *float64        `json:"estimated_wait_ms,omitempty"`
+	Dropped  int             `json:"dropped,omitempty"`
+	AtRisk   bool            `json:"unreplicated,omitempty"`
 }
 
 func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
@@ -135,14 +135,14 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	verdict, err := a.config.Enqueuer.Enqueue(r.Context(), job)
-	if err != nil && verdict.Scope == headgate.Global && r.Who.Tenant != "" { // As in decide: when to come back is all it is told.
+	if err != nil && verdict.Scope == admission.Global && r.Who.Tenant != "" { // As in decide: when to come back is all it is told.
 		p := ProblemOf(err)
 		p.Detail = "the limit of the whole deployment refused the job"
 		delete(p.Extensions, "tokens_left")
 		delete(p.Extensions, "burst")
 		return nil, p
 	}
-	refused, isRefused := errors.AsType[*headgate.RefusedError](err)
+	refused, isRefused := errors.AsType[*admission.RefusedError](err)
 	if err != nil && !isRefused {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 		AtRisk: verdict.Unreplicated,
 	}
 	answer := &route.Answer{Status: http.StatusOK, Value: view, Header: header}
-	if verdict.Decision == headgate.Admitted {
+	if verdict.Decision == admission.Admitted {
 		if verdict.EstimatedWait >= 0 {
 			view.WaitMs = new(shown.Millis(verdict.EstimatedWait))
 		}
@@ -170,7 +170,7 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 
 func (a *API) listJobs(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
-	return a.list(r, lua.ListQuery{Place: headgate.Place(query.Get("place")), Type: query.Get("type")})
+	return a.list(r, lua.ListQuery{Place: admission.Place(query.Get("place")), Type: query.Get("type")})
 }
 
 // list answers with a page. What jobs and dead letters have in common is read from the query.
@@ -206,9 +206,9 @@ func parameterFaults(err error) error {
 }
 
 // key returns the job that the path names.
-func key(r *route.Request) (headgate.Key, error) {
+func key(r *route.Request) (admission.Key, error) {
 	tenant, err := r.Bind(r.PathValue("tenant"))
-	return headgate.Key{Tenant: tenant, ID: r.PathValue("id")}, err
+	return admission.Key{Tenant: tenant, ID: r.PathValue("id")}, err
 }
 
 func (a *API) job(r *route.Request) (*route.Answer, error) {

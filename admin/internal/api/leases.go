@@ -6,9 +6,9 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -127,7 +127,7 @@ func leaseViewOf(l *lua.Lease, token string) leaseView {
 
 // begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
 func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now time.Time) (ok bool, err error) {
-	key := headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+	key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 	end := lua.Finish{Token: l.Token, Key: key}
 	switch {
 	case l.Err != nil:
@@ -141,7 +141,7 @@ func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now t
 		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), breakerOpen
 	case l.Suspect:
 		err := l.part.Started(ctx, s.pool, s.worker, l.Token, key)
-		if errors.Is(err, headgate.ErrLeaseLost) {
+		if errors.Is(err, admission.ErrLeaseLost) {
 			return false, nil
 		}
 		if !errors.Is(err, lua.ErrBeside) {

@@ -6,10 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -45,7 +45,7 @@ func (a *API) letter(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	if sight.Place != lua.PlaceDead {
-		return nil, headgate.ErrNotDead
+		return nil, admission.ErrNotDead
 	}
 	return route.OK(shown.JobOf(sight, eyesOf(r))), nil
 }
@@ -69,13 +69,13 @@ type letterChoice struct {
 }
 
 // letters returns the letters that were chosen, at most lua.MaxBatchJobs, and where to go on.
-func (a *API) letters(r *route.Request, choice letterChoice) (keys []headgate.Key, cursor string, err error) {
+func (a *API) letters(r *route.Request, choice letterChoice) (keys []admission.Key, cursor string, err error) {
 	if choice.Filter == nil {
 		for _, k := range choice.Keys {
 			if _, err := r.Bind(k.Tenant); err != nil {
 				return nil, "", err
 			}
-			keys = append(keys, headgate.Key(k))
+			keys = append(keys, admission.Key(k))
 		}
 		return keys, "", nil
 	}
@@ -108,10 +108,10 @@ type redrivenView struct {
 }
 
 type refusedView struct {
-	Tenant string          `json:"tenant"`
-	ID     string          `json:"id"`
-	Reason headgate.Reason `json:"reason,omitempty"`
-	Error  string          `json:"error"`
+	Tenant string           `json:"tenant"`
+	ID     string           `json:"id"`
+	Reason admission.Reason `json:"reason,omitempty"`
+	Error  string           `json:"error"`
 }
 
 func (a *API) redrive(r *route.Request) (*route.Answer, error) {
@@ -128,7 +128,7 @@ func (a *API) redrive(r *route.Request) (*route.Answer, error) {
 	}
 	view := redrivenView{Refused: []refusedView{}, More: cursor != "", Cursor: cursor}
 	answer := route.OK(&view)
-	wait, err := a.redriveKeys(r.Context(), headgate.RedriveOptions{
+	wait, err := a.redriveKeys(r.Context(), admission.RedriveOptions{
 		WithoutLimits: ask.WithoutLimits, DropDeadline: ask.DropDeadline, Author: author(r), Reason: ask.Reason, Act: "redrive", Own: r.Who.Tenant != "",
 	}, keys, &view)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *API) redrive(r *route.Request) (*route.Answer, error) {
 }
 
 // redriveKeys returns the longest wait for tokens.
-func (a *API) redriveKeys(ctx context.Context, options headgate.RedriveOptions, keys []headgate.Key, view *redrivenView) (wait time.Duration, err error) {
+func (a *API) redriveKeys(ctx context.Context, options admission.RedriveOptions, keys []admission.Key, view *redrivenView) (wait time.Duration, err error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}
@@ -158,10 +158,10 @@ func (a *API) redriveKeys(ctx context.Context, options headgate.RedriveOptions, 
 			continue
 		}
 		reason := result.Verdict.Reason
-		if errors.Is(result.Err, headgate.ErrNotDead) {
-			reason = headgate.ReasonGone
+		if errors.Is(result.Err, admission.ErrNotDead) {
+			reason = admission.ReasonGone
 		}
-		if errors.Is(result.Err, headgate.ErrLimited) {
+		if errors.Is(result.Err, admission.ErrLimited) {
 			wait = max(wait, result.Verdict.RetryAfter)
 		}
 		view.Refused = append(view.Refused, refusedView{result.Key.Tenant, result.Key.ID, reason, ProblemOf(result.Err).Detail})

@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
@@ -58,8 +58,8 @@ func downstreamPart(r *route.Request) ([]string, error) {
 
 // scopePart is the limit of a scope. That of all is for admins.
 func scopePart(r *route.Request) ([]string, error) {
-	scope := headgate.Scope(r.PathValue("scope"))
-	if scope == headgate.Global && !r.Who.May(access.Admin) {
+	scope := admission.Scope(r.PathValue("scope"))
+	if scope == admission.Global && !r.Who.May(access.Admin) {
 		return nil, problem.New(problem.Forbidden, "the limit of all needs the role %s, and the credential has %s", access.Admin, r.Who.Role)
 	}
 	return policy.LimitPath(scope)
@@ -111,7 +111,7 @@ func (a *API) editPart(r *route.Request, part parter, change func(policy.Policy,
 }
 
 func (a *API) limitConfig(r *route.Request) (*route.Answer, error) {
-	scope := headgate.Scope(r.PathValue("scope"))
+	scope := admission.Scope(r.PathValue("scope"))
 	if err := bindScope(r, scope); err != nil {
 		return nil, err
 	}

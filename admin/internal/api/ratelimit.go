@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -38,7 +38,7 @@ func setRateLimit(header http.Header, answers []answerView) {
 // emptiest returns the buckets with the least of their burst left, each once and in the order of the answers.
 func emptiest(answers []answerView, most int) []bucketView {
 	var all []bucketView
-	seen := map[headgate.Scope]bool{}
+	seen := map[admission.Scope]bool{}
 	for _, answer := range answers {
 		for _, b := range answer.Buckets {
 			if !seen[b.Scope] {
@@ -55,14 +55,14 @@ func emptiest(answers []answerView, most int) []bucketView {
 	return all[:most]
 }
 
-func policyOf(name string, rate headgate.TokensPerSecond, burst headgate.Tokens) string {
+func policyOf(name string, rate admission.TokensPerSecond, burst admission.Tokens) string {
 	quota, window := rateOf(rate)
 	return fmt.Sprintf("%s;q=%d;w=%d;burst=%d", name, quota, window, burst)
 }
 
 // rateOf writes a rate as whole tokens in the least of some windows, in seconds; one that is whole in none loses a fraction of a token a
 // day.
-func rateOf(rate headgate.TokensPerSecond) (quota, window int64) {
+func rateOf(rate admission.TokensPerSecond) (quota, window int64) {
 	for _, window := range []int64{1, 60, 3600, 86400} {
 		quota := float64(rate) * float64(window)
 		if whole := math.Round(quota); whole >= 1 && math.Abs(quota-whole) < 1e-6*whole {
@@ -79,10 +79,10 @@ func rateOf(rate headgate.TokensPerSecond) (quota, window int64) {
 
 // limitJob says of each bucket on a job's way what it can hold, and of the one that refused what it holds. What the others hold after a
 // job was admitted nobody has read: that would be a call of Redis more for each job. Without a policy at hand nothing is said.
-func (a *API) limitJob(r *route.Request, header http.Header, job *headgate.Job, verdict *headgate.Verdict) {
-	outermost := headgate.LevelGlobal
+func (a *API) limitJob(r *route.Request, header http.Header, job *admission.Job, verdict *admission.Verdict) {
+	outermost := admission.LevelGlobal
 	if r.Who.Tenant != "" { // As in decide.
-		outermost = headgate.LevelTenant
+		outermost = admission.LevelTenant
 	}
 	var policies []string
 	_ = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
@@ -92,14 +92,14 @@ func (a *API) limitJob(r *route.Request, header http.Header, job *headgate.Job, 
 			return nil
 		}
 		for at, limit := range snapshot.LimitsFor(job.Tenant, job.Queue, class) {
-			level := headgate.Level(at)
+			level := admission.Level(at)
 			if limit.Disabled || level < outermost {
 				continue
 			}
-			scope := headgate.ScopeAt(level, job.Tenant, job.Queue, class)
+			scope := admission.ScopeAt(level, job.Tenant, job.Queue, class)
 			name := `"` + string(scope) + `"`
 			policies = append(policies, policyOf(name, limit.Rate(), limit.Burst))
-			if verdict.Reason == headgate.ReasonLimited && verdict.Scope == scope {
+			if verdict.Reason == admission.ReasonLimited && verdict.Scope == scope {
 				left := float64(verdict.TokensLeft)
 				header.Set("RateLimit", name+";r="+whole(left)+";t="+seconds(span(float64(limit.Burst)-left, limit.Rate())))
 			}

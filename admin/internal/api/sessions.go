@@ -13,10 +13,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -74,12 +74,12 @@ func (a *API) sessionOf(r *route.Request) (session, error) {
 	worker := r.PathValue("worker")
 	parts := sessionName.FindStringSubmatch(worker)
 	if parts == nil {
-		return session{}, headgate.ErrLeaseLost // Workers of other kinds are nobody's here.
+		return session{}, admission.ErrLeaseLost // Workers of other kinds are nobody's here.
 	}
 	ms, err := strconv.Atoi(parts[2])
 	lease := time.Duration(ms) * time.Millisecond
 	if err != nil || lease < minLease || lease > maxLease || (parts[3] != "") != (len(a.parts) > 1) {
-		return session{}, headgate.ErrLeaseLost
+		return session{}, admission.ErrLeaseLost
 	}
 	slots, _ := strconv.Atoi(parts[3])
 	return session{worker, parts[1], lease, slots}, nil
@@ -147,7 +147,7 @@ func (a *API) deregister(r *route.Request) (*route.Answer, error) {
 	var held atomic.Bool
 	err = a.config.Store.Each(func(_ int, part *lua.Store) error {
 		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
-			return unless(headgate.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
+			return unless(admission.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
 		}
 		held.Store(true)
 		for more := true; more; {
@@ -159,7 +159,7 @@ func (a *API) deregister(r *route.Request) (*route.Answer, error) {
 		return nil
 	})
 	if err == nil && !held.Load() {
-		err = headgate.ErrLeaseLost
+		err = admission.ErrLeaseLost
 	}
 	if err != nil {
 		return nil, err
@@ -201,8 +201,8 @@ func (a *API) beat(ctx context.Context, s session) (pulse, error) {
 		return errs[i]
 	})
 	p := pulse{cancelled: []cancellationView{}, away: errors.Join(errs...)}
-	if errors.Is(p.away, headgate.ErrLeaseLost) {
-		return p, headgate.ErrLeaseLost
+	if errors.Is(p.away, admission.ErrLeaseLost) {
+		return p, admission.ErrLeaseLost
 	}
 	for i := range beats {
 		if errs[i] != nil {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -42,12 +42,12 @@ func (a *API) tokenOf(index int, token string) string {
 }
 
 // heldBy returns the lease that a session has by a token of tokenOf, else headgate.ErrLeaseLost.
-func (a *API) heldBy(ctx context.Context, s session, token string, key headgate.Key) (*leased, error) {
+func (a *API) heldBy(ctx context.Context, s session, token string, key admission.Key) (*leased, error) {
 	l := &leased{index: a.config.Store.PartitionOf(key.Tenant)}
 	l.part = a.parts[l.index]
 	own, ok := strings.CutSuffix(token, a.tokenOf(l.index, ""))
 	if !ok {
-		return nil, headgate.ErrLeaseLost
+		return nil, admission.ErrLeaseLost
 	}
 	var err error
 	l.Lease, err = l.part.Held(ctx, s.pool, s.worker, own, key)
@@ -91,7 +91,7 @@ func (a *API) sweep(ctx context.Context, s session, from []int, count int, held 
 		found, err := a.takeFrom(ctx, s, index, count-len(leases), -1, held)
 		leases = append(leases, found...)
 		switch {
-		case errors.Is(err, headgate.ErrLeaseLost):
+		case errors.Is(err, admission.ErrLeaseLost):
 			return nil, false, err
 		case err != nil:
 			errs = append(errs, err)
@@ -125,7 +125,7 @@ func (a *API) takeFrom(ctx context.Context, s session, index, count int, wait ti
 	part := a.parts[index]
 	found, err := part.Read(ctx, s.worker, s.pool, count, wait, held)
 	if lua.IsPoolGone(err) {
-		err = headgate.ErrLeaseLost
+		err = admission.ErrLeaseLost
 	}
 	leases := make([]leased, len(found))
 	for i, l := range found {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"regexp"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // The headers of W3C Trace Context, of calls and of jobs alike.
@@ -19,7 +19,7 @@ var parentForm = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9
 
 // addTrace lets the trace of a call go on in its job, unless the job names one of its own. Where a job may not have so
 // many headers the trace is lost, not the job.
-func addTrace(job *headgate.Job, header http.Header) {
+func addTrace(job *admission.Job, header http.Header) {
 	parent := header.Get(traceParent)
 	if _, own := job.Headers[traceParent]; own || !parentForm.MatchString(parent) {
 		return

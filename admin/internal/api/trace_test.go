@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -15,7 +15,7 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 func TestATraceGoesOnInTheJob(t *testing.T) {
 	t.Parallel()
 	full := map[string]string{}
-	for i := range headgate.MaxHeaders {
+	for i := range admission.MaxHeaders {
 		full[fmt.Sprintf("h%d", i)] = "v"
 	}
 	blue := map[string]string{"color": "blue"}
@@ -30,11 +30,11 @@ func TestATraceGoesOnInTheJob(t *testing.T) {
 		"the job's own":               {map[string]string{traceParent: "mine"}, []string{parent, "x=1"}, map[string]string{traceParent: "mine"}},
 		"no trace":                    {blue, []string{"00-zz-01", "x=1"}, blue},
 		"no room for one more header": {full, []string{parent, ""}, full},
-		"no room for so many bytes":   {blue, []string{parent, strings.Repeat("x", headgate.MaxHeaderBytes)}, blue},
+		"no room for so many bytes":   {blue, []string{parent, strings.Repeat("x", admission.MaxHeaderBytes)}, blue},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			job := headgate.NewJob("acme", "mail", "send", nil)
+			job := admission.NewJob("acme", "mail", "send", nil)
 			job.Headers = maps.Clone(row.own)
 			own := job.Headers
 			addTrace(&job, http.Header{"Traceparent": {row.header[0]}, "Tracestate": {row.header[1]}})

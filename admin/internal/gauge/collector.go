@@ -10,7 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -188,9 +188,9 @@ func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
 			}
 			depth[cell{name, label}] += class.Waiting
 		}
-		for place, n := range map[headgate.Place]int64{
-			headgate.PlaceWaiting: q.Waiting(), headgate.PlaceReady: q.Ready, lua.PlaceRunning: q.Running, headgate.PlaceLater: q.Later,
-			headgate.PlaceSpilled: q.Spilled, lua.PlaceDead: q.Dead,
+		for place, n := range map[admission.Place]int64{
+			admission.PlaceWaiting: q.Waiting(), admission.PlaceReady: q.Ready, lua.PlaceRunning: q.Running, admission.PlaceLater: q.Later,
+			admission.PlaceSpilled: q.Spilled, lua.PlaceDead: q.Dead,
 		} {
 			places[cell{name, string(place)}] += n
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -33,11 +33,11 @@ func newStore(tb testing.TB) *lua.Store {
 
 func admit(tb testing.TB, store *lua.Store, queue func(n int) string, tenants, jobs int) {
 	tb.Helper()
-	limits := &[headgate.Levels]headgate.Limit{}
+	limits := &[admission.Levels]admission.Limit{}
 	for at := 0; at < jobs; at += lua.MaxBatchJobs {
 		var batch []lua.Candidate
 		for n := at; n < min(jobs, at+lua.MaxBatchJobs); n++ {
-			job := headgate.NewJob(fmt.Sprintf("tenant-%d", n%tenants), queue(n), "t", nil)
+			job := admission.NewJob(fmt.Sprintf("tenant-%d", n%tenants), queue(n), "t", nil)
 			job.ID = fmt.Sprintf("j%d", n)
 			batch = append(batch, lua.Candidate{Job: &job, Class: 1, Limits: limits})
 		}
@@ -61,13 +61,13 @@ func TestMetricsSayWhatRedisHolds(t *testing.T) {
 	leases, err := store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
 	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
-		Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Kill, Reason: "discarded",
+		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Kill, Reason: "discarded",
 	}})
 	must(t, err)
 	leases, err = store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
 	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
-		Token: leases[0].Token, Key: headgate.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Release, Delay: time.Hour,
+		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Release, Delay: time.Hour,
 		Text: lua.UnknownType + " t",
 	}})
 	must(t, err)

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -26,7 +26,7 @@ func divided(t *testing.T, partitions int, caps ...lua.Cap) *lua.Store {
 func TestSharesOfPartitionsAreShown(t *testing.T) {
 	t.Parallel()
 	store, registry := divided(t, 2,
-		lua.Cap{Gate: lua.QueueGate("mail"), Limit: 10}, lua.Cap{Gate: lua.DownstreamRateGate("smtp"), Rate: headgate.PerSecond(8, 8)},
+		lua.Cap{Gate: lua.QueueGate("mail"), Limit: 10}, lua.Cap{Gate: lua.DownstreamRateGate("smtp"), Rate: admission.PerSecond(8, 8)},
 		lua.Cap{Gate: lua.TenantGate("acme"), Limit: 10}), prometheus.NewPedanticRegistry()
 	_, err := Register(registry, store)
 	must(t, err)

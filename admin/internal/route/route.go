@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
+	"github.com/headgate/headgate/admission"
 )
 
 // Reach is whose things a route shows or changes. The zero Reach is none, and no route may have it.
@@ -80,16 +80,16 @@ func (r Route) Pattern() string { return r.Method + " " + r.Path }
 func (r Route) Validate() error {
 	var bad []error
 	if r.Role == 0 {
-		bad = append(bad, &headgate.FieldError{Field: "role", Value: r.Role.String(), Allowed: "anyone, viewer, operator or admin"})
+		bad = append(bad, &admission.FieldError{Field: "role", Value: r.Role.String(), Allowed: "anyone, viewer, operator or admin"})
 	}
 	if r.Reach == 0 {
-		bad = append(bad, &headgate.FieldError{Field: "reach", Value: r.Reach.String(), Allowed: "public, deployment or tenant"})
+		bad = append(bad, &admission.FieldError{Field: "reach", Value: r.Reach.String(), Allowed: "public, deployment or tenant"})
 	}
 	if (r.Role == access.Anyone) != (r.Reach == Public) {
-		bad = append(bad, &headgate.FieldError{Field: "role", Value: strconv.Quote(r.Role.String()), Allowed: "anyone, if and only if the reach is public"})
+		bad = append(bad, &admission.FieldError{Field: "role", Value: strconv.Quote(r.Role.String()), Allowed: "anyone, if and only if the reach is public"})
 	}
 	if r.Handle == nil {
-		bad = append(bad, &headgate.FieldError{Field: "handler", Value: "none", Allowed: "one"})
+		bad = append(bad, &admission.FieldError{Field: "handler", Value: "none", Allowed: "one"})
 	}
 	if err := errors.Join(bad...); err != nil {
 		return fmt.Errorf("route %s: %w", r.Pattern(), err)

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
@@ -80,7 +80,7 @@ func Run(ctx context.Context, server Server, plan *load.Plan) (*Result, error) {
 		return nil, fmt.Errorf("the server at %s is not ready: it answers %d", server.Address, status)
 	}
 	scope := func(a *load.Arrival) string {
-		return string(headgate.ScopeAt(headgate.LevelPriority, plan.Tenants[a.Tenant], plan.Queues[a.Queue], plan.Classes[a.Class].Name))
+		return string(admission.ScopeAt(admission.LevelPriority, plan.Tenants[a.Tenant], plan.Queues[a.Queue], plan.Classes[a.Class].Name))
 	}
 	checks := kind{arrivals: plan.Arrivals, took: figures.NewTimes(), request: func(number int) (method, path, body string) {
 		return http.MethodPost, "/api/v1/rate-limit/check", `{"scope":"` + scope(&plan.Arrivals[number]) + `"}`

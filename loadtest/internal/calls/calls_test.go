@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/loadtest/internal/load"
@@ -40,7 +40,7 @@ func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, *l
 	must(t, err)
 	keys, err := access.ParseKeys(line)
 	must(t, err)
-	api, err := admin.New(admin.Config{Store: store, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: headgate.PerSecond(1000, 1000)})
+	api, err := admin.New(admin.Config{Store: store, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: admission.PerSecond(1000, 1000)})
 	must(t, err)
 	server := httptest.NewServer(around(api.Handler()))
 	t.Cleanup(server.Close)

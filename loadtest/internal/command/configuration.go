@@ -7,20 +7,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/policy"
 )
 
 // configuration is what was run, with every law on.
 type configuration struct {
-	Scenario  string           `json:"scenario"`
-	Rate      float64          `json:"rate_per_s"`
-	DurationS float64          `json:"duration_s"`
-	Tenants   int              `json:"tenants"`
-	Queues    int              `json:"queues"`
-	Classes   []headgate.Class `json:"classes"`
-	Slots     int              `json:"slots"`
+	Scenario  string            `json:"scenario"`
+	Rate      float64           `json:"rate_per_s"`
+	DurationS float64           `json:"duration_s"`
+	Tenants   int               `json:"tenants"`
+	Queues    int               `json:"queues"`
+	Classes   []admission.Class `json:"classes"`
+	Slots     int               `json:"slots"`
 	// MedianWorkMS is the median of how long handlers work.
 	MedianWorkMS float64 `json:"median_work_ms"`
 	Global       bucket  `json:"global_limit"`
@@ -34,13 +34,13 @@ type configuration struct {
 }
 
 type bucket struct {
-	Rate  float64         `json:"rate_per_s"`
-	Burst headgate.Tokens `json:"burst"`
+	Rate  float64          `json:"rate_per_s"`
+	Burst admission.Tokens `json:"burst"`
 }
 
 func (b bucket) String() string { return fmt.Sprintf("%.4g/s burst %d", b.Rate, b.Burst) }
 
-func bucketOf(limit headgate.Limit) bucket { return bucket{float64(limit.Rate()), limit.Burst} }
+func bucketOf(limit admission.Limit) bucket { return bucket{float64(limit.Rate()), limit.Burst} }
 
 // defaultCooldown is that of a breaker which nobody configured.
 const defaultCooldown = time.Minute
@@ -72,7 +72,7 @@ func (c configuration) load() string {
 
 func (c configuration) laws() string {
 	levels := "global and tenant"
-	if c.Levels == headgate.Levels {
+	if c.Levels == admission.Levels {
 		levels = "global, tenant, queue and priority"
 	}
 	var text strings.Builder

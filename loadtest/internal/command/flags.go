@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
@@ -87,7 +87,7 @@ func parse(args []string, stdout io.Writer) (*flags, error) {
 	}
 	set.Visit(func(one *flag.Flag) { f.given[one.Name] = true })
 	if set.NArg() > 0 {
-		return nil, &headgate.FieldError{Field: "argument", Value: strconv.Quote(set.Arg(0)), Allowed: "nothing but flags"}
+		return nil, &admission.FieldError{Field: "argument", Value: strconv.Quote(set.Arg(0)), Allowed: "nothing but flags"}
 	}
 	f.complete()
 	return f, f.validate()
@@ -151,7 +151,7 @@ func (f *flags) validate() error {
 	bad := []error{f.spec.Validate()}
 	check := func(ok bool, name string, value any, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: "-" + name, Value: fmt.Sprint(value), Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: "-" + name, Value: fmt.Sprint(value), Allowed: allowed})
 		}
 	}
 	for _, name := range f.scenarios {

@@ -5,33 +5,33 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 )
 
 // Bound is a scope's limit and how much of it was used.
 type Bound struct {
-	Scope    headgate.Scope  `json:"scope"`
-	Rate     float64         `json:"rate_per_s"`
-	Burst    headgate.Tokens `json:"burst"`
-	Admitted int64           `json:"admitted"`
+	Scope    admission.Scope  `json:"scope"`
+	Rate     float64          `json:"rate_per_s"`
+	Burst    admission.Tokens `json:"burst"`
+	Admitted int64            `json:"admitted"`
 	// Used is the largest part of the burst that was taken at a time.
 	Used     float64 `json:"used"`
 	Exceeded bool    `json:"exceeded"`
 }
 
-// admission is one job's, by the clock of Redis.
-type admission struct {
+// admitted is one job's, by the clock of Redis.
+type admitted struct {
 	micros int64
-	cost   headgate.Tokens
+	cost   admission.Tokens
 }
 
 // rounding is by how much a bucket's float may be below zero, in tokens: a micro-token a million times.
 const rounding = 1e-3
 
 // check runs a virtual bucket over admissions in order of time.
-func check(scope headgate.Scope, limit headgate.Limit, admissions []admission) Bound {
-	slices.SortFunc(admissions, func(a, b admission) int { return cmp.Compare(a.micros, b.micros) })
+func check(scope admission.Scope, limit admission.Limit, admissions []admitted) Bound {
+	slices.SortFunc(admissions, func(a, b admitted) int { return cmp.Compare(a.micros, b.micros) })
 	b := Bound{Scope: scope, Rate: float64(limit.Rate()), Burst: limit.Burst}
 	burst := float64(limit.Burst)
 	level, least := burst, burst
@@ -51,13 +51,13 @@ func check(scope headgate.Scope, limit headgate.Limit, admissions []admission) B
 // boundsOf returns the bound of the global scope and that of the tenant which used most of its own. A system that knows
 // no limits has none.
 func boundsOf(r *drive.Result) []Bound {
-	var all []admission
-	byTenant := map[int][]admission{}
+	var all []admitted
+	byTenant := map[int][]admitted{}
 	entries := r.Book.Entries()
 	for i := range entries {
 		if micros := entries[i].AdmittedMicros(); micros > 0 {
 			a := &r.Plan.Arrivals[i]
-			one := admission{micros, a.Cost}
+			one := admitted{micros, a.Cost}
 			all = append(all, one)
 			byTenant[a.Tenant] = append(byTenant[a.Tenant], one)
 		}
@@ -65,10 +65,10 @@ func boundsOf(r *drive.Result) []Bound {
 	if len(all) == 0 {
 		return nil
 	}
-	bounds := []Bound{check(headgate.Global, r.Plan.Policy.Global, all)}
+	bounds := []Bound{check(admission.Global, r.Plan.Policy.Global, all)}
 	var tightest Bound
 	for tenant, admissions := range byTenant {
-		b := check(headgate.Scope(r.Plan.Tenants[tenant]), r.Plan.TenantLimit(), admissions)
+		b := check(admission.Scope(r.Plan.Tenants[tenant]), r.Plan.TenantLimit(), admissions)
 		if b.Used > tightest.Used {
 			tightest = b
 		}

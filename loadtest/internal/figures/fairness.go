@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
@@ -19,8 +19,8 @@ type Fairness struct {
 	Compared   int     `json:"compared"`
 	Dispatches int     `json:"dispatches"`
 	// Queue and Class are where.
-	Queue string            `json:"queue,omitempty"`
-	Class headgate.Priority `json:"class,omitempty"`
+	Queue string             `json:"queue,omitempty"`
+	Class admission.Priority `json:"class,omitempty"`
 }
 
 // lane is where jobs compete.

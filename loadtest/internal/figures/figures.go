@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/loadtest/internal/system"
@@ -24,9 +24,9 @@ type Figures struct {
 	Sent      int     `json:"sent"`
 	Admitted  int     `json:"admitted"`
 	// Refused counts by reason.
-	Refused     map[headgate.Reason]int `json:"refused"`
-	Unavailable int                     `json:"unavailable"`
-	Unknown     int                     `json:"unknown"`
+	Refused     map[admission.Reason]int `json:"refused"`
+	Unavailable int                      `json:"unavailable"`
+	Unknown     int                      `json:"unknown"`
 	// Late counts answers that came later than the time-out of a call and 50 ms.
 	Late      int `json:"late"`
 	Completed int `json:"completed"`
@@ -73,11 +73,11 @@ type Tenant struct {
 
 // Class is one class's part.
 type Class struct {
-	Name      headgate.Priority `json:"name"`
-	Weight    int               `json:"weight"`
-	Asked     int               `json:"asked"`
-	Completed int               `json:"completed"`
-	Wait      Latency           `json:"wait"`
+	Name      admission.Priority `json:"name"`
+	Weight    int                `json:"weight"`
+	Asked     int                `json:"asked"`
+	Completed int                `json:"completed"`
+	Wait      Latency            `json:"wait"`
 }
 
 // Cap is a bound of the jobs of a queue in handlers, and the most there were.
@@ -95,7 +95,7 @@ func Of(r *drive.Result) *Figures {
 	f := &Figures{
 		Scenario: r.Plan.Scenario, System: r.System, Store: r.Store, Interrupted: r.Interrupted,
 		Intended: len(r.Plan.Arrivals), DurationS: r.Plan.Duration.Seconds(), WallS: r.Wall.Seconds(),
-		Refused: map[headgate.Reason]int{}, Held: r.Account.Held, Census: r.Account.Census,
+		Refused: map[admission.Reason]int{}, Held: r.Account.Held, Census: r.Account.Census,
 	}
 	f.count(r)
 	f.latencies(r)

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
@@ -21,11 +21,11 @@ import (
 func TestTheVirtualBucketIsTheBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		limit := headgate.PerSecond(headgate.Tokens(rapid.Int64Range(1, 2000).Draw(t, "rate")), headgate.Tokens(rapid.Int64Range(1, 50).Draw(t, "burst")))
-		at, all := int64(1_700_000_000_000_000), []admission{}
+		limit := admission.PerSecond(admission.Tokens(rapid.Int64Range(1, 2000).Draw(t, "rate")), admission.Tokens(rapid.Int64Range(1, 50).Draw(t, "burst")))
+		at, all := int64(1_700_000_000_000_000), []admitted{}
 		for range rapid.IntRange(1, 60).Draw(t, "n") {
 			at += rapid.Int64Range(0, 20_000).Draw(t, "gap")
-			all = append(all, admission{at, headgate.Tokens(rapid.Int64Range(1, 5).Draw(t, "cost"))})
+			all = append(all, admitted{at, admission.Tokens(rapid.Int64Range(1, 5).Draw(t, "cost"))})
 		}
 		worst := math.Inf(-1) // the most that a window admitted, less rate x t
 		for i := range all {
@@ -87,7 +87,7 @@ func small(t *testing.T) *drive.Result {
 	book := record.NewBook(len(plan.Arrivals), time.Now().Add(-time.Second))
 	for number, outcome := range []record.Outcome{record.Admitted, record.Refused, record.Unknown, record.Admitted} {
 		book.Send(number)
-		book.Answer(number, record.Answer{Outcome: outcome, Reason: map[bool]headgate.Reason{true: headgate.ReasonLimited}[outcome == record.Refused]})
+		book.Answer(number, record.Answer{Outcome: outcome, Reason: map[bool]admission.Reason{true: admission.ReasonLimited}[outcome == record.Refused]})
 	}
 	book.Begin(0, time.Now())
 	book.Complete(0)
@@ -110,7 +110,7 @@ func overload(t *testing.T, r *drive.Result, jobs int, outcome func(number int) 
 	r.Book = record.NewBook(jobs, time.Now().Add(-time.Second))
 	for number := range jobs {
 		r.Book.Send(number)
-		r.Book.Answer(number, record.Answer{Outcome: outcome(number), Reason: headgate.ReasonLimited})
+		r.Book.Answer(number, record.Answer{Outcome: outcome(number), Reason: admission.ReasonLimited})
 	}
 	r.Account.Held, *r.Account.Census = 0, lua.Census{}
 }
@@ -136,7 +136,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 			r.Peaks[r.Plan.Queues[0]] = 3
 		}, "3 jobs of queue queue-0 ran at a time, its cap is 2"},
 		"a bound": {func(r *drive.Result) {
-			r.Plan.Policy.Global = headgate.PerSecond(1, 1)
+			r.Plan.Policy.Global = admission.PerSecond(1, 1)
 			for number := range 2 {
 				r.Book.Begin(number, time.UnixMicro(1_700_000_000_000_000))
 			}
@@ -184,7 +184,7 @@ func TestADeathCountsWhoeverHearsOfIt(t *testing.T) {
 func TestCountsAddUp(t *testing.T) {
 	t.Parallel()
 	f := Of(small(t))
-	if f.Sent != 4 || f.Admitted != 2 || f.Refused[headgate.ReasonLimited] != 1 || f.Unknown != 1 || f.Completed != 1 || f.Lost != 0 {
+	if f.Sent != 4 || f.Admitted != 2 || f.Refused[admission.ReasonLimited] != 1 || f.Unknown != 1 || f.Completed != 1 || f.Lost != 0 {
 		t.Errorf("got %+v", f)
 	}
 	if f.Enqueue.Count != 4 || f.Lateness.Count != 4 || f.Wait.Count != 1 || f.Completion.Count != 1 || f.Light.Count != 1 || f.LightJobs != 4 {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
@@ -134,7 +134,7 @@ func (s *sliced) bound(r *drive.Result, b Bound) {
 	entries := r.Book.Entries()
 	for i := range entries {
 		e, a := &entries[i], &r.Plan.Arrivals[i]
-		if b.Scope != headgate.Global && string(b.Scope) != r.Plan.Tenants[a.Tenant] {
+		if b.Scope != admission.Global && string(b.Scope) != r.Plan.Tenants[a.Tenant] {
 			continue
 		}
 		line.Asked[s.of(a.At)] += float64(a.Cost)

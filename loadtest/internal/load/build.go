@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/policy"
 )
@@ -33,7 +33,7 @@ func New(scenario string, spec Spec) (*Plan, error) {
 	}
 	b := &builder{spec: spec, random: rand.New(rand.NewPCG(spec.Seed, 0))}
 	b.plan = Plan{
-		Scenario: scenario, Duration: spec.Duration, Slots: spec.Slots, Classes: classes(spec.Priorities), MaxAttempts: headgate.DefaultMaxAttempts,
+		Scenario: scenario, Duration: spec.Duration, Slots: spec.Slots, Classes: classes(spec.Priorities), MaxAttempts: admission.DefaultMaxAttempts,
 		BackoffBase: min(100*time.Millisecond, spec.Duration/50), BackoffMost: min(time.Second, spec.Duration/10), Quiet: 3 * time.Second,
 	}
 	if scenario == scenarioTrace {
@@ -51,16 +51,16 @@ func New(scenario string, spec Spec) (*Plan, error) {
 func numbered(prefix string, i int) string { return fmt.Sprintf("%s%04d", prefix, i) }
 
 // classes returns n classes, the presets where there is one.
-func classes(n int) []headgate.Class {
-	switch preset := headgate.DefaultClasses(); n {
+func classes(n int) []admission.Class {
+	switch preset := admission.DefaultClasses(); n {
 	case len(preset):
 		return preset
 	case len(policy.PresetCritical()):
 		return policy.PresetCritical()
 	}
-	var all []headgate.Class
+	var all []admission.Class
 	for i := range n {
-		all = append(all, headgate.Class{Name: headgate.Priority("p" + strconv.Itoa(i)), Weight: n - i})
+		all = append(all, admission.Class{Name: admission.Priority("p" + strconv.Itoa(i)), Weight: n - i})
 	}
 	return all
 }

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
 
@@ -36,13 +36,13 @@ func (b *builder) limits(share float64, n int) {
 	}
 	b.plan.Levels = 2
 	if n*len(b.plan.Queues)*(1+len(b.plan.Classes)) <= maxScopes {
-		b.plan.Levels = headgate.Levels
-		p.QueueLimits, p.PriorityLimits = map[headgate.Scope]headgate.Limit{}, map[headgate.Scope]headgate.Limit{}
+		b.plan.Levels = admission.Levels
+		p.QueueLimits, p.PriorityLimits = map[admission.Scope]admission.Limit{}, map[admission.Scope]admission.Limit{}
 		for _, name := range b.plan.Tenants[:n] {
 			for _, queue := range b.plan.Queues {
-				p.QueueLimits[headgate.ScopeAt(headgate.LevelQueue, name, queue, "")] = tenant
+				p.QueueLimits[admission.ScopeAt(admission.LevelQueue, name, queue, "")] = tenant
 				for _, class := range b.plan.Classes {
-					p.PriorityLimits[headgate.ScopeAt(headgate.LevelPriority, name, queue, class.Name)] = tenant
+					p.PriorityLimits[admission.ScopeAt(admission.LevelPriority, name, queue, class.Name)] = tenant
 				}
 			}
 		}
@@ -59,11 +59,11 @@ func orElse(given int64, other float64) float64 {
 }
 
 // limit returns a limit of so many tokens a second with the burst of so many seconds.
-func limit(tokens, seconds, minBurst float64) headgate.Limit {
-	most := float64(headgate.MaxLimitTokens)
-	l := headgate.Limit{Tokens: 1, Per: time.Second, Burst: headgate.Tokens(min(most, max(minBurst, math.Ceil(tokens*seconds))))}
+func limit(tokens, seconds, minBurst float64) admission.Limit {
+	most := float64(admission.MaxLimitTokens)
+	l := admission.Limit{Tokens: 1, Per: time.Second, Burst: admission.Tokens(min(most, max(minBurst, math.Ceil(tokens*seconds))))}
 	if tokens >= 1 {
-		l.Tokens = headgate.Tokens(min(most, math.Ceil(tokens)))
+		l.Tokens = admission.Tokens(min(most, math.Ceil(tokens)))
 		return l
 	}
 	l.Per = time.Duration(float64(time.Second) / tokens)

@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/trace"
 )
 
@@ -123,7 +123,7 @@ func TestScenariosAreWhatTheySay(t *testing.T) {
 	if c := plans["sybil"].Caps[sybilQueue]; c != 25 {
 		t.Errorf("the sybils' queue is capped at %d", c)
 	}
-	if plans["steady"].Bystander() != nil || plans["steady"].Levels != headgate.Levels {
+	if plans["steady"].Bystander() != nil || plans["steady"].Levels != admission.Levels {
 		t.Error("steady has bystanders, or too few levels of limits")
 	}
 }
@@ -139,7 +139,7 @@ func TestATraceIsReplayedAtTheRateThatWasGiven(t *testing.T) {
 	checkPlan(t, plan)
 	class := func(tenant string) int {
 		name := trace.ClassOf(tenant, spec.Seed, plan.Classes)
-		return slices.IndexFunc(plan.Classes, func(c headgate.Class) bool { return c.Name == name })
+		return slices.IndexFunc(plan.Classes, func(c admission.Class) bool { return c.Name == name })
 	}
 	want := []Arrival{
 		{At: 0, Tenant: 0, Queue: 0, Class: class("G1"), Downstream: 0, Work: 100 * time.Millisecond, Bytes: 15, Cost: 1},
@@ -176,7 +176,7 @@ func TestBadSpecsNameFlagValueAndRange(t *testing.T) {
 		spec := DefaultSpec()
 		bad(&spec)
 		_, err := New("steady", spec)
-		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(fmt.Sprint(err), flag) {
+		if !errors.Is(err, admission.ErrInvalid) || !strings.Contains(fmt.Sprint(err), flag) {
 			t.Errorf("error is %v, should say %q", err, flag)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/policy"
 )
@@ -21,7 +21,7 @@ type Arrival struct {
 	Work time.Duration
 	// Bytes is the length of the payload.
 	Bytes int
-	Cost  headgate.Tokens
+	Cost  admission.Tokens
 	// Fails says that the downstream answers with an error, each time.
 	Fails bool
 }
@@ -58,7 +58,7 @@ type Plan struct {
 	Scenario string
 	// Tenants, Queues and Downstreams are names, Classes those of every queue.
 	Tenants, Queues, Downstreams []string
-	Classes                      []headgate.Class
+	Classes                      []admission.Class
 	// Arrivals are in order of time, within Duration.
 	Arrivals []Arrival
 	Duration time.Duration
@@ -86,7 +86,7 @@ type Plan struct {
 }
 
 // TenantLimit returns the limit of a tenant that nobody configured.
-func (p *Plan) TenantLimit() headgate.Limit { return p.Policy.Tiers[policy.StandardTier].Limit }
+func (p *Plan) TenantLimit() admission.Limit { return p.Policy.Tiers[policy.StandardTier].Limit }
 
 // Bystander returns who has no part in what a scenario is about, and so should not feel it: the jobs of other tenants
 // than the offenders, and of downstreams that stay well. It is nil where everybody has a part.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/trace"
 )
 
@@ -35,7 +35,7 @@ func (b *builder) replay() (*Plan, error) {
 		b.plan.Arrivals[i] = Arrival{
 			At:     time.Duration(factor * float64(row.Arrival.Sub(t.Rows[0].Arrival))),
 			Tenant: names.tenants.of(row.Tenant), Queue: names.queues.of(queueName(row.Type)), Downstream: names.downstreams.of(row.Downstream),
-			Class: slices.IndexFunc(b.plan.Classes, func(c headgate.Class) bool { return c.Name == class }),
+			Class: slices.IndexFunc(b.plan.Classes, func(c admission.Class) bool { return c.Name == class }),
 			Work:  time.Duration(factor * float64(row.RunTime)), Bytes: row.Bytes, Cost: row.Cost, Fails: row.Fails,
 		}
 		if b.spec.Work >= 0 {

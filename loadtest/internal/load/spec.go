@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/trace"
 )
 
@@ -49,18 +49,18 @@ func (s Spec) Validate() error {
 	var bad []error
 	check := func(ok bool, flag string, value any, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: flag, Value: fmt.Sprint(value), Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: flag, Value: fmt.Sprint(value), Allowed: allowed})
 		}
 	}
 	check(s.Rate >= 0.1 && s.Rate <= 1e6, "-rate", s.Rate, "0.1 to 1e6 jobs a second")
 	check(s.Duration >= 100*time.Millisecond && s.Duration <= 24*time.Hour, "-duration", s.Duration, "100ms to 24h")
 	check(s.Tenants >= 1 && s.Tenants <= 100_000, "-tenants", s.Tenants, "1 to 100000")
 	check(s.Queues >= 1 && s.Queues <= 63, "-queues", s.Queues, "1 to 63")
-	check(s.Priorities >= 1 && s.Priorities <= headgate.MaxClassWeight, "-priorities", s.Priorities, "1 to 100 classes")
+	check(s.Priorities >= 1 && s.Priorities <= admission.MaxClassWeight, "-priorities", s.Priorities, "1 to 100 classes")
 	check(s.Slots >= 1 && s.Slots <= 10_000, "-slots", s.Slots, "1 to 10000 jobs at a time")
 	check(s.Work <= time.Hour, "-work", s.Work, "0s to 1h, or negative for what the scenario says")
-	check(s.Payload >= 0 && s.Payload <= headgate.DefaultMaxPayload, "-payload", s.Payload, "0 to "+strconv.Itoa(headgate.DefaultMaxPayload)+" bytes")
-	most := int64(headgate.MaxLimitTokens)
+	check(s.Payload >= 0 && s.Payload <= admission.DefaultMaxPayload, "-payload", s.Payload, "0 to "+strconv.Itoa(admission.DefaultMaxPayload)+" bytes")
+	most := int64(admission.MaxLimitTokens)
 	tokens := "0, for what the scenario says, to 1000000000 tokens a second"
 	check(s.TenantLimit >= 0 && s.TenantLimit <= most, "-tenant-limit", s.TenantLimit, tokens)
 	check(s.GlobalLimit >= 0 && s.GlobalLimit <= most, "-global-limit", s.GlobalLimit, tokens)
@@ -84,5 +84,5 @@ func CheckScenario(name string) error {
 	if slices.Contains(Scenarios(), name) {
 		return nil
 	}
-	return &headgate.FieldError{Field: "-scenario", Value: strconv.Quote(name), Allowed: "all, or some of " + strings.Join(Scenarios(), ", ")}
+	return &admission.FieldError{Field: "-scenario", Value: strconv.Quote(name), Allowed: "all, or some of " + strings.Join(Scenarios(), ", ")}
 }

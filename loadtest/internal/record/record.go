@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Outcome is the answer to an enqueue.
@@ -28,7 +28,7 @@ const (
 type Answer struct {
 	Outcome Outcome
 	// Reason is that of a refusal.
-	Reason headgate.Reason
+	Reason admission.Reason
 }
 
 // Entry is one job. Sent, Answered and Answer are written by its caller alone, before Book.Answered; the rest by

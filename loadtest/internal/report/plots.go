@@ -9,7 +9,7 @@ import (
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 )
 
@@ -193,7 +193,7 @@ func bound(run *figures.Figures, b *figures.BoundLine) (figure, error) {
 		}
 	}
 	name := "tenant"
-	if b.Scope == headgate.Global {
+	if b.Scope == admission.Global {
 		name = "global"
 	}
 	return figure{run.System + "-bound-" + name, fmt.Sprintf("%s: admitted against the bound of %s", run.System, b.Scope), fmt.Sprintf(

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/net/html"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 )
 
@@ -22,7 +22,7 @@ func example() *figures.Figures {
 		rising[i], falling[i] = float64(i), float64(n-i)
 	}
 	falling[3] = -1 // A slice without jobs.
-	b := figures.Bound{Scope: headgate.Global, Rate: 10, Burst: 5}
+	b := figures.Bound{Scope: admission.Global, Rate: 10, Burst: 5}
 	return &figures.Figures{
 		Scenario: "demo", System: "headgate", DurationS: 8, WallS: 10, Broken: []string{`a <script>alert("promise")</script>`},
 		Bounds: []figures.Bound{b},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
@@ -77,7 +77,7 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 		queues = append(queues, lua.QueueWeight{Queue: queue})
 	}
 	s.worker, err = worker.New(s.store, worker.Config{
-		Queues: queues, Concurrency: plan.Slots, DefaultTimeout: headgate.MaxTimeout, Breaker: plan.Breaker,
+		Queues: queues, Concurrency: plan.Slots, DefaultTimeout: admission.MaxTimeout, Breaker: plan.Breaker,
 		Backoff: worker.ExponentialBackoff(plan.BackoffBase, plan.BackoffMost), Observer: worker.Observer{Finished: s.finished},
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (s *headgateSystem) Name() string { return "headgate" }
 func (s *headgateSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	plan := s.config.Plan
 	a := &plan.Arrivals[number]
-	job := headgate.Job{
+	job := admission.Job{
 		ID: idOf(number), Tenant: plan.Tenants[a.Tenant], Queue: plan.Queues[a.Queue], Type: jobType, Priority: plan.Classes[a.Class].Name,
 		Cost: a.Cost, MaxAttempts: plan.MaxAttempts, Payload: s.text[:a.Bytes],
 	}
@@ -124,9 +124,9 @@ func (s *headgateSystem) Enqueue(ctx context.Context, number int) record.Answer 
 	switch {
 	case err == nil:
 		return record.Answer{Outcome: record.Admitted}
-	case errors.Is(err, headgate.ErrRefused):
+	case errors.Is(err, admission.ErrRefused):
 		return record.Answer{Outcome: record.Refused, Reason: verdict.Reason}
-	case errors.Is(err, headgate.ErrUnavailable):
+	case errors.Is(err, admission.ErrUnavailable):
 		return record.Answer{Outcome: record.Unavailable}
 	}
 	return record.Answer{Outcome: record.Unknown}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -73,7 +73,7 @@ func newBreakerShow(o *operator) *cobra.Command {
 		Example: `  headgate breaker show smtp --redis localhost:6379
   headgate breaker show smtp --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := headgate.ValidateName("NAME", args[0], false); err != nil {
+			if err := admission.ValidateName("NAME", args[0], false); err != nil {
 				return usage(err)
 			}
 			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showBreaker(ctx, c, store, args[0]) })
@@ -99,7 +99,7 @@ type forceFlags struct {
 
 // validate reports everything that is wrong about a change.
 func (f *forceFlags) validate(downstream string) error {
-	bad := []error{headgate.ValidateName("NAME", downstream, false)}
+	bad := []error{admission.ValidateName("NAME", downstream, false)}
 	if f.duration != 0 && (f.duration < time.Millisecond || f.duration > lua.MaxForce) {
 		bad = append(bad, fieldError("for", f.duration.String(), "0, until it is reset, or 1ms to "+lua.MaxForce.String()))
 	}

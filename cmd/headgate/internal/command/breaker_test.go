@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/lua"
 )
@@ -28,7 +28,7 @@ func (p *plant) report(sequence uint64, c breaker.Counts) {
 // call enqueues a job that calls smtp.
 func (p *plant) call(id string) {
 	p.t.Helper()
-	j := headgate.NewJob("acme", "mail", "welcome", nil)
+	j := admission.NewJob("acme", "mail", "welcome", nil)
 	j.ID, j.Downstream = id, "smtp"
 	_, err := p.producer.Enqueue(p.t.Context(), j)
 	must(p.t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/lua"
 )
@@ -57,7 +57,7 @@ func newDeadShow(o *operator) *cobra.Command {
 					return err
 				}
 				if sight.Place != lua.PlaceDead {
-					return fmt.Errorf("job %s: %w: it is %s", keyOf(args), headgate.ErrNotDead, sight.Place)
+					return fmt.Errorf("job %s: %w: it is %s", keyOf(args), admission.ErrNotDead, sight.Place)
 				}
 				return o.show(ctx, c, store, keyOf(args), payload)
 			})
@@ -138,17 +138,17 @@ type purgedView struct {
 
 func (v purgedView) write(to io.Writer) { fmt.Fprintf(to, "%d dead letters are purged\n", v.Purged) }
 
-func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key, f purgeFlags) error {
+func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, f purgeFlags) error {
 	sight, err := store.Look(ctx, key)
 	if err != nil {
 		return err
 	}
-	purged, err := store.Purge(ctx, []headgate.Key{key}, by(f.why))
+	purged, err := store.Purge(ctx, []admission.Key{key}, by(f.why))
 	if err != nil {
 		return err
 	}
 	if !purged[0] {
-		return fmt.Errorf("purge %s: %w: it is %s, and headgate job cancel ends jobs that live", key, headgate.ErrNotDead, sight.Place)
+		return fmt.Errorf("purge %s: %w: it is %s, and headgate job cancel ends jobs that live", key, admission.ErrNotDead, sight.Place)
 	}
 	return o.print(c, purgedView{1}, purgedView{1}.write)
 }
@@ -157,7 +157,7 @@ func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.S
 	painter := report.NewPainter(c.ErrOrStderr())
 	who := by(f.why)
 	var view purgedView
-	err := eachDead(ctx, store, f.query, f.olderThan, 0, func(keys []headgate.Key) error {
+	err := eachDead(ctx, store, f.query, f.olderThan, 0, func(keys []admission.Key) error {
 		purged, err := store.Purge(ctx, keys, who)
 		if err != nil {
 			return err
@@ -186,7 +186,7 @@ func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.S
 
 // eachDead hands the dead letters that a query names to do, in portions of one call, the oldest first: those that died
 // longer ago than age when it began, at most most unless 0. A letter that dies again meanwhile is not handed out again.
-func eachDead(ctx context.Context, store *lua.Store, query lua.ListQuery, age time.Duration, most int, do func([]headgate.Key) error) error {
+func eachDead(ctx context.Context, store *lua.Store, query lua.ListQuery, age time.Duration, most int, do func([]admission.Key) error) error {
 	if _, err := store.Queue(ctx, query.Queue); err != nil {
 		return err
 	}
@@ -208,7 +208,7 @@ func eachDead(ctx context.Context, store *lua.Store, query lua.ListQuery, age ti
 			return err
 		}
 		if len(page.Jobs) > 0 {
-			keys := make([]headgate.Key, len(page.Jobs))
+			keys := make([]admission.Key, len(page.Jobs))
 			for i, job := range page.Jobs {
 				keys[i] = job.Key
 			}

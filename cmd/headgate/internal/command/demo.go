@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 )
@@ -32,7 +32,7 @@ func newDemo() *cobra.Command {
 				return err
 			}
 			if config.Duration == 0 { // A Config would take it for not given.
-				return usage(&headgate.FieldError{Field: "--duration", Value: "0", Allowed: "3s to 1m"})
+				return usage(&admission.FieldError{Field: "--duration", Value: "0", Allowed: "3s to 1m"})
 			}
 			if err := config.Validate(); err != nil {
 				return usage(err)

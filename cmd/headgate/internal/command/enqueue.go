@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/intake"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
@@ -67,7 +67,7 @@ func newEnqueue() *cobra.Command {
 	flags.StringVar(&f.spec.Tenant, "tenant", "", "`NAME` of the customer (required)")
 	flags.StringVar(&f.spec.Queue, "queue", "", "`NAME` of the queue (required)")
 	flags.StringVar(&f.spec.Type, "type", "", "`NAME` of the type, by which workers know what to do (required)")
-	flags.StringVar(&f.spec.Priority, "priority", string(headgate.Medium), "`CLASS` of urgency, one of the queue's")
+	flags.StringVar(&f.spec.Priority, "priority", string(admission.Medium), "`CLASS` of urgency, one of the queue's")
 	flags.StringVar(&f.spec.Downstream, "downstream", "", "`NAME` of what the job calls, for its circuit breaker")
 	flags.Int64Var(&f.spec.Cost, "cost", 1, "`TOKENS` that the job takes from its limits, 1 to 1000000")
 	flags.StringVar(&f.spec.Deadline, "deadline", "", "latest `TIME` of its start, 5m from now or 2031-05-04T12:00:00Z")
@@ -177,7 +177,7 @@ func readPayload(text string, stdin io.Reader) ([]byte, error) {
 	case text != "-":
 		return []byte(text), nil
 	}
-	payload, err := io.ReadAll(io.LimitReader(from, headgate.DefaultMaxPayload+1))
+	payload, err := io.ReadAll(io.LimitReader(from, admission.DefaultMaxPayload+1))
 	if err != nil {
 		return nil, fmt.Errorf("read payload: %w", err)
 	}
@@ -191,7 +191,7 @@ func (f *enqueueFlags) enqueue(ctx context.Context, c *cobra.Command, p *produce
 			return intake.Tally{}, usage(err)
 		}
 		tally, err := intake.One(ctx, p, job)
-		if errors.Is(err, headgate.ErrInvalid) { // Its class, which only the policy knows.
+		if errors.Is(err, admission.ErrInvalid) { // Its class, which only the policy knows.
 			return tally, usage(err)
 		}
 		return tally, err

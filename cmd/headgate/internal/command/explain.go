@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -65,7 +65,7 @@ func explainArgs(_ *cobra.Command, args []string) error {
 		return usage(fmt.Errorf("headgate explain %s takes %s, got %d arguments", args[0], strings.Join(names, " and "), len(args)-1))
 	}
 	if args[0] == explain.Job { // The parts are joined by a colon, so that one in the tenant would change them.
-		return usage(headgate.ValidateTenant(args[1]))
+		return usage(admission.ValidateTenant(args[1]))
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -43,7 +43,7 @@ func newJobShow(o *operator) *cobra.Command {
 }
 
 // show writes all that is known of a job.
-func (o *operator) show(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key, payload bool) error {
+func (o *operator) show(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, payload bool) error {
 	sight, err := store.Look(ctx, key)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ show twice, or not at all; one that stays shows.`,
 		Example: `  headgate job list --place running --redis localhost:6379
   headgate job list --tenant acme --type welcome --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f.query.Place = headgate.Place(f.place)
+			f.query.Place = admission.Place(f.place)
 			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.list(ctx, c, store, f.query) })
 		},
 	}

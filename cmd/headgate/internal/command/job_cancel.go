@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -68,10 +68,10 @@ func (f *cancelFlags) validate() error {
 		if f.tenant == "" || f.queue == "" {
 			return fieldError("all", "true", "--all beside --tenant and --queue")
 		}
-		if err := headgate.ValidateTenant(f.tenant); err != nil {
+		if err := admission.ValidateTenant(f.tenant); err != nil {
 			return err
 		}
-		return headgate.ValidateName("queue", f.queue, true)
+		return admission.ValidateName("queue", f.queue, true)
 	}
 	if f.tenant != "" || f.queue != "" || f.dryRun {
 		return fieldError("all", "false", "--all beside --tenant, --queue or --dry-run")
@@ -80,7 +80,7 @@ func (f *cancelFlags) validate() error {
 }
 
 // cancel ends one job.
-func (o *operator) cancel(ctx context.Context, c *cobra.Command, store *lua.Store, key headgate.Key, reason string) error {
+func (o *operator) cancel(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, reason string) error {
 	if _, err := store.Look(ctx, key); err != nil {
 		return err // A name that none can have, or one that nobody knows.
 	}

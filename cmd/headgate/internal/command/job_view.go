@@ -9,7 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -78,17 +78,17 @@ func (v jobView) write(to io.Writer) {
 // where says in a few words where a job is.
 func (v jobView) where() string {
 	switch v.Place {
-	case headgate.PlaceWaiting:
+	case admission.PlaceWaiting:
 		text := fmt.Sprintf("waiting, at place %d of its lane", v.Position)
 		if v.WaitMs != nil {
 			text += fmt.Sprintf(", for some %s", time.Duration(*v.WaitMs*1e6).Round(time.Millisecond))
 		}
 		return text
-	case headgate.PlaceLater:
+	case admission.PlaceLater:
 		return "waiting until " + at(v.At)
-	case headgate.PlaceSpilled:
+	case admission.PlaceSpilled:
 		return fmt.Sprintf("spilled, at place %d of its overflow store", v.Position)
-	case headgate.PlaceReady:
+	case admission.PlaceReady:
 		return "ready, in the stream of pool " + v.Pool
 	case lua.PlaceRunning:
 		text := "running on worker " + v.Worker + " since " + at(v.Since)
@@ -140,7 +140,7 @@ func (v listView) write(to io.Writer) {
 		t := report.NewTable(to, 9, "tenant", "id", "place", "queue", "type", "class", "failed", "at", "note")
 		for _, j := range v.Jobs {
 			note, when := j.Worker, ""
-			if j.Place == lua.PlaceDead || j.Place == headgate.PlaceLater {
+			if j.Place == lua.PlaceDead || j.Place == admission.PlaceLater {
 				when = at(j.At)
 			}
 			if j.Reason != "" {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 )
 
 func newKey() *cobra.Command {
@@ -60,9 +60,9 @@ redrives; an admin also ends things for good and resets limits.`,
 
 func (f *keyFlags) run(c *cobra.Command) error {
 	role, err := access.ParseRole(f.role)
-	err = errors.Join(err, headgate.ValidateName("name", f.who.Name, false))
+	err = errors.Join(err, admission.ValidateName("name", f.who.Name, false))
 	if f.expires < 0 || f.expires > 0 && f.expires < time.Second {
-		err = errors.Join(err, &headgate.FieldError{Field: "--expires", Value: f.expires.String(), Allowed: "1s or more, or none"})
+		err = errors.Join(err, &admission.FieldError{Field: "--expires", Value: f.expires.String(), Allowed: "1s or more, or none"})
 	}
 	if err != nil {
 		return usage(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -54,7 +54,7 @@ func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *lua.S
 	if err != nil {
 		return err
 	}
-	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, headgate.Scope(scope))
+	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, admission.Scope(scope))
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ type limitFlags struct {
 }
 
 func (f *limitFlags) add(flags *pflag.FlagSet) {
-	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(headgate.MaxLimitTokens), 10))
+	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
 	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
 	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
 }
@@ -96,17 +96,17 @@ func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
 	if f.off {
 		return json.RawMessage(`{"enabled":false}`), nil
 	}
-	if most := int64(headgate.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
+	if most := int64(admission.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
 		return nil, fieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
 	}
-	if f.per < headgate.MinLimitPer || f.per > headgate.MaxLimitPer {
+	if f.per < admission.MinLimitPer || f.per > admission.MaxLimitPer {
 		per := "per"
 		if flag != "tokens" {
 			per = flag + "-per"
 		}
-		return nil, fieldError(per, f.per.String(), headgate.MinLimitPer.String()+" to "+headgate.MaxLimitPer.String())
+		return nil, fieldError(per, f.per.String(), admission.MinLimitPer.String()+" to "+admission.MaxLimitPer.String())
 	}
-	limit := headgate.Limit{Tokens: headgate.Tokens(f.tokens), Per: f.per, Burst: headgate.Tokens(f.burst)}
+	limit := admission.Limit{Tokens: admission.Tokens(f.tokens), Per: f.per, Burst: admission.Tokens(f.burst)}
 	if f.burst == 0 {
 		limit.Burst = limit.Tokens
 	}
@@ -166,7 +166,7 @@ var errNoOwnLimit = errors.New("the scope has no limit of its own")
 
 // editLimit stores the policy with another limit of a scope; nil takes it away.
 func editLimit(ctx context.Context, store *lua.Store, scope string, value json.RawMessage, reason string) error {
-	path, err := policy.LimitPath(headgate.Scope(scope))
+	path, err := policy.LimitPath(admission.Scope(scope))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
@@ -108,7 +108,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 		err = f.migrate(c, m)
 	}
 	painter.Done(true)
-	bad, invalid := errors.AsType[*headgate.FieldError](err)
+	bad, invalid := errors.AsType[*admission.FieldError](err)
 	switch {
 	case errors.Is(err, lua.ErrBusy):
 		return nothing("%w", err)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -30,7 +30,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	for i := range 40 {
-		j := headgate.NewJob(fmt.Sprintf("t%d", i), "mail", "welcome", nil)
+		j := admission.NewJob(fmt.Sprintf("t%d", i), "mail", "welcome", nil)
 		_, err := p.producer.Enqueue(t.Context(), j)
 		must(t, err)
 	}
@@ -61,7 +61,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 	if queue := p.object(exitOK, "queue show mail"); queue["waiting"] != 40.0 {
 		t.Errorf("%v", queue)
 	}
-	if _, err := p.producer.Enqueue(t.Context(), headgate.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, lua.ErrPartitions) {
+	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, lua.ErrPartitions) {
 		t.Errorf("a producer that was there before: %v", err)
 	}
 }
@@ -88,7 +88,7 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 	must(t, err)
 	p, err := producer.New(other, producer.Config{Policy: new(policy.Unlimited())})
 	must(t, err)
-	_, err = p.Enqueue(t.Context(), headgate.NewJob("acme", "mail", "welcome", nil))
+	_, err = p.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil))
 	must(t, err)
 	if out := here.run(exitFailure, "migrate --partitions 2 --to "+there.URL()); !strings.Contains(out.stderr, "the target holds another deployment") {
 		t.Errorf("%+v", out)
@@ -194,12 +194,12 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 				return err
 			}
 		}
-		job := headgate.NewJob(fmt.Sprintf("tenant-%d", n%50), "mail", "welcome", nil)
+		job := admission.NewJob(fmt.Sprintf("tenant-%d", n%50), "mail", "welcome", nil)
 		job.ID = fmt.Sprintf("job-%d", n)
 		switch _, err := p.Enqueue(s.Context(), job); {
 		case errors.Is(err, lua.ErrPartitions):
 			p = nil
-		case errors.Is(err, headgate.ErrUnavailable):
+		case errors.Is(err, admission.ErrUnavailable):
 		case err != nil:
 			return err
 		default:

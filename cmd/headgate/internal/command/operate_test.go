@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -60,7 +60,7 @@ func (p *plant) object(code int, line string) map[string]any {
 func (p *plant) enqueue(ids ...string) {
 	p.t.Helper()
 	for _, id := range ids {
-		j := headgate.NewJob("acme", "mail", "welcome", []byte("hello"))
+		j := admission.NewJob("acme", "mail", "welcome", []byte("hello"))
 		j.ID = id
 		_, err := p.producer.Enqueue(p.t.Context(), j)
 		must(p.t, err)
@@ -82,7 +82,7 @@ func (p *plant) kill(n int) {
 	}
 	for _, l := range leases {
 		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w", []lua.Finish{{
-			Token: l.Token, Key: headgate.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
 		}})
 		must(p.t, err)
 	}
@@ -216,19 +216,19 @@ func TestDeadCommands(t *testing.T) {
 func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	late := headgate.NewJob("acme", "mail", "welcome", nil)
+	late := admission.NewJob("acme", "mail", "welcome", nil)
 	late.ID, late.Deadline = "late", time.Now().Add(time.Second)
 	_, err := p.producer.Enqueue(t.Context(), late)
 	must(t, err)
 	eventually(t, func() bool {
 		_, err := p.store.Promote(t.Context(), "s", time.Second)
 		must(t, err)
-		sight, err := p.store.Look(t.Context(), headgate.Key{Tenant: "acme", ID: "late"})
+		sight, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "late"})
 		return err == nil && sight.Place == lua.PlaceDead
 	})
 	p.enqueue("a", "b", "c", "d", "e")
 	p.kill(5)
-	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: headgate.PerSecond(20, 2)}}}
+	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(20, 2)}}}
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
@@ -248,7 +248,7 @@ func TestPauseAndResume(t *testing.T) {
 		paused := p.object(exitOK, "pause "+target+" --for 1h --reason why")
 		checkKeys(t, "a pause", paused, []string{"dispatch", "gate", "running", "until"})
 		p.run(exitOK, "pause --enqueue "+target)
-		if _, err := p.producer.Enqueue(t.Context(), headgate.NewJob("acme", "mail", "t", nil)); err == nil {
+		if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "t", nil)); err == nil {
 			t.Errorf("%s: enqueueing is not suspended", target)
 		}
 		if got := p.object(exitOK, "resume "+target); got["dispatch"] != "resumed" || got["enqueue"] != "resumed" {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -61,9 +61,9 @@ func (o *operator) add(c *cobra.Command) {
 func (o *operator) with(c *cobra.Command, do func(context.Context, *lua.Store) error) error {
 	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
 		err := do(ctx, store)
-		bad, invalid := errors.AsType[*headgate.FieldError](err)
+		bad, invalid := errors.AsType[*admission.FieldError](err)
 		switch {
-		case errors.Is(err, headgate.ErrUnknownJob), errors.Is(err, headgate.ErrEnded), errors.Is(err, headgate.ErrNotDead):
+		case errors.Is(err, admission.ErrUnknownJob), errors.Is(err, admission.ErrEnded), errors.Is(err, admission.ErrNotDead):
 			return nothing("%w", err)
 		case errors.Is(err, lua.ErrUnknownQueue):
 			return nothing("%w: headgate queue list tells which there are", err)
@@ -105,11 +105,11 @@ func keyArgs(c *cobra.Command, args []string) error {
 	return usage(fmt.Errorf("%s takes two arguments, TENANT and ID, got %d", c.CommandPath(), len(args)))
 }
 
-func keyOf(args []string) headgate.Key { return headgate.Key{Tenant: args[0], ID: args[1]} }
+func keyOf(args []string) admission.Key { return admission.Key{Tenant: args[0], ID: args[1]} }
 
 // fieldError is a bad flag.
 func fieldError(flag, value, allowed string) error {
-	return usage(&headgate.FieldError{Field: "--" + flag, Value: value, Allowed: allowed})
+	return usage(&admission.FieldError{Field: "--" + flag, Value: value, Allowed: allowed})
 }
 
 // clock writes a time for people, in UTC; zero is a dash.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
 )
@@ -34,10 +34,10 @@ func (t *target) add(c *cobra.Command, what, enqueue string) {
 func (t *target) gate() (lua.GateName, error) {
 	var bad []error
 	if t.queue != "" {
-		bad = append(bad, headgate.ValidateName("queue", t.queue, true))
+		bad = append(bad, admission.ValidateName("queue", t.queue, true))
 	}
 	if t.tenant != "" {
-		bad = append(bad, headgate.ValidateTenant(t.tenant))
+		bad = append(bad, admission.ValidateTenant(t.tenant))
 	}
 	if err := errors.Join(bad...); err != nil {
 		return "", usage(err)
@@ -80,8 +80,8 @@ are refused, with the reason, and what has entered runs. For both, call it twice
 			if err != nil {
 				return err
 			}
-			if duration < 0 || duration > 0 && duration < time.Millisecond || duration > headgate.MaxDelay {
-				return fieldError("for", duration.String(), "0, until resumed, or 1ms to "+headgate.MaxDelay.String())
+			if duration < 0 || duration > 0 && duration < time.Millisecond || duration > admission.MaxDelay {
+				return fieldError("for", duration.String(), "0, until resumed, or 1ms to "+admission.MaxDelay.String())
 			}
 			if err := checkReason(reason); err != nil {
 				return err

@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -66,11 +66,11 @@ The standard tier has to keep its weights and max_running.`,
 			begin.ID = cmp.Or(begin.ID, time.Now().UTC().Format("2006-01-02T150405"))
 			text, err := json.Marshal(begin)
 			if err != nil {
-				return fmt.Errorf("rules %s: %w: %w", args[0], headgate.ErrInvalid, err)
+				return fmt.Errorf("rules %s: %w: %w", args[0], admission.ErrInvalid, err)
 			}
 			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
 				result, err := rollout.StartCandidate(ctx, store, text, editBy(reason))
-				if bad, ok := errors.AsType[*headgate.FieldError](err); ok && strings.HasPrefix(bad.Field, "rollout.rules.") {
+				if bad, ok := errors.AsType[*admission.FieldError](err); ok && strings.HasPrefix(bad.Field, "rollout.rules.") {
 					err = errors.New("rules " + args[0] + ": " + bad.Error()) // Of the file, not of the command line.
 				}
 				return result, err
@@ -117,8 +117,8 @@ type shadowView struct {
 
 func (v shadowView) write(to io.Writer) {
 	fmt.Fprintf(to, "%s, since %s: %d allowed\n", v.ID, clock(*v.Since), v.Allowed)
-	for level := range headgate.Levels {
-		name := headgate.Level(level).String()
+	for level := range admission.Levels {
+		name := admission.Level(level).String()
 		fmt.Fprintf(to, "would be refused by %s: %d\n", name, v.Refused[name])
 	}
 }
@@ -138,7 +138,7 @@ func newRolloutShadow(o *operator) *cobra.Command {
 				}
 				view := shadowView{counts.ID, shown.Stamp(counts.Since), counts.Allowed, map[string]int64{}}
 				for level, refused := range counts.Refused {
-					view.Refused[headgate.Level(level).String()] = refused
+					view.Refused[admission.Level(level).String()] = refused
 				}
 				return o.print(c, view, view.write)
 			})
@@ -154,7 +154,7 @@ func newRolloutShare(o *operator) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			percent, err := strconv.Atoi(args[0])
 			if err != nil || percent < 0 || percent > policy.MaxPercent {
-				return usage(&headgate.FieldError{Field: "PERCENT", Value: strconv.Quote(args[0]), Allowed: fmt.Sprintf("0 to %d", policy.MaxPercent)})
+				return usage(&admission.FieldError{Field: "PERCENT", Value: strconv.Quote(args[0]), Allowed: fmt.Sprintf("0 to %d", policy.MaxPercent)})
 			}
 			return editRollout(o, c, func(ctx context.Context, store *lua.Store) (rollout.Result, error) {
 				return rollout.SetShare(ctx, store, percent, editBy(reason))

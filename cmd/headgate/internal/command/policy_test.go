@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
@@ -152,7 +152,7 @@ func TestARolloutIsBegunGrownAndEnded(t *testing.T) {
 	}
 	p.run(exitNothing, "policy rollout shadow")
 	p.run(exitOK, "policy rollout start "+rules+" --percent 100 --id s --shadow")
-	limits, ok := policyInForce(t, p).ShadowFor("acme", "mail", headgate.High)
+	limits, ok := policyInForce(t, p).ShadowFor("acme", "mail", admission.High)
 	if !ok {
 		t.Fatal("acme is not in")
 	}

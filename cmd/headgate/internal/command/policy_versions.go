@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/lua"
 )
@@ -86,7 +86,7 @@ byte but for its number. Nothing is undone in the history.`,
 func versionArg(text string) (int64, error) {
 	version, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || version < 1 {
-		return 0, usage(&headgate.FieldError{Field: "VERSION", Value: strconv.Quote(text), Allowed: "1 or more; headgate policy history lists those that are kept"})
+		return 0, usage(&admission.FieldError{Field: "VERSION", Value: strconv.Quote(text), Allowed: "1 or more; headgate policy history lists those that are kept"})
 	}
 	return version, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 )
@@ -45,14 +45,14 @@ func classesSetting() setting {
 			flags.StringVar(&text, "classes", "", "`CLASSES`, the most urgent first, with their weights of 1 to 100: critical=4,high=3,low=1")
 		},
 		edits: func() ([]policy.Edit, error) {
-			var classes []headgate.Class
+			var classes []admission.Class
 			for part := range strings.SplitSeq(text, ",") {
 				name, weight, _ := strings.Cut(part, "=")
 				n, err := strconv.Atoi(weight)
 				if err != nil {
 					return nil, fieldError("classes", strconv.Quote(text), "names with weights, such as high=3,low=1")
 				}
-				classes = append(classes, headgate.Class{Name: headgate.Priority(name), Weight: n})
+				classes = append(classes, admission.Class{Name: admission.Priority(name), Weight: n})
 			}
 			value, err := json.Marshal(classes)
 			return one(value, "classes"), err

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/lua"
@@ -33,7 +33,7 @@ func queueState(v shown.Queue) string {
 func gateWords(g shown.Gate) string {
 	switch {
 	case g.Burst > 0:
-		return "starts " + headgate.TokensPerSecond(g.Rate).Words("job")
+		return "starts " + admission.TokensPerSecond(g.Rate).Words("job")
 	case g.Limit == 0 && strings.HasPrefix(string(g.Name), "b:"):
 		return "held by its circuit breaker"
 	case g.NoShare:
@@ -157,9 +157,9 @@ func (v queueDetails) write(to io.Writer) {
 type peekView struct {
 	Queue string `json:"queue"`
 	// Turn is the class whose turn it is, of which TurnLeft dispatches are left.
-	Turn     headgate.Priority `json:"turn"`
-	TurnLeft int               `json:"turn_left"`
-	Classes  []peekedClassView `json:"classes"`
+	Turn     admission.Priority `json:"turn"`
+	TurnLeft int                `json:"turn_left"`
+	Classes  []peekedClassView  `json:"classes"`
 }
 
 type peekedClassView struct {

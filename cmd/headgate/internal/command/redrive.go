@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
@@ -82,8 +82,8 @@ const shownErrors = 20
 
 func (v *redrivenView) refuse(result producer.RedriveResult) {
 	reason := string(result.Verdict.Reason)
-	if errors.Is(result.Err, headgate.ErrNotDead) {
-		reason = string(headgate.ReasonGone)
+	if errors.Is(result.Err, admission.ErrNotDead) {
+		reason = string(admission.ReasonGone)
 	}
 	if reason == "" {
 		reason = "unreadable"
@@ -121,7 +121,7 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Sto
 	f.options.Author, f.options.Act = who.Author, who.Act
 	view := &redrivenView{Refused: map[string]int{}, Errors: []refusedView{}}
 	painter := report.NewPainter(c.ErrOrStderr())
-	do := func(keys []headgate.Key) error {
+	do := func(keys []admission.Key) error {
 		return f.portion(ctx, p, keys, view, func(note string) {
 			line := fmt.Sprintf("headgate: %d redriven, %d refused%s", view.Redriven, view.refused(), note)
 			painter.Paint(line, line)
@@ -130,9 +130,9 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Sto
 	if len(args) == 0 {
 		err = eachDead(ctx, store, f.query, 0, f.limit, do)
 	} else {
-		keys := make([]headgate.Key, 0, len(args)-1)
+		keys := make([]admission.Key, 0, len(args)-1)
 		for _, id := range args[1:] {
-			keys = append(keys, headgate.Key{Tenant: args[0], ID: id})
+			keys = append(keys, admission.Key{Tenant: args[0], ID: id})
 		}
 		for portion := range slices.Chunk(keys, lua.MaxBatchJobs) {
 			if err = do(portion); err != nil {
@@ -141,7 +141,7 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Sto
 		}
 	}
 	painter.Done(true)
-	if _, invalid := errors.AsType[*headgate.FieldError](err); invalid || errors.Is(err, lua.ErrUnknownQueue) {
+	if _, invalid := errors.AsType[*admission.FieldError](err); invalid || errors.Is(err, lua.ErrUnknownQueue) {
 		return err
 	}
 	if printed := f.print(c, view, view.write); err != nil || printed != nil {
@@ -163,7 +163,7 @@ const (
 )
 
 // portion redrives letters of one call. Those of a queue that lack tokens are tried again when there are some.
-func (f *redriveFlags) portion(ctx context.Context, p *producer.Producer, keys []headgate.Key, view *redrivenView, progress func(note string)) error {
+func (f *redriveFlags) portion(ctx context.Context, p *producer.Producer, keys []admission.Key, view *redrivenView, progress func(note string)) error {
 	for {
 		results, err := p.RedriveWith(ctx, f.options, keys...)
 		if results == nil {
@@ -176,9 +176,9 @@ func (f *redriveFlags) portion(ctx context.Context, p *producer.Producer, keys [
 			switch {
 			case r.Err == nil:
 				view.Redriven++
-			case errors.Is(r.Err, headgate.ErrOutcomeUnknown), errors.Is(r.Err, headgate.ErrUnavailable):
+			case errors.Is(r.Err, admission.ErrOutcomeUnknown), errors.Is(r.Err, admission.ErrUnavailable):
 				return r.Err
-			case f.query.Queue != "" && errors.Is(r.Err, headgate.ErrLimited) && retry <= longestRedriveWait:
+			case f.query.Queue != "" && errors.Is(r.Err, admission.ErrLimited) && retry <= longestRedriveWait:
 				keys, wait = append(keys, r.Key), max(wait, min(retry, time.Second))
 			default:
 				view.refuse(r)

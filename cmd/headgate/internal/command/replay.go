@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/replay"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/trace"
@@ -132,11 +132,11 @@ func (f *replayFlags) validate() error {
 		bad = append(bad, zeroFlags(f.config))
 	}
 	if f.limit < 0 {
-		bad = append(bad, &headgate.FieldError{Field: "--limit-rows", Value: strconv.Itoa(f.limit), Allowed: "0, for all, or more"})
+		bad = append(bad, &admission.FieldError{Field: "--limit-rows", Value: strconv.Itoa(f.limit), Allowed: "0, for all, or more"})
 	}
 	if f.exclude != "" {
-		if headgate.ValidateName("downstream", f.exclude, false) != nil {
-			bad = append(bad, &headgate.FieldError{Field: "--exclude-downstream", Value: fmt.Sprintf("%q", f.exclude), Allowed: "the name of a downstream"})
+		if admission.ValidateName("downstream", f.exclude, false) != nil {
+			bad = append(bad, &admission.FieldError{Field: "--exclude-downstream", Value: fmt.Sprintf("%q", f.exclude), Allowed: "the name of a downstream"})
 		}
 	}
 	return errors.Join(bad...)
@@ -154,7 +154,7 @@ func zeroFlags(c replay.Config) error {
 		{c.MaxAttempts == 0, "--max-attempts", "1 to 255 runs"},
 	} {
 		if flag.zero {
-			bad = append(bad, &headgate.FieldError{Field: flag.name, Value: "0", Allowed: flag.allowed})
+			bad = append(bad, &admission.FieldError{Field: flag.name, Value: "0", Allowed: flag.allowed})
 		}
 	}
 	return errors.Join(bad...)

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/internal/embedded"
 )
@@ -138,7 +138,7 @@ func flagError(err error) error {
 		return err
 	}
 	_, allowed := pflag.UnquoteUsage(bad.GetFlag())
-	return &headgate.FieldError{Field: "--" + bad.GetFlag().Name, Value: strconv.Quote(bad.GetValue()), Allowed: allowed}
+	return &admission.FieldError{Field: "--" + bad.GetFlag().Name, Value: strconv.Quote(bad.GetValue()), Allowed: allowed}
 }
 
 // noArgs and oneArg are cobra's validators with errors that say what to do.
@@ -183,7 +183,7 @@ func (f *common) logger(to io.Writer) (zerolog.Logger, error) { return newLogger
 // newLogger returns a logger of one of logs.Levels.
 func newLogger(to io.Writer, name string) (zerolog.Logger, error) {
 	if !slices.Contains(logs.Levels, name) {
-		return zerolog.Nop(), usage(&headgate.FieldError{Field: "--log", Value: fmt.Sprintf("%q", name), Allowed: "one of " + strings.Join(logs.Levels, ", ")})
+		return zerolog.Nop(), usage(&admission.FieldError{Field: "--log", Value: fmt.Sprintf("%q", name), Allowed: "one of " + strings.Join(logs.Levels, ", ")})
 	}
 	if name == logs.Levels[0] {
 		return zerolog.Nop(), nil

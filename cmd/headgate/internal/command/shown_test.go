@@ -21,7 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/lua"
@@ -202,9 +202,9 @@ func scrape(t *testing.T) (ofServer, ofWorker string) {
 // unknown has a worker hand a job back that it has no handler for.
 func (d *deployment) unknown() {
 	d.t.Helper()
-	ctx, job := d.t.Context(), headgate.NewJob("e", "odd", "unheard", nil)
+	ctx, job := d.t.Context(), admission.NewJob("e", "odd", "unheard", nil)
 	job.ID = "odd"
-	_, err := d.store.Admit(ctx, 1, []lua.Candidate{{Job: &job, Class: 1, Limits: &[headgate.Levels]headgate.Limit{}}})
+	_, err := d.store.Admit(ctx, 1, []lua.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	must(d.t, err)
 	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "odd", Weight: 1}}}
 	_, err = d.store.Register(ctx, "w", pool, 1, time.Minute)
@@ -212,7 +212,7 @@ func (d *deployment) unknown() {
 	leases, err := d.store.Read(ctx, "w", pool.ID(), 1, -1, false)
 	must(d.t, err)
 	_, _, err = d.store.Finish(ctx, pool.ID(), "w", []lua.Finish{{
-		Token: leases[0].Token, Key: headgate.Key{Tenant: "e", ID: "odd"}, Outcome: lua.Release, Delay: time.Hour, Text: lua.UnknownType + " unheard",
+		Token: leases[0].Token, Key: admission.Key{Tenant: "e", ID: "odd"}, Outcome: lua.Release, Delay: time.Hour, Text: lua.UnknownType + " unheard",
 	}})
 	must(d.t, err)
 }
@@ -224,7 +224,7 @@ func scrapeLimiter(t *testing.T) string {
 	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	limits := policy.Unlimited()
-	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: headgate.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
+	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
 	l, err := limiter.New(store, limiter.Config{Policy: &limits, Metrics: registry, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
 	must(t, err)
 	for _, tenant := range []string{"a", "a", "a", "b"} {

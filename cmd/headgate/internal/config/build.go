@@ -9,7 +9,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
@@ -135,8 +135,8 @@ func (l *Loaded) breakers() (rules breaker.Config, own map[string]breaker.Config
 func (l *Loaded) Webhook() (*deliver.Webhook, error) {
 	config, err := l.webhook()
 	hook, bad := deliver.NewWebhook(config)
-	if field, ok := errors.AsType[*headgate.FieldError](bad); ok {
-		bad = &headgate.FieldError{Field: l.field(pathDeliver), Value: field.Value, Allowed: field.Allowed}
+	if field, ok := errors.AsType[*admission.FieldError](bad); ok {
+		bad = &admission.FieldError{Field: l.field(pathDeliver), Value: field.Value, Allowed: field.Allowed}
 	}
 	return hook, errors.Join(bad, err)
 }
@@ -154,8 +154,8 @@ func (l *Loaded) webhook() (deliver.WebhookConfig, error) {
 func (l *Loaded) Notifier() (*deliver.Notifier, error) {
 	config, err := l.notifier()
 	to, bad := deliver.NewNotifier(config)
-	if field, ok := errors.AsType[*headgate.FieldError](bad); ok {
-		bad = &headgate.FieldError{Field: l.field(pathNotify), Value: field.Value, Allowed: field.Allowed}
+	if field, ok := errors.AsType[*admission.FieldError](bad); ok {
+		bad = &admission.FieldError{Field: l.field(pathNotify), Value: field.Value, Allowed: field.Allowed}
 	}
 	return to, errors.Join(bad, err)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/knadh/koanf/providers/rawbytes"
 	"github.com/knadh/koanf/v2"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Source is a kind of place that values come from, a stronger one being greater.
@@ -110,7 +110,7 @@ func decode(name string, text []byte, err error) (*layer, error) {
 	}
 	parser := parsers[strings.ToLower(filepath.Ext(name))]
 	if parser == nil {
-		return nil, &headgate.FieldError{Field: "file", Value: fmt.Sprintf("%q", name), Allowed: "a name that ends with .yaml, .yml, .toml or .json"}
+		return nil, &admission.FieldError{Field: "file", Value: fmt.Sprintf("%q", name), Allowed: "a name that ends with .yaml, .yml, .toml or .json"}
 	}
 	l := &layer{source: File, file: name}
 	return l, l.fail(l.load(rawbytes.Provider(text), parser))
@@ -168,7 +168,7 @@ func readEnvironment(environ []string, table []Option) (*layer, error) {
 		case name == breakers:
 			var own map[string]any
 			if err := json.Unmarshal([]byte(value), &own); err != nil {
-				bad = append(bad, &headgate.FieldError{Field: breakers, Value: "(no JSON object)", Allowed: `{"DOWNSTREAM": {"window": "5s"}}`})
+				bad = append(bad, &admission.FieldError{Field: breakers, Value: "(no JSON object)", Allowed: `{"DOWNSTREAM": {"window": "5s"}}`})
 			}
 			return breakersPath, own
 		case known:
@@ -203,9 +203,9 @@ func readFlags(s Sources, table []Option) (*layer, error) {
 		i := slices.IndexFunc(table, func(o Option) bool { return o.Path == path })
 		switch {
 		case !ok:
-			bad = append(bad, &headgate.FieldError{Field: "--set", Value: "(without =)", Allowed: "KEY=VALUE"})
+			bad = append(bad, &admission.FieldError{Field: "--set", Value: "(without =)", Allowed: "KEY=VALUE"})
 		case i >= 0 && table[i].secret:
-			bad = append(bad, &headgate.FieldError{Field: "--set", Value: path, Allowed: "keys that are no secrets: those come from a file or the environment"})
+			bad = append(bad, &admission.FieldError{Field: "--set", Value: path, Allowed: "keys that are no secrets: those come from a file or the environment"})
 		default:
 			values[path], l.names[path] = value, "--set "+path
 		}

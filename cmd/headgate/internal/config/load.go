@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Sources are where a configuration comes from. Each may be empty.
@@ -141,7 +141,7 @@ func (l *Loaded) set(from *layer, byPath map[string]*Option, path string) error 
 		if o.Secret() {
 			value = "(not shown)"
 		}
-		bad = append(bad, from.fail(&headgate.FieldError{Field: from.field(path), Value: value, Allowed: o.limits()}))
+		bad = append(bad, from.fail(&admission.FieldError{Field: from.field(path), Value: value, Allowed: o.limits()}))
 	}
 	return errors.Join(bad...)
 }
@@ -165,7 +165,7 @@ func downstreams(layers []*layer) []string {
 	for _, layer := range layers {
 		for path := range layer.values {
 			below, ok := strings.CutPrefix(path, breakersPath+delimiter)
-			if end := strings.LastIndex(below, delimiter); ok && end > 0 && headgate.ValidateName("downstream", below[:end], false) == nil {
+			if end := strings.LastIndex(below, delimiter); ok && end > 0 && admission.ValidateName("downstream", below[:end], false) == nil {
 				names[below[:end]] = true
 			}
 		}

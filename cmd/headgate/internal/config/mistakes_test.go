@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // mistaken is a file in which many things are wrong.
@@ -119,7 +119,7 @@ func TestEveryMistakeIsReportedAtOnce(t *testing.T) {
 	if strings.Contains(err.Error(), "sesame") {
 		t.Errorf("a secret is shown: %v", err)
 	}
-	if !errors.Is(err, headgate.ErrInvalid) {
+	if !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v is no headgate.ErrInvalid", err)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 )
 
@@ -18,12 +18,12 @@ func (l *Loaded) Serve() (serve.Config, error) {
 	config := serve.Config{
 		Address: c.Address, NoAuth: c.Credentials.NoAuth, MinTLS: tlsVersions[c.TLS.MinVersion],
 		MaxBody: int64(c.MaxBody), Timeout: c.Timeout, OldHeaders: c.OldHeaders,
-		AdminLimit: headgate.PerSecond(headgate.Tokens(c.Rate), headgate.Tokens(c.Burst)),
+		AdminLimit: admission.PerSecond(admission.Tokens(c.Rate), admission.Tokens(c.Burst)),
 	}
 	config.Allow = c.Allow
 	config.Bounds = admin.Bounds{
 		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
-		TenantLimit: headgate.PerSecond(headgate.Tokens(c.Bounds.TenantRate), headgate.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
+		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
 	}
 	config.Breaker, config.Breakers = l.breakers()
 	var err, noPair, noAuthorities error
@@ -69,7 +69,7 @@ func (l *Loaded) serveTogether() (bad []error) {
 	c := &l.Config.Serve
 	field := func(ok bool, path, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: l.field(path), Value: fmt.Sprintf("%q", l.option(path).show(&l.Config)), Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: l.field(path), Value: fmt.Sprintf("%q", l.option(path).show(&l.Config)), Allowed: allowed})
 		}
 	}
 	field((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), pathServeKey, "a file if and only if serve.tls.cert_file (--tls-cert) is one")
@@ -99,7 +99,7 @@ func readAuthorities(path, file string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(bytes) {
-		return nil, &headgate.FieldError{Field: path, Value: fmt.Sprintf("%q", file), Allowed: "a file with certificates in PEM"}
+		return nil, &admission.FieldError{Field: path, Value: fmt.Sprintf("%q", file), Allowed: "a file with certificates in PEM"}
 	}
 	return pool, nil
 }

@@ -3,7 +3,7 @@ package config
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -21,7 +21,7 @@ func breakerOptions(path string, at func(*Config) *Breaker) []Option {
 	all := []Option{
 		{
 			Path: ".call_timeout", Unset: "as `worker.timeout`", Doc: "Longest time of a run that calls a downstream, of jobs without a time-out of their own; a shorter `worker.timeout` wins.",
-			value: duration(time.Millisecond, headgate.MaxTimeout, func(c *Config) *time.Duration { return &at(c).CallTimeout }),
+			value: duration(time.Millisecond, admission.MaxTimeout, func(c *Config) *time.Duration { return &at(c).CallTimeout }),
 		},
 		{
 			Path: ".window", Default: "10s", Doc: "How long an outcome counts.",

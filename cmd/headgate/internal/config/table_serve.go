@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 )
 
@@ -56,11 +56,11 @@ func serveOptions() []Option {
 		},
 		{
 			Path: "serve.admin_rate", Flag: "admin-rate", Default: "50", Doc: "Calls a second of one credential, enqueueing and decisions apart.",
-			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).Rate }),
+			value: count(1, int(admission.MaxLimitTokens), func(c *Config) *int { return &at(c).Rate }),
 		},
 		{
 			Path: "serve.admin_burst", Flag: "admin-burst", Default: "100", Doc: "Such calls at once.",
-			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).Burst }),
+			value: count(1, int(admission.MaxLimitTokens), func(c *Config) *int { return &at(c).Burst }),
 		},
 	}
 }
@@ -87,7 +87,7 @@ func boundOptions() []Option {
 		},
 		{
 			Path: "serve.tenant_rate", Default: strconv.Itoa(admin.DefaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together, each question for itself; a quarter of them, and 64, at once. What its jobs may be is the policy's.",
-			value: count(1, int(headgate.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
+			value: count(1, int(admission.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
 		},
 		{
 			Path: "serve.tenant_bytes", Default: strconv.Itoa(admin.DefaultTenantBytes), Doc: "Bytes of bodies and of answers, a second, of all credentials of a tenant together, whatever becomes of them.",

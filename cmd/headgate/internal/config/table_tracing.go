@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/spans"
 )
 
@@ -45,7 +45,7 @@ func tracingOptions() []Option {
 		{
 			Path: "tracing.service", Default: "headgate", Doc: "`service.name` of the process.",
 			value: text("1-64 bytes of [A-Za-z0-9._@/:-]", func(s string) bool {
-				return headgate.ValidateName("service", s, false) == nil
+				return admission.ValidateName("service", s, false) == nil
 			}, func(c *Config) *string { return &at(c).Service }),
 		},
 	}
@@ -71,7 +71,7 @@ func (l *Loaded) Traces() (spans.Config, error) {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			bad = append(bad, &headgate.FieldError{Field: fmt.Sprintf("%s in line %d", l.field(pathTraceHeaders), number), Value: "(not shown)", Allowed: "NAME: VALUE"})
+			bad = append(bad, &admission.FieldError{Field: fmt.Sprintf("%s in line %d", l.field(pathTraceHeaders), number), Value: "(not shown)", Allowed: "NAME: VALUE"})
 			continue
 		}
 		config.Headers[name] = value

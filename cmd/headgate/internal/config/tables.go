@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/lua"
 )
@@ -54,7 +54,7 @@ func redisOptions() []Option {
 		{
 			Path: "redis.prefix", Flag: "prefix", Default: "hg", Doc: "First part of every key: one deployment, one prefix.",
 			value: text("1-32 bytes of [A-Za-z0-9._@/-]", func(s string) bool {
-				return headgate.ValidateName("prefix", s, true) == nil && len(s) <= 32
+				return admission.ValidateName("prefix", s, true) == nil && len(s) <= 32
 			}, func(c *Config) *string { return &c.Redis.Store.Prefix }),
 		},
 		{
@@ -89,7 +89,7 @@ func redisOptions() []Option {
 			Path: "redis.replica_queues", Unset: "all", Doc: "Queues whose jobs wait for replicas.",
 			value: list[string]{
 				allowed: "names of queues, each once", most: 10_000, at: func(c *Config) *[]string { return &c.Redis.Store.ReplicaQueues },
-				parse: func(s string) (string, bool) { return s, headgate.ValidateName("queue", s, true) == nil },
+				parse: func(s string) (string, bool) { return s, admission.ValidateName("queue", s, true) == nil },
 				text:  func(s string) string { return s }, id: func(s string) string { return s },
 			},
 		},
@@ -146,7 +146,7 @@ func workerOptions() []Option {
 			Path: "worker.types", Flag: "types", Unset: "all are taken", Doc: "Types of jobs to take; others go back to the queue.",
 			value: list[string]{
 				allowed: "names of types, each once", most: 10_000, at: func(c *Config) *[]string { return &c.Worker.Types },
-				parse: func(s string) (string, bool) { return s, headgate.ValidateName("type", s, false) == nil },
+				parse: func(s string) (string, bool) { return s, admission.ValidateName("type", s, false) == nil },
 				text:  func(s string) string { return s }, id: func(s string) string { return s },
 			},
 		},
@@ -156,7 +156,7 @@ func workerOptions() []Option {
 		},
 		{
 			Path: pathTimeout, Flag: "timeout", Unset: "5s for deliveries, 5m for commands", Doc: "Longest time of a run; a shorter time-out of the job's own wins.",
-			value: duration(time.Millisecond, headgate.MaxTimeout, func(c *Config) *time.Duration { return &c.Worker.Timeout }),
+			value: duration(time.Millisecond, admission.MaxTimeout, func(c *Config) *time.Duration { return &c.Worker.Timeout }),
 		},
 		{
 			Path: "worker.drain_timeout", Flag: "drain-timeout", Default: "30s", Doc: "Time that running jobs get when the worker is told to stop.",
@@ -181,7 +181,7 @@ func parseQueue(text string) (lua.QueueWeight, bool) {
 	if given {
 		weight, err = strconv.Atoi(number)
 	}
-	ok := err == nil && weight >= 1 && weight <= 1000 && headgate.ValidateName("queue", name, true) == nil
+	ok := err == nil && weight >= 1 && weight <= 1000 && admission.ValidateName("queue", name, true) == nil
 	return lua.QueueWeight{Queue: name, Weight: weight}, ok
 }
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -63,7 +63,7 @@ func (l *Loaded) checkBreaker(path string, config breaker.Config) error {
 	if config.Validate() == nil {
 		return nil
 	}
-	return &headgate.FieldError{Field: l.field(path + ".open_max"), Value: config.OpenMax.String(), Allowed: config.OpenBase.String() + ", which is open_base, to 24h"}
+	return &admission.FieldError{Field: l.field(path + ".open_max"), Value: config.OpenMax.String(), Allowed: config.OpenBase.String() + ", which is open_base, to 24h"}
 }
 
 // copyBreakers gives each downstream that is named a breaker of its own.

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // UnknownKeyError is a key that is no option's.
@@ -23,7 +23,7 @@ func (e *UnknownKeyError) Error() string {
 }
 
 // Is makes every UnknownKeyError match headgate.ErrInvalid.
-func (e *UnknownKeyError) Is(target error) bool { return target == headgate.ErrInvalid }
+func (e *UnknownKeyError) Is(target error) bool { return target == admission.ErrInvalid }
 
 // maxEdits is how many slips of the pen lie between what was written and what was meant.
 const maxEdits = 2

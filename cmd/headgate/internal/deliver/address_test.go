@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestAddressesOfThePublicInternet(t *testing.T) {
@@ -65,7 +65,7 @@ func TestTargetsThatAreNone(t *testing.T) {
 		"", "ftp://example.com", "http://", "example.com", "http://example.com/#x", "http://sesame:%zz@example.com", "http://127.0.0.1/",
 		"http://[::1]:80/", "http://[::ffff:10.0.0.1]/", "https://169.254.169.254/latest",
 	} {
-		if _, err := NewWebhook(WebhookConfig{URL: url}); !errors.Is(err, headgate.ErrInvalid) || strings.Contains(err.Error(), "sesame") {
+		if _, err := NewWebhook(WebhookConfig{URL: url}); !errors.Is(err, admission.ErrInvalid) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s gave %v", url, err)
 		}
 	}

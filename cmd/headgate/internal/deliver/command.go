@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -64,7 +64,7 @@ type Command struct {
 func NewCommand(config CommandConfig) (*Command, error) {
 	config = config.withDefaults()
 	if len(config.Args) == 0 {
-		return nil, &headgate.FieldError{Field: "--exec", Value: "nothing", Allowed: "a command and its arguments, at the end of the line"}
+		return nil, &admission.FieldError{Field: "--exec", Value: "nothing", Allowed: "a command and its arguments, at the end of the line"}
 	}
 	if err := validateTimeout(config.Timeout); err != nil {
 		return nil, err

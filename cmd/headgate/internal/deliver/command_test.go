@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -178,7 +178,7 @@ func TestWhatACommandLeavesIsKilled(t *testing.T) {
 
 func TestCommandsThatAreNone(t *testing.T) {
 	t.Parallel()
-	if _, err := NewCommand(CommandConfig{}); !errors.Is(err, headgate.ErrInvalid) {
+	if _, err := NewCommand(CommandConfig{}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := NewCommand(CommandConfig{Args: []string{"/nowhere/job"}}); err == nil || !strings.Contains(err.Error(), "find command") {

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -26,7 +26,7 @@ func FuzzSecrets(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		secrets, err := ParseSecrets(text)
 		if err != nil {
-			if _, named := errors.AsType[*headgate.FieldError](err); !named || len(text) >= minSecret && strings.Contains(err.Error(), text) {
+			if _, named := errors.AsType[*admission.FieldError](err); !named || len(text) >= minSecret && strings.Contains(err.Error(), text) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return
@@ -96,7 +96,7 @@ func FuzzTarget(f *testing.F) {
 		target, err := parseTarget(receiverConfig{url: text, flag: "--deliver", allowFlag: "--allow-private"})
 		if err != nil {
 			user, _, _ := strings.Cut(text, "@")
-			if _, named := errors.AsType[*headgate.FieldError](err); !named || strings.Contains(user, ":"+secret) && strings.Contains(err.Error(), secret) {
+			if _, named := errors.AsType[*admission.FieldError](err); !named || strings.Contains(user, ":"+secret) && strings.Contains(err.Error(), secret) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return
@@ -123,7 +123,7 @@ func FuzzEvent(f *testing.F) {
 		f.Add([]byte(seed.payload), seed.contentType)
 	}
 	f.Fuzz(func(t *testing.T, payload []byte, contentType string) {
-		job := worker.Job[[]byte]{Job: headgate.NewJob("acme", "mail", "welcome", payload)}
+		job := worker.Job[[]byte]{Job: admission.NewJob("acme", "mail", "welcome", payload)}
 		job.Headers = map[string]string{"Content-Type": contentType, "traceparent": contentType}
 		body, err := encodeEvent(&job)
 		if err != nil {

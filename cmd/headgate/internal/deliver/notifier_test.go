@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/scheduler"
 )
@@ -136,7 +136,7 @@ func TestAnswersToATransitionAreJudged(t *testing.T) {
 func TestTransitionsGoToPublicAddressesOnly(t *testing.T) {
 	t.Parallel()
 	_, err := NewNotifier(NotifierConfig{URL: "http://10.1.2.3/"})
-	field, ok := errors.AsType[*headgate.FieldError](err)
+	field, ok := errors.AsType[*admission.FieldError](err)
 	if !ok || field.Field != "--notify" || !strings.Contains(field.Allowed, "--notify-allow-private") {
 		t.Errorf("got %v", err)
 	}

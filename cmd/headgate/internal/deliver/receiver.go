@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Bounds of what a receiver may say and of how long it may take over the parts.
@@ -76,7 +76,7 @@ func newReceiver(config receiverConfig) (*receiver, error) {
 
 func parseTarget(config receiverConfig) (*url.URL, error) {
 	bad := func(value, allowed string) error {
-		return &headgate.FieldError{Field: config.flag, Value: value, Allowed: allowed}
+		return &admission.FieldError{Field: config.flag, Value: value, Allowed: allowed}
 	}
 	target, err := url.Parse(config.url)
 	if err != nil {

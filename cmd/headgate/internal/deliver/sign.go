@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Secret is a key that requests are signed with, by version 1 of the Standard Webhooks specification
@@ -61,7 +61,7 @@ func ParseSecrets(text string) ([]Secret, error) {
 }
 
 func secretError(line int, value string) error {
-	return &headgate.FieldError{
+	return &admission.FieldError{
 		Field: fmt.Sprintf("secret in line %d", line), Value: "(" + value + ")",
 		Allowed: fmt.Sprintf("%d to %d random bytes, as they are or as %sBASE64", minSecret, maxSecret, secretPrefix),
 	}
@@ -69,7 +69,7 @@ func secretError(line int, value string) error {
 
 // messageID returns the webhook-id of a job, the same at each attempt and for no other job. The specification forbids
 // full stops, which separate what is signed: else a tenant's id could pass for an id and a timestamp.
-func messageID(key headgate.Key) string {
+func messageID(key admission.Key) string {
 	return strings.ReplaceAll(key.String(), ".", "%2E") // A key holds no '%', so no two become one.
 }
 

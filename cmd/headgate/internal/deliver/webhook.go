@@ -9,7 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/propagation"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -60,10 +60,10 @@ func NewWebhook(config WebhookConfig) (*Webhook, error) {
 }
 
 func validateTimeout(timeout time.Duration) error {
-	if timeout >= time.Millisecond && timeout <= headgate.MaxTimeout {
+	if timeout >= time.Millisecond && timeout <= admission.MaxTimeout {
 		return nil
 	}
-	return &headgate.FieldError{Field: "--timeout", Value: timeout.String(), Allowed: "1ms to 24h"}
+	return &admission.FieldError{Field: "--timeout", Value: timeout.String(), Allowed: "1ms to 24h"}
 }
 
 // Handle delivers a job and waits for the answer. It is a worker.Handler.
@@ -91,7 +91,7 @@ func (w *Webhook) requestOf(ctx context.Context, job *worker.Job[[]byte]) (*http
 		}
 		media = typeEvent
 	}
-	request, err := w.request(ctx, media, messageID(headgate.Key{Tenant: job.Tenant, ID: job.ID}), body)
+	request, err := w.request(ctx, media, messageID(admission.Key{Tenant: job.Tenant, ID: job.ID}), body)
 	if err == nil {
 		addHeaders(request.Header, job)
 		// Where the worker traces, its span is the parent of the receiver's.

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -23,7 +23,7 @@ import (
 const patience = 30 * time.Second
 
 func testJob(payload string) worker.Job[[]byte] {
-	job := headgate.NewJob("acme", "mail", "welcome", []byte(payload))
+	job := admission.NewJob("acme", "mail", "welcome", []byte(payload))
 	job.ID, job.MaxAttempts, job.Downstream = "w.1", 5, "smtp"
 	job.Deadline = time.Date(2031, 5, 4, 12, 0, 0, 0, time.UTC)
 	job.Headers = map[string]string{"trace": "abc", "odd:name": "50%\n"}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
 )
@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 	if c.Duration >= minDuration && c.Duration <= maxDuration {
 		return nil
 	}
-	return &headgate.FieldError{Field: "--duration", Value: c.Duration.String(), Allowed: "3s to 1m"}
+	return &admission.FieldError{Field: "--duration", Value: c.Duration.String(), Allowed: "3s to 1m"}
 }
 
 // errMailDead is what the bakery's handler says while its downstream is dead.
@@ -195,7 +195,7 @@ func (d *demo) send(ctx context.Context, a actor) error {
 			return context.Cause(ctx)
 		}
 		elapsed = time.Since(d.start)
-		var jobs []headgate.Job
+		var jobs []admission.Job
 		for due := d.script.due(a, elapsed); sent < due; sent++ {
 			jobs = append(jobs, a.job())
 		}
@@ -206,8 +206,8 @@ func (d *demo) send(ctx context.Context, a actor) error {
 	return nil
 }
 
-func (a actor) job() headgate.Job {
-	j := headgate.NewJob(a.tenant, queue, a.kind, []byte("{}"))
+func (a actor) job() admission.Job {
+	j := admission.NewJob(a.tenant, queue, a.kind, []byte("{}"))
 	j.Priority, j.Downstream, j.Cost = a.class, a.downstream, a.cost
 	j.MaxAttempts = 10
 	if a.deadline > 0 {

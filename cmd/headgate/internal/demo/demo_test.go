@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
@@ -31,7 +31,7 @@ func TestTheStoryIsTold(t *testing.T) {
 	if !s.Conserved || s.Interrupted || s.Submitted != s.Rows || s.Completed == 0 {
 		t.Errorf("the books: %+v", s)
 	}
-	if s.Refused[headgate.ReasonLimited] == 0 || outcome.tenant(crawler).Refused < outcome.tenant(crawler).Admitted {
+	if s.Refused[admission.ReasonLimited] == 0 || outcome.tenant(crawler).Refused < outcome.tenant(crawler).Admitted {
 		t.Errorf("the flood was not refused: %+v", outcome.tenant(crawler))
 	}
 	if bakers := outcome.tenant(bakery); bakers.Refused > 0 {
@@ -166,7 +166,7 @@ func TestTheScript(t *testing.T) {
 		t.Error("mail dies or recovers at the wrong time")
 	}
 	for _, bad := range []time.Duration{-1, time.Second, 2 * time.Minute} {
-		if err := (Config{Duration: bad}).Validate(); !errors.Is(err, headgate.ErrInvalid) {
+		if err := (Config{Duration: bad}).Validate(); !errors.Is(err, admission.ErrInvalid) {
 			t.Errorf("a duration of %s gave %v", bad, err)
 		}
 	}

@@ -3,7 +3,7 @@ package demo
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/worker"
@@ -30,10 +30,10 @@ const queue = "demo"
 // actor is one tenant and what it sends.
 type actor struct {
 	tenant, tier string
-	class        headgate.Priority
+	class        admission.Priority
 	kind         string // the jobs' type
 	downstream   string
-	cost         headgate.Tokens
+	cost         admission.Tokens
 	runTime      time.Duration
 	// deadline is how soon a job must start; zero means whenever.
 	deadline time.Duration
@@ -44,15 +44,15 @@ type actor struct {
 // The cast.
 var (
 	clinic = actor{
-		tenant: "clinic", tier: "premium", class: headgate.High, kind: "alert", downstream: "sms",
+		tenant: "clinic", tier: "premium", class: admission.High, kind: "alert", downstream: "sms",
 		cost: 1, runTime: 20 * time.Millisecond, deadline: 400 * time.Millisecond, calm: 15, flood: 15,
 	}
 	bakery = actor{
-		tenant: "bakery", tier: policy.StandardTier, class: headgate.Medium, kind: "receipt", downstream: "mail",
+		tenant: "bakery", tier: policy.StandardTier, class: admission.Medium, kind: "receipt", downstream: "mail",
 		cost: 1, runTime: 40 * time.Millisecond, calm: 30, flood: 30,
 	}
 	crawler = actor{
-		tenant: "crawler", tier: "basic", class: headgate.Medium, kind: "page", downstream: "web",
+		tenant: "crawler", tier: "basic", class: admission.Medium, kind: "page", downstream: "web",
 		cost: 2, runTime: 120 * time.Millisecond, calm: 10, flood: 300,
 	}
 	cast = []actor{clinic, bakery, crawler}

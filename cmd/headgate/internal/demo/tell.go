@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 )
@@ -88,7 +88,7 @@ func (o *Outcome) writeFlood(to io.Writer) {
 	flood := o.tenant(crawler)
 	fmt.Fprintf(to, "THE FLOOD    The crawler asked for %d jobs of %d tokens each. Its tier allows %s,\n", flood.Asked, crawler.cost, o.limits[crawler.tenant])
 	fmt.Fprintf(to, "             so %d were refused at the gate", flood.Refused)
-	if v := flood.LastRefusal; v.Reason == headgate.ReasonLimited {
+	if v := flood.LastRefusal; v.Reason == admission.ReasonLimited {
 		fmt.Fprintf(to, " and told why: scope %s, tokens left %d, retry after %s at most", v.Scope, v.TokensLeft, report.Short(flood.Longest))
 	}
 	until := ""

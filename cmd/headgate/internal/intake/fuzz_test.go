@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // FuzzLine: a line that is read says the same when it is written again, and becomes a job that is valid, or one error that
@@ -42,10 +42,10 @@ func FuzzLine(f *testing.F) {
 			t.Errorf("%q is %+v, and written again %+v, %v", line, s, again, err)
 		}
 		job, err := s.Job(now)
-		if err == nil && job.Validate(headgate.DefaultMaxPayload) != nil {
+		if err == nil && job.Validate(admission.DefaultMaxPayload) != nil {
 			t.Errorf("%q is no valid job: %+v", line, job)
 		}
-		if _, named := errors.AsType[*headgate.FieldError](err); err != nil && (!named || !errors.Is(err, headgate.ErrInvalid)) {
+		if _, named := errors.AsType[*admission.FieldError](err); err != nil && (!named || !errors.Is(err, admission.ErrInvalid)) {
 			t.Errorf("%q: %v names no field", line, err)
 		}
 	})

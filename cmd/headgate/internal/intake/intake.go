@@ -7,7 +7,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 )
@@ -36,8 +36,8 @@ type run struct {
 	producer *producer.Producer
 	config   Config
 	tally    Tally
-	jobs     []headgate.Job // the batch
-	numbers  []int          // the lines of jobs
+	jobs     []admission.Job // the batch
+	numbers  []int           // the lines of jobs
 }
 
 // Lines enqueues one job for each line. The error says why it did not reach the end: ctx ended, the input cannot be read,
@@ -50,9 +50,9 @@ func Lines(ctx context.Context, p *producer.Producer, from io.Reader, config Con
 }
 
 // One enqueues one job. The error is nil if there is a verdict.
-func One(ctx context.Context, p *producer.Producer, job headgate.Job) (Tally, error) {
+func One(ctx context.Context, p *producer.Producer, job admission.Job) (Tally, error) {
 	r := newRun(p, Config{Verbose: true})
-	r.jobs, r.numbers = []headgate.Job{job}, []int{0}
+	r.jobs, r.numbers = []admission.Job{job}, []int{0}
 	var bad error
 	r.config.Bad = func(_ int, err error) { bad = err }
 	err := r.flush(ctx)
@@ -67,7 +67,7 @@ func newRun(p *producer.Producer, config Config) *run {
 	if config.Progress == nil {
 		config.Progress = func(Tally) {}
 	}
-	return &run{producer: p, config: config, tally: Tally{Refused: map[headgate.Reason]int{}}}
+	return &run{producer: p, config: config, tally: Tally{Refused: map[admission.Reason]int{}}}
 }
 
 func (r *run) lines(ctx context.Context, from io.Reader) error {
@@ -129,13 +129,13 @@ func (r *run) take(ctx context.Context, line numbered) error {
 	return nil
 }
 
-func (r *run) job(line numbered) (headgate.Job, error) {
+func (r *run) job(line numbered) (admission.Job, error) {
 	if line.err != nil {
-		return headgate.Job{}, line.err
+		return admission.Job{}, line.err
 	}
 	spec, err := parse(line.text, r.config.Flags)
 	if err != nil {
-		return headgate.Job{}, err
+		return admission.Job{}, err
 	}
 	return spec.Job(time.Now().Add(r.config.Ahead))
 }

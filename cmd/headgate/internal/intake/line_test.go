@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 func TestLinesAreReadStrictly(t *testing.T) {
@@ -90,7 +90,7 @@ func TestASpecBecomesAJob(t *testing.T) {
 	bad := Spec{Tenant: "global", Type: "a b", Cost: 0, Deadline: "soon", Timeout: "long", MaxAttempts: 900}
 	_, err = bad.Job(now)
 	for _, field := range []string{"tenant", "queue", "type", "cost", "deadline", "timeout", "max attempts"} {
-		if !errors.Is(err, headgate.ErrInvalid) || !strings.Contains(err.Error(), "invalid "+field) {
+		if !errors.Is(err, admission.ErrInvalid) || !strings.Contains(err.Error(), "invalid "+field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 )
 
@@ -34,11 +34,11 @@ func (t *Tally) WriteVerdicts(to io.Writer) {
 	for _, v := range t.Verdicts {
 		tokens, retry, place, wait := "-", "-", "-", "-"
 		switch {
-		case v.Reason == headgate.ReasonLimited:
+		case v.Reason == admission.ReasonLimited:
 			tokens, retry = fmt.Sprint(v.TokensLeft), short(v.RetryAfterMs)
 		case v.RetryAfterMs > 0:
 			retry = short(v.RetryAfterMs)
-		case v.Decision == headgate.Admitted.String():
+		case v.Decision == admission.Admitted.String():
 			place = "at a worker's"
 			if v.Position > 0 {
 				place = strconv.Itoa(v.Position)
@@ -65,7 +65,7 @@ func (t *Tally) WriteCounts(to io.Writer) {
 	rows.AppendRow(table.Row{"duplicate", t.Duplicates, "-"})
 	for _, reason := range slices.Sorted(maps.Keys(t.Refused)) {
 		retry := "-"
-		if reason == headgate.ReasonLimited {
+		if reason == admission.ReasonLimited {
 			retry = "≤ " + short(t.RetryAfterMs)
 		}
 		rows.AppendRow(table.Row{"refused: " + string(reason), t.Refused[reason], retry})

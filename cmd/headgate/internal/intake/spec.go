@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Spec is a job as it is written in flags or in a line.
@@ -29,27 +29,27 @@ type Spec struct {
 
 // Job returns the job. now is by the clock of Redis, which deadlines are compared with. All that needs no policy is
 // checked, and every bad field reported.
-func (s *Spec) Job(now time.Time) (headgate.Job, error) {
-	job := headgate.Job{
-		ID: s.ID, Tenant: s.Tenant, Queue: s.Queue, Type: s.Type, Priority: headgate.Priority(s.Priority), Downstream: s.Downstream,
-		Cost: headgate.Tokens(s.Cost), MaxAttempts: s.MaxAttempts, Headers: maps.Clone(s.Headers), Payload: s.Payload,
+func (s *Spec) Job(now time.Time) (admission.Job, error) {
+	job := admission.Job{
+		ID: s.ID, Tenant: s.Tenant, Queue: s.Queue, Type: s.Type, Priority: admission.Priority(s.Priority), Downstream: s.Downstream,
+		Cost: admission.Tokens(s.Cost), MaxAttempts: s.MaxAttempts, Headers: maps.Clone(s.Headers), Payload: s.Payload,
 	}
 	var bad []error
 	if s.Deadline != "" {
 		deadline, ok := parseDeadline(s.Deadline, now)
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: "deadline", Value: quote(s.Deadline), Allowed: "a time from now, such as 5m, or one of RFC 3339"})
+			bad = append(bad, &admission.FieldError{Field: "deadline", Value: quote(s.Deadline), Allowed: "a time from now, such as 5m, or one of RFC 3339"})
 		}
 		job.Deadline = deadline
 	}
 	if s.Timeout != "" {
 		timeout, err := time.ParseDuration(s.Timeout)
 		if err != nil {
-			bad = append(bad, &headgate.FieldError{Field: "timeout", Value: quote(s.Timeout), Allowed: "a time such as 30s"})
+			bad = append(bad, &admission.FieldError{Field: "timeout", Value: quote(s.Timeout), Allowed: "a time such as 30s"})
 		}
 		job.Timeout = timeout
 	}
-	bad = append(bad, job.Validate(headgate.DefaultMaxPayload))
+	bad = append(bad, job.Validate(admission.DefaultMaxPayload))
 	return job, errors.Join(bad...)
 }
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 )
 
@@ -15,8 +15,8 @@ type Tally struct {
 	Admitted   int `json:"admitted"`
 	Duplicates int `json:"duplicates"`
 	// Unreplicated are those of both that too few replicas confirmed in time.
-	Unreplicated int                     `json:"unreplicated,omitempty"`
-	Refused      map[headgate.Reason]int `json:"refused"`
+	Unreplicated int                      `json:"unreplicated,omitempty"`
+	Refused      map[admission.Reason]int `json:"refused"`
 	// BadLines could not be a job.
 	BadLines int `json:"bad_lines"`
 	// Unanswered may have entered or not.
@@ -30,18 +30,18 @@ type Tally struct {
 
 // Verdict is what came of one job.
 type Verdict struct {
-	Line            int             `json:"line,omitempty"` // zero for a job that came from flags
-	Tenant          string          `json:"tenant"`
-	ID              string          `json:"id"`
-	Decision        string          `json:"decision"`
-	Reason          headgate.Reason `json:"reason,omitempty"`
-	Scope           headgate.Scope  `json:"scope,omitempty"`
-	TokensLeft      headgate.Tokens `json:"tokens_left,omitempty"`
-	Burst           headgate.Tokens `json:"burst,omitempty"`
-	RetryAfterMs    float64         `json:"retry_after_ms,omitempty"`
-	Position        int             `json:"position,omitempty"`
-	Unreplicated    bool            `json:"unreplicated,omitempty"`
-	EstimatedWaitMs *float64        `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately
+	Line            int              `json:"line,omitempty"` // zero for a job that came from flags
+	Tenant          string           `json:"tenant"`
+	ID              string           `json:"id"`
+	Decision        string           `json:"decision"`
+	Reason          admission.Reason `json:"reason,omitempty"`
+	Scope           admission.Scope  `json:"scope,omitempty"`
+	TokensLeft      admission.Tokens `json:"tokens_left,omitempty"`
+	Burst           admission.Tokens `json:"burst,omitempty"`
+	RetryAfterMs    float64          `json:"retry_after_ms,omitempty"`
+	Position        int              `json:"position,omitempty"`
+	Unreplicated    bool             `json:"unreplicated,omitempty"`
+	EstimatedWaitMs *float64         `json:"estimated_wait_ms,omitempty"` // none where nothing was dispatched lately
 }
 
 // Refusals returns how many jobs were refused, for whatever reason.
@@ -54,34 +54,34 @@ func (t *Tally) Refusals() int {
 }
 
 // invalid reports whether a result is of a job that could never enter, and so was not sent.
-func invalid(r producer.Result) bool { return errors.Is(r.Err, headgate.ErrInvalid) }
+func invalid(r producer.Result) bool { return errors.Is(r.Err, admission.ErrInvalid) }
 
 // answered reports whether a result is a verdict.
-func answered(r producer.Result) bool { return r.Err == nil || errors.Is(r.Err, headgate.ErrRefused) }
+func answered(r producer.Result) bool { return r.Err == nil || errors.Is(r.Err, admission.ErrRefused) }
 
 // add counts an answered job.
-func (t *Tally) add(v headgate.Verdict) {
+func (t *Tally) add(v admission.Verdict) {
 	t.Submitted++
 	if v.Unreplicated {
 		t.Unreplicated++
 	}
 	switch v.Decision {
-	case headgate.Admitted:
+	case admission.Admitted:
 		t.Admitted++
-	case headgate.Duplicate:
+	case admission.Duplicate:
 		t.Duplicates++
-	case headgate.Refused:
+	case admission.Refused:
 		t.Refused[v.Reason]++
 		t.RetryAfterMs = max(t.RetryAfterMs, millis(v.RetryAfter))
 	}
 }
 
-func verdictOf(line int, job *headgate.Job, v headgate.Verdict) Verdict {
+func verdictOf(line int, job *admission.Job, v admission.Verdict) Verdict {
 	out := Verdict{
 		Line: line, Tenant: job.Tenant, ID: v.ID, Decision: v.Decision.String(), Reason: v.Reason, Scope: v.Scope, TokensLeft: v.TokensLeft,
 		Burst: v.Burst, RetryAfterMs: millis(v.RetryAfter), Position: v.Position, Unreplicated: v.Unreplicated,
 	}
-	if v.Decision == headgate.Admitted && v.EstimatedWait >= 0 {
+	if v.Decision == admission.Admitted && v.EstimatedWait >= 0 {
 		out.EstimatedWaitMs = new(millis(v.EstimatedWait))
 	}
 	return out

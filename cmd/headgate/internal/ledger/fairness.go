@@ -1,7 +1,7 @@
 package ledger
 
 import (
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
 )
 
@@ -9,11 +9,11 @@ import (
 type Fairness struct {
 	fairness.Evenness
 
-	Class headgate.Priority
+	Class admission.Priority
 }
 
 // fairness returns the least even of the classes.
-func (p *ledgerPage) fairness(classes []headgate.Class, weight func(string, headgate.Priority) headgate.Weight) Fairness {
+func (p *ledgerPage) fairness(classes []admission.Class, weight func(string, admission.Priority) admission.Weight) Fairness {
 	worst := Fairness{Evenness: fairness.Evenness{Jain: 1}}
 	for _, class := range classes {
 		even := fairness.Compare(p.spells(class.Name), func(tenant string) float64 { return float64(weight(tenant, class.Name)) })
@@ -25,7 +25,7 @@ func (p *ledgerPage) fairness(classes []headgate.Class, weight func(string, head
 }
 
 // spells returns the spells of a class.
-func (p *ledgerPage) spells(class headgate.Priority) []fairness.Spell {
+func (p *ledgerPage) spells(class admission.Priority) []fairness.Spell {
 	var places []int // of the class's dispatches in the whole log
 	own := map[string][]int{}
 	for i, d := range p.log {

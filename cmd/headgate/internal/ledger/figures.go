@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Figures are what a report says about a run; the package comment defines each.
 type Figures struct {
 	Progress Progress
-	Refused  map[headgate.Reason]int
+	Refused  map[admission.Reason]int
 	// Classes are by name; every class asked for is there.
-	Classes map[headgate.Priority]Group
+	Classes map[admission.Priority]Group
 	// Downstreams are by name.
 	Downstreams map[string]Group
 	// Healthy is of the jobs of downstreams whose breaker never opened, and HealthySteps their waits counted in
@@ -56,10 +56,10 @@ type Tenant struct {
 	Progress
 	Wait Waits
 	// Refusals are by reason; Longest is the longest retry-after that it was told.
-	Refusals map[headgate.Reason]int
+	Refusals map[admission.Reason]int
 	Longest  time.Duration
 	// LastRefusal is one of them, as an example; its Decision is Refused if there was one.
-	LastRefusal headgate.Verdict
+	LastRefusal admission.Verdict
 }
 
 // Estimate compares estimated waits with real ones.
@@ -141,16 +141,16 @@ func (p *ledgerPage) healthySteps() Steps {
 func (p *ledgerPage) suspect(r *record) bool { return len(p.periods[r.Downstream]) > 0 }
 
 // Figures works out the figures so far. classes are those of the queue, weight gives a tenant's share in one.
-func (l *Ledger) Figures(classes []headgate.Class, weight func(tenant string, class headgate.Priority) headgate.Weight) Figures {
+func (l *Ledger) Figures(classes []admission.Class, weight func(tenant string, class admission.Priority) admission.Weight) Figures {
 	p, progress, tenants := l.page()
-	f := Figures{Progress: progress, Refused: map[headgate.Reason]int{}, Classes: map[headgate.Priority]Group{}, Downstreams: map[string]Group{}}
-	byClass, byDownstream, healthy := map[headgate.Priority]*sample{}, map[string]*sample{}, &sample{}
+	f := Figures{Progress: progress, Refused: map[admission.Reason]int{}, Classes: map[admission.Priority]Group{}, Downstreams: map[string]Group{}}
+	byClass, byDownstream, healthy := map[admission.Priority]*sample{}, map[string]*sample{}, &sample{}
 	for _, class := range classes {
 		byClass[class.Name] = &sample{}
 	}
 	for i := range p.records {
 		r := &p.records[i]
-		if r.decided && r.verdict.Decision == headgate.Refused {
+		if r.decided && r.verdict.Decision == admission.Refused {
 			f.Refused[r.verdict.Reason]++
 		}
 		if r.Downstream != "" {
@@ -219,13 +219,13 @@ func (p *ledgerPage) tenants(progress map[string]Progress) (all []Tenant, light 
 	found := map[string]*Tenant{}
 	asked := make([]int, 0, len(progress))
 	for name, counts := range progress {
-		found[name] = &Tenant{Name: name, Progress: counts, Refusals: map[headgate.Reason]int{}}
+		found[name] = &Tenant{Name: name, Progress: counts, Refusals: map[admission.Reason]int{}}
 		asked = append(asked, counts.Asked)
 	}
 	for i := range p.records {
 		r := &p.records[i]
 		t := found[r.Tenant]
-		if r.decided && r.verdict.Decision == headgate.Refused {
+		if r.decided && r.verdict.Decision == admission.Refused {
 			t.Refusals[r.verdict.Reason]++
 			t.Longest = max(t.Longest, r.verdict.RetryAfter)
 			t.LastRefusal = r.verdict

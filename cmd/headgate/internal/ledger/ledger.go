@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Ledger is the record of one run. It may be used by several goroutines.
@@ -63,7 +63,7 @@ func (l *Ledger) Add(j Job, at time.Time) int {
 }
 
 // Decide notes the verdict on a job.
-func (l *Ledger) Decide(job int, v headgate.Verdict) {
+func (l *Ledger) Decide(job int, v admission.Verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r := l.recordLocked(job)
@@ -73,11 +73,11 @@ func (l *Ledger) Decide(job int, v headgate.Verdict) {
 	r.verdict, r.decided = v, true
 	l.countLocked(r.Tenant, func(p *Progress) {
 		switch v.Decision {
-		case headgate.Admitted:
+		case admission.Admitted:
 			p.Admitted++
-		case headgate.Duplicate:
+		case admission.Duplicate:
 			p.Duplicates++
-		case headgate.Refused:
+		case admission.Refused:
 			p.Refused++
 		}
 	})

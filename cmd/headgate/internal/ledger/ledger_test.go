@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 var epoch = time.UnixMilli(1_700_000_000_000)
@@ -15,14 +15,14 @@ func at(millis int) time.Time { return epoch.Add(time.Duration(millis) * time.Mi
 
 func token(millis int) Token { return Token{Millis: epoch.UnixMilli() + int64(millis)} }
 
-func equal(string, headgate.Priority) headgate.Weight { return 1 }
+func equal(string, admission.Priority) admission.Weight { return 1 }
 
 // play is one job's life in a test: admitted in millisecond in, started in millisecond out; out 0 means never.
 type play struct {
 	tenant     string
-	class      headgate.Priority
+	class      admission.Priority
 	downstream string
-	cost       headgate.Tokens
+	cost       admission.Tokens
 	in, out    int
 	fails      bool
 	straight   bool
@@ -31,7 +31,7 @@ type play struct {
 
 func (p play) write(l *Ledger) {
 	job := l.Add(Job{Tenant: p.tenant, Class: p.class, Downstream: p.downstream, Cost: max(1, p.cost)}, at(p.in))
-	v := headgate.Verdict{Decision: headgate.Admitted, Position: 1, EstimatedWait: p.estimate}
+	v := admission.Verdict{Decision: admission.Admitted, Position: 1, EstimatedWait: p.estimate}
 	if p.straight {
 		v.Position = 0
 	}
@@ -53,7 +53,7 @@ func figures(plays []play) Figures {
 	for _, p := range plays {
 		p.write(l)
 	}
-	return l.Figures(headgate.DefaultClasses(), equal)
+	return l.Figures(admission.DefaultClasses(), equal)
 }
 
 func TestProgressAddsUp(t *testing.T) {
@@ -63,10 +63,10 @@ func TestProgressAddsUp(t *testing.T) {
 	play{tenant: "a", class: "high", in: 1, out: 6, fails: true}.write(l)
 	play{tenant: "b", class: "low", in: 1}.write(l)
 	refused := l.Add(Job{Tenant: "b", Class: "low"}, at(1))
-	v := headgate.Verdict{Decision: headgate.Refused, Reason: headgate.ReasonLimited, RetryAfter: time.Second}
+	v := admission.Verdict{Decision: admission.Refused, Reason: admission.ReasonLimited, RetryAfter: time.Second}
 	l.Decide(refused, v)
-	l.Decide(refused, headgate.Verdict{Decision: headgate.Admitted}) // the first verdict counts
-	l.Start(99, Token{}, at(1))                                      // nobody's number
+	l.Decide(refused, admission.Verdict{Decision: admission.Admitted}) // the first verdict counts
+	l.Start(99, Token{}, at(1))                                        // nobody's number
 	want := Progress{Asked: 4, Admitted: 3, Refused: 1, Started: 2, Runs: 2, Done: 1, Failures: 1}
 	if got := l.Progress(); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
@@ -74,8 +74,8 @@ func TestProgressAddsUp(t *testing.T) {
 	if got := l.TenantProgress("b"); got.Asked != 2 || got.Refused != 1 || l.TenantProgress("c") != (Progress{}) {
 		t.Errorf("tenant b: %+v", got)
 	}
-	f := l.Figures(headgate.DefaultClasses(), equal)
-	if f.Refused[headgate.ReasonLimited] != 1 || len(f.Tenants) != 2 || f.Tenants[1].Longest != time.Second {
+	f := l.Figures(admission.DefaultClasses(), equal)
+	if f.Refused[admission.ReasonLimited] != 1 || len(f.Tenants) != 2 || f.Tenants[1].Longest != time.Second {
 		t.Errorf("got %+v", f)
 	}
 	if f.Classes["high"].Dispatched != 2 || f.Classes["high"].Failures != 1 || f.Classes["medium"].Dispatched != 0 {
@@ -115,7 +115,7 @@ func TestOrderHeadIsTakenWhereAllClassesWait(t *testing.T) {
 	play100 := func(pattern string, low int) []play {
 		var plays []play
 		for i, letter := range pattern {
-			class := map[rune]headgate.Priority{'H': "high", 'M': "medium", 'L': "low"}[letter]
+			class := map[rune]admission.Priority{'H': "high", 'M': "medium", 'L': "low"}[letter]
 			in := 1
 			if class == "low" {
 				in = low
@@ -150,17 +150,17 @@ func TestJobsThatMayStandBehindABreakerProveNothing(t *testing.T) {
 		play{tenant: "c", class: "low", downstream: "ill", in: 1, out: 50 + i}.write(l)
 	}
 	l.Opened("ill", at(5))
-	if head := l.Figures(headgate.DefaultClasses(), equal).OrderHead; head != "" {
+	if head := l.Figures(admission.DefaultClasses(), equal).OrderHead; head != "" {
 		t.Errorf("got %q", head)
 	}
 }
 
 func TestFairnessComparesThoseWhoCompete(t *testing.T) {
 	t.Parallel()
-	turns := func(order string, rounds int, cost headgate.Tokens) []play {
+	turns := func(order string, rounds int, cost admission.Tokens) []play {
 		var plays []play
 		for i, letter := range strings.Repeat(order, rounds) {
-			c := headgate.Tokens(1)
+			c := admission.Tokens(1)
 			if letter == 'c' {
 				c = cost
 			}
@@ -203,7 +203,7 @@ func TestABreakersStory(t *testing.T) {
 	l.HalfOpened("mail", at(20))
 	l.Closed("mail", at(25))
 	l.Closed("web", at(25))
-	breakers := l.Figures(headgate.DefaultClasses(), equal).Breakers
+	breakers := l.Figures(admission.DefaultClasses(), equal).Breakers
 	if len(breakers) != 1 {
 		t.Fatalf("got %+v", breakers)
 	}

@@ -4,14 +4,14 @@ import (
 	"math"
 	"strings"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // headLength is how many letters an order head has at most.
 const headLength = 60
 
 // orderHead returns the letters of the stretch that the package comment defines.
-func (p *ledgerPage) orderHead(classes []headgate.Class) string {
+func (p *ledgerPage) orderHead(classes []admission.Class) string {
 	runnable := p.allRunnable(classes)
 	start, best := 0, [2]int{} // best is a stretch, from and to
 	for i := range p.log {
@@ -35,8 +35,8 @@ func (p *ledgerPage) orderHead(classes []headgate.Class) string {
 
 // allRunnable says of each dispatch whether all classes were known to be runnable at it. It goes through the log
 // backwards: what is dispatched later and was admitted before waited at that moment.
-func (p *ledgerPage) allRunnable(classes []headgate.Class) []bool {
-	earliest := make(map[headgate.Priority]int64, len(classes))
+func (p *ledgerPage) allRunnable(classes []admission.Class) []bool {
+	earliest := make(map[admission.Priority]int64, len(classes))
 	for _, class := range classes {
 		earliest[class.Name] = math.MaxInt64
 	}

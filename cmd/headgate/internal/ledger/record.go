@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Job is what is known of a job before it is enqueued.
 type Job struct {
 	Tenant     string
-	Class      headgate.Priority
+	Class      admission.Priority
 	Downstream string
-	Cost       headgate.Tokens
+	Cost       admission.Tokens
 }
 
 // Token is an entry's id in a ready stream.
@@ -52,7 +52,7 @@ const none = -1
 type record struct {
 	Job
 	asked   time.Time
-	verdict headgate.Verdict
+	verdict admission.Verdict
 	decided bool
 	arrival int64 // of the admission by Redis; 0 before the first start
 	ran     Token // of the delivery that started the handler first
@@ -67,7 +67,7 @@ type record struct {
 	first, ranAt int
 }
 
-func (r *record) admitted() bool { return r.decided && r.verdict.Decision == headgate.Admitted }
+func (r *record) admitted() bool { return r.decided && r.verdict.Decision == admission.Admitted }
 
 // straight reports whether the job passed to a worker in the call that admitted it.
 func (r *record) straight() bool { return r.admitted() && r.verdict.Position == 0 }

@@ -3,7 +3,7 @@ package ledger
 import (
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // Timeline is one tenant's run in slices of equal length: how many of its jobs were asked for, refused and started in
@@ -29,7 +29,7 @@ func (l *Ledger) Timelines(from time.Time, slice time.Duration, n int) map[strin
 		r := &l.mu.records[i]
 		t := all[r.Tenant]
 		count(t.Asked, r.asked)
-		if r.decided && r.verdict.Decision == headgate.Refused {
+		if r.decided && r.verdict.Decision == admission.Refused {
 			count(t.Refused, r.asked)
 		}
 		if r.hasStarted() {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/policy"
 )
@@ -67,12 +67,12 @@ func (c Config) Validate() error {
 	var bad []error
 	field := func(ok bool, name, value, allowed string) {
 		if !ok {
-			bad = append(bad, &headgate.FieldError{Field: name, Value: value, Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: name, Value: value, Allowed: allowed})
 		}
 	}
 	field(c.Speed >= 1 && c.Speed <= maxSpeed, "--speed", strconv.FormatFloat(c.Speed, 'g', -1, 64), "1 to 1e9")
 	field(c.Concurrency >= 1 && c.Concurrency <= maxConcurrency, "--concurrency", strconv.Itoa(c.Concurrency), "1 to 10000 slots")
-	field(c.MaxAttempts >= 1 && c.MaxAttempts <= headgate.MaxAttemptsLimit, "--max-attempts", strconv.Itoa(c.MaxAttempts), "1 to 255 runs")
+	field(c.MaxAttempts >= 1 && c.MaxAttempts <= admission.MaxAttemptsLimit, "--max-attempts", strconv.Itoa(c.MaxAttempts), "1 to 255 runs")
 	return errors.Join(bad...)
 }
 

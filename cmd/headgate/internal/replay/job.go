@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
 	"github.com/headgate/headgate/internal/trace"
@@ -21,12 +21,12 @@ var errFailed = errors.New("the downstream failed in the trace")
 // jobs makes jobs of rows.
 type jobs struct {
 	config  Config
-	classes []headgate.Class
+	classes []admission.Class
 	// text is what payloads are cut from.
 	text []byte
 }
 
-func newJobs(config Config, classes []headgate.Class) jobs {
+func newJobs(config Config, classes []admission.Class) jobs {
 	longest := 0
 	for i := range config.Trace.Rows {
 		longest = max(longest, config.Trace.Rows[i].Bytes)
@@ -39,8 +39,8 @@ func newJobs(config Config, classes []headgate.Class) jobs {
 	return jobs{config: config, classes: classes, text: text}
 }
 
-func (j jobs) of(row *trace.Row) headgate.Job {
-	return headgate.Job{
+func (j jobs) of(row *trace.Row) admission.Job {
+	return admission.Job{
 		Tenant: row.Tenant, Type: row.Type, Priority: trace.ClassOf(row.Tenant, j.config.Seed, j.classes), Cost: row.Cost,
 		Downstream: row.Downstream, MaxAttempts: j.config.MaxAttempts, Payload: j.text[:row.Bytes],
 	}
@@ -89,7 +89,7 @@ func breakers(config Config) breaker.Config {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(config.Seed, 1))
 	return breaker.Config{
-		SlowCallDuration: headgate.MaxTimeout,
+		SlowCallDuration: admission.MaxTimeout,
 		ProbeTimeout:     min(max(30*time.Second, 2*config.longestRun()), time.Hour),
 		Rand: func() float64 {
 			mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
 	"github.com/headgate/headgate/lua"
@@ -26,7 +26,7 @@ type replay struct {
 
 // Run replays a trace. It returns when nothing is runnable any more; when ctx ends before, it drains and returns what
 // it has, as interrupted. An error means that there is nothing to report.
-func Run(ctx context.Context, config Config) (run report.Run, classes []headgate.Class, err error) {
+func Run(ctx context.Context, config Config) (run report.Run, classes []admission.Class, err error) {
 	if err := config.Validate(); err != nil {
 		return report.Run{}, nil, err
 	}
@@ -108,7 +108,7 @@ func (r *replay) feed(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 		elapsed := time.Since(began)
-		var batch []headgate.Job
+		var batch []admission.Job
 		for next < len(rows) && len(batch) < lua.MaxBatchJobs && due(next) <= elapsed {
 			batch = append(batch, r.jobs.of(&rows[next]))
 			next++

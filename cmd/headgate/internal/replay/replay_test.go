@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/trace"
@@ -83,7 +83,7 @@ func TestEveryRowIsAccountedFor(t *testing.T) {
 		t.Errorf("%d jobs of M4 ran and %d wait", held, s.Waiting)
 	}
 	dispatched := 0
-	for _, class := range headgate.DefaultClasses() {
+	for _, class := range admission.DefaultClasses() {
 		dispatched += s.Classes[class.Name].Dispatched
 	}
 	if int64(dispatched) != s.Completed+s.Dead || s.FailedAttempts != int(s.Dead) {
@@ -133,10 +133,10 @@ func TestAPolicyRefuses(t *testing.T) {
 	t.Parallel()
 	limits := policy.Unlimited()
 	limits.Version = 41 // that of another deployment
-	limits.Global = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 50}
+	limits.Global = admission.Limit{Tokens: 1, Per: time.Hour, Burst: 50}
 	read, _ := generate(t, 200).Without("M4")
 	s := play(t, Config{Trace: read, Speed: 1e9, Policy: limits})
-	if s.Refused[headgate.ReasonLimited] < 50 || s.Admitted < 10 {
+	if s.Refused[admission.ReasonLimited] < 50 || s.Admitted < 10 {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -181,7 +181,7 @@ func TestBadSettingsAreReportedTogether(t *testing.T) {
 	err := Config{Speed: 0.5, Concurrency: 10001, MaxAttempts: 256}.Validate()
 	want := "invalid --speed 0.5: allowed is 1 to 1e9\ninvalid --concurrency 10001: allowed is 1 to 10000 slots\n" +
 		"invalid --max-attempts 256: allowed is 1 to 255 runs"
-	if err == nil || err.Error() != want || !errors.Is(err, headgate.ErrInvalid) {
+	if err == nil || err.Error() != want || !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("got %v", err)
 	}
 }

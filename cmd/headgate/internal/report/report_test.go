@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/lua"
@@ -18,8 +18,8 @@ func balanced() Run {
 		Rows: 12, BadRows: 1, Wall: 2 * time.Second,
 		Figures: ledger.Figures{
 			Progress: ledger.Progress{Asked: 11, Admitted: 9, Duplicates: 1, Refused: 1, Started: 6, Failures: 2},
-			Refused:  map[headgate.Reason]int{headgate.ReasonLimited: 1},
-			Classes:  map[headgate.Priority]ledger.Group{headgate.High: {Dispatched: 6, Wait: ledger.Waits{P99: 1500 * time.Microsecond}}},
+			Refused:  map[admission.Reason]int{admission.ReasonLimited: 1},
+			Classes:  map[admission.Priority]ledger.Group{admission.High: {Dispatched: 6, Wait: ledger.Waits{P99: 1500 * time.Microsecond}}},
 			Breakers: []ledger.Breaker{{Downstream: "mail", Opened: 2, HeldBack: 3}},
 			Fairness: ledger.Fairness{Evenness: fairness.Evenness{Jain: 1}},
 		},
@@ -34,13 +34,13 @@ func balanced() Run {
 func TestASummaryAddsUp(t *testing.T) {
 	t.Parallel()
 	s := NewSummary(balanced())
-	if s.Submitted != s.Admitted+s.Duplicates+s.Refused[headgate.ReasonLimited] || s.Rows != s.Submitted+s.BadRows {
+	if s.Submitted != s.Admitted+s.Duplicates+s.Refused[admission.ReasonLimited] || s.Rows != s.Submitted+s.BadRows {
 		t.Errorf("submitted: %+v", s)
 	}
 	if sum := s.Completed + s.Expired + s.Dropped + s.Cancelled + s.Dead + s.Waiting; sum != int64(s.Admitted) || !s.Conserved {
 		t.Errorf("admitted: %+v", s)
 	}
-	if s.Expired != 1 || s.Dead != 1 || s.Waiting != 3 || s.JobsPerS != 3 || s.Classes[headgate.High].WaitP99Ms != 1.5 {
+	if s.Expired != 1 || s.Dead != 1 || s.Waiting != 3 || s.JobsPerS != 3 || s.Classes[admission.High].WaitP99Ms != 1.5 {
 		t.Errorf("got %+v", s)
 	}
 	if want := (Breaker{"mail", "open", 2, 3}); len(s.Breakers) != 1 || s.Breakers[0] != want {
@@ -72,7 +72,7 @@ func TestTablesSayWhatTheJSONSays(t *testing.T) {
 	s := NewSummary(balanced())
 	var out bytes.Buffer
 	s.WriteTotals(&out)
-	s.WriteClasses(&out, headgate.DefaultClasses())
+	s.WriteClasses(&out, admission.DefaultClasses())
 	s.WriteDownstreams(&out)
 	s.WriteTenants(&out)
 	for _, want := range []string{

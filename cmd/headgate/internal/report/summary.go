@@ -7,7 +7,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/lua"
 )
@@ -27,26 +27,26 @@ type Run struct {
 
 // Summary is the JSON of a run; the package comment explains the fields.
 type Summary struct {
-	Rows           int                         `json:"rows"`
-	BadRows        int                         `json:"bad_rows"`
-	Submitted      int                         `json:"submitted"`
-	Admitted       int                         `json:"admitted"`
-	Duplicates     int                         `json:"duplicates"`
-	Refused        map[headgate.Reason]int     `json:"refused"`
-	Completed      int64                       `json:"completed"`
-	FailedAttempts int                         `json:"failed_attempts"`
-	Expired        int64                       `json:"expired"`
-	Dropped        int64                       `json:"dropped"`
-	Cancelled      int64                       `json:"cancelled"`
-	Dead           int64                       `json:"dead"`
-	Waiting        int64                       `json:"waiting"`
-	Conserved      bool                        `json:"conserved"`
-	Classes        map[headgate.Priority]Class `json:"classes"`
-	OrderHead      string                      `json:"order_head"`
-	Tenants        Tenants                     `json:"tenants"`
-	Breakers       []Breaker                   `json:"breakers"`
-	WallS          float64                     `json:"wall_s"`
-	JobsPerS       float64                     `json:"jobs_per_s"`
+	Rows           int                          `json:"rows"`
+	BadRows        int                          `json:"bad_rows"`
+	Submitted      int                          `json:"submitted"`
+	Admitted       int                          `json:"admitted"`
+	Duplicates     int                          `json:"duplicates"`
+	Refused        map[admission.Reason]int     `json:"refused"`
+	Completed      int64                        `json:"completed"`
+	FailedAttempts int                          `json:"failed_attempts"`
+	Expired        int64                        `json:"expired"`
+	Dropped        int64                        `json:"dropped"`
+	Cancelled      int64                        `json:"cancelled"`
+	Dead           int64                        `json:"dead"`
+	Waiting        int64                        `json:"waiting"`
+	Conserved      bool                         `json:"conserved"`
+	Classes        map[admission.Priority]Class `json:"classes"`
+	OrderHead      string                       `json:"order_head"`
+	Tenants        Tenants                      `json:"tenants"`
+	Breakers       []Breaker                    `json:"breakers"`
+	WallS          float64                      `json:"wall_s"`
+	JobsPerS       float64                      `json:"jobs_per_s"`
 
 	EstimateMedianError float64               `json:"estimate_median_error"`
 	EstimateCompared    int                   `json:"estimate_compared"`
@@ -107,7 +107,7 @@ func NewSummary(run Run) Summary {
 	s := Summary{
 		Rows: run.Rows, BadRows: run.BadRows, ExcludedRows: run.Excluded, Interrupted: run.Interrupted,
 		Admitted: f.Progress.Admitted, Duplicates: f.Progress.Duplicates, Refused: f.Refused, FailedAttempts: f.Progress.Failures,
-		OrderHead: f.OrderHead, Classes: map[headgate.Priority]Class{}, Breakers: []Breaker{}, Downstreams: map[string]Downstream{},
+		OrderHead: f.OrderHead, Classes: map[admission.Priority]Class{}, Breakers: []Breaker{}, Downstreams: map[string]Downstream{},
 		WallS: round(run.Wall.Seconds(), 3), EstimateMedianError: round(f.Estimate.MedianError, 4), EstimateCompared: f.Estimate.Compared,
 	}
 	s.Submitted = s.Admitted + s.Duplicates + f.Progress.Refused

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 )
 
 // WriteTotals writes what became of all jobs.
@@ -50,7 +50,7 @@ func (s *Summary) WriteTotals(to io.Writer) {
 	t.Render()
 }
 
-func reasons(refused map[headgate.Reason]int) string {
+func reasons(refused map[admission.Reason]int) string {
 	parts := make([]string, 0, len(refused))
 	for _, reason := range slices.Sorted(maps.Keys(refused)) {
 		parts = append(parts, fmt.Sprintf("%s: %d", reason, refused[reason]))
@@ -62,7 +62,7 @@ func reasons(refused map[headgate.Reason]int) string {
 }
 
 // WriteClasses writes the waits by class, the classes in the order of the queue.
-func (s *Summary) WriteClasses(to io.Writer, classes []headgate.Class) {
+func (s *Summary) WriteClasses(to io.Writer, classes []admission.Class) {
 	t := NewTable(to, 1, "class", "weight", "started", "wait p50", "wait p99", "in dispatches p50", "p99")
 	for _, class := range classes {
 		c := s.Classes[class.Name]

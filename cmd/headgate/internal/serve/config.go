@@ -9,9 +9,9 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	MaxBody    int64
 	Timeout    time.Duration
 	OldHeaders bool
-	AdminLimit headgate.Limit
+	AdminLimit admission.Limit
 	// Bounds are those of admin.Config.
 	Bounds admin.Bounds
 	// Version names the build, in health and in headgate_build_info.

@@ -20,9 +20,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -69,7 +69,7 @@ func (l lines) until(t *testing.T, message string) map[string]any {
 func plain() serve.Config {
 	return serve.Config{
 		Address: "127.0.0.1:0", MinTLS: tls.VersionTLS13, MaxBody: admin.DefaultMaxBody, Timeout: admin.DefaultTimeout,
-		AdminLimit: headgate.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst),
+		AdminLimit: admission.PerSecond(admin.DefaultAdminRate, admin.DefaultAdminBurst),
 	}
 }
 

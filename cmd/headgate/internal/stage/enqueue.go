@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/producer"
 )
@@ -35,7 +35,7 @@ const (
 // refusal is a verdict like another. Where Redis does not answer it asks again for some time, with the same ids, so that
 // nothing enters twice; the error then says that some jobs have no verdict. What has begun when ctx ends is brought to
 // its verdicts, or the books would not balance.
-func (s *Stage) Enqueue(ctx context.Context, jobs []headgate.Job) error {
+func (s *Stage) Enqueue(ctx context.Context, jobs []admission.Job) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -44,12 +44,12 @@ func (s *Stage) Enqueue(ctx context.Context, jobs []headgate.Job) error {
 	going := context.WithoutCancel(ctx)
 	for len(jobs) > 0 {
 		results, err := s.producer.EnqueueBatch(going, jobs)
-		var again []headgate.Job
+		var again []admission.Job
 		for i := range results {
 			if s.settle(&jobs[i], results[i]) {
 				continue
 			}
-			if !errors.Is(results[i].Err, headgate.ErrUnavailable) && !errors.Is(results[i].Err, headgate.ErrOutcomeUnknown) {
+			if !errors.Is(results[i].Err, admission.ErrUnavailable) && !errors.Is(results[i].Err, admission.ErrOutcomeUnknown) {
 				return results[i].Err
 			}
 			again = append(again, jobs[i])
@@ -70,7 +70,7 @@ func (s *Stage) Enqueue(ctx context.Context, jobs []headgate.Job) error {
 }
 
 // open gives each job its page in the ledger, its queue and its id.
-func (s *Stage) open(jobs []headgate.Job) {
+func (s *Stage) open(jobs []admission.Job) {
 	now := time.Now()
 	for i := range jobs {
 		j := &jobs[i]
@@ -82,13 +82,13 @@ func (s *Stage) open(jobs []headgate.Job) {
 
 // settle writes a verdict down, and reports false where there is none. Nobody else has ids under the prefix of this run
 // and each is given once, so a duplicate is the job itself, sent again after a lost answer.
-func (s *Stage) settle(j *headgate.Job, r producer.Result) bool {
-	if r.Err != nil && !errors.Is(r.Err, headgate.ErrRefused) {
+func (s *Stage) settle(j *admission.Job, r producer.Result) bool {
+	if r.Err != nil && !errors.Is(r.Err, admission.ErrRefused) {
 		return false
 	}
 	v := r.Verdict
-	if v.Decision == headgate.Duplicate {
-		v.Decision = headgate.Admitted
+	if v.Decision == admission.Duplicate {
+		v.Decision = admission.Admitted
 	}
 	s.ledger.Decide(numberOf(j.ID), v)
 	return true

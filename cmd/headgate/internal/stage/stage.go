@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/internal/embedded"
@@ -101,14 +101,14 @@ func (s *Stage) prepare(ctx context.Context) (err error) {
 func (s *Stage) Ledger() *ledger.Ledger { return s.ledger }
 
 // Classes returns the classes of the run's queue.
-func (s *Stage) Classes() []headgate.Class { return s.compiled.ClassesOf(s.config.Queue) }
+func (s *Stage) Classes() []admission.Class { return s.compiled.ClassesOf(s.config.Queue) }
 
 // Figures works out the figures so far.
 func (s *Stage) Figures() ledger.Figures { return s.ledger.Figures(s.Classes(), s.compiled.WeightOf) }
 
 // Limit returns the limit of a tenant as a whole.
-func (s *Stage) Limit(tenant string) headgate.Limit {
-	return s.compiled.LimitsFor(tenant, s.config.Queue, "")[headgate.LevelTenant]
+func (s *Stage) Limit(tenant string) admission.Limit {
+	return s.compiled.LimitsFor(tenant, s.config.Queue, "")[admission.LevelTenant]
 }
 
 // censusTimeout bounds the count at the end, which reads the length of every lane.

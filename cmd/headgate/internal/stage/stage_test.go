@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
@@ -45,10 +45,10 @@ func work(t *testing.T, s *Stage, over Settled, handle func(context.Context, Tas
 	}
 }
 
-func jobs(n int, downstream string) []headgate.Job {
-	all := make([]headgate.Job, n)
+func jobs(n int, downstream string) []admission.Job {
+	all := make([]admission.Job, n)
 	for i := range all {
-		all[i] = headgate.NewJob("tenant", "", "t", nil)
+		all[i] = admission.NewJob("tenant", "", "t", nil)
 		all[i].Downstream, all[i].MaxAttempts = downstream, 1
 	}
 	return all

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/worker"
@@ -15,14 +15,14 @@ import (
 type Task struct {
 	// Number is the job's in the ledger.
 	Number int
-	headgate.Job
+	admission.Job
 }
 
 // Work runs jobs of the given types with one handler until ctx ends, and drains. It is to be called once.
 func (s *Stage) Work(ctx context.Context, types []string, handle func(context.Context, Task) error) error {
 	w, err := worker.New(s.store, worker.Config{
 		Logger: s.config.Logger, Queues: []lua.QueueWeight{{Queue: s.config.Queue}}, Concurrency: s.config.Concurrency,
-		DrainTimeout: s.config.DrainTimeout, DefaultTimeout: headgate.MaxTimeout, Backoff: s.config.Backoff,
+		DrainTimeout: s.config.DrainTimeout, DefaultTimeout: admission.MaxTimeout, Backoff: s.config.Backoff,
 		Breaker: s.config.Breaker, Observer: worker.Observer{Started: s.started, Finished: s.finished},
 	})
 	if err != nil {

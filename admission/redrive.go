@@ -1,4 +1,4 @@
-package headgate
+package admission
 
 // RedriveOptions say how dead letters run again. The zero RedriveOptions are those of Redrive.
 type RedriveOptions struct {
