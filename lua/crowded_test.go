@@ -126,11 +126,11 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 	if n, v := fill("acme", 100, 1<<10); n != 100 {
 		t.Errorf("of another tenant %d of 100 were admitted: %v", n, v.Err())
 	}
-	if n, _ := fill("evil2", 1000, 64<<10); n == 0 {
+	if n, _ := fill("evil2", 1000, 63<<10); n == 0 {
 		t.Error("nobody else has room for a large job")
 	}
 	for i := range 5 { // As many tenants as take all they can leave the next one room.
-		fill(fmt.Sprint("more", i), 1000, 8<<10)
+		fill(fmt.Sprint("more", i), 1000, 31<<10)
 	}
 	if n, v := fill("late", 20, 100); n != 20 {
 		t.Errorf("of the last %d of 20 were admitted, at %.3f of the memory: %v", n, used(), v.Err())

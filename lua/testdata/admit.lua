@@ -2358,7 +2358,7 @@ local victims, overflow
 do
 -- overflow: what becomes of a job for which its tenant's depth leaves no room, in its queue or over all. It refuses the job, or makes
 -- it a spilled one, or names the jobs that go out for it: the oldest of the lowest class, none of a class above its own; at most
--- DROPS a call, of those that waited before it. While Redis fills up, a tenant has at most MEMORY_SHARE times what is left: the
+-- DROPS a call, of those that waited before it. While Redis fills up, a tenant has at most MEMORY_SHARE times what it leaves: the
 -- more there are that take all they can, the less has each, and somebody new always finds room.
 local DROPS, MEMORY_SHARE = 64, 4
 
@@ -2386,7 +2386,7 @@ local function total_refused(job, t, most, left, jobs, bytes)
   if t.uniques == nil then t.uniques = uniques_bytes(job.path.tenant) end
   local all = t.plan_bytes + t.uniques
   if most and (t.plan_jobs + jobs > most.jobs or all + bytes > most.bytes) then return format('full %d %d', t.plan_jobs, all) end
-  if left and all + bytes > MEMORY_SHARE * left then return format('share %d %d', t.plan_jobs, all) end
+  if left and all + bytes > MEMORY_SHARE * (left - bytes) then return format('share %d %d', t.plan_jobs, all) end
 end
 
 function overflow(job, left)
