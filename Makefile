@@ -17,6 +17,10 @@ TIMEOUT ?= 10m
 TESTFLAGS ?=
 # Packages for test, race, short, bench and fuzz.
 PACKAGES ?= ./...
+# The benchmarks beside peers are a module of their own, so that no user of Headgate has the peers in a go.sum. Targets that
+# take PACKAGES include them where it is everything.
+PEERS := loadtest/peers
+PEERSTOO = [ '$(PACKAGES)' != ./... ] ||
 # Flags for `make benchmarks`, as in: make benchmarks BENCH=Fill BENCHFLAGS='-count 5'
 BENCH ?= .
 BENCHFLAGS ?=
@@ -42,10 +46,12 @@ demo: ## Run the demo; it brings its own store.
 test: deps ## Run all tests, with the race detector but for those that kill processes or count allocations. Installs redis-server and promtool if they are missing and you are root.
 	$(GO) test -race $(TESTCOMPILE) -p $(PARALLEL) -timeout $(TIMEOUT) $(TESTFLAGS) $$($(GO) list $(PACKAGES) | grep -vE '/internal/(crash|account)$$')
 	$(GO) test $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/crash ./internal/account
+	$(PEERSTOO) $(GO) test -C $(PEERS) -race $(TESTCOMPILE) -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 .PHONY: short
 short: ## Run the tests that need no Redis.
 	$(GO) test -short -timeout $(TIMEOUT) $(TESTFLAGS) $(PACKAGES)
+	$(PEERSTOO) $(GO) test -C $(PEERS) -short -timeout $(TIMEOUT) $(TESTFLAGS) ./...
 
 # Rounds of `make bench`, and where their output goes.
 ROUNDS ?= 5
@@ -59,16 +65,16 @@ bench: deps ## Measure the targets beside the peers in ROUNDS interleaved rounds
 	@mkdir -p $(dir $(ROUNDS_FILE)) && : > $(ROUNDS_FILE)
 	@for round in $$(seq $(ROUNDS)); do \
 		echo "round $$round of $(ROUNDS)" >&2; \
-		{ $(GO) test ./loadtest/peers -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
+		{ $(GO) test -C $(PEERS) -run '^$$' -bench '^Benchmark($(RUNS))' -benchtime 1x -timeout 30m; \
 		  $(GO) test ./limiter -run '^$$' -bench 'Local|Zipf' -benchmem; \
-		  $(GO) test ./breaker -run '^$$' -bench 'Success/serial' -benchmem -benchtime 0.3s; \
+		  $(GO) test -C $(PEERS) -run '^$$' -bench 'Local|Success/serial' -benchmem -benchtime 0.3s; \
 		  $(GO) test ./internal/crash -run '^$$' -bench Recovery/$$([ $$round = 1 ] && echo . || echo headgate) -benchtime 1x; \
 		} | tee -a $(ROUNDS_FILE) | grep --line-buffered '^Benchmark' >&2; \
 	done
-	@$(GO) run ./loadtest/targets $(ROUNDS_FILE)
+	@$(GO) run -C $(PEERS) ./targets $(ROUNDS_FILE)
 
 # The rounds that were committed last, with which `make bench-diff` compares those of the last `make bench`.
-KEPT_FILE := $(CURDIR)/loadtest/targets/rounds.txt
+KEPT_FILE := $(CURDIR)/$(PEERS)/targets/rounds.txt
 BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 
 .PHONY: bench-diff
@@ -85,6 +91,7 @@ bench-keep: ## Take the rounds of the last `make bench` as those to be committed
 .PHONY: benchmarks
 benchmarks: deps ## Run all benchmarks.
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCHFLAGS) $(PACKAGES)
+	$(PEERSTOO) $(GO) test -C $(PEERS) -run '^$$' -bench '$(BENCH)' -benchmem -timeout 60m $(BENCHFLAGS) ./...
 
 .PHONY: bench-once
 bench-once: ## Run each benchmark once, to see that it runs.
@@ -158,12 +165,15 @@ fuzz: ## Run each fuzz target for FUZZTIME, 10 s unless told otherwise.
 .PHONY: lint
 lint: $(LINT) ## Run the linters and the modernizers. Builds golangci-lint at the first time, two minutes or so.
 	$(LINT) run ./...
+	cd $(PEERS) && $(LINT) run ./...
 	$(GO) fix -diff ./...
+	$(GO) fix -C $(PEERS) -diff ./...
 
 .PHONY: fmt
 fmt: $(LINT) ## Format the Go files and apply the modernizers.
 	$(LINT) fmt ./...
 	$(GO) fix ./...
+	$(GO) fix -C $(PEERS) ./...
 
 .PHONY: goldens
 goldens: ## Rewrite the assembled scripts in lua/testdata. Read the diff.
@@ -184,8 +194,9 @@ deploy-check: ## Check deploy/k8s by the types of Kubernetes, docker-compose.yml
 	cd deploy/check && $(GO) test -count 1 ./...
 
 .PHONY: tidy-check
-tidy-check: ## Fail if go.mod or go.sum is not tidy.
+tidy-check: ## Fail if go.mod or go.sum is not tidy, here or of the benchmarks beside peers.
 	$(GO) mod tidy -diff
+	$(GO) mod tidy -C $(PEERS) -diff
 	$(GO) mod verify
 
 .PHONY: vuln

@@ -1,11 +1,8 @@
 package limiter
 
 import (
-	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/time/rate"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
@@ -20,39 +17,8 @@ func fourLevels(global, rest admission.Limit) *policy.Policy {
 	return p
 }
 
-// peer is golang.org/x/time/rate as it is used for four levels: a limiter each, out of a sync.Map by scope.
-type peer struct{ limiters sync.Map }
-
-func newPeer(limit rate.Limit, burst int, scopes ...string) *peer {
-	p := &peer{}
-	for _, scope := range scopes {
-		p.limiters.Store(scope, rate.NewLimiter(limit, burst))
-	}
-	return p
-}
-
-func (p *peer) allow(scopes *[4]string) bool {
-	for _, scope := range scopes {
-		limiter, ok := p.limiters.Load(scope)
-		if !ok || !limiter.(*rate.Limiter).Allow() {
-			return false
-		}
-	}
-	return true
-}
-
-// T3 and T4: a leased check, and a denied one while the denial is cached, beside the peer, which knows one process.
+// T3 and T4: a leased check, and a denied one while the denial is cached. loadtest/peers has what they are divided by.
 func BenchmarkLocal(b *testing.B) {
-	scopes := [4]string{"global", "acme", "acme:mail", "acme:mail:high"}
-	b.Run("check=admitted/by=time-rate", func(b *testing.B) {
-		p := newPeer(1e9, 1e9, scopes[:]...)
-		b.ReportAllocs()
-		for b.Loop() {
-			if !p.allow(&scopes) {
-				b.Fatal("refused")
-			}
-		}
-	})
 	b.Run("check=admitted/by=lease", func(b *testing.B) {
 		limit := admission.PerSecond(1e9, 1e9)
 		l := start(b, open(b, redistest.Shared(b).Client(b)), Config{Policy: fourLevels(limit, limit), Timeout: patient})

@@ -1,6 +1,8 @@
 // Package peers measures Headgate beside other job queues, in one run on one machine, each on a Redis of its own:
 //
-//	go test ./loadtest/peers -run '^$' -bench . -benchtime 1x
+//	go test -C loadtest/peers -run '^$' -bench . -benchtime 1x
+//
+// It is a module of its own, so that what it compares with is in nobody's go.sum who uses Headgate.
 //
 // It holds benchmarks only; `make bench` runs them in rounds and judges the targets by them. The README prints what they gave
 // last, losses included. What is compared, and the peer's setting:
@@ -15,4 +17,6 @@
 //	Memory            bytes of Redis a waiting job; asynq
 //	BucketMemory      bytes of Redis a bucket; redis_rate
 //	Fairness          Jain's index of service by weight; nobody beside
+//	Success, Failure  a call through a breaker of one process; failsafe-go and gobreaker
+//	Local             a check in one process; x/time/rate here, Headgate's in package limiter
 package peers

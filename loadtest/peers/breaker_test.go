@@ -1,4 +1,4 @@
-package breaker_test
+package peers
 
 import (
 	"sync/atomic"
