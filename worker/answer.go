@@ -23,6 +23,27 @@ func RetryAfter(d time.Duration, err error) error { return &retryError{max(d, 0)
 // the downstream's circuit breaker does not count it.
 func Ignore(err error) error { return &ignoreError{err} }
 
+// IsDiscard reports whether err is, or wraps, a Discard.
+func IsDiscard(err error) bool { return is[*discardError](err) }
+
+// IsSnooze reports whether err is, or wraps, a Snooze, and for how long.
+func IsSnooze(err error) (d time.Duration, ok bool) {
+	e, ok := errors.AsType[*snoozeError](err)
+	if !ok {
+		return 0, false
+	}
+	return e.delay, true
+}
+
+// IsRetryAfter reports whether err is, or wraps, a RetryAfter, and after how long.
+func IsRetryAfter(err error) (d time.Duration, ok bool) {
+	e, ok := errors.AsType[*retryError](err)
+	return e.after(), ok
+}
+
+// IsIgnored reports whether err is, or wraps, one of Ignore.
+func IsIgnored(err error) bool { return is[*ignoreError](err) }
+
 type discardError struct{ cause error }
 
 func (e *discardError) Error() string { return fmt.Sprintf("discarded: %s", e.cause) }

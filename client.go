@@ -1,0 +1,125 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/worker"
+)
+
+// Config is what a Client needs beside the address of its Redis. The zero Config works.
+type Config struct {
+	// Logger hears of outages, breakers, and handlers that fail; nil is silent.
+	Logger *slog.Logger
+	// Prefix begins every key in Redis, 1-32 bytes of [A-Za-z0-9._-]; empty means "hg".
+	Prefix string
+	// Partitions is into how many parts a new deployment on a cluster is divided, 1 to 256, chosen at its first start; zero takes what
+	// the deployment has, one for a new one.
+	Partitions int
+	// Timeout bounds Enqueue as a whole, 1 ms to 1 min; zero means 2 s.
+	Timeout time.Duration
+	// MaxPayload is the largest payload of a job in bytes, up to 64 MiB; zero means 1 MiB.
+	MaxPayload int
+	// Breaker configures the circuit breakers of calls outside of jobs; workers have their own in WorkerConfig.
+	Breaker breaker.Config
+}
+
+// Client is an open deployment. Several goroutines may use it.
+type Client struct {
+	config   Config
+	log      zerolog.Logger
+	store    *lua.Store
+	producer *producer.Producer
+	owns     bool
+	guests   guests
+}
+
+// Enqueuer is what a service needs that only enqueues: take it instead of a *Client where tests are to have a fake of their own.
+type Enqueuer interface {
+	Enqueue(ctx context.Context, job Job) (Receipt, error)
+	EnqueueBatch(ctx context.Context, jobs []Job) ([]Result, error)
+}
+
+var _ Enqueuer = (*Client)(nil)
+
+// Open connects to a deployment at a URL, redis://, rediss:// for TLS, unix://, redis-cluster:// or redis-sentinel://, and checks the
+// server: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. The error says all
+// that is wrong with the config, or with the server. Close ends it.
+func Open(ctx context.Context, url string, config Config) (*Client, error) {
+	store, err := lua.Connect(ctx, url, lua.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	if err != nil {
+		return nil, fmt.Errorf("open headgate: %w", err)
+	}
+	c, err := newClient(store, config)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	c.owns = true
+	return c, nil
+}
+
+// OpenRedis is Open on a client that the caller has, and closes.
+func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config) (*Client, error) {
+	store, err := lua.Open(ctx, client, lua.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	if err != nil {
+		return nil, fmt.Errorf("open headgate: %w", err)
+	}
+	return newClient(store, config)
+}
+
+func newClient(store *lua.Store, config Config) (*Client, error) {
+	c := &Client{config: config, log: logTo(config.Logger), store: store}
+	var err error
+	c.producer, err = producer.New(store, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})
+	if err == nil {
+		c.guests.guest, err = worker.NewGuest(store, worker.GuestConfig{Logger: c.log, Breaker: config.Breaker})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open headgate: %w", err)
+	}
+	return c, nil
+}
+
+// Close ends what the client has begun, and the connections that Open made. Workers are ended by the ctx of their Run, before.
+func (c *Client) Close() error {
+	c.guests.close()
+	if !c.owns {
+		return nil
+	}
+	return c.store.Close()
+}
+
+// guests is what calls outside of jobs need: it follows the fleet's breakers from the first of them on.
+type guests struct {
+	guest *worker.Guest
+	begin sync.Once
+	stop  context.CancelFunc
+	ended sync.WaitGroup
+}
+
+// run begins to follow the breakers, once.
+func (g *guests) run(ctx context.Context) *worker.Guest {
+	g.begin.Do(func() {
+		ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx)) // Close ends it, not the first call's end.
+		g.ended.Go(func() { _ = g.guest.Run(ctx) })
+	})
+	return g.guest
+}
+
+func (g *guests) close() {
+	g.begin.Do(func() {}) // No call begins it any more.
+	if g.stop != nil {
+		g.stop()
+	}
+	g.ended.Wait()
+}

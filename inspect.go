@@ -1,0 +1,88 @@
+package headgate
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/headgate/headgate/internal/explain"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/lua"
+)
+
+// Inspection looks at jobs. It changes nothing.
+type Inspection struct{ client *Client }
+
+// Inspect returns what looks at jobs.
+func (c *Client) Inspect() Inspection { return Inspection{c} }
+
+// The places of a job, for Filter and Listed, beside PlaceReady, PlaceWaiting, PlaceLater and PlaceSpilled.
+const (
+	PlaceRunning = lua.PlaceRunning
+	PlaceDead    = lua.PlaceDead
+)
+
+// Filter says which jobs. The zero Filter is all that live.
+type Filter struct {
+	Tenant, Queue, Type string
+	// Place is one of the places; empty is all but the dead letters.
+	Place Place
+	// Reason, of dead letters, is why they died, as in "attempts"; Before leaves out those that died at that time or later.
+	Reason string
+	Before time.Time
+}
+
+// Listed is a job of a listing.
+type Listed struct {
+	Key         Key
+	Place       Place
+	Queue, Type string
+	Priority    Priority
+	Attempt     int
+	// At is when it is due (later), died (dead), or by when its lane orders it (waiting).
+	At time.Time
+	// Reason and Error say why it is dead.
+	Reason, Error string
+}
+
+// Jobs lists jobs, a page at a time as the loop goes on. A job that stays in its place meanwhile is listed; one that moves may be listed
+// twice, or not at all. An error ends it.
+func (i Inspection) Jobs(ctx context.Context, f Filter) iter.Seq2[Listed, error] {
+	return func(yield func(Listed, error) bool) {
+		q := lua.ListQuery{Place: f.Place, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Reason: f.Reason, Before: f.Before}
+		for {
+			page, err := i.client.store.List(ctx, q)
+			if err != nil {
+				yield(Listed{}, err)
+				return
+			}
+			for _, row := range page.Jobs {
+				j := &row.Record.Job
+				one := Listed{
+					Key: row.Key, Place: row.Place, Queue: j.Queue, Type: j.Type, Priority: j.Priority, Attempt: row.Record.Attempts,
+					At: row.At, Reason: row.Reason, Error: row.Text,
+				}
+				if !yield(one, row.Err) {
+					return
+				}
+			}
+			if q.Cursor = page.Cursor; q.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// Explanation says where something stands and what holds it back: for each reason the rule, the version and author of the policy that
+// made it, and when it ends.
+type Explanation = explain.Explanation
+
+// Explain says where a job is and why it waits. ErrUnknownJob means that nobody knows it.
+func (i Inspection) Explain(ctx context.Context, key Key) (Explanation, error) {
+	return explain.New(ctx, i.client.store, explain.Job, key.String(), shown.Everything)
+}
+
+// ExplainTenant says what bounds a tenant and holds it back.
+func (i Inspection) ExplainTenant(ctx context.Context, tenant string) (Explanation, error) {
+	return explain.New(ctx, i.client.store, explain.Tenant, tenant, shown.Everything)
+}

@@ -1,0 +1,206 @@
+package headgate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/producer"
+)
+
+// Args are the arguments of a job, which its handler is given. They travel as JSON.
+type Args interface {
+	// Kind names the type of job, 1-128 bytes of [A-Za-z0-9._:@/-]. It is the same for all values of the Go type.
+	Kind() string
+}
+
+// Raw are arguments that somebody else encoded: bytes of the type Type. HandleRaw takes them as they are.
+type Raw struct {
+	Type    string
+	Payload []byte
+}
+
+// Kind returns the type.
+func (r Raw) Kind() string { return r.Type }
+
+// Job is what Enqueue asks for. Tenant, Queue and Args are needed; the rest has defaults.
+type Job struct {
+	// Tenant is the customer on whose behalf the job runs, Queue the kind of traffic that it belongs to: 1-128 bytes of
+	// [A-Za-z0-9._@/-].
+	Tenant, Queue string
+	// Args are what its handler is given, and by their Kind which handler.
+	Args Args
+	// ID names the job within its tenant; empty lets the client make one. Enqueued again, also after an error, it is the same job
+	// while it lives and for the dedup window of the policy after that (30 s unless set).
+	ID string
+	// Priority is one of the queue's classes; empty means Medium.
+	Priority Priority
+	// Deadline is the latest time at which the job may start; zero means none.
+	Deadline time.Time
+	// Cost is how many tokens it takes from every bucket, 1 to 1,000,000; zero means 1.
+	Cost Tokens
+	// Downstream is what the handler calls, the key of its circuit breaker; it may be empty.
+	Downstream string
+	// MaxAttempts is how many times a failing job runs in all, 1-255, as far as the policy allows; zero means 5.
+	MaxAttempts int
+	// Timeout ends the handler's ctx; zero means the worker's default.
+	Timeout time.Duration
+	// RunAt is the earliest time at which the job may start, and Delay how long after it entered that is; at most one of the two.
+	RunAt time.Time
+	Delay time.Duration
+	// Unique keeps others like it out while the job is there.
+	Unique Unique
+	// Headers travel with the payload.
+	Headers map[string]string
+}
+
+// admitted returns the job as the rooms have it.
+func (j Job) admitted() (admission.Job, error) {
+	if j.Args == nil {
+		return admission.Job{}, &FieldError{Field: "args", Value: "nil", Allowed: "arguments with a Kind, or Raw"}
+	}
+	out := admission.NewJob(j.Tenant, j.Queue, j.Args.Kind(), nil)
+	if raw, ok := j.Args.(Raw); ok {
+		out.Payload = raw.Payload
+	} else {
+		payload, err := json.Marshal(j.Args)
+		if err != nil {
+			return admission.Job{}, &FieldError{Field: "args", Value: fmt.Sprintf("%T (%v)", j.Args, err), Allowed: "what encoding/json can write"}
+		}
+		out.Payload = payload
+	}
+	out.ID, out.Deadline, out.Downstream, out.MaxAttempts, out.Timeout = j.ID, j.Deadline, j.Downstream, j.MaxAttempts, j.Timeout
+	out.RunAt, out.Delay, out.Unique, out.Headers = j.RunAt, j.Delay, j.Unique, j.Headers
+	if j.Priority != "" {
+		out.Priority = j.Priority
+	}
+	if j.Cost != 0 {
+		out.Cost = j.Cost
+	}
+	return out, nil
+}
+
+// Receipt says what became of a job that is in.
+type Receipt struct {
+	// ID is the job's.
+	ID string
+	// Duplicate says that a job of this ID was in already: nothing was charged.
+	Duplicate bool
+	// Position is how many jobs of its lane are ahead of it or level with it, itself included; 0 when it went straight to a worker.
+	Position int
+	// EstimatedWait is a guess of the time until it starts; negative when nothing was dispatched lately.
+	EstimatedWait time.Duration
+}
+
+// Refusal is a certain no: the job is not in, or the call may not go on, and nothing was charged.
+type Refusal struct {
+	// Reason is why.
+	Reason Reason
+	// Scope is the one whose limit refused, as in "acme:mail", where a limit did: its bucket held Remaining tokens of Burst.
+	Scope            Scope
+	Remaining, Burst Tokens
+	// RetryAfter is how long to wait; zero where waiting is of no use.
+	RetryAfter time.Duration
+
+	inner error
+}
+
+// Error says which scope refused, what it held, and when to retry.
+func (r *Refusal) Error() string { return r.inner.Error() }
+
+// Unwrap returns the error of the reason, such as ErrLimited.
+func (r *Refusal) Unwrap() error { return r.inner }
+
+// told returns what callers hear of an error of the rooms: a refusal of theirs as a *Refusal.
+func told(err error) error {
+	if err == nil {
+		return nil
+	}
+	if no, ok := errors.AsType[*RefusedError](err); ok {
+		v := &no.Verdict
+		return &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: err}
+	}
+	if no, ok := errors.AsType[*OverloadedError](err); ok {
+		return &Refusal{Reason: ReasonUnavailable, RetryAfter: no.RetryAfter, inner: err}
+	}
+	return err
+}
+
+func receiptOf(v *Verdict) Receipt {
+	return Receipt{ID: v.ID, Duplicate: v.Decision == Duplicate, Position: v.Position, EstimatedWait: v.EstimatedWait}
+}
+
+// Enqueue asks for one job to enter. A nil error says that it is in. Otherwise the error is one of three, or the ctx's own with one
+// of the last two:
+//
+//	*Refusal            certain: it is not in, nothing was charged; RetryAfter says when to come again
+//	ErrUnavailable      certain: nothing was sent, for want of a Redis in time
+//	ErrOutcomeUnknown   it was sent and no answer came: enqueue the same ID again, it will be one job
+//
+// or a *FieldError for each bad field, before anything is sent. The receipt names the ID in every case but that of bad fields.
+func (c *Client) Enqueue(ctx context.Context, job Job) (Receipt, error) {
+	j, err := job.admitted()
+	if err != nil {
+		return Receipt{}, err
+	}
+	verdict, err := c.producer.Enqueue(ctx, j)
+	return receiptOf(&verdict), told(err)
+}
+
+// Result is what became of one job of a batch: exactly what Enqueue would have returned for it.
+type Result struct {
+	Receipt Receipt
+	Err     error
+}
+
+// EnqueueBatch asks for many jobs to enter, in few calls of Redis, and returns a Result for each, in their order: each is decided on
+// alone. The error is nil if and only if all are in.
+func (c *Client) EnqueueBatch(ctx context.Context, jobs []Job) ([]Result, error) {
+	results := make([]Result, len(jobs))
+	batch, places := make([]admission.Job, 0, len(jobs)), make([]int, 0, len(jobs))
+	for i, job := range jobs {
+		j, err := job.admitted()
+		if err != nil {
+			results[i].Err = err
+			continue
+		}
+		batch, places = append(batch, j), append(places, i)
+	}
+	var inner []producer.Result
+	if len(batch) > 0 {
+		inner, _ = c.producer.EnqueueBatch(ctx, batch) // What failed is in the results.
+	}
+	for k, r := range inner {
+		results[places[k]] = Result{Receipt: receiptOf(&r.Verdict), Err: told(r.Err)}
+	}
+	failed := 0
+	var first error
+	for _, r := range results {
+		if r.Err != nil {
+			failed++
+			if first == nil {
+				first = r.Err
+			}
+		}
+	}
+	if failed > 0 {
+		return results, fmt.Errorf("%d of %d jobs are not certainly in, the first: %w", failed, len(jobs), first)
+	}
+	return results, nil
+}
+
+// ResultOf returns what a job's handler left with Run.SetResult, decoded into R, once the job has completed and for as long as the
+// handler said. The error matches ErrUnknownJob where there is none, yet or any more.
+func ResultOf[R any](ctx context.Context, c *Client, key Key) (result R, err error) {
+	data, err := c.producer.Result(ctx, key.Tenant, key.ID)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(data, &result); err != nil {
+		return result, fmt.Errorf("read result of job %s: %w", key, err)
+	}
+	return result, nil
+}

@@ -1,0 +1,51 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/limiter"
+)
+
+// LimiterConfig is what a Limiter needs. The zero LimiterConfig works.
+type LimiterConfig struct {
+	// Strict keeps every window within the burst, tokens on lease included, for an eighth of the burst.
+	Strict bool
+	// Timeout is how long a check waits for Redis, 1 ms to 10 s; zero means 50 ms.
+	Timeout time.Duration
+	// WithoutRedis is how checks are answered while Redis is away: "share" (its rate divided by the limiters that lived last), "open",
+	// "closed" or "grace" (what is on lease); empty means "share".
+	WithoutRedis string
+}
+
+// Limiter answers requests by the limits of the policy, mostly from tokens that it has on lease. Several goroutines may use it.
+type Limiter struct{ inner *limiter.Limiter }
+
+// Request is what Check is asked. Which of the names are given decides which limits are asked, from the outermost on.
+type Request = limiter.Request
+
+// Limiter returns a limiter. Close gives back what it has on lease.
+func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
+	inner, err := limiter.New(c.store, limiter.Config{Logger: c.log, Strict: config.Strict, Timeout: config.Timeout, Outage: limiter.Outage(config.WithoutRedis)})
+	if err != nil {
+		return nil, fmt.Errorf("open limiter: %w", err)
+	}
+	return &Limiter{inner}, nil
+}
+
+// Check takes the tokens of a request, all or none. A nil error says that it may pass; otherwise it is the same as one of Enqueue: a
+// *Refusal, a *FieldError for each bad field, or what kept Redis from answering.
+func (l *Limiter) Check(ctx context.Context, r Request) error {
+	v, err := l.inner.Check(ctx, r)
+	if err != nil {
+		return err
+	}
+	if v.Admitted {
+		return nil
+	}
+	return &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
+}
+
+// Close gives back the tokens on lease, within the time that ctx has.
+func (l *Limiter) Close(ctx context.Context) error { return l.inner.Close(ctx) }

@@ -1,0 +1,105 @@
+package headgate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/headgate/headgate/lua"
+)
+
+// Operation acts on jobs and queues. Each act is in the audit.
+type Operation struct {
+	client *Client
+	author string
+}
+
+// Operate returns what acts on jobs and queues, in the name of an author.
+func (c *Client) Operate(author string) Operation { return Operation{c, author} }
+
+// Target is what is paused or resumed: a queue, a tenant or a downstream.
+type Target struct{ gate lua.GateName }
+
+// Queue is all jobs of a queue.
+func Queue(name string) Target { return Target{lua.QueueGate(name)} }
+
+// Tenant is all jobs of a tenant.
+func Tenant(name string) Target { return Target{lua.TenantGate(name)} }
+
+// Downstream is all jobs that name a downstream.
+func Downstream(name string) Target { return Target{lua.DownstreamGate(name)} }
+
+// Hold is how long something is held, and why. A zero For is until somebody ends it.
+type Hold struct {
+	For    time.Duration
+	Reason string
+}
+
+// For is a Hold.
+func For(d time.Duration, reason string) Hold { return Hold{For: d, Reason: reason} }
+
+// Pause keeps jobs from the workers; those that run go on, and their number is returned. New jobs enter and wait.
+func (o Operation) Pause(ctx context.Context, t Target, hold Hold) (running int, err error) {
+	return o.client.store.Pause(ctx, t.gate, hold.For, lua.Intervention{Author: o.author, Reason: hold.Reason})
+}
+
+// Resume ends what Pause began; was is false where nothing was paused.
+func (o Operation) Resume(ctx context.Context, t Target, reason string) (was bool, err error) {
+	return o.client.store.Unpause(ctx, t.gate, lua.Intervention{Author: o.author, Reason: reason})
+}
+
+// Cancel ends a job: one that runs is told by its ctx (running), any other is gone at once.
+func (o Operation) Cancel(ctx context.Context, key Key, reason string) (running bool, err error) {
+	for {
+		is, more, err := o.client.store.Cancel(ctx, key, lua.Intervention{Author: o.author, Reason: reason})
+		running = running || is
+		if err != nil || !more {
+			return running, err
+		}
+	}
+}
+
+// Redrive brings the dead letters that a filter chooses back through admission, each charged like a new job, and returns how many are
+// in. Refused ones stay dead letters: the error joins the first refusal with ErrRefused. With dry it only counts.
+func (o Operation) Redrive(ctx context.Context, f Filter, reason string, dry bool) (n int, err error) {
+	f.Place = PlaceDead
+	var refused error
+	var batch []Key
+	flush := func() error {
+		if len(batch) == 0 || dry {
+			n += len(batch)
+			batch = batch[:0]
+			return nil
+		}
+		results, err := o.client.producer.RedriveWith(ctx, RedriveOptions{Author: o.author, Reason: reason}, batch...)
+		for _, r := range results {
+			if r.Err == nil && r.Verdict.Decision == Admitted {
+				n++
+			}
+		}
+		batch = batch[:0]
+		if errors.Is(err, ErrRefused) && refused == nil {
+			refused = told(err)
+			return nil
+		}
+		return err
+	}
+	var all []Key // Redriving while listing would list twice what dies again.
+	for job, err := range o.client.Inspect().Jobs(ctx, f) {
+		if err != nil {
+			return n, err
+		}
+		all = append(all, job.Key)
+	}
+	for _, key := range all {
+		if batch = append(batch, key); len(batch) == lua.MaxBatchJobs {
+			if err := flush(); err != nil {
+				return n, err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return n, err
+	}
+	return n, refused
+}

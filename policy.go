@@ -1,0 +1,153 @@
+package headgate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/policy"
+)
+
+// Edit says who changes the policy, and why: both go into the audit.
+type Edit struct {
+	Author, Reason string
+	// Replace lets Apply drop what the document does not name.
+	Replace bool
+}
+
+// Policies reads and changes the policy in force.
+type Policies struct{ client *Client }
+
+// Policy returns what reads and changes the policy in force.
+func (c *Client) Policy() Policies { return Policies{c} }
+
+// Policy is the policy while it is changed. What Tier, Tenant, Queue and Downstream return is changed in place, and is made where it is
+// new. Document is the whole, for what has no method here.
+type Policy struct {
+	Document    *policy.Policy
+	tiers       map[string]*policy.Tier
+	tenants     map[string]*policy.Tenant
+	queues      map[string]*policy.Queue
+	downstreams map[string]*policy.Downstream
+}
+
+func openPolicy(document *policy.Policy) *Policy {
+	return &Policy{
+		Document: document, tiers: map[string]*policy.Tier{}, tenants: map[string]*policy.Tenant{}, queues: map[string]*policy.Queue{},
+		downstreams: map[string]*policy.Downstream{},
+	}
+}
+
+// entry returns the entry of a name that is being changed, which begins as the document has it.
+func entry[T any](open map[string]*T, in map[string]T, name string) *T {
+	if open[name] == nil {
+		value := in[name]
+		open[name] = &value
+	}
+	return open[name]
+}
+
+// put writes what was changed back.
+func put[T any](open map[string]*T, into *map[string]T) {
+	if *into == nil && len(open) > 0 {
+		*into = map[string]T{}
+	}
+	for name, value := range open {
+		(*into)[name] = *value
+	}
+}
+
+// Tier is a named default for tenants.
+func (p *Policy) Tier(name string) *policy.Tier {
+	if p.Document.Tiers == nil {
+		p.Document.Tiers = policy.Default().Tiers
+	}
+	return entry(p.tiers, p.Document.Tiers, name)
+}
+
+// Tenant is what one tenant has of its own.
+func (p *Policy) Tenant(name string) *policy.Tenant { return entry(p.tenants, p.Document.Tenants, name) }
+
+// Queue is what one queue has of its own.
+func (p *Policy) Queue(name string) *policy.Queue { return entry(p.queues, p.Document.Queues, name) }
+
+// Downstream is what one downstream has of its own.
+func (p *Policy) Downstream(name string) *policy.Downstream {
+	return entry(p.downstreams, p.Document.Downstreams, name)
+}
+
+func (p *Policy) close() policy.Policy {
+	put(p.tiers, &p.Document.Tiers)
+	put(p.tenants, &p.Document.Tenants)
+	put(p.queues, &p.Document.Queues)
+	put(p.downstreams, &p.Document.Downstreams)
+	return *p.Document
+}
+
+// Change reads the policy in force, has it changed, checks it, and stores it as the next version, live everywhere. Where somebody else
+// was quicker it does all of that again, so change may be called several times; where both changed the same the error is one of a
+// conflict. The error names every fault of the policy at once, and then nothing was stored.
+func (p Policies) Change(ctx context.Context, edit Edit, change func(*Policy)) error {
+	_, err := rollout.Change(ctx, p.client.store, edit.inner(), func(current policy.Policy) (policy.Policy, error) {
+		open := openPolicy(&current)
+		change(open)
+		return open.close(), nil
+	})
+	return err
+}
+
+// Apply stores a document in JSON, as a file of the policy has it, in place of the one in force. What it would drop because it does not
+// name it is an error that lists it, unless Edit.Replace is set.
+func (p Policies) Apply(ctx context.Context, document []byte, edit Edit) error {
+	next, err := policy.Unmarshal(document)
+	if err != nil {
+		return err
+	}
+	_, err = rollout.Change(ctx, p.client.store, edit.inner(), func(current policy.Policy) (policy.Policy, error) {
+		if !edit.Replace {
+			changes, err := policy.Diff(current, next)
+			if err != nil {
+				return next, err
+			}
+			if dropped := policy.Unsaid(changes, document); len(dropped) > 0 {
+				return next, &DropError{Paths: paths(dropped)}
+			}
+		}
+		next.Version = current.Version
+		return next, nil
+	})
+	return err
+}
+
+// Current returns the policy in force.
+func (p Policies) Current(ctx context.Context) (policy.Policy, error) {
+	text, err := p.client.store.Policy(ctx)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	return policy.Stored(text)
+}
+
+func (e Edit) inner() rollout.Edit {
+	return rollout.Edit{Author: e.Author, Reason: e.Reason, Expected: rollout.AnyVersion}
+}
+
+// DropError is a document that leaves out what is in force: nothing was stored.
+type DropError struct {
+	// Paths are the places, as in "/tenants/acme".
+	Paths []string
+}
+
+// Error lists the places.
+func (e *DropError) Error() string {
+	return fmt.Sprintf("the document does not name what is in force at %s: name it, or set Edit.Replace to drop it", strings.Join(e.Paths, ", "))
+}
+
+func paths(changes []policy.Change) []string {
+	all := make([]string, len(changes))
+	for i, c := range changes {
+		all[i] = c.Path
+	}
+	return all
+}
