@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // ErrNoResult means that a job has ended without leaving a result, or that the result was kept for too short a time.
@@ -60,7 +60,7 @@ func Await[R any](ctx context.Context, c *Client, key Key) (result R, err error)
 func (c *Client) look(ctx context.Context, key Key) (data []byte, over bool, err error) {
 	sight, err := c.store.Look(ctx, key)
 	switch {
-	case errors.Is(err, ErrUnknownJob) || err == nil && sight.Place == lua.PlaceEnded:
+	case errors.Is(err, ErrUnknownJob) || err == nil && sight.Place == store.PlaceEnded:
 		data, none := c.producer.Result(ctx, key.Tenant, key.ID)
 		if errors.Is(none, ErrUnknownJob) && err == nil {
 			return nil, false, ErrNoResult

@@ -13,7 +13,9 @@ type Breaker struct {
 }
 
 // Breaker returns that of a downstream, the one under which jobs with this Downstream run.
-func (c *Client) Breaker(downstream string) Breaker { return Breaker{client: c, downstream: downstream} }
+func (c *Client) Breaker(downstream string) Breaker {
+	return Breaker{client: c, downstream: downstream}
+}
 
 // Acquire asks whether a call may begin. If it may, done must be called with what it came to: nil, an error of the downstream, or one
 // of Ignore. If not, the error is a *Refusal for ReasonBreaker.

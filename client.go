@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -38,7 +38,7 @@ type Config struct {
 type Client struct {
 	config   Config
 	log      zerolog.Logger
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 	owns     bool
 	guests   guests
@@ -56,13 +56,13 @@ var _ Enqueuer = (*Client)(nil)
 // server: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. The error says all
 // that is wrong with the config, or with the server. Close ends it.
 func Open(ctx context.Context, url string, config Config) (*Client, error) {
-	store, err := lua.Connect(ctx, url, lua.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := store.Connect(ctx, url, store.Config{Prefix: config.Prefix, Partitions: config.Partitions})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
-	c, err := newClient(store, config)
+	c, err := newClient(s, config)
 	if err != nil {
-		return nil, errors.Join(err, store.Close())
+		return nil, errors.Join(err, s.Close())
 	}
 	c.owns = true
 	return c, nil
@@ -70,14 +70,14 @@ func Open(ctx context.Context, url string, config Config) (*Client, error) {
 
 // OpenRedis is Open on a client that the caller has, and closes.
 func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config) (*Client, error) {
-	store, err := lua.Open(ctx, client, lua.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := store.Open(ctx, client, store.Config{Prefix: config.Prefix, Partitions: config.Partitions})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
-	return newClient(store, config)
+	return newClient(s, config)
 }
 
-func newClient(store *lua.Store, config Config) (*Client, error) {
+func newClient(store *store.Store, config Config) (*Client, error) {
 	c := &Client{config: config, log: logTo(config.Logger), store: store}
 	var err error
 	c.producer, err = producer.New(store, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})

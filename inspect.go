@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Inspection looks at jobs. It changes nothing.
@@ -18,8 +18,8 @@ func (c *Client) Inspect() Inspection { return Inspection{c} }
 
 // The places of a job, for Filter and Listed, beside PlaceReady, PlaceWaiting, PlaceLater and PlaceSpilled.
 const (
-	PlaceRunning = lua.PlaceRunning
-	PlaceDead    = lua.PlaceDead
+	PlaceRunning = store.PlaceRunning
+	PlaceDead    = store.PlaceDead
 )
 
 // Filter says which jobs. The zero Filter is all that live.
@@ -49,7 +49,7 @@ type Listed struct {
 // twice, or not at all. An error ends it.
 func (i Inspection) Jobs(ctx context.Context, f Filter) iter.Seq2[Listed, error] {
 	return func(yield func(Listed, error) bool) {
-		q := lua.ListQuery{Place: f.Place, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Reason: f.Reason, Before: f.Before}
+		q := store.ListQuery{Place: f.Place, Queue: f.Queue, Tenant: f.Tenant, Type: f.Type, Reason: f.Reason, Before: f.Before}
 		for {
 			page, err := i.client.store.List(ctx, q)
 			if err != nil {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Operation acts on jobs and queues. Each act is in the audit.
@@ -18,16 +18,16 @@ type Operation struct {
 func (c *Client) Operate(author string) Operation { return Operation{c, author} }
 
 // Target is what is paused or resumed: a queue, a tenant or a downstream.
-type Target struct{ gate lua.GateName }
+type Target struct{ gate store.GateName }
 
 // Queue is all jobs of a queue.
-func Queue(name string) Target { return Target{lua.QueueGate(name)} }
+func Queue(name string) Target { return Target{store.QueueGate(name)} }
 
 // Tenant is all jobs of a tenant.
-func Tenant(name string) Target { return Target{lua.TenantGate(name)} }
+func Tenant(name string) Target { return Target{store.TenantGate(name)} }
 
 // Downstream is all jobs that name a downstream.
-func Downstream(name string) Target { return Target{lua.DownstreamGate(name)} }
+func Downstream(name string) Target { return Target{store.DownstreamGate(name)} }
 
 // Hold is how long something is held, and why. A zero For is until somebody ends it.
 type Hold struct {
@@ -40,18 +40,18 @@ func For(d time.Duration, reason string) Hold { return Hold{For: d, Reason: reas
 
 // Pause keeps jobs from the workers; those that run go on, and their number is returned. New jobs enter and wait.
 func (o Operation) Pause(ctx context.Context, t Target, hold Hold) (running int, err error) {
-	return o.client.store.Pause(ctx, t.gate, hold.For, lua.Intervention{Author: o.author, Reason: hold.Reason})
+	return o.client.store.Pause(ctx, t.gate, hold.For, store.Intervention{Author: o.author, Reason: hold.Reason})
 }
 
 // Resume ends what Pause began; was is false where nothing was paused.
 func (o Operation) Resume(ctx context.Context, t Target, reason string) (was bool, err error) {
-	return o.client.store.Unpause(ctx, t.gate, lua.Intervention{Author: o.author, Reason: reason})
+	return o.client.store.Unpause(ctx, t.gate, store.Intervention{Author: o.author, Reason: reason})
 }
 
 // Cancel ends a job: one that runs is told by its ctx (running), any other is gone at once.
 func (o Operation) Cancel(ctx context.Context, key Key, reason string) (running bool, err error) {
 	for {
-		is, more, err := o.client.store.Cancel(ctx, key, lua.Intervention{Author: o.author, Reason: reason})
+		is, more, err := o.client.store.Cancel(ctx, key, store.Intervention{Author: o.author, Reason: reason})
 		running = running || is
 		if err != nil || !more {
 			return running, err
@@ -92,7 +92,7 @@ func (o Operation) Redrive(ctx context.Context, f Filter, reason string, dry boo
 		all = append(all, job.Key)
 	}
 	for _, key := range all {
-		if batch = append(batch, key); len(batch) == lua.MaxBatchJobs {
+		if batch = append(batch, key); len(batch) == store.MaxBatchJobs {
 			if err := flush(); err != nil {
 				return n, err
 			}

@@ -67,7 +67,9 @@ func (p *Policy) Tier(name string) *policy.Tier {
 }
 
 // Tenant is what one tenant has of its own.
-func (p *Policy) Tenant(name string) *policy.Tenant { return entry(p.tenants, p.Document.Tenants, name) }
+func (p *Policy) Tenant(name string) *policy.Tenant {
+	return entry(p.tenants, p.Document.Tenants, name)
+}
 
 // Queue is what one queue has of its own.
 func (p *Policy) Queue(name string) *policy.Queue { return entry(p.queues, p.Document.Queues, name) }

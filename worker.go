@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -48,7 +48,7 @@ func (c *Client) Worker(config WorkerConfig) *Worker {
 		Backoff: config.Backoff, Breaker: config.Breaker, Breakers: config.Breakers,
 	}
 	for _, queue := range slices.Sorted(maps.Keys(config.Queues)) {
-		full.Queues = append(full.Queues, lua.QueueWeight{Queue: queue, Weight: config.Queues[queue]})
+		full.Queues = append(full.Queues, store.QueueWeight{Queue: queue, Weight: config.Queues[queue]})
 	}
 	inner, err := worker.New(c.store, full)
 	return &Worker{inner: inner, err: err}

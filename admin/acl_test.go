@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -43,14 +43,14 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
 	t.Cleanup(func() { must(t, client.Close()) })
-	store, err := lua.Open(t.Context(), client, lua.Config{})
+	s, err := store.Open(t.Context(), client, store.Config{})
 	must(t, err)
-	p := newPlantOn(t, store, nil)
+	p := newPlantOn(t, s, nil)
 	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkParts, walkQueues} {
 		part(p)
 	}
 	runOne(t, p)
-	runOthers(t, client, store)
+	runOthers(t, client, s)
 	denied, err := root.ACLLog(t.Context(), 10).Result()
 	must(t, err)
 	for _, entry := range denied {
@@ -94,9 +94,9 @@ func words(texts []string) []any {
 }
 
 // runOthers enqueues with a word about replicas, follows the policy, and decides by leases.
-func runOthers(t *testing.T, client *redis.Client, store *lua.Store) {
+func runOthers(t *testing.T, client *redis.Client, s *store.Store) {
 	t.Helper()
-	careful, err := lua.Open(t.Context(), client, lua.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
+	careful, err := store.Open(t.Context(), client, store.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
 	must(t, err)
 	enqueuer, err := producer.New(careful, producer.Config{})
 	must(t, err)
@@ -110,7 +110,7 @@ func runOthers(t *testing.T, client *redis.Client, store *lua.Store) {
 	}
 	stop()
 	must(t, <-ended)
-	leasing, err := limiter.New(store, limiter.Config{})
+	leasing, err := limiter.New(s, limiter.Config{})
 	must(t, err)
 	for range 100 {
 		_, err := leasing.Check(t.Context(), limiter.Request{Tenant: "acme", Queue: "run"})
@@ -124,7 +124,7 @@ func runOne(t *testing.T, p *plant) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
-	w, err := worker.New(p.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "run", Weight: 1}}, Scheduler: scheduler.Config{}})
+	w, err := worker.New(p.store, worker.Config{Queues: []store.QueueWeight{{Queue: "run", Weight: 1}}, Scheduler: scheduler.Config{}})
 	must(t, err)
 	ran := make(chan struct{})
 	worker.Register(w, "t", func(context.Context, worker.Job[[]byte]) error {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // acts are the calls that change something as an operator, in an order in which each has something to change, with what the audit
@@ -78,7 +78,7 @@ func letter(p *plant) {
 			n++
 		}
 	}
-	p.work(p.tb.Context(), n, lua.Kill)
+	p.work(p.tb.Context(), n, store.Kill)
 }
 
 func charged(p *plant) {

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // torn is a plant of three partitions, and what takes some of them away: their commands find no Redis.
 func torn(t *testing.T) (p *plant, away func(indexes ...int)) {
 	t.Helper()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	must(t, err)
-	return newPlantOn(t, store, nil), func(indexes ...int) {
+	return newPlantOn(t, s, nil), func(indexes ...int) {
 		gone := make([]string, len(indexes))
 		for i, index := range indexes {
-			gone[i] = strings.TrimSuffix(store.Partitions()[index].Keys().State(), "state")
+			gone[i] = strings.TrimSuffix(s.Partitions()[index].Keys().State(), "state")
 		}
 		proxy.Decide(func(c redistest.Command) redistest.Action {
 			named := func(arg string) bool {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // pace is how many calls a second the benchmark makes, whatever the answers take: a late call counts from when it was due.
@@ -25,7 +25,7 @@ func BenchmarkCheckAtAPace(b *testing.B) {
 	unlimited.Version = 1
 	text, err := policy.Marshal(unlimited)
 	must(b, err)
-	must(b, p.store.PutPolicy(b.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
+	must(b, p.store.PutPolicy(b.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
 	address, _ := p.listen(b.Context())
 	const clients = 64
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: clients}}

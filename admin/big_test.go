@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // bigVariable gives the size of TestNothingHoldsRedisUp in per cent of `make big`, which is 1,000,000 jobs, 300,000 lanes and 20,000
@@ -39,21 +39,21 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 	size := func(whole int) int { return max(10, int(float64(whole)*percent/100)) }
 	jobs, lanes, tenants := size(1_000_000), size(300_000), size(20_000)
 	client := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}}).Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
-	p := newPlantOn(t, store, nil)
+	p := newPlantOn(t, s, nil)
 	oneCap := func() error {
 		p.put("admin", ask{op: "PUT /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "t7"}, body: `{"max_running":9}`})
 		return nil
 	}
 	must(t, oneCap()) // Redis compiles a script when it first meets it, 2 to 3 ms of the largest.
-	loadBig(t, store, jobs, lanes, tenants)
-	loadTimers(t, store, size(200_000))
+	loadBig(t, s, jobs, lanes, tenants)
+	loadTimers(t, s, size(200_000))
 	slow(t, client, "loading", false)
 
 	edit := rollout.Edit{Author: "ada", Expected: rollout.AnyVersion}
 	caps := func(most int) {
-		_, err := rollout.Change(t.Context(), store, edit, func(current policy.Policy) (policy.Policy, error) {
+		_, err := rollout.Change(t.Context(), s, edit, func(current policy.Policy) (policy.Policy, error) {
 			current.Tenants = map[string]policy.Tenant{}
 			for i := range tenants {
 				current.Tenants[fmt.Sprint("t", i)] = policy.Tenant{MaxRunning: most + i%3}
@@ -69,16 +69,16 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 		{"a cap for each", func() error { caps(5); return nil }},
 		{"other caps for all", func() error { caps(6); return nil }},
 		{"another cap for one", oneCap},
-		{"what is left", func() error { _, err := store.Remaining(t.Context(), "mail"); return err }},
+		{"what is left", func() error { _, err := s.Remaining(t.Context(), "mail"); return err }},
 		{"that nothing is left", func() error {
-			left, err := store.Remaining(t.Context(), "nothing")
+			left, err := s.Remaining(t.Context(), "nothing")
 			if left.Total() != 0 {
 				t.Errorf("%+v of a queue without jobs", left)
 			}
 			return err
 		}},
-		{"the deepest", func() error { _, _, err := store.WaitingTenants(t.Context(), "mail", 10); return err }},
-		{"a purge", func() error { _, err := store.PurgeQueue(t.Context(), "mail", "", lua.Intervention{}); return err }},
+		{"the deepest", func() error { _, _, err := s.WaitingTenants(t.Context(), "mail", 10); return err }},
+		{"a purge", func() error { _, err := s.PurgeQueue(t.Context(), "mail", "", store.Intervention{}); return err }},
 		{"waiting", func() error {
 			p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs", query: "place=waiting&limit=1000"})
 			return nil
@@ -96,15 +96,15 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 }
 
 // loadBig admits jobs, a third of which are in lanes of made-up downstreams of one tenant, the others the tenants'.
-func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
+func loadBig(t *testing.T, s *store.Store, jobs, lanes, tenants int) {
 	t.Helper()
 	limits := &[admission.Levels]admission.Limit{}
-	version, err := store.PolicyInForce(t.Context())
+	version, err := s.PolicyInForce(t.Context())
 	must(t, err)
-	batch := make([]lua.Candidate, 0, lua.MaxBatchJobs)
+	batch := make([]store.Candidate, 0, store.MaxBatchJobs)
 	flush := func() {
 		if len(batch) > 0 {
-			verdicts, err := store.Admit(t.Context(), version, batch)
+			verdicts, err := s.Admit(t.Context(), version, batch)
 			must(t, err)
 			for _, v := range verdicts {
 				must(t, v.Err())
@@ -117,7 +117,7 @@ func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
 		if j.ID = strconv.Itoa(i); i < lanes {
 			j.Tenant, j.Downstream = fmt.Sprint("evil-", i%1000), fmt.Sprint("d", i)
 		}
-		batch = append(batch, lua.Candidate{Job: &j, Class: 1, Limits: limits})
+		batch = append(batch, store.Candidate{Job: &j, Class: 1, Limits: limits})
 		if len(batch) == cap(batch) {
 			flush()
 		}
@@ -126,19 +126,19 @@ func loadBig(t *testing.T, store *lua.Store, jobs, lanes, tenants int) {
 }
 
 // loadTimers admits jobs that wait for a time.
-func loadTimers(t *testing.T, store *lua.Store, jobs int) {
+func loadTimers(t *testing.T, s *store.Store, jobs int) {
 	t.Helper()
 	limits := &[admission.Levels]admission.Limit{}
-	version, err := store.PolicyInForce(t.Context())
+	version, err := s.PolicyInForce(t.Context())
 	must(t, err)
-	for from := 0; from < jobs; from += lua.MaxBatchJobs {
-		var batch []lua.Candidate
-		for i := from; i < min(jobs, from+lua.MaxBatchJobs); i++ {
+	for from := 0; from < jobs; from += store.MaxBatchJobs {
+		var batch []store.Candidate
+		for i := from; i < min(jobs, from+store.MaxBatchJobs); i++ {
 			j := admission.NewJob("late", "report", "welcome", nil)
 			j.ID, j.Delay = strconv.Itoa(i), time.Hour+time.Duration(i)*time.Millisecond
-			batch = append(batch, lua.Candidate{Job: &j, Class: 1, Limits: limits})
+			batch = append(batch, store.Candidate{Job: &j, Class: 1, Limits: limits})
 		}
-		_, err := store.Admit(t.Context(), version, batch)
+		_, err := s.Admit(t.Context(), version, batch)
 		must(t, err)
 	}
 }

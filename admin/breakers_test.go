@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func walkBreakers(p *plant) {
@@ -56,12 +56,12 @@ func TestWhoChangedABreakerIsAudited(t *testing.T) {
 		p.want(status, who, ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp, body: `{"state":"open","for":"1h","reason":"by ` + who + `"}`})
 	}
 	p.want(http.StatusOK, "admin", ask{op: "POST /api/v1/breakers/{downstream}/reset", path: smtp, body: `{"reason":"over"}`})
-	page, err := p.store.Audit(t.Context(), lua.AuditQuery{})
+	page, err := p.store.Audit(t.Context(), store.AuditQuery{})
 	must(t, err)
-	want := []lua.AuditEntry{
-		{Action: lua.AuditReset, Downstream: "smtp", Author: "admin", Reason: "over"},
-		{Action: lua.AuditOpen, Downstream: "smtp", For: time.Hour, Author: "operator", Reason: "by operator"},
-		{Action: lua.AuditPolicy, To: 1, Author: "operator", Reason: "small"},
+	want := []store.AuditEntry{
+		{Action: store.AuditReset, Downstream: "smtp", Author: "admin", Reason: "over"},
+		{Action: store.AuditOpen, Downstream: "smtp", For: time.Hour, Author: "operator", Reason: "by operator"},
+		{Action: store.AuditPolicy, To: 1, Author: "operator", Reason: "small"},
 	}
 	if len(page.Entries) != len(want) {
 		t.Fatalf("%+v", page.Entries)
@@ -118,9 +118,9 @@ func TestWhatCallsFailedByIsForOperators(t *testing.T) {
 	p := newPlant(t, nil)
 	config, err := breaker.Config{}.Complete()
 	must(t, err)
-	_, _, err = p.store.ReportOutcomes(t.Context(), lua.Reporter{Name: "w"}, []lua.Outcomes{{
+	_, _, err = p.store.ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
 		Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: 1, Counts: breaker.Counts{Failures: 2}, Streak: 2},
-		Errors: []lua.CallError{{Text: "550 no such user", Count: 2}},
+		Errors: []store.CallError{{Text: "550 no such user", Count: 2}},
 	}})
 	must(t, err)
 	smtp := map[string]string{"downstream": "smtp"}

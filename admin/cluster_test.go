@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestSessionsOnACluster runs what sessions do at three masters with a partition each.
@@ -15,9 +15,9 @@ func TestSessionsOnACluster(t *testing.T) {
 		"two sessions open a breaker": openByTwo, "a call counts once": countOnce, "a deploy hands back": handBack,
 	} {
 		t.Run(name, func(t *testing.T) {
-			store, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+			s, err := store.Open(t.Context(), cluster.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 			must(t, err)
-			test(t, newPlantOn(t, store, nil))
+			test(t, newPlantOn(t, s, nil))
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/api"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Enqueuer is what the server enqueues and redrives by; a *producer.Producer is one.
@@ -61,7 +61,7 @@ const (
 type Config struct {
 	// Logger gets a line a call: who, what, from where, how it ended. Its zero value is silent.
 	Logger   zerolog.Logger
-	Store    *lua.Store
+	Store    *store.Store
 	Enqueuer Enqueuer
 	// Credentials are taken at first; SetCredentials changes them.
 	Credentials access.Credentials

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // decided is what was decided on a scope, as counted or as told.
@@ -105,10 +105,10 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 // checkSome asks a random call of one to three questions and tells the books.
 func (p *plant) checkSome(books *checks) {
 	scopes := []string{"acme", "acme:mail", "acme:mail:high", "bolt:mail:10", "bolt:report", "zeta", "global"}
-	var asked []lua.ScopeCount
+	var asked []store.ScopeCount
 	var parts []string
 	for range 1 + rand.N(3) {
-		q := lua.ScopeCount{Scope: admission.Scope(scopes[rand.N(len(scopes))]), Tokens: admission.Tokens(1 + rand.N(3))}
+		q := store.ScopeCount{Scope: admission.Scope(scopes[rand.N(len(scopes))]), Tokens: admission.Tokens(1 + rand.N(3))}
 		asked = append(asked, q)
 		parts = append(parts, fmt.Sprintf(`{"scope":%q,"tokens":%d}`, q.Scope, q.Tokens))
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const checkOp = "POST /api/v1/rate-limit/check"
@@ -145,7 +145,7 @@ func TestANewPolicyCountsFromTheNextDecision(t *testing.T) {
 	}
 	text, err := policy.Marshal(policy.Unlimited())
 	must(t, err)
-	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Expected: 1, Version: 2, Text: bytes.Replace(text, []byte(`"version":0`), []byte(`"version":2`), 1), Window: time.Minute}))
+	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Expected: 1, Version: 2, Text: bytes.Replace(text, []byte(`"version":0`), []byte(`"version":2`), 1), Window: time.Minute}))
 	if got := p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":1000}`}); got.header.Get("Ratelimit") != "" {
 		t.Errorf("%v", got.header)
 	}
@@ -195,7 +195,7 @@ func TestRedriveGoesOnWhenThereAreTokens(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
 	p.enqueue("acme", "d1", "d2", "d3")
-	p.work(t.Context(), 3, lua.Kill)
+	p.work(t.Context(), 3, store.Kill)
 	p.slow()
 	p.want(http.StatusOK, "operator", ask{op: checkOp, body: `{"scope":"acme","tokens":9}`})
 	const filter = `{"filter":{"queue":"mail","before":"2090-01-01T00:00:00Z"}`
@@ -226,7 +226,7 @@ func TestWhatEverybodyTakesTogetherIsNotShownToATenant(t *testing.T) {
 	own.Version, own.Global = 1, admission.Limit{Tokens: 7, Per: 24 * time.Hour, Burst: 7}
 	text, err := policy.Marshal(own)
 	must(t, err)
-	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
+	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
 	for who, shown := range map[string]bool{"operator": true, "acme-admin": false} {
 		got := p.want(http.StatusOK, who, ask{op: checkOp, body: `{"scope":"acme","tokens":2,"peek":true}`})
 		status := p.want(http.StatusOK, who, ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme"}})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // everyRule is a policy in which every rule says something.
@@ -46,7 +46,7 @@ func (p *plant) features() {
 	}
 	// Dead, completed with a result, running and to be cancelled.
 	p.enqueue("acme", "dead")
-	p.work(t.Context(), 1, lua.Kill)
+	p.work(t.Context(), 1, store.Kill)
 	p.enqueue("acme", "done", "run", "stop")
 	c := p.client("1m")
 	for _, lease := range c.collect(3) {
@@ -89,7 +89,7 @@ func (p *plant) features() {
 	}
 	wants(job(http.StatusTooManyRequests, `"queue":"mail"`), "reason", "paused")
 	p.put("admin", ask{op: "PUT /api/v1/policy/rollout", body: `{"id":"strict","percent":100,"shadow":true,"rules":{"tenants":{"acme":{"limit":{"tokens":1,"per":"1h","burst":1}}}}}`})
-	_, err := p.store.Count(t.Context(), []lua.ScopeCount{{Scope: "acme:mail", Allowed: 3, Refused: 1, Tokens: 9}})
+	_, err := p.store.Count(t.Context(), []store.ScopeCount{{Scope: "acme:mail", Allowed: 3, Refused: 1, Tokens: 9}})
 	must(t, err)
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestADecisionInThePapersWords: their own body is taken, and the answer has their names beside ours.
@@ -67,7 +67,7 @@ func TestAScopeTellsItsTotalsAndFigures(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
 	p.put("admin", ask{op: "PUT /api/v1/policy", body: `{"tenants":{"acme":{"limit":{"tokens":1,"per":"1h","burst":4}}}}`})
-	_, err := p.store.Count(t.Context(), []lua.ScopeCount{
+	_, err := p.store.Count(t.Context(), []store.ScopeCount{
 		{Scope: "acme", Allowed: 6, Refused: 4, Tokens: 30}, {Scope: "acme:mail", Allowed: 9, Refused: 1, Tokens: 10}, {Scope: "acme:mail:high", Allowed: 8, Refused: 1, Tokens: 9},
 		{Scope: admission.Global, Allowed: 15, Refused: 5, Tokens: 40}, {Scope: "idle:mail", Allowed: 1},
 	})

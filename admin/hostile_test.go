@@ -13,7 +13,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // stranger draws calls of operations as the description has them, but for a part of each that is of another kind or size, or missing.
@@ -123,7 +123,7 @@ func TestNoCallIsAFailure(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
 	p.enqueue("acme", "d1")
-	p.work(t.Context(), 1, lua.Kill)
+	p.work(t.Context(), 1, store.Kill)
 	p.enqueue("acme", "one")
 	session := p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/workers", body: `{"queues":[{"queue":"mail"}],"slots":4}`}).object(t)
 	worker, _ := session["worker"].(string)

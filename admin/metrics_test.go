@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // mostBytes is how large /metrics may be.
@@ -24,25 +24,25 @@ func bigPlant(tb testing.TB, scopes int) *plant {
 	tb.Helper()
 	const tenants, queues, downstreams = 10_000, 600, 300
 	client := redistest.Start(tb, redistest.Options{}).Client(tb)
-	store, err := lua.Open(tb.Context(), client, lua.Config{})
+	s, err := store.Open(tb.Context(), client, store.Config{})
 	must(tb, err)
 	tenant := func(n int) string { return fmt.Sprintf("tenant-%05d", n) }
-	for from := 0; from < tenants; from += lua.MaxBatchJobs {
-		var batch []lua.Candidate
-		for n := from; n < min(from+lua.MaxBatchJobs, tenants); n++ {
+	for from := 0; from < tenants; from += store.MaxBatchJobs {
+		var batch []store.Candidate
+		for n := from; n < min(from+store.MaxBatchJobs, tenants); n++ {
 			job := admission.NewJob(tenant(n), fmt.Sprintf("queue-with-a-long-name-%03d", n%queues), "t", nil)
 			job.ID = "j"
-			batch = append(batch, lua.Candidate{Job: &job, Class: n % 3, Limits: &[admission.Levels]admission.Limit{}})
+			batch = append(batch, store.Candidate{Job: &job, Class: n % 3, Limits: &[admission.Levels]admission.Limit{}})
 		}
-		_, err := store.Admit(tb.Context(), 0, batch)
+		_, err := s.Admit(tb.Context(), 0, batch)
 		must(tb, err)
 	}
-	addScopes(tb, client, scopes, tenants, func(n int) string { return store.Keys().Buckets(tenant(n)) })
+	addScopes(tb, client, scopes, tenants, func(n int) string { return s.Keys().Buckets(tenant(n)) })
 	for n := range downstreams {
-		_, err := store.ForceBreaker(tb.Context(), fmt.Sprintf("downstream-with-a-long-name-%03d", n), breaker.Open, 0, lua.Intervention{Reason: "test"})
+		_, err := s.ForceBreaker(tb.Context(), fmt.Sprintf("downstream-with-a-long-name-%03d", n), breaker.Open, 0, store.Intervention{Reason: "test"})
 		must(tb, err)
 	}
-	return newPlantOn(tb, store, nil)
+	return newPlantOn(tb, s, nil)
 }
 
 // addScopes writes buckets as the scripts do, so many in all.

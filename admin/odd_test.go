@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestNamesThatAreStepsOfAPathAreNotMade: nothing new is called ., .. or /, and paths with such steps are not redirected, whose method would
@@ -79,9 +79,9 @@ func TestARefusedUserOfRedisIsSaid(t *testing.T) {
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
 	t.Cleanup(func() { must(t, client.Close()) })
-	store, err := lua.Open(t.Context(), client, lua.Config{})
+	s, err := store.Open(t.Context(), client, store.Config{})
 	must(t, err)
-	p := newPlantOn(t, store, nil)
+	p := newPlantOn(t, s, nil)
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/queues"})
 	must(t, root.Do(t.Context(), "ACL", "SETUSER", "headgate", "resetpass", ">other").Err())
 	must(t, root.Do(t.Context(), "CLIENT", "KILL", "USER", "headgate").Err())
@@ -99,7 +99,7 @@ func TestADamagedTimeSpoilsNoPage(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, nil)
 	p.enqueue("acme", "d1", "d2")
-	p.work(t.Context(), 2, lua.Kill)
+	p.work(t.Context(), 2, store.Kill)
 	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","id":"later","delay":"1h"}`})
 	client := redistest.Shared(t).Client(t)
 	keys := p.store.Keys()

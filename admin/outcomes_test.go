@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // neverTrips are rules by which nothing opens a breaker, and nothing leaves its window while a test runs.
@@ -27,15 +27,15 @@ func (p *plant) called(downstream string, rules breaker.Config) {
 	rules, err := rules.Complete()
 	must(p.tb, err)
 	for _, part := range p.store.Partitions() {
-		_, _, err = part.ReportOutcomes(p.tb.Context(), lua.Reporter{Name: "go"}, []lua.Outcomes{{Downstream: downstream, Config: rules, Report: breaker.Report{Sequence: 1}}})
+		_, _, err = part.ReportOutcomes(p.tb.Context(), store.Reporter{Name: "go"}, []store.Outcomes{{Downstream: downstream, Config: rules, Report: breaker.Report{Sequence: 1}}})
 		must(p.tb, err)
 	}
 }
 
 // breakers returns a downstream's breaker in each partition.
-func (p *plant) breakers(downstream string) []lua.BreakerState {
+func (p *plant) breakers(downstream string) []store.BreakerState {
 	p.tb.Helper()
-	var all []lua.BreakerState
+	var all []store.BreakerState
 	for _, part := range p.store.Partitions() {
 		state, err := part.Breaker(p.tb.Context(), downstream)
 		must(p.tb, err)
@@ -44,7 +44,7 @@ func (p *plant) breakers(downstream string) []lua.BreakerState {
 	return all
 }
 
-func (p *plant) breaker(downstream string) lua.BreakerState {
+func (p *plant) breaker(downstream string) store.BreakerState {
 	p.tb.Helper()
 	state, err := p.store.Breaker(p.tb.Context(), downstream)
 	must(p.tb, err)
@@ -128,7 +128,7 @@ func openByTwo(t *testing.T, p *plant) {
 		}
 	}
 	sight, err := p.store.Look(t.Context(), admission.Key{Tenant: p.tenant("smtp", 39), ID: "j39"})
-	if err != nil || sight.Record.Attempts != 0 || sight.Place == lua.PlaceRunning {
+	if err != nil || sight.Record.Attempts != 0 || sight.Place == store.PlaceRunning {
 		t.Errorf("%+v, %v", sight, err)
 	}
 }
@@ -262,7 +262,7 @@ func TestProbesOverHTTPStayWithinTheirLimit(t *testing.T) {
 		}
 		early := rapid.IntRange(0, 3).Draw(rt, "early") // They are in the stream when it opens, and no probes.
 		p.enqueueFrom(y.queue, y.downstream, 0, early)
-		_, err := p.store.ForceBreaker(t.Context(), y.downstream, breaker.Open, time.Millisecond, lua.Intervention{Reason: "a test"})
+		_, err := p.store.ForceBreaker(t.Context(), y.downstream, breaker.Open, time.Millisecond, store.Intervention{Reason: "a test"})
 		must(t, err)
 		p.enqueueFrom(y.queue, y.downstream, early, early+5)
 		for range rapid.IntRange(4, 12).Draw(rt, "steps") {

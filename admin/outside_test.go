@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // book is a log that several goroutines write.
@@ -291,9 +291,9 @@ func TestGuessesOfAnAddressAreLimited(t *testing.T) {
 func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
-	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{})
+	s, err := store.Open(t.Context(), server.Client(t), store.Config{})
 	must(t, err)
-	p := newPlantOn(t, store, func(c *admin.Config) { c.Timeout = 3 * time.Second })
+	p := newPlantOn(t, s, func(c *admin.Config) { c.Timeout = 3 * time.Second })
 	server.Kill(t)
 	for _, a := range []ask{
 		{op: "GET /api/v1/queues"},
@@ -387,9 +387,9 @@ func TestProbesCostOneLookASecond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{})
+	s, err := store.Open(t.Context(), client, store.Config{})
 	must(t, err)
-	p := newPlantOn(t, store, nil)
+	p := newPlantOn(t, s, nil)
 	began := time.Now()
 	for range 200 {
 		p.want(http.StatusOK, "", ask{op: "GET /api/v1/health/ready"})

@@ -26,9 +26,9 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -43,7 +43,7 @@ func must(tb testing.TB, err error) {
 // plant is a server on a store of the test's own. What it answers is checked against the description, each time.
 type plant struct {
 	tb     testing.TB
-	store  *lua.Store
+	store  *store.Store
 	server *admin.Server
 	spec   *openapi3.T
 	keys   map[string]string // by the name of the credential
@@ -59,17 +59,17 @@ var callers atomic.Uint32
 
 func newPlant(tb testing.TB, change func(*admin.Config)) *plant {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
+	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
-	return newPlantOn(tb, store, change)
+	return newPlantOn(tb, s, change)
 }
 
 // newPlantOf is newPlant with so many partitions.
 func newPlantOf(tb testing.TB, partitions int) *plant {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb), Partitions: partitions})
+	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb), Partitions: partitions})
 	must(tb, err)
-	return newPlantOn(tb, store, nil)
+	return newPlantOn(tb, s, nil)
 }
 
 // everywhere tests a plant of one partition, and one of three.
@@ -93,7 +93,7 @@ func (p *plant) tenant(of string, i int) string {
 	}
 }
 
-func newPlantOn(tb testing.TB, store *lua.Store, change func(*admin.Config)) *plant {
+func newPlantOn(tb testing.TB, store *store.Store, change func(*admin.Config)) *plant {
 	tb.Helper()
 	p := &plant{tb: tb, store: store, keys: map[string]string{}}
 	p.seen.good = map[string]bool{}
@@ -139,7 +139,7 @@ func (p *plant) slow() {
 	own := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 10, Per: 24 * time.Hour, Burst: 10}}}}
 	text, err := policy.Marshal(own)
 	must(p.tb, err)
-	must(p.tb, p.store.PutPolicy(p.tb.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
+	must(p.tb, p.store.PutPolicy(p.tb.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}))
 }
 
 // reply is an answer.
@@ -264,10 +264,10 @@ func (p *plant) enqueue(tenant string, ids ...string) {
 	}
 }
 
-var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
 // work makes a worker take n jobs and end them with an outcome; those of "" it keeps.
-func (p *plant) work(ctx context.Context, n int, outcome lua.Outcome) {
+func (p *plant) work(ctx context.Context, n int, outcome store.Outcome) {
 	p.tb.Helper()
 	_, err := p.store.Register(ctx, "w1", mailPool, n, time.Minute)
 	must(p.tb, err)
@@ -280,7 +280,7 @@ func (p *plant) work(ctx context.Context, n int, outcome lua.Outcome) {
 		return
 	}
 	for _, l := range leases {
-		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
+		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad address",
 		}})
 		must(p.tb, err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // from says which version an edit was made from.
@@ -36,7 +36,7 @@ func walkPolicy(p *plant) {
 	if would["version"] != 1.0 || len(would["changes"].([]any)) != 1 || p.inForce() != `"0"` {
 		p.tb.Errorf("%v, and in force is %s", would, p.inForce())
 	}
-	_, err := p.store.Count(p.tb.Context(), []lua.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
+	_, err := p.store.Count(p.tb.Context(), []store.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
 	must(p.tb, err)
 	strict := p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/policy/dry-run", body: `{"tenants":{"acme":{"limit":{"tokens":1,"per":"24h","burst":30}}}}`})
 	const seen = `{"scope":"acme","tier":"standard","demand":45,"before":{"allowed":45,"refused":0},"after":{"allowed":30,"refused":15}}`
@@ -179,7 +179,7 @@ func TestTheAuditIsCompleteUnderConcurrentEditors(t *testing.T) {
 		t.Errorf("%d won and %d lost of %d", len(won), lost, editors*rounds)
 	}
 	document := string(p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/policy"}).body)
-	page, err := p.store.Audit(t.Context(), lua.AuditQuery{Limit: editors * rounds})
+	page, err := p.store.Audit(t.Context(), store.AuditQuery{Limit: editors * rounds})
 	must(t, err)
 	if len(page.Entries) != len(won) {
 		t.Errorf("%d entries of %d versions", len(page.Entries), len(won))

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // client is a worker that knows HTTP alone.
@@ -266,7 +266,7 @@ func TestALateJobIsNotHandedOut(t *testing.T) {
 		t.Errorf("%v", jobs)
 	}
 	sight := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/jobs/{tenant}/{id}", path: map[string]string{"tenant": "acme", "id": "late"}}).object(t)
-	if sight["place"] != string(lua.PlaceDead) {
+	if sight["place"] != string(store.PlaceDead) {
 		t.Errorf("%v", sight)
 	}
 }
@@ -292,7 +292,7 @@ func TestAnEmptyPageTellsWhenToAskAgain(t *testing.T) {
 	pause := func(length time.Duration) (began time.Time) {
 		t.Helper()
 		began = time.Now()
-		_, err := p.store.Pause(t.Context(), lua.QueueGate("mail"), length, lua.Intervention{Reason: "maintenance"})
+		_, err := p.store.Pause(t.Context(), store.QueueGate("mail"), length, store.Intervention{Reason: "maintenance"})
 		must(t, err)
 		return began
 	}

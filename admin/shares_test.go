@@ -13,9 +13,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // fill enqueues n jobs of a tenant.
@@ -72,13 +72,13 @@ func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 	t.Parallel()
 	const slots, jobs, callers = 3, 100, 6
 	redisClient := redistest.Shared(t).Client(t)
-	store, err := lua.Open(t.Context(), redisClient, lua.Config{Prefix: redistest.Prefix(t), Partitions: 5})
+	s, err := store.Open(t.Context(), redisClient, store.Config{Prefix: redistest.Prefix(t), Partitions: 5})
 	must(t, err)
 	var servers []*plant
 	for range callers {
-		servers = append(servers, newPlantOn(t, store, nil))
+		servers = append(servers, newPlantOn(t, s, nil))
 	}
-	to, err := producer.New(store, producer.Config{Policy: new(policy.Unlimited())})
+	to, err := producer.New(s, producer.Config{Policy: new(policy.Unlimited())})
 	must(t, err)
 	for i := range 5 {
 		servers[0].fill(to, servers[0].tenant("t", i), jobs/5)
@@ -88,7 +88,7 @@ func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 	var counting, calling sync.WaitGroup
 	counting.Go(func() {
 		for !stop.Load() {
-			if n := registered(t, redisClient, store, name); n > slots {
+			if n := registered(t, redisClient, s, name); n > slots {
 				t.Errorf("%d slots are registered, the session has %d", n, slots)
 				return
 			}
@@ -115,7 +115,7 @@ func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 }
 
 // registered adds up the slots of a worker in all partitions at one instant.
-func registered(t *testing.T, client *redis.Client, store *lua.Store, worker string) (slots int) {
+func registered(t *testing.T, client *redis.Client, store *store.Store, worker string) (slots int) {
 	t.Helper()
 	pipe := client.TxPipeline()
 	var reads []*redis.StringCmd

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestEveryOperationAnswersAsDescribed makes every operation of the description succeed at least once; each answer, good
@@ -108,7 +108,7 @@ func walkJobs(p *plant) {
 
 func walkLetters(p *plant) {
 	p.enqueue("acme", "d1", "d2", "d3")
-	p.work(p.tb.Context(), 3, lua.Kill)
+	p.work(p.tb.Context(), 3, store.Kill)
 	page := p.want(http.StatusOK, "operator", ask{op: "GET /api/v1/dead-letters", query: "queue=mail&reason=discarded&before=2090-01-01T00:00:00Z"})
 	if strings.Count(string(page.body), "bad address") != 3 {
 		p.tb.Errorf("%s", page.body)
@@ -133,7 +133,7 @@ func walkLimits(p *plant) {
 	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/rate-limit/check", body: `{"scope":"acme:mail:high","tokens":3}`})
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "acme:mail"}})
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/rate-limit/status/{scope}", path: map[string]string{"scope": "global"}})
-	_, err := p.store.Count(p.tb.Context(), []lua.ScopeCount{{Scope: "acme:mail", Allowed: 3, Refused: 1, Tokens: 9}})
+	_, err := p.store.Count(p.tb.Context(), []store.ScopeCount{{Scope: "acme:mail", Allowed: 3, Refused: 1, Tokens: 9}})
 	must(p.tb, err)
 	counted := p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/rate-limit/metrics/{scope}", path: map[string]string{"scope": "acme:mail"}}).object(p.tb)
 	if counted["allowed"] != 3.0 || counted["refused"] != 1.0 || len(counted["minutes"].([]any)) != 1 {

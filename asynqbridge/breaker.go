@@ -16,7 +16,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -96,7 +96,7 @@ type Breaker struct {
 
 // NewBreaker returns a Breaker on asynq's Redis and Headgate's store. It sends nothing before Run. Close ends its connections
 // to asynq's Redis; the store is the caller's.
-func NewBreaker(connection asynq.RedisConnOpt, store *lua.Store, config BreakerConfig) (*Breaker, error) {
+func NewBreaker(connection asynq.RedisConnOpt, store *store.Store, config BreakerConfig) (*Breaker, error) {
 	config = config.withDefaults()
 	b := &Breaker{config: config, changed: make(chan struct{}, 1)}
 	b.mu.queues, b.mu.changed = make(map[string]map[string]bool), make(map[string]bool)

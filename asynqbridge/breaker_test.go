@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const pausedKey = "asynq:{mail}:paused"
@@ -188,10 +188,10 @@ func TestAnOperatorsPauseSurvives(t *testing.T) {
 	const held, free = "asynq:{held}:paused", "asynq:{free}:paused"
 	operators := s.redis.Get(t.Context(), held).Val()
 	for range 3 {
-		_, err := s.store.ForceBreaker(t.Context(), "smtp", breaker.Open, 0, lua.Intervention{Reason: "test"})
+		_, err := s.store.ForceBreaker(t.Context(), "smtp", breaker.Open, 0, store.Intervention{Reason: "test"})
 		must(t, err)
 		soon(t, "a pause", func() bool { return s.redis.Exists(t.Context(), free).Val() == 1 })
-		_, err = s.store.ResetBreaker(t.Context(), "smtp", lua.Intervention{Reason: "test"})
+		_, err = s.store.ResetBreaker(t.Context(), "smtp", store.Intervention{Reason: "test"})
 		must(t, err)
 		soon(t, "the end of the pause", func() bool { return s.redis.Exists(t.Context(), free).Val() == 0 })
 		if now, ttl := s.redis.Get(t.Context(), held).Val(), s.redis.TTL(t.Context(), held).Val(); now != operators || ttl != -1 {

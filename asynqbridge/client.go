@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // ErrNotRefunded matches an error of asynq after which a task's tokens are gone: it is not known whether the task is in
@@ -46,7 +46,7 @@ type Client struct {
 	redis    redis.UniversalClient
 	once     bool
 	resolver resolver
-	store    *lua.Store
+	store    *store.Store
 	limits   limits
 	counts   tally.Tally
 	config   ClientConfig
@@ -54,7 +54,7 @@ type Client struct {
 
 // NewClient returns a Client on asynq's Redis and Headgate's store. It sends nothing. Close ends its connections to
 // asynq's Redis; the store is the caller's.
-func NewClient(connection asynq.RedisConnOpt, store *lua.Store, config ClientConfig) (*Client, error) {
+func NewClient(connection asynq.RedisConnOpt, store *store.Store, config ClientConfig) (*Client, error) {
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	if config.Timeout < time.Millisecond || config.Timeout > maxTimeout {
 		return nil, fmt.Errorf("configure client: %w", &admission.FieldError{Field: "Timeout", Value: config.Timeout.String(), Allowed: "1ms to 1m"})
@@ -140,7 +140,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 }
 
 // take asks the buckets.
-func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt lua.Receipt, err error) {
+func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt store.Receipt, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var verdict admission.Verdict
@@ -151,13 +151,13 @@ func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt l
 		}
 		asked.class = class // A number from 0 to 10 is a name now.
 		var err error
-		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), lua.Question{
+		verdict, receipt, err = c.store.Take(ctx, snapshot.Version(), store.Question{
 			Tenant: asked.tenant, Queue: queue, Class: class, Cost: asked.cost, Limits: snapshot.LimitsFor(asked.tenant, queue, class),
 		})
 		return err
 	})
 	switch {
-	case err != nil && lua.InDoubt(err):
+	case err != nil && store.InDoubt(err):
 		return receipt, fmt.Errorf("ask headgate, %w: %w", ErrNotRefunded, errors.Join(admission.ErrUnavailable, err))
 	case err != nil:
 		return receipt, fmt.Errorf("ask headgate: %w", err)
@@ -171,7 +171,7 @@ const refundTries = 2
 
 // refund gives back the tokens of a task that asynq refused with cause, if it is known not to have it. The caller's ctx may
 // have ended; the refund has a time of its own.
-func (c *Client) refund(ctx context.Context, receipt lua.Receipt, a attempt, cause error) error {
+func (c *Client) refund(ctx context.Context, receipt store.Receipt, a attempt, cause error) error {
 	refused := errors.Is(cause, asynq.ErrDuplicateTask) || errors.Is(cause, asynq.ErrTaskIDConflict)
 	if !c.once || a.sent && !refused {
 		return fmt.Errorf("%w: %w", cause, ErrNotRefunded)
@@ -180,10 +180,10 @@ func (c *Client) refund(ctx context.Context, receipt lua.Receipt, a attempt, cau
 	defer cancel()
 	id := uuid.NewString()
 	word, err := c.store.Refund(ctx, id, receipt)
-	for try := 1; err != nil && lua.InDoubt(err) && try < refundTries; try++ {
+	for try := 1; err != nil && store.InDoubt(err) && try < refundTries; try++ {
 		word, err = c.store.Refund(ctx, id, receipt)
 	}
-	if err == nil && (word == lua.Refunded || word == lua.RefundedBefore) {
+	if err == nil && (word == store.Refunded || word == store.RefundedBefore) {
 		return cause
 	}
 	c.config.Logger.Warn().Err(err).Str("answer", string(word)).AnErr("cause", cause).Msg("tokens not refunded")

@@ -14,20 +14,20 @@ import (
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/embedded"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
 // startSite starts a private Redis for an example, in which a tenant has a burst of two tokens.
-func startSite(ctx context.Context) (connection asynq.RedisClientOpt, store *lua.Store, stop func()) {
+func startSite(ctx context.Context) (connection asynq.RedisClientOpt, s *store.Store, stop func()) {
 	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard})
 	if err != nil {
 		log.Fatal(err)
 	}
 	addr := redis.Options().Addr
-	store, err = lua.Connect(ctx, "redis://"+addr, lua.Config{})
+	s, err = store.Connect(ctx, "redis://"+addr, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -36,10 +36,10 @@ func startSite(ctx context.Context) (connection asynq.RedisClientOpt, store *lua
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := store.PutPolicy(ctx, lua.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}); err != nil {
+	if err := s.PutPolicy(ctx, store.PolicyUpdate{Version: 1, Text: text, Window: policy.DefaultDedupWindow}); err != nil {
 		log.Fatal(err)
 	}
-	return asynq.RedisClientOpt{Addr: addr}, store, func() { _, _ = store.Close(), redis.Close() }
+	return asynq.RedisClientOpt{Addr: addr}, s, func() { _, _ = s.Close(), redis.Close() }
 }
 
 // Gate: the client alone changes. A task over the limit does not reach asynq.
@@ -178,9 +178,9 @@ func ExampleFair() {
 // nothing of asynq's context runs in it as it is.
 func ExampleFair_native() {
 	ctx, stopWorker := context.WithCancel(context.Background())
-	_, store, stop := startSite(ctx)
+	_, s, stop := startSite(ctx)
 	defer stop()
-	p, err := producer.New(store, producer.Config{})
+	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func ExampleFair_native() {
 		fmt.Printf("%s %s\n", task.Type(), task.Payload())
 		return nil
 	})
-	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	w, err := worker.New(s, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}})
 	if err != nil {
 		log.Fatal(err)
 	}

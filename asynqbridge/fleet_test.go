@@ -13,9 +13,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -51,7 +51,7 @@ func (s *site) empty() bool {
 func (s *site) native(rules breaker.Config, handler func() error) (enqueue func(id string)) {
 	s.tb.Helper()
 	w, err := worker.New(s.store, worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "native"}}, Breaker: rules, Backoff: worker.ExponentialBackoff(time.Millisecond, 10*time.Millisecond),
+		Queues: []store.QueueWeight{{Queue: "native"}}, Breaker: rules, Backoff: worker.ExponentialBackoff(time.Millisecond, 10*time.Millisecond),
 	})
 	must(s.tb, err)
 	worker.RegisterAny(w, func(context.Context, worker.Job[[]byte]) error { return handler() })
@@ -122,7 +122,7 @@ func failAtAsynq(t *testing.T, newSite siteOf) {
 	if census, err := s.store.Census(t.Context()); err != nil || census.Waiting != 1 || jobs.Load() != 0 {
 		t.Errorf("%+v, %v, and %d jobs ran", census, err, jobs.Load())
 	}
-	_, err := s.store.ResetBreaker(t.Context(), "smtp", lua.Intervention{Reason: "test"})
+	_, err := s.store.ResetBreaker(t.Context(), "smtp", store.Intervention{Reason: "test"})
 	must(t, err)
 	soon(t, "the job", func() bool { return jobs.Load() == 1 })
 }

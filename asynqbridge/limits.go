@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // limits holds the policy that the store had when it was last read.
 type limits struct {
-	store    *lua.Store
+	store    *store.Store
 	snapshot atomic.Pointer[policy.Compiled]
 }
 
@@ -31,7 +31,7 @@ func (l *limits) with(ctx context.Context, f func(*policy.Compiled) error) error
 			}
 			l.snapshot.Store(snapshot)
 		}
-		if err = f(snapshot); !errors.Is(err, lua.ErrStale) {
+		if err = f(snapshot); !errors.Is(err, store.ErrStale) {
 			return err
 		}
 		stale = snapshot

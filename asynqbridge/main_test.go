@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -34,14 +34,14 @@ type site struct {
 	tb    testing.TB
 	asynq asynq.RedisClientOpt
 	redis *redis.Client
-	store *lua.Store
+	store *store.Store
 }
 
 // newSite has so many partitions and the tenants' limit given; every other scope has none.
 func newSite(tb testing.TB, partitions int, limit admission.Limit) *site {
 	tb.Helper()
 	s := newAsynq(tb)
-	s.connect(s.redis, lua.Config{Partitions: partitions}, limit)
+	s.connect(s.redis, store.Config{Partitions: partitions}, limit)
 	return s
 }
 
@@ -53,10 +53,10 @@ func newAsynq(tb testing.TB) *site {
 }
 
 // connect makes a store of Headgate that of the site.
-func (s *site) connect(client redis.UniversalClient, config lua.Config, limit admission.Limit) {
+func (s *site) connect(client redis.UniversalClient, config store.Config, limit admission.Limit) {
 	s.tb.Helper()
 	var err error
-	s.store, err = lua.Open(s.tb.Context(), client, config)
+	s.store, err = store.Open(s.tb.Context(), client, config)
 	must(s.tb, err)
 	s.limit(1, limit)
 }
@@ -90,7 +90,7 @@ func (s *site) limit(version int64, limit admission.Limit) {
 	own := policy.Policy{Version: version, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: limit}}}
 	text, err := policy.Marshal(own)
 	must(s.tb, err)
-	must(s.tb, s.store.PutPolicy(s.tb.Context(), lua.PolicyUpdate{Expected: version - 1, Version: version, Text: text, Window: policy.DefaultDedupWindow}))
+	must(s.tb, s.store.PutPolicy(s.tb.Context(), store.PolicyUpdate{Expected: version - 1, Version: version, Text: text, Window: policy.DefaultDedupWindow}))
 }
 
 func (s *site) client() *asynqbridge.Client {
@@ -162,9 +162,9 @@ func (s *site) inspector() *asynq.Inspector {
 }
 
 // home returns the breaker of a downstream for all servers: that of the partition that its name picks.
-func (s *site) home(ctx context.Context, downstream string) (lua.BreakerState, error) {
+func (s *site) home(ctx context.Context, downstream string) (store.BreakerState, error) {
 	state, err := s.store.Partitions()[s.store.PartitionOf(downstream)].Breaker(ctx, downstream)
-	if errors.Is(err, lua.ErrNoBreaker) {
+	if errors.Is(err, store.ErrNoBreaker) {
 		err = nil // It is closed.
 	}
 	return state, err
@@ -190,12 +190,12 @@ func (s *site) open(downstream string) bool {
 // left returns the tokens of a tenant's bucket.
 func (s *site) left(tenant string, limit admission.Limit) admission.Tokens {
 	s.tb.Helper()
-	q := lua.Question{Tenant: tenant, Cost: 1}
+	q := store.Question{Tenant: tenant, Cost: 1}
 	for level := range q.Limits {
 		q.Limits[level].Disabled = true
 	}
 	q.Limits[admission.LevelTenant] = limit
-	_, answers, err := s.store.Check(s.tb.Context(), 1, true, []lua.Question{q})
+	_, answers, err := s.store.Check(s.tb.Context(), 1, true, []store.Question{q})
 	must(s.tb, err)
 	return answers[0].Left[admission.LevelTenant].Tokens()
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -90,7 +90,7 @@ func (c ReleaserConfig) validate() error {
 // is a worker of Headgate whose handler enqueues: a job completes when asynq has it. A hand-over whose answer was lost is
 // made again under the same task id, TENANT:ID, and asynq takes one of the two. Any number may run.
 type Releaser struct {
-	store  *lua.Store
+	store  *store.Store
 	config ReleaserConfig
 	redis  redis.UniversalClient
 	asynq  *asynq.Client
@@ -98,7 +98,7 @@ type Releaser struct {
 }
 
 // NewReleaser returns a Releaser on asynq's Redis and Headgate's store. It sends nothing before Run.
-func NewReleaser(connection asynq.RedisConnOpt, store *lua.Store, config ReleaserConfig) (*Releaser, error) {
+func NewReleaser(connection asynq.RedisConnOpt, store *store.Store, config ReleaserConfig) (*Releaser, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure releaser: %w", err)
@@ -125,7 +125,7 @@ func (r *Releaser) Run(ctx context.Context) error {
 	var workers sync.WaitGroup
 	for i, queue := range r.config.Queues {
 		w, err := worker.New(r.store, worker.Config{
-			Logger: r.config.Logger, Queues: []lua.QueueWeight{{Queue: queue}}, Concurrency: r.config.Concurrency,
+			Logger: r.config.Logger, Queues: []store.QueueWeight{{Queue: queue}}, Concurrency: r.config.Concurrency,
 			DefaultTimeout: waitTimeout, NoScheduler: i > 0,
 		})
 		if err != nil {

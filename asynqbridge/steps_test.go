@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -91,7 +91,7 @@ func (m *migration) once(step string, who ...string) {
 // native runs a worker of Headgate's own until the returned function is called.
 func (m *migration) native() (stop func()) {
 	m.tb.Helper()
-	w, err := worker.New(m.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	w, err := worker.New(m.store, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}})
 	must(m.tb, err)
 	worker.RegisterAny(w, func(_ context.Context, job worker.Job[[]byte]) error {
 		m.note("headgate", string(job.Payload))

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Close lets nobody ask any more, waits for the calls under way, and gives back what is left on lease; the limiter counts as
@@ -24,10 +24,10 @@ func (l *Limiter) Close(ctx context.Context) error {
 	all := l.ways.returns(l.clock.now())
 	var bad []error
 	for first := true; first || len(all) > 0; first = false {
-		some := all[:min(len(all), lua.MaxBatchJobs)]
+		some := all[:min(len(all), store.MaxBatchJobs)]
 		all = all[len(some):]
 		err := l.giveBack(ctx, some)
-		if errors.Is(err, lua.ErrStale) && l.reload(ctx, l.policy.Load()) == nil {
+		if errors.Is(err, store.ErrStale) && l.reload(ctx, l.policy.Load()) == nil {
 			err = l.giveBack(ctx, some)
 		}
 		if err != nil {
@@ -42,14 +42,14 @@ func (l *Limiter) Close(ctx context.Context) error {
 // giveBack makes one call for some of what is left, or for nothing but to say that the limiter is gone.
 func (l *Limiter) giveBack(ctx context.Context, some []leftover) error {
 	inForce := l.policy.Load()
-	grant := lua.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife, Beat: -1}
+	grant := store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife, Beat: -1}
 	for _, r := range append([]leftover{{way: &way{}}}, some...) { // The first asks for nothing, so that there is a question.
 		w, err := l.ways.open(l.clock.now(), r.way.asked, inForce)
 		if err != nil {
 			continue // Its class is gone, and its bucket too.
 		}
 		if r.tokens > 0 {
-			grant.Accounts = append(grant.Accounts, lua.Account{Question: len(grant.Questions), Level: r.scope.level, Back: r.tokens})
+			grant.Accounts = append(grant.Accounts, store.Account{Question: len(grant.Questions), Level: r.scope.level, Back: r.tokens})
 		}
 		grant.Questions = append(grant.Questions, w.question(0))
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // A limiter asks whether a request may pass, without a job.
@@ -20,15 +20,15 @@ func Example() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
+	defer s.Close()
 	limits := policy.Default()
 	limits.Global = admission.PerSecond(1000, 2000)
 	limits.QueueLimits = map[admission.Scope]admission.Limit{"acme:search": {Tokens: 60, Per: time.Hour, Burst: 2}}
-	l, err := limiter.New(store, limiter.Config{Policy: &limits, Outage: limiter.OutageClosed, Timeout: 10 * time.Second})
+	l, err := limiter.New(s, limiter.Config{Policy: &limits, Outage: limiter.OutageClosed, Timeout: 10 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // A limiter says every beatEvery that it lives, where it makes calls, and counts as live for beatLife.
@@ -19,7 +19,7 @@ const (
 
 // flight is one call to Redis. Only its pilot touches it.
 type flight struct {
-	grant lua.Grant
+	grant store.Grant
 	// asked are the tickets whose questions cost something, in order.
 	asked []*ticket
 	// leased are the scopes of the first accounts, owed those of the rest.
@@ -71,7 +71,7 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 		}
 		granted, err := l.store.Grant(ctx, &f.grant)
 		l.land(f, granted, err)
-		if errors.Is(err, lua.ErrStale) && !again {
+		if errors.Is(err, store.ErrStale) && !again {
 			if err := l.reload(ctx, inForce); err != nil {
 				return err
 			}
@@ -83,8 +83,8 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 
 // board makes a call of the tickets: their questions, the leases that they are to fill, and what is owed.
 func (l *Limiter) board(inForce *policy.Compiled, tickets []*ticket) *flight {
-	f := &flight{grant: lua.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now()}
-	f.grant.Questions = make([]lua.Question, 0, len(tickets))
+	f := &flight{grant: store.Grant{Version: inForce.Version(), Member: l.member, Lease: leaseLife}, sent: l.clock.now()}
+	f.grant.Questions = make([]store.Question, 0, len(tickets))
 	if due := l.beatAt.Load(); int64(f.sent) >= due && l.beatAt.CompareAndSwap(due, int64(f.sent.Add(beatEvery))) {
 		f.grant.Beat = beatLife
 	}
@@ -124,14 +124,14 @@ func (f *flight) want(w *way) {
 			continue
 		}
 		f.leased = append(f.leased, s)
-		f.grant.Accounts = append(f.grant.Accounts, lua.Account{
+		f.grant.Accounts = append(f.grant.Accounts, store.Account{
 			Question: len(f.grant.Questions), Level: s.level, Want: chunk - held, Held: held, Cap: w.most[i],
 		})
 	}
 }
 
 // land shares out what the call has brought.
-func (l *Limiter) land(f *flight, granted lua.Granted, err error) {
+func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	landed := l.clock.now()
 	for i, s := range f.leased {
 		if err == nil {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // childVariable makes a process of this test binary a limiter: "URL PREFIX".
@@ -31,15 +31,15 @@ func spend(at string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	store, err := lua.Connect(ctx, url, lua.Config{Prefix: prefix})
+	s, err := store.Connect(ctx, url, store.Config{Prefix: prefix})
 	if err != nil {
 		return 1
 	}
-	l, err := New(store, Config{Policy: limited(killedLimit, none), Timeout: patient})
+	l, err := New(s, Config{Policy: limited(killedLimit, none), Timeout: patient})
 	if err != nil {
 		return 1
 	}
-	tenants := tenantsOf(store)
+	tenants := tenantsOf(s)
 	for n, admitted := 0, 0; ctx.Err() == nil; n++ {
 		v, err := l.Check(ctx, Request{Tenant: tenants[n%len(tenants)]})
 		if err != nil {
@@ -70,7 +70,7 @@ func TestKilledProcessesKeepTheBound(t *testing.T) {
 	t.Run("a cluster of three masters", func(t *testing.T) {
 		t.Parallel()
 		cluster, prefix := redistest.StartNodes(t, 3, false), redistest.Prefix(t)
-		_, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Prefix: prefix, Partitions: 3})
+		_, err := store.Open(t.Context(), cluster.Client(t), store.Config{Prefix: prefix, Partitions: 3})
 		check(t, err)
 		killLimiters(t, cluster.URL(), prefix)
 	})

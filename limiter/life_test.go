@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestALimiterIsClosedByManyWhileManyAsk: with contexts that have ended too, and where its store was closed before. Who asks is
@@ -22,11 +22,11 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, prefix := redistest.Shared(t), redistest.Prefix(t)
-			store, err := lua.Connect(t.Context(), server.URL(), lua.Config{Prefix: prefix})
+			s, err := store.Connect(t.Context(), server.URL(), store.Config{Prefix: prefix})
 			check(t, err)
-			t.Cleanup(func() { _ = store.Close() })
+			t.Cleanup(func() { _ = s.Close() })
 			own := limited(none, admission.Limit{Tokens: 10_000, Per: 24 * time.Hour, Burst: burst})
-			l := start(t, store, Config{Policy: own, Outage: OutageClosed, Timeout: time.Second, Minutes: true})
+			l := start(t, s, Config{Policy: own, Outage: OutageClosed, Timeout: time.Second, Minutes: true})
 			var admitted atomic.Int64
 			begun := make(chan struct{})
 			begin := sync.OnceFunc(func() { close(begun) })
@@ -50,7 +50,7 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 				})
 			}
 			if storeFirst {
-				check(t, store.Close())
+				check(t, s.Close())
 			}
 			<-begun
 			for i := range 6 {
@@ -69,7 +69,7 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 				return // Nobody hears of what it gives back.
 			}
 			check(t, err)
-			again, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix})
+			again, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
 			check(t, err)
 			fresh := start(t, again, Config{Policy: own, Exact: true, Outage: OutageClosed})
 			left := int64(0)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Limiter answers checks. Several goroutines may use it. It has no goroutines while nobody asks.
@@ -21,9 +21,9 @@ type Limiter struct {
 	parts []*Limiter
 	turn  atomic.Uint64
 
-	store *lua.Store
+	store *store.Store
 	// whole is the store of all partitions: what is counted of the global scope is in the first.
-	whole  *lua.Store
+	whole  *store.Store
 	config Config
 	// member is the limiter's name in Redis.
 	member string
@@ -61,7 +61,7 @@ func (c *clock) now() breaker.Instant {
 var ErrClosed = errors.New("limiter closed")
 
 // New returns a limiter on a store. It asks Redis for nothing yet. The error joins one *headgate.FieldError for each bad field.
-func New(store *lua.Store, config Config) (*Limiter, error) {
+func New(store *store.Store, config Config) (*Limiter, error) {
 	err := config.withDefaults().validate()
 	if err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestACheckTakesTokensOfEveryScopeOrOfNone(t *testing.T) {
@@ -103,10 +103,10 @@ func TestManyCallersShareCalls(t *testing.T) {
 	}
 	callers.Go(call)
 	<-under
-	for range 2 * lua.MaxBatchJobs {
+	for range 2 * store.MaxBatchJobs {
 		callers.Go(call)
 	}
-	for waiting := 0; waiting < 2*lua.MaxBatchJobs; <-time.After(time.Millisecond) {
+	for waiting := 0; waiting < 2*store.MaxBatchJobs; <-time.After(time.Millisecond) {
 		l.line.mu.Lock()
 		waiting = len(l.line.mu.waiting)
 		l.line.mu.Unlock()
@@ -114,7 +114,7 @@ func TestManyCallersShareCalls(t *testing.T) {
 	close(hold)
 	callers.Wait()
 	if calls := testutil.ToFloat64(l.counts.calls) - before; calls > 3 {
-		t.Errorf("%g calls for 1 caller and then %d", calls, 2*lua.MaxBatchJobs)
+		t.Errorf("%g calls for 1 caller and then %d", calls, 2*store.MaxBatchJobs)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // ticket is one check on its way to Redis. Its pilot writes the answer before it closes done.
@@ -69,7 +69,7 @@ func (l *line) board() []*ticket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var tickets []*ticket
-	for len(tickets) < lua.MaxBatchJobs && len(l.mu.waiting) > 0 {
+	for len(tickets) < store.MaxBatchJobs && len(l.mu.waiting) > 0 {
 		t := l.mu.waiting[0]
 		l.mu.waiting[0] = nil
 		l.mu.waiting = l.mu.waiting[1:]

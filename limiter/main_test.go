@@ -16,8 +16,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) {
@@ -45,14 +45,14 @@ func limited(global, tenant admission.Limit) *policy.Policy {
 var none = admission.Limit{Disabled: true}
 
 // open returns a store of the test's own.
-func open(tb testing.TB, client *redis.Client) *lua.Store {
+func open(tb testing.TB, client *redis.Client) *store.Store {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: redistest.Prefix(tb)})
+	s, err := store.Open(tb.Context(), client, store.Config{Prefix: redistest.Prefix(tb)})
 	check(tb, err)
-	return store
+	return s
 }
 
-func start(tb testing.TB, store *lua.Store, config Config) *Limiter {
+func start(tb testing.TB, store *store.Store, config Config) *Limiter {
 	tb.Helper()
 	l, err := New(store, config)
 	check(tb, err)
@@ -68,7 +68,7 @@ func units(l *Limiter) []*Limiter {
 }
 
 // tenantsOf returns a tenant of each partition; acme where there is but one.
-func tenantsOf(store *lua.Store) []string {
+func tenantsOf(store *store.Store) []string {
 	tenants := make([]string, len(store.Partitions()))
 	if len(tenants) == 1 {
 		return []string{"acme"}
@@ -81,13 +81,13 @@ func tenantsOf(store *lua.Store) []string {
 }
 
 // put stores a policy as the version after that of the last one.
-func put(tb testing.TB, store *lua.Store, p *policy.Policy) {
+func put(tb testing.TB, s *store.Store, p *policy.Policy) {
 	tb.Helper()
 	compiled, err := p.Prepare()
 	check(tb, err)
 	text, err := json.Marshal(p)
 	check(tb, err)
-	check(tb, store.PutPolicy(tb.Context(), lua.PolicyUpdate{
+	check(tb, s.PutPolicy(tb.Context(), store.PolicyUpdate{
 		Expected: compiled.Version() - 1, Version: compiled.Version(), Text: text, Window: time.Second, LongestFill: p.LongestFill(),
 	}))
 }

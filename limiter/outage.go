@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // errShut is the outcome of a call that the breaker did not let through.
@@ -32,7 +32,7 @@ func newBreaker(now breaker.Instant, timeout time.Duration) (*breaker.Breaker, e
 
 // isAway reports an error by which nobody knows whether Redis has heard of the call, or by which it has not.
 func isAway(err error) bool {
-	return errors.Is(err, admission.ErrUnavailable) || lua.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
+	return errors.Is(err, admission.ErrUnavailable) || store.InDoubt(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // notIn notes for how long the breaker lets nothing through.
@@ -115,11 +115,11 @@ func (b *blind) collect(f *flight, inForce *policy.Compiled) {
 			continue
 		}
 		kept = append(kept, d)
-		if len(f.owed) == maxDebts || len(f.grant.Questions) == lua.MaxBatchJobs {
+		if len(f.owed) == maxDebts || len(f.grant.Questions) == store.MaxBatchJobs {
 			continue
 		}
 		f.owed = append(f.owed, d.scope)
-		f.grant.Accounts = append(f.grant.Accounts, lua.Account{Question: len(f.grant.Questions), Level: d.scope.level, Owed: owed})
+		f.grant.Accounts = append(f.grant.Accounts, store.Account{Question: len(f.grant.Questions), Level: d.scope.level, Owed: owed})
 		f.grant.Questions = append(f.grant.Questions, d.way.question(0))
 	}
 	clear(b.mu.debts[len(kept):])

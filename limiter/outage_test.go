@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // fault is a way in which Redis goes away, and comes back.
@@ -188,7 +188,7 @@ func (o *outage) refill(tb testing.TB) error {
 	tb.Helper()
 	o.limiter.line.flying.Wait()
 	o.limiter.blind.end()
-	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "", lua.Intervention{})
+	_, err := o.limiter.store.ResetBucket(tb.Context(), "", "", "", store.Intervention{})
 	if s, ok := o.limiter.ways.scopes.Load(admission.Global); ok {
 		s.denial.Store(nil)
 		s.acquit()

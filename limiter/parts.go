@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // A Limiter of several partitions has one of each, which knows the tenants of its own: their scopes are as with one partition.
@@ -13,7 +13,7 @@ import (
 // One partition that is away is an outage to its tenants alone.
 
 // divide makes l a limiter of several partitions.
-func (l *Limiter) divide(stores []*lua.Store) error {
+func (l *Limiter) divide(stores []*store.Store) error {
 	for i, store := range stores {
 		part := &Limiter{store: store, whole: l.store, config: l.config, member: l.member, clock: l.clock, editions: l.editions, counts: l.counts}
 		part.config.MaxScopes = max(1, l.config.MaxScopes/len(stores))

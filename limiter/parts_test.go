@@ -8,15 +8,15 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // openParts returns a store of three partitions.
-func openParts(t *testing.T) *lua.Store {
+func openParts(t *testing.T) *store.Store {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
-	return store
+	return s
 }
 
 // TestTheGlobalLimitIsDividedExactly: what all partitions admit in the end is the burst, and no tenant has more than its
@@ -104,9 +104,9 @@ func TestALimiterFollowsThePolicyInEachPartition(t *testing.T) {
 func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	t.Parallel()
 	v := newVirtual()
-	store, err := lua.Open(t.Context(), v.client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), v.client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
-	f := newFleet(v, store, Config{Timeout: patient})
+	f := newFleet(v, s, Config{Timeout: patient})
 	f.put(t, admission.PerSecond(300, 3000))
 	f.join(t)
 	for range 40 {
@@ -132,7 +132,7 @@ func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	left := admission.Tokens(0)
 	for _, tenant := range f.tenants {
 		w := policyWay(t, f, tenant)
-		_, answers, err := store.Check(t.Context(), f.version, true, []lua.Question{w.question(1)})
+		_, answers, err := s.Check(t.Context(), f.version, true, []store.Question{w.question(1)})
 		check(t, err)
 		left += answers[0].Left[admission.LevelGlobal].Tokens()
 	}
@@ -153,11 +153,11 @@ func policyWay(t *testing.T, f *fleet, tenant string) *way {
 func TestAnOutageOfAPartitionIsItsTenantsAlone(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
-	tenants := tenantsOf(store)
-	l := start(t, store, Config{Policy: limited(admission.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
-	away := store.Partitions()[1].Keys().State()
+	tenants := tenantsOf(s)
+	l := start(t, s, Config{Policy: limited(admission.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
+	away := s.Partitions()[1].Keys().State()
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if len(c.Args) > 2 && c.Args[2] == away {
 			return redistest.Action{Cut: redistest.CutBefore}
@@ -179,9 +179,9 @@ func TestLeasesOfAllPartitionsAreWithinOneBound(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		v := newVirtual()
-		store, err := lua.Open(t.Context(), v.client(t), lua.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
+		s, err := store.Open(t.Context(), v.client(t), store.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
 		check(t, err)
-		f := newFleet(v, store, Config{Strict: strict, Timeout: patient})
+		f := newFleet(v, s, Config{Strict: strict, Timeout: patient})
 		f.put(t, admission.PerSecond(5000, 1200))
 		for range 12 {
 			f.join(t)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // current returns the policy in force and reads it where there is none.
@@ -24,7 +24,7 @@ func (l *Limiter) current(ctx context.Context) (*policy.Compiled, error) {
 // reload replaces a policy that is out of date by what the store holds. Nothing is done if somebody else has.
 func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 	if l.config.Policy != nil {
-		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), lua.ErrStale)
+		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), store.ErrStale)
 	}
 	if l.policy.Load() != stale {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestTheReturnIsNoStorm: law L13. However many ask as Redis comes back, one call finds out, nothing of what was answered
@@ -63,7 +63,7 @@ func TestTheReturnIsNoStorm(t *testing.T) {
 	if calls.Load() != 2 || by[Exact].Load() != 3 {
 		t.Errorf("%d calls on return, %d checks answered by them, want 2", calls.Load(), by[Exact].Load()-1)
 	}
-	_, answers, err := l.store.Check(t.Context(), 0, true, []lua.Question{l.ways.find(&Request{}).question(1)})
+	_, answers, err := l.store.Check(t.Context(), 0, true, []store.Question{l.ways.find(&Request{}).question(1)})
 	check(t, err)
 	left, admitted := answers[0].Left[admission.LevelGlobal].Tokens(), by[Exact].Load()+by[Blind].Load()
 	if left != day.Burst-admission.Tokens(admitted) {

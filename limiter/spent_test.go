@@ -7,8 +7,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // newScope is one of a level, with nothing on lease.
@@ -107,7 +107,7 @@ func TestWhatIsOwedIsABurstAtMost(t *testing.T) {
 		s := newScope(admission.LevelTenant, OutageOpen)
 		s.owe(6, 10)
 		b.mu.debts = []debt{{&way{policy: c.by, route: route{tenant: "acme"}}, s}}
-		f := &flight{grant: lua.Grant{}}
+		f := &flight{grant: store.Grant{}}
 		b.collect(f, inForce)
 		if len(f.owed) != c.want || len(f.grant.Accounts) != c.want || len(b.mu.debts) != c.want || (s.owes() > 0) != (c.want > 0) {
 			t.Errorf("of a debt under %s %d are paid, %d are kept, %d tokens are owed", c.name, len(f.owed), len(b.mu.debts), s.owes())

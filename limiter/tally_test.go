@@ -8,11 +8,11 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // minutesOf sums up what was counted of a scope.
-func minutesOf(tb testing.TB, store *lua.Store, scope admission.Scope) (sum lua.Minute) {
+func minutesOf(tb testing.TB, store *store.Store, scope admission.Scope) (sum store.Minute) {
 	tb.Helper()
 	minutes, err := store.Minutes(tb.Context(), scope)
 	check(tb, err)
@@ -28,17 +28,17 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	for _, partitions := range []int{1, 3} {
 		t.Run(fmt.Sprintf("partitions=%d", partitions), func(t *testing.T) {
 			t.Parallel()
-			store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+			s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 			check(t, err)
-			countEachOnce(t, store)
+			countEachOnce(t, s)
 		})
 	}
 }
 
-func countEachOnce(t *testing.T, store *lua.Store) {
+func countEachOnce(t *testing.T, s *store.Store) {
 	t.Helper()
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
-	l := start(t, store, Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
+	l := start(t, s, Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})
 	requests := []Request{
 		{Tenant: "acme", Queue: "mail", Class: admission.High},
 		{Tenant: "acme", Queue: "mail", Class: admission.High, Cost: 3},
@@ -47,7 +47,7 @@ func countEachOnce(t *testing.T, store *lua.Store) {
 		{},
 	}
 	var mu sync.Mutex
-	want, sources := map[admission.Scope]lua.Minute{}, map[Source]bool{}
+	want, sources := map[admission.Scope]store.Minute{}, map[Source]bool{}
 	note := func(r *Request, v Verdict) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,7 +83,7 @@ func countEachOnce(t *testing.T, store *lua.Store) {
 		asking.Wait()
 	}
 	ask()
-	for end := time.Now().Add(time.Minute); minutesOf(t, store, admission.Global) == (lua.Minute{}); {
+	for end := time.Now().Add(time.Minute); minutesOf(t, s, admission.Global) == (store.Minute{}); {
 		if time.Now().After(end) {
 			t.Fatal("nothing is counted before Close")
 		}
@@ -91,7 +91,7 @@ func countEachOnce(t *testing.T, store *lua.Store) {
 	ask()
 	check(t, l.Close(t.Context()))
 	for scope, sum := range want {
-		if got := minutesOf(t, store, scope); got != sum {
+		if got := minutesOf(t, s, scope); got != sum {
 			t.Errorf("%s has %+v, want %+v", scope, got, sum)
 		}
 	}

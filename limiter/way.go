@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // way is the limited scopes of a route under one version of the policy. It never changes, but for seen and what was decided.
@@ -120,8 +120,8 @@ func (w *way) limit(level admission.Level) *admission.Limit {
 }
 
 // question is what Redis is asked on the way.
-func (w *way) question(cost admission.Tokens) lua.Question {
-	return lua.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
+func (w *way) question(cost admission.Tokens) store.Question {
+	return store.Question{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class, Cost: cost, Limits: w.limits}
 }
 
 // deny remembers a refusal of cost at the scope that refused.

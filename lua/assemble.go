@@ -3,15 +3,35 @@ package lua
 import (
 	"embed"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 )
 
-//go:embed *.lua fragments/*.lua
+//go:embed scripts
 var sources embed.FS
+
+// paths has the source of each script by its name.
+var paths = func() map[string]string {
+	all := map[string]string{}
+	found, err := fs.Glob(sources, "scripts/*/*.lua")
+	if err != nil {
+		panic(err) // The pattern is a constant.
+	}
+	for _, file := range found {
+		if path.Dir(file) != fragments {
+			all[strings.TrimSuffix(path.Base(file), ".lua")] = file
+		}
+	}
+	return all
+}()
+
+// fragments is the folder of what scripts are assembled from.
+const fragments = "scripts/fragments"
 
 // includeMark begins a line that names a fragment.
 const includeMark = "-- @include "
@@ -25,7 +45,7 @@ type piece struct {
 
 // assemble returns a script's text with each fragment inlined once, where it is first named.
 func assemble(name string) (string, error) {
-	pieces, err := collect(nil, name+".lua", map[string]bool{}, nil)
+	pieces, err := collect(nil, paths[name], map[string]bool{}, nil)
 	if err != nil {
 		return "", fmt.Errorf("assemble script %s: %w", name, err)
 	}
@@ -56,13 +76,13 @@ func words(text string) map[string]bool {
 }
 
 // collect appends the pieces of a source, those of its fragments before its own.
-func collect(to []piece, path string, done map[string]bool, within []string) ([]piece, error) {
-	if slices.Contains(within, path) {
-		return nil, fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), path)
+func collect(to []piece, file string, done map[string]bool, within []string) ([]piece, error) {
+	if slices.Contains(within, file) {
+		return nil, fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), file)
 	}
-	source, err := sources.ReadFile(path)
+	source, err := sources.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", path, err)
+		return nil, fmt.Errorf("read %s: %w", file, err)
 	}
 	var own strings.Builder
 	keep := func() {
@@ -78,11 +98,11 @@ func collect(to []piece, path string, done map[string]bool, within []string) ([]
 			continue
 		}
 		keep()
-		inner := "fragments/" + fragment + ".lua"
+		inner := path.Join(fragments, fragment+".lua")
 		if done[inner] {
 			continue
 		}
-		if to, err = collect(to, inner, done, append(within, path)); err != nil {
+		if to, err = collect(to, inner, done, append(within, file)); err != nil {
 			return nil, err
 		}
 		done[inner] = true

@@ -1,38 +1,55 @@
-// Package lua is the waist of the house: the scripts that hold all state of Headgate in Redis, and Go wrappers
-// that are the only ones to see their arguments and replies.
+// Package lua is the room of the scripts, which hold all state of Headgate in Redis: their sources, how they are put together,
+// and what package store sends. It knows neither a connection nor what an argument or a reply means.
 //
-// A script is NAME.lua beside NAME.go. It is assembled from fragments by "-- @include" lines; testdata holds the
-// assembled texts as goldens. What each does:
+//	scripts/DOMAIN/NAME.lua ─┐
+//	scripts/fragments/*.lua ─┴─ assemble ── Scripts(preamble, layout)["NAME"]() ── store sends Text and SHA
+//	                               │
+//	                         testdata/NAME.lua, the goldens: what Redis runs, and is reviewed
 //
-//	admit      decides on a batch of jobs, all or nothing for each       producers
-//	finish     ends, retries or hands back jobs that a worker holds      workers
-//	register   makes a worker and its slots known                        workers
-//	heartbeat  extends a worker's lease                                  workers
-//	reclaim    takes back what a worker holds and ends its registration  workers, on drain
-//	promote    runs what is due                                          schedulers
-//	gate       pauses a queue, a tenant or a downstream, for a time      operators
-//	suspend    lets nothing of a queue or a tenant in, for a time        operators
-//	policy     stores a new version of the policy                        operators
-//	recount    counts jobs into a bound that is new                      after policy
-//	look       tells where a job is and what it waits for                operators
-//	cancel     ends a job wherever it is                                 operators
-//	purge      ends dead letters                                         operators
-//	start      notes that the handler of a suspect begins                workers
-//	breaker    counts what calls of downstreams came to                  workers, guests
-//	probe      lets a guest's call be a probe                            guests
-//	arrive     takes jobs from another partition                         headgate migrate
-//	depart     lets go of jobs that another partition has                headgate migrate
-//	carry      takes counters and ended ids from another partition       headgate migrate
-//	adopt      takes a breaker from another partition                    headgate migrate
-//	unbalanced finds what partitions are to divide in another way        schedulers
-//	share      sets what a partition has of what all divide              schedulers
+// A script is assembled from fragments by "-- @include" lines, and is known by its name alone. What each does, and who calls it:
+//
+//	jobs       admit       decides on a batch of jobs, all or nothing for each       producers
+//	           finish      ends, retries or hands back jobs that a worker holds      workers
+//	           register    makes a worker and its slots known                        workers
+//	           heartbeat   extends a worker's lease                                  workers
+//	           reclaim     takes back what a worker holds, ends its registration     workers, on drain
+//	           start       notes that the handler of a suspect begins                workers
+//	           promote     runs what is due                                          schedulers
+//	           alive       notes for how long a scheduler counts as live             schedulers
+//	           cancel      ends a job wherever it is                                 operators
+//	           clear       cancels what a tenant has waiting in a queue              operators
+//	           purge       ends dead letters                                         operators
+//	limits     check       asks for tokens without a job                             limiters
+//	           grant       asks for tokens of many callers, keeps their leases       limiters
+//	           refund      gives back what check took for work that never began      limiters
+//	           shadow      asks what limits would have answered                      limiters
+//	           count       adds decisions of a process to those of the minute        producers, limiters
+//	           reset       fills a bucket                                            operators
+//	breakers   breaker     counts what calls of downstreams came to                  workers, guests
+//	           probe       lets a guest's call be a probe                            guests
+//	           probing     leases the rights of a fleet over all partitions          workers, guests
+//	           force       chooses the state of a breaker                            operators
+//	policies   policy      stores a new version of the policy                        operators
+//	           stage       begins an edit that is too large for one script           operators
+//	           step        does the next portion of such an edit                     whoever calls
+//	           recount     counts jobs into a bound that is new                      after policy
+//	gates      gate        pauses a queue, a tenant or a downstream, for a time      operators
+//	           suspend     lets nothing of a queue or a tenant in, for a time        operators
+//	shares     unbalanced  finds what partitions are to divide in another way        schedulers
+//	           share       sets what a partition has of what all divide              schedulers
+//	           demand      tells what is runnable for a pool in a partition          workers
+//	inspect    look        tells where a job is and what it waits for                operators
+//	migrate    arrive      takes jobs from another partition                         headgate migrate
+//	           depart      lets go of jobs that another partition has                headgate migrate
+//	           carry       takes counters and ended ids from another partition       headgate migrate
+//	           adopt       takes a breaker from another partition                    headgate migrate
 //
 // A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
 // variables at most.
 //
 // Every script that makes room in a ready stream or makes a job runnable ends with the fill fragment, so that no
 // job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the
-// scripts do; the conformance tests hold both equal, step by step, on a real Redis.
+// scripts do; the conformance tests of package store hold both equal, step by step, on a real Redis.
 //
-// The layout of keys is in package keyspace, that of a job's record in fragments/header.lua.
+// The layout of keys is in package keyspace, that of a job's record in scripts/fragments/header.lua.
 package lua

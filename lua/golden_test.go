@@ -2,6 +2,7 @@ package lua
 
 import (
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -15,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite the goldens in testdata")
 // TestGoldens holds the assembled texts, so that a change of a fragment shows in every script that it changes.
 func TestGoldens(t *testing.T) {
 	t.Parallel()
-	for _, name := range names {
+	for _, name := range Names() {
 		text, err := assemble(name)
 		check(t, err)
 		path := filepath.Join("testdata", name+".lua")
@@ -42,8 +43,8 @@ var (
 // ARGV by a literal number.
 func TestHeads(t *testing.T) {
 	t.Parallel()
-	for _, name := range names {
-		source, err := sources.ReadFile(name + ".lua")
+	for _, name := range Names() {
+		source, err := sources.ReadFile(paths[name])
 		check(t, err)
 		head, body, _ := strings.Cut(string(source), "\n-- @include ")
 		var lines strings.Builder
@@ -75,5 +76,24 @@ func TestHeads(t *testing.T) {
 		if boundKey.MatchString(body) || boundArg.MatchString(body) {
 			t.Errorf("%s: KEYS or a literal ARGV index below the first lines", name)
 		}
+	}
+}
+
+// TestNames: a script is known by its name alone, so no two folders have one of the same.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	files, err := fs.Glob(sources, "scripts/*/*.lua")
+	check(t, err)
+	parts, err := fs.Glob(sources, fragments+"/*.lua")
+	check(t, err)
+	if len(Names()) == 0 || len(Names()) != len(files)-len(parts) {
+		t.Errorf("%d names of %d scripts", len(Names()), len(files)-len(parts))
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

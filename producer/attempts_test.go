@@ -6,21 +6,21 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // TestThePolicyBoundsTheRunsOfAJob: 25 without one, and what it says for a queue. A job that does not say gets no more.
 func TestThePolicyBoundsTheRunsOfAJob(t *testing.T) {
 	t.Parallel()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	rules := policy.Default()
 	rules.Queues = map[string]policy.Queue{"few": {MostAttempts: 3}, "many": {MostAttempts: 255}}
-	p, err := producer.New(store, producer.Config{Policy: &rules})
+	p, err := producer.New(s, producer.Config{Policy: &rules})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestThePolicyBoundsTheRunsOfAJob(t *testing.T) {
 			t.Errorf("%s, %d: got %v", row.queue, row.asks, err)
 			continue
 		}
-		sight, err := store.Look(t.Context(), admission.Key{Tenant: "acme", ID: verdict.ID})
+		sight, err := s.Look(t.Context(), admission.Key{Tenant: "acme", ID: verdict.ID})
 		if err != nil || sight.Record.Job.MaxAttempts != row.gets {
 			t.Errorf("%s, %d: it gets %d, %v", row.queue, row.asks, sight.Record.Job.MaxAttempts, err)
 		}

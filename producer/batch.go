@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Result is what became of one job of a batch: exactly what Enqueue would have returned for it.
@@ -19,7 +19,7 @@ type Result struct {
 
 // EnqueueBatch asks for many jobs to enter and returns one Result for each, in their order. The error is nil if and
 // only if every job was admitted or is a duplicate. Jobs are decided on one by one: a refused one does not
-// keep the others out. They travel in the order given, up to lua.MaxBatchJobs and lua.MaxBatchBytes a call; once
+// keep the others out. They travel in the order given, up to store.MaxBatchJobs and store.MaxBatchBytes a call; once
 // a call gets no answer, nothing further is sent. Where the deployment has several partitions, this is so for the jobs of
 // each, and those of all travel side by side.
 func (p *Producer) EnqueueBatch(ctx context.Context, jobs []admission.Job) ([]Result, error) {
@@ -50,7 +50,7 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, som
 		n = len(some)
 	}
 	var part []entry
-	at := make([]int, 0, min(n, lua.MaxBatchJobs)) // the place of each entry of part among the jobs
+	at := make([]int, 0, min(n, store.MaxBatchJobs)) // the place of each entry of part among the jobs
 	bytes := 0
 	var ended error
 	send := func() {
@@ -67,7 +67,7 @@ func (p *Producer) enqueueInOrder(ctx context.Context, jobs []admission.Job, som
 			results[i] = Result{admission.Verdict{ID: job.ID}, err}
 			continue
 		}
-		if len(part) == lua.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > lua.MaxBatchBytes {
+		if len(part) == store.MaxBatchJobs || len(part) > 0 && bytes+len(job.Payload) > store.MaxBatchBytes {
 			send()
 		}
 		if part == nil {

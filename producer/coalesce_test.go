@@ -12,14 +12,14 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // tollgate delays the admit calls of one producer and counts them.
 type tollgate struct {
 	proxy   *redistest.Proxy
-	store   *lua.Store
+	store   *store.Store
 	calls   atomic.Int64
 	arrived chan struct{} // one for each call, as it arrives
 }
@@ -28,11 +28,11 @@ func newTollgate(t *testing.T) *tollgate {
 	t.Helper()
 	server := redistest.Shared(t)
 	g := &tollgate{proxy: redistest.NewProxy(t, server.Addr()), arrived: make(chan struct{}, 10000)}
-	store, err := lua.Open(t.Context(), g.proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), g.proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.store = store
+	g.store = s
 	return g
 }
 
@@ -253,14 +253,14 @@ func TestAnotherCallGoesOutWhereItIsFull(t *testing.T) {
 	}
 	enqueue(0)
 	<-g.arrived
-	for n := 1; n < lua.MaxBatchJobs; n++ {
+	for n := 1; n < store.MaxBatchJobs; n++ {
 		enqueue(n)
 	}
-	await(t, "all but one wait", func() bool { return queuedNow(p) == lua.MaxBatchJobs-1 })
+	await(t, "all but one wait", func() bool { return queuedNow(p) == store.MaxBatchJobs-1 })
 	if calls := g.calls.Load(); calls != 1 {
 		t.Errorf("%d calls before there was a full one", calls)
 	}
-	enqueue(lua.MaxBatchJobs)
+	enqueue(store.MaxBatchJobs)
 	<-g.arrived
 	await(t, "all are on their way", func() bool { return queuedNow(p) == 0 })
 	open()

@@ -9,8 +9,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Config is what a Producer needs beside a store. The zero value works.
@@ -56,7 +56,7 @@ const (
 	defaultInFlight = 8
 	maxInFlight     = 16
 
-	minWaiting          = lua.MaxBatchJobs
+	minWaiting          = store.MaxBatchJobs
 	defaultWaiting      = 10_000
 	maxWaiting          = 1_000_000
 	minWaitingBytes     = 1 << 20
@@ -64,7 +64,7 @@ const (
 	maxWaitingBytes     = 1 << 30
 )
 
-func (c Config) withDefaults(store *lua.Store) Config {
+func (c Config) withDefaults(store *store.Store) Config {
 	c.MaxPayload = cmp.Or(c.MaxPayload, admission.DefaultMaxPayload)
 	if c.Timeout == 0 {
 		c.Timeout = min(max(defaultTimeout, store.ReadTimeout()), maxTimeout)

@@ -9,7 +9,7 @@
 // # Coalescing
 //
 // Concurrent calls share an admit call, and no timer is involved: what waits while a call is under way goes with the next one, up
-// to lua.MaxBatchJobs jobs and lua.MaxBatchBytes of payload. Tenants take turns, and each one's jobs go in the order in which they
+// to store.MaxBatchJobs jobs and store.MaxBatchBytes of payload. Tenants take turns, and each one's jobs go in the order in which they
 // came. Jobs with a large payload have a line of their own. A pilot is the goroutine that makes the calls of a line; it begins with
 // the first ticket and ends when nobody waits, and there are several where calls are full. A ticket is one caller's jobs on their way:
 //

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // unknownError is headgate.ErrOutcomeUnknown with what led to it. It hides an headgate.ErrUnavailable of its last
@@ -65,10 +65,10 @@ func (f *flight) outcome(err error) error {
 
 // mayRepeat reports whether the flight may be sent again after err. An answer of Redis is final.
 func (p *Producer) mayRepeat(f *flight, err error) bool {
-	if errors.Is(err, lua.ErrStale) || errors.Is(err, policy.ErrStored) || errors.Is(err, errTooLate) {
+	if errors.Is(err, store.ErrStale) || errors.Is(err, policy.ErrStored) || errors.Is(err, errTooLate) {
 		return false
 	}
-	doubt := lua.InDoubt(err)
+	doubt := store.InDoubt(err)
 	if !doubt && !errors.Is(err, admission.ErrUnavailable) {
 		return false
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // TestADoubtStays: the answer of the first attempt is lost, and then nobody listens any more. The job is in, so its caller is not told
@@ -32,11 +32,11 @@ func TestADoubtStays(t *testing.T) {
 	}
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestADoubtStays(t *testing.T) {
 	cancel()
 	caller.Wait()
 	f := &flight{doubted: true}
-	if err := f.outcome(lua.ErrStale); !errors.Is(err, admission.ErrOutcomeUnknown) {
+	if err := f.outcome(store.ErrStale); !errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Errorf("a flight in doubt that Redis then refuses ends with %v", err)
 	}
 }
@@ -111,22 +111,22 @@ func TestAnAttemptLastsAsLongAsTheLastCaller(t *testing.T) {
 func TestAMigrationRefusesCertainly(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.HSet(t.Context(), store.Keys().State(), "partitions", "1>4").Err(); err != nil {
+	if err := client.HSet(t.Context(), s.Keys().State(), "partitions", "1>4").Err(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var caller sync.WaitGroup
 	caller.Go(func() {
-		if _, err := p.Enqueue(ctx, testJob("a")); !errors.Is(err, lua.ErrMigrating) {
+		if _, err := p.Enqueue(ctx, testJob("a")); !errors.Is(err, store.ErrMigrating) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -10,9 +10,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // A producer enqueues jobs and learns at once what became of each.
@@ -20,14 +20,14 @@ func Example() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
+	defer s.Close()
 	two := policy.Tier{Limit: admission.Limit{Tokens: 2, Per: time.Hour, Burst: 2}}
 	limits := policy.Policy{Tiers: map[string]policy.Tier{policy.StandardTier: two}}
-	p, err := producer.New(store, producer.Config{Policy: &limits})
+	p, err := producer.New(s, producer.Config{Policy: &limits})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,12 +66,12 @@ func ExampleNewPeriodic() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	p, err := producer.New(store, producer.Config{})
+	defer s.Close()
+	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // flight is the tickets of one admit call, resent as often as need be. Only its pilot touches it, and failure, which is read
@@ -149,7 +149,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 			return err
 		}
 		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
-		if errors.Is(err, lua.ErrStale) && stale < maxStale {
+		if errors.Is(err, store.ErrStale) && stale < maxStale {
 			if err := p.refresh(ctx, snapshot); err != nil {
 				return err
 			}

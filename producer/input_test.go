@@ -13,9 +13,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestBadInputIsOneClearError(t *testing.T) {
@@ -91,13 +91,13 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		t.Parallel()
 		client := redis.NewClient(&redis.Options{Addr: oldRedis(t), MaxRetries: -1, Protocol: 2, DisableIdentity: true})
 		t.Cleanup(func() { _ = client.Close() })
-		_, err := lua.Open(t.Context(), client, lua.Config{})
+		_, err := store.Open(t.Context(), client, store.Config{})
 		assertError(t, err, admission.ErrInvalid, "open store: invalid redis version 6.2.14: allowed is 7.0 or newer")
 	})
 	t.Run("evicting", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t, redistest.Options{MaxMemoryPolicy: "allkeys-lru"})
-		_, err := lua.Open(t.Context(), server.Client(t), lua.Config{})
+		_, err := store.Open(t.Context(), server.Client(t), store.Config{})
 		assertError(t, err, admission.ErrInvalid, "open store: invalid redis maxmemory-policy allkeys-lru: allowed is noeviction: "+
 			"an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)")
 	})
@@ -110,7 +110,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Kill(t)
-		_, err := lua.Open(t.Context(), client, lua.Config{})
+		_, err := store.Open(t.Context(), client, store.Config{})
 		if !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), "redis does not answer INFO") {
 			t.Errorf("got %v", err)
 		}
@@ -125,7 +125,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Pause(t)
 		defer server.Resume(t)
-		_, err := lua.Open(t.Context(), client, lua.Config{})
+		_, err := store.Open(t.Context(), client, store.Config{})
 		if !errors.Is(err, admission.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // ways are the calls by which one job may be enqueued.
@@ -134,9 +134,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		config  lua.Config
+		config  store.Config
 		policy  producer.Config
-		before  func(t *testing.T, store *lua.Store, p *producer.Producer)
+		before  func(t *testing.T, s *store.Store, p *producer.Producer)
 		change  func(*admission.Job)
 		kind    error
 		text    string
@@ -145,7 +145,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 	}{
 		{
 			name: "limited", policy: producer.Config{Policy: limited(hourly)},
-			before: func(t *testing.T, _ *lua.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(*admission.Job) {})
 			},
@@ -153,9 +153,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "suspended for a time, with a reason", policy: free,
-			before: func(t *testing.T, store *lua.Store, _ *producer.Producer) {
+			before: func(t *testing.T, s *store.Store, _ *producer.Producer) {
 				t.Helper()
-				if err := store.Suspend(t.Context(), lua.TenantGate("acme"), time.Minute, lua.Intervention{Reason: "moving house"}); err != nil {
+				if err := s.Suspend(t.Context(), store.TenantGate("acme"), time.Minute, store.Intervention{Reason: "moving house"}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -163,9 +163,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "suspended until further notice, without", policy: free,
-			before: func(t *testing.T, store *lua.Store, _ *producer.Producer) {
+			before: func(t *testing.T, s *store.Store, _ *producer.Producer) {
 				t.Helper()
-				if err := store.Suspend(t.Context(), lua.TenantQueueGate("acme", "mail"), 0, lua.Intervention{}); err != nil {
+				if err := s.Suspend(t.Context(), store.TenantQueueGate("acme", "mail"), 0, store.Intervention{}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -173,7 +173,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "unique key held", policy: free,
-			before: func(t *testing.T, _ *lua.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(j *admission.Job) { j.ID, j.Unique = "holder", admission.Unique{Key: "k"} })
 			},
@@ -181,9 +181,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			kind:   admission.ErrNotUnique, text: "job refused: job holder holds its unique key, for up to D", atLeast: 23 * time.Hour, atMost: 24 * time.Hour,
 		},
 		{
-			name: "as many buckets as a tenant may have", config: lua.Config{BucketCap: 4},
+			name: "as many buckets as a tenant may have", config: store.Config{BucketCap: 4},
 			policy: producer.Config{Policy: fourQueues(hourly)},
-			before: func(t *testing.T, _ *lua.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
 				t.Helper()
 				for i := range 3 { // Beside the fields of buckets there is one of the hash itself.
 					enter(t, p, func(j *admission.Job) { j.Queue = fmt.Sprint("q", i) })
@@ -193,11 +193,11 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			kind:   admission.ErrBucketsFull, text: "job refused: tenant has its largest number of buckets, scope acme:q3 would be one more", atLeast: time.Second, atMost: time.Second,
 		},
 		{
-			name: "as many ended ids as are kept", config: lua.Config{EndedCap: 1}, policy: free,
-			before: func(t *testing.T, store *lua.Store, p *producer.Producer) {
+			name: "as many ended ids as are kept", config: store.Config{EndedCap: 1}, policy: free,
+			before: func(t *testing.T, s *store.Store, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(j *admission.Job) { j.ID = "gone" })
-				if _, _, err := store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "gone"}, lua.Intervention{}); err != nil {
+				if _, _, err := s.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "gone"}, store.Intervention{}); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -207,12 +207,12 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.config.Prefix = redistest.Prefix(t)
-			store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), c.config)
+			s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), c.config)
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := newProducer(t, store, c.policy)
-			c.before(t, store, p)
+			p := newProducer(t, s, c.policy)
+			c.before(t, s, p)
 			j := job("acme")
 			if c.change != nil {
 				c.change(&j)
@@ -245,16 +245,16 @@ func TestEnqueueWaitWaitsOutASuspension(t *testing.T) {
 	for name, until := range map[string]time.Duration{"for a time": 300 * time.Millisecond, "until resumed": 0} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store := open(t, redistest.Shared(t).Client(t))
-			p := newProducer(t, store, producer.Config{})
-			gate := lua.QueueGate("mail")
+			s := open(t, redistest.Shared(t).Client(t))
+			p := newProducer(t, s, producer.Config{})
+			gate := store.QueueGate("mail")
 			began := time.Now()
-			if err := store.Suspend(t.Context(), gate, until, lua.Intervention{Reason: "moving house"}); err != nil {
+			if err := s.Suspend(t.Context(), gate, until, store.Intervention{Reason: "moving house"}); err != nil {
 				t.Fatal(err)
 			}
 			if until == 0 {
 				resume := time.AfterFunc(300*time.Millisecond, func() {
-					if _, err := store.Resume(t.Context(), gate, lua.Intervention{}); err != nil {
+					if _, err := s.Resume(t.Context(), gate, store.Intervention{}); err != nil {
 						t.Error(err)
 					}
 				})

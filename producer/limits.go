@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // limits holds the policy by which jobs are sent: a fixed one, or the store's as it was last read. An admit call
 // takes its limits from one snapshot.
 type limits struct {
-	store  *lua.Store
+	store  *store.Store
 	config Config
 	// snapshot is nil until it was first read.
 	snapshot atomic.Pointer[policy.Compiled]
 }
 
-func newLimits(store *lua.Store, config Config) (*limits, error) {
+func newLimits(store *store.Store, config Config) (*limits, error) {
 	l := &limits{store: store, config: config}
 	if config.Policy == nil {
 		return l, nil
@@ -57,7 +57,7 @@ func (l *limits) window() time.Duration {
 // reload replaces a snapshot that is out of date by what the store holds. Nothing is done if somebody else has.
 func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 	if l.config.Policy != nil {
-		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), lua.ErrStale)
+		return fmt.Errorf("the limits are fixed at version %d of the policy, the store has another: %w", stale.Version(), store.ErrStale)
 	}
 	if l.snapshot.Load() != stale {
 		return nil
@@ -77,7 +77,7 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 }
 
 // follow waits until the store has another version than the snapshot, and reads it.
-func (l *limits) follow(ctx context.Context, reader *lua.PolicyReader) error {
+func (l *limits) follow(ctx context.Context, reader *store.PolicyReader) error {
 	snapshot, err := l.current(ctx)
 	if err != nil {
 		return err
@@ -164,12 +164,12 @@ func checkAttempts(snapshot *policy.Compiled, job *admission.Job) error {
 
 // candidates returns the flight's jobs as the store takes them, with the limits of one snapshot. An entry that
 // the snapshot does not allow gets its error instead.
-func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []lua.Candidate) {
+func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []store.Candidate) {
 	n := 0
 	for _, t := range f.tickets {
 		n += len(t.entries)
 	}
-	entries, candidates := make([]*entry, 0, n), make([]lua.Candidate, 0, n)
+	entries, candidates := make([]*entry, 0, n), make([]store.Candidate, 0, n)
 	all := make([][admission.Levels]admission.Limit, n)
 	for _, t := range f.tickets {
 		for i := range t.entries {
@@ -183,7 +183,7 @@ func (f *flight) candidates(snapshot *policy.Compiled) ([]*entry, []lua.Candidat
 			*own = snapshot.LimitsFor(e.job.Tenant, e.job.Queue, e.job.Priority)
 			e.err = nil
 			entries = append(entries, e)
-			candidates = append(candidates, lua.Candidate{Job: &e.job, Class: class, Limits: own})
+			candidates = append(candidates, store.Candidate{Job: &e.job, Class: class, Limits: own})
 		}
 	}
 	return entries, candidates

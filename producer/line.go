@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // entry is one job on its way, and what became of it. It is written by the pilot of its flight until its ticket
@@ -134,7 +134,7 @@ func (l *line) join(t *ticket, now time.Time) (first *ticket, start bool, err er
 // anotherLocked reports whether a call is to go out beside those under way: it would be full (if it carried less, all would), or
 // they are late. While calls have no answer one pilot is enough to find out when they have.
 func (l *line) anotherLocked(now time.Time) bool {
-	full := l.mu.waiting.jobs >= lua.MaxBatchJobs || l.mu.waiting.bytes >= lua.MaxBatchBytes
+	full := l.mu.waiting.jobs >= store.MaxBatchJobs || l.mu.waiting.bytes >= store.MaxBatchBytes
 	return l.mu.failures == 0 && (full || now.Sub(l.mu.tookOff) > l.mu.takes)
 }
 
@@ -203,7 +203,7 @@ func (l *line) waitLocked(own sums) time.Duration {
 		return 0
 	}
 	share := min(1, float64(own.tickets+1)*float64(len(l.mu.waiting.of))/float64(all.tickets))
-	calls := max(float64(all.jobs)/lua.MaxBatchJobs, float64(all.bytes)/lua.MaxBatchBytes) * share
+	calls := max(float64(all.jobs)/store.MaxBatchJobs, float64(all.bytes)/store.MaxBatchBytes) * share
 	return time.Duration(calls / float64(l.places) * float64(l.mu.takes))
 }
 
@@ -235,7 +235,7 @@ func (l *line) board(first *ticket, now time.Time) *flight {
 			l.mu.waiting.pop().settleLocked(tooLate(left, l.mu.takes))
 			continue
 		}
-		if len(f.tickets) > 0 && (jobs+len(t.entries) > lua.MaxBatchJobs || bytes+t.bytes > lua.MaxBatchBytes) {
+		if len(f.tickets) > 0 && (jobs+len(t.entries) > store.MaxBatchJobs || bytes+t.bytes > store.MaxBatchBytes) {
 			break
 		}
 		take(l.mu.waiting.pop())

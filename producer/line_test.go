@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // busyLine returns a line with one pilot under way, and the time at which its call went out.
@@ -92,7 +92,7 @@ func TestWhoCannotBeServedInTimeIsToldSoAtOnce(t *testing.T) {
 	l, now := busyLine(t, 1<<20, 1<<30)
 	l.mu.takes = time.Second
 	for range 10 {
-		join(t, l, now, waitingTicket("flood", lua.MaxBatchJobs, 0))
+		join(t, l, now, waitingTicket("flood", store.MaxBatchJobs, 0))
 	}
 	for _, c := range []struct {
 		tenant string
@@ -132,7 +132,7 @@ func TestALightTenantGoesWithTheNextCall(t *testing.T) {
 	}
 	light := join(t, l, now, waitingTicket("light", 1, 0))
 	f := l.board(nil, now)
-	if light.state != aboard || len(f.tickets) != lua.MaxBatchJobs {
+	if light.state != aboard || len(f.tickets) != store.MaxBatchJobs {
 		t.Errorf("a light tenant's job is %d, of a call of %d", light.state, len(f.tickets))
 	}
 }
@@ -238,7 +238,7 @@ func TestOnePilotFindsOutWhetherRedisIsBack(t *testing.T) {
 	if failures != 1 || pilots != 1 {
 		t.Errorf("%d failures, %d pilots", failures, pilots)
 	}
-	for range 3 * lua.MaxBatchJobs {
+	for range 3 * store.MaxBatchJobs {
 		join(t, l, now.Add(time.Minute), waitingTicket("a", 1, 0))
 	}
 	if !l.answered(0) || l.answered(0) {
@@ -252,8 +252,8 @@ func TestOnePilotFindsOutWhetherRedisIsBack(t *testing.T) {
 
 // TestTurningAwayCostsLittle: under overload most calls are that, so one makes no ticket, no channel and no timer.
 func TestTurningAwayCostsLittle(t *testing.T) {
-	l, now := busyLine(t, lua.MaxBatchJobs, 1<<20)
-	for range lua.MaxBatchJobs / 2 {
+	l, now := busyLine(t, store.MaxBatchJobs, 1<<20)
+	for range store.MaxBatchJobs / 2 {
 		join(t, l, now, waitingTicket("acme", 1, 0))
 	}
 	refused(t, l, now, waitingTicket("acme", 1, 0))

@@ -13,29 +13,29 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // open returns a store of the test's own behind a client.
-func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
+func open(tb testing.TB, client redis.UniversalClient) *store.Store {
 	tb.Helper()
 	return openAs(tb, client, redistest.Prefix(tb))
 }
 
-func openAs(tb testing.TB, client redis.UniversalClient, prefix string) *lua.Store {
+func openAs(tb testing.TB, client redis.UniversalClient, prefix string) *store.Store {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: prefix})
+	s, err := store.Open(tb.Context(), client, store.Config{Prefix: prefix})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return store
+	return s
 }
 
-func newProducer(tb testing.TB, store *lua.Store, config producer.Config) *producer.Producer {
+func newProducer(tb testing.TB, store *store.Store, config producer.Config) *producer.Producer {
 	tb.Helper()
 	config.Timeout = cmp.Or(config.Timeout, 20*time.Second) // For machines that also do something else.
 	p, err := producer.New(store, config)
@@ -58,23 +58,23 @@ func job(tenant string) admission.Job {
 }
 
 // put stores a policy as an operator would.
-func put(tb testing.TB, store *lua.Store, p policy.Policy) {
+func put(tb testing.TB, s *store.Store, p policy.Policy) {
 	tb.Helper()
 	text, err := policy.Marshal(p)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	update := lua.PolicyUpdate{Expected: p.Version - 1, Version: p.Version, Text: text, Window: 30 * time.Second}
+	update := store.PolicyUpdate{Expected: p.Version - 1, Version: p.Version, Text: text, Window: 30 * time.Second}
 	for name, q := range p.Queues {
-		update.Queues = append(update.Queues, lua.QueueSettings{Queue: name, Classes: q.Classes, Horizon: time.Hour})
+		update.Queues = append(update.Queues, store.QueueSettings{Queue: name, Classes: q.Classes, Horizon: time.Hour})
 	}
-	if err := store.PutPolicy(tb.Context(), update); err != nil {
+	if err := s.PutPolicy(tb.Context(), update); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // census waits for nothing: the store counts in one transaction.
-func census(tb testing.TB, store *lua.Store) lua.Census {
+func census(tb testing.TB, store *store.Store) store.Census {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()

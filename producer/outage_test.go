@@ -12,9 +12,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // perTenant is the burst of each tenant of the test below: the largest that one token a day may fill.
@@ -171,7 +171,7 @@ func assertOutage(t *testing.T, server *redistest.Server, prefix string) {
 		t.Errorf("batch: got %v after %s", err, time.Since(began))
 	}
 	for i, r := range results {
-		sent := i < lua.MaxBatchJobs
+		sent := i < store.MaxBatchJobs
 		if r.Err == nil || r.Verdict.ID == "" || !sent && !errors.Is(r.Err, admission.ErrUnavailable) {
 			t.Fatalf("batch: jobs[%d] got %+v, %v", i, r.Verdict, r.Err)
 		}
@@ -210,9 +210,9 @@ func TestARedisThatHangsLeavesTheOutcomeUnknown(t *testing.T) {
 func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	store := open(t, proxy.Client(t))
+	s := open(t, proxy.Client(t))
 	fixed := policy.Unlimited()
-	p := newProducer(t, store, producer.Config{Policy: &fixed, Timeout: 5 * time.Second, DedupWindow: 6 * time.Second})
+	p := newProducer(t, s, producer.Config{Policy: &fixed, Timeout: 5 * time.Second, DedupWindow: 6 * time.Second})
 	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestNothingInDoubtIsResentAfterTheDedupWindow(t *testing.T) {
 	if last := sent[len(sent)-1].Sub(sent[0]); len(sent) < 2 || last > 4*time.Second {
 		t.Errorf("sent %d times over %s; a resend after a second could arrive after the window", len(sent), last)
 	}
-	if lua.InDoubt(err) && errors.Is(err, admission.ErrUnavailable) {
+	if store.InDoubt(err) && errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v says that nothing was sent", err)
 	}
 }

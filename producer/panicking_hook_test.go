@@ -12,8 +12,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // panicking is a hook of a client that panics at each script.
@@ -37,13 +37,13 @@ func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestAPanicOfAHookStrandsNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	client.AddHook(panicking{})
 	var said strings.Builder
-	p, err := New(store, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second, Logger: zerolog.New(&said)})
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second, Logger: zerolog.New(&said)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,22 +7,22 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // openParts returns a store of three partitions, and a tenant of each.
-func openParts(t *testing.T) (*lua.Store, [3]string) {
+func openParts(t *testing.T) (*store.Store, [3]string) {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	must(t, err)
 	var tenants [3]string
 	for i := 0; tenants[0] == "" || tenants[1] == "" || tenants[2] == ""; i++ {
 		name := fmt.Sprintf("tenant-%d", i)
-		tenants[store.PartitionOf(name)] = name
+		tenants[s.PartitionOf(name)] = name
 	}
-	return store, tenants
+	return s, tenants
 }
 
 func TestABatchOverPartitionsIsAnsweredInOrder(t *testing.T) {

@@ -17,16 +17,16 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // clockwork is one test's corner of a Redis for periodic jobs.
 type clockwork struct {
 	*testing.T
 	client *redis.Client
-	store  *lua.Store
+	store  *store.Store
 }
 
 func newClockwork(t *testing.T) *clockwork {
@@ -138,13 +138,13 @@ func TestATickThatIsForgottenByTheWindowOfIdsRunsOnceAllTheSame(t *testing.T) {
 	c.await("its note", noted)
 	stop()
 	tick := admission.Key{Tenant: "acme", ID: fmt.Sprint("report@", c.ticks()[0])}
-	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{Reason: "it has run"}); err != nil {
+	if _, _, err := c.store.Cancel(t.Context(), tick, store.Intervention{Reason: "it has run"}); err != nil {
 		t.Fatal(err)
 	}
 	for generation := range 3 {
 		c.client.Del(t.Context(), c.store.Keys().Base()+fmt.Sprint("ended:", generation))
 	}
-	if _, _, err := c.store.Cancel(t.Context(), tick, lua.Intervention{}); !errors.Is(err, admission.ErrUnknownJob) {
+	if _, _, err := c.store.Cancel(t.Context(), tick, store.Intervention{}); !errors.Is(err, admission.ErrUnknownJob) {
 		t.Fatalf("the id is not forgotten: %v", err)
 	}
 	c.setLast(long) // The process died before it noted the tick.
@@ -187,7 +187,7 @@ func TestMissedTicksByEachPolicy(t *testing.T) {
 func TestATickIsAskedForAgainUntilItEnters(t *testing.T) {
 	t.Parallel()
 	c := newClockwork(t)
-	if err := c.store.Suspend(t.Context(), lua.TenantGate("acme"), 1500*time.Millisecond, lua.Intervention{Reason: "moving house"}); err != nil {
+	if err := c.store.Suspend(t.Context(), store.TenantGate("acme"), 1500*time.Millisecond, store.Intervention{Reason: "moving house"}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()

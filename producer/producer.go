@@ -11,13 +11,13 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. Beside Run, which it works
 // without, it has goroutines only while calls are under way, and a timer for a second after (Flush). It needs no closing.
 type Producer struct {
-	store  *lua.Store
+	store  *store.Store
 	config Config
 	limits *limits
 	// small and large are the lines of jobs of up to and above largeBytes.
@@ -37,7 +37,7 @@ type Producer struct {
 var errTimeout = errors.New("no answer in time")
 
 // New returns a Producer on a store. It sends nothing: the policy is read by the first call.
-func New(store *lua.Store, config Config) (*Producer, error) {
+func New(store *store.Store, config Config) (*Producer, error) {
 	config = config.withDefaults(store)
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure producer: %w", err)
@@ -63,7 +63,7 @@ func New(store *lua.Store, config Config) (*Producer, error) {
 }
 
 // largeBytes is the payload above which a ticket waits in the line of the large ones: a quarter of what a call takes.
-const largeBytes = lua.MaxBatchBytes / 4
+const largeBytes = store.MaxBatchBytes / 4
 
 // openLines gives an empty producer its lines. The large have half as many calls, since each keeps Redis for longer.
 func (p *Producer) openLines() {

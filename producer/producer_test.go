@@ -12,9 +12,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestEnqueueGivesAnEmptyIDAUUIDv7(t *testing.T) {
@@ -142,16 +142,16 @@ func TestANumberStandsForAClass(t *testing.T) {
 
 func TestFixedLimitsDoNotMeetAnotherVersion(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
-	p := newProducer(t, store, producer.Config{Policy: unlimited()})
+	s := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, s, producer.Config{Policy: unlimited()})
 	if _, err := p.Enqueue(t.Context(), job("acme")); err != nil {
 		t.Fatal(err)
 	}
 	stored := policy.Default()
 	stored.Version = 1
-	put(t, store, stored)
+	put(t, s, stored)
 	_, err := p.Enqueue(t.Context(), job("acme"))
-	if !errors.Is(err, lua.ErrStale) || errors.Is(err, admission.ErrOutcomeUnknown) {
+	if !errors.Is(err, store.ErrStale) || errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Fatalf("got %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // RedriveOptions are those of the vocabulary.
@@ -20,7 +20,7 @@ type RedriveOptions = admission.RedriveOptions
 // RedriveResult is that of the vocabulary.
 type RedriveResult = admission.RedriveResult
 
-// Redrive brings up to lua.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
+// Redrive brings up to store.MaxBatchJobs dead letters back through admission: each is charged like a new job, refused
 // like one, and keeps its id, payload and history; its attempts count from zero. The results are in the order of the
 // keys. The error is nil if and only if every one of them was admitted; bad keys are *headgate.FieldErrors, and then
 // nothing is sent.
@@ -30,7 +30,7 @@ func (p *Producer) Redrive(ctx context.Context, keys ...admission.Key) ([]Redriv
 
 // RedriveWith is Redrive with options.
 func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys ...admission.Key) ([]RedriveResult, error) {
-	by := lua.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
+	by := store.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 	if err := errors.Join(checkKeys(keys), by.Validate()); err != nil {
 		return nil, err
 	}
@@ -57,7 +57,7 @@ func (p *Producer) RedriveWith(ctx context.Context, options RedriveOptions, keys
 }
 
 // redriveAll calls redrive for each partition's letters, side by side.
-func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) {
+func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, letters []store.Letter, results []RedriveResult) {
 	if p.parts == nil {
 		p.redrive(ctx, options, letters, results)
 		return
@@ -70,7 +70,7 @@ func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, lette
 	var running sync.WaitGroup
 	for part, at := range places {
 		running.Go(func() {
-			own, answers := make([]lua.Letter, len(at)), make([]RedriveResult, len(at))
+			own, answers := make([]store.Letter, len(at)), make([]RedriveResult, len(at))
 			for k, i := range at {
 				own[k], answers[k] = letters[i], results[i]
 			}
@@ -85,8 +85,8 @@ func (p *Producer) redriveAll(ctx context.Context, options RedriveOptions, lette
 
 // checkKeys reports every bad key at once.
 func checkKeys(keys []admission.Key) error {
-	if len(keys) == 0 || len(keys) > lua.MaxBatchJobs {
-		return &admission.FieldError{Field: "keys", Value: strconv.Itoa(len(keys)), Allowed: fmt.Sprintf("1 to %d dead letters a call", lua.MaxBatchJobs)}
+	if len(keys) == 0 || len(keys) > store.MaxBatchJobs {
+		return &admission.FieldError{Field: "keys", Value: strconv.Itoa(len(keys)), Allowed: fmt.Sprintf("1 to %d dead letters a call", store.MaxBatchJobs)}
 	}
 	bad := make([]error, 0, 2*len(keys))
 	for _, key := range keys {
@@ -96,7 +96,7 @@ func checkKeys(keys []admission.Key) error {
 }
 
 // dropPassed takes away the deadlines that have passed by the clock of Redis.
-func (p *Producer) dropPassed(ctx context.Context, letters []lua.Letter) error {
+func (p *Producer) dropPassed(ctx context.Context, letters []store.Letter) error {
 	now, err := p.store.Time(ctx)
 	if err != nil {
 		return err
@@ -111,11 +111,11 @@ func (p *Producer) dropPassed(ctx context.Context, letters []lua.Letter) error {
 
 // redrive makes one admit call, and the same again while no answer comes: a letter that the first one took has another
 // Seq, and is a duplicate then.
-func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) {
+func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters []store.Letter, results []RedriveResult) {
 	failures := 0 // calls that may have been carried out, and what came after them
 	for {
 		places, verdicts, err := p.tryRedrive(ctx, options, letters, results)
-		if err != nil && (failures > 0 || lua.InDoubt(err)) {
+		if err != nil && (failures > 0 || store.InDoubt(err)) {
 			if failures++; rest(ctx, pauseOf(failures)) {
 				continue
 			}
@@ -139,7 +139,7 @@ func (p *Producer) redrive(ctx context.Context, options RedriveOptions, letters 
 
 // tryRedrive returns the places of what it has asked for and the verdicts, all places if it could not ask. Where the
 // policy has changed since it was read, nothing was done: it is read anew and the call made once more.
-func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (places []int, verdicts []admission.Verdict, err error) {
+func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, letters []store.Letter, results []RedriveResult) (places []int, verdicts []admission.Verdict, err error) {
 	for stale := 0; ; stale++ {
 		snapshot, err := p.limits.current(ctx)
 		if err != nil {
@@ -150,7 +150,7 @@ func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, lette
 			return nil, nil, nil
 		}
 		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
-		if !errors.Is(err, lua.ErrStale) || stale == maxStale {
+		if !errors.Is(err, store.ErrStale) || stale == maxStale {
 			return places, verdicts, err
 		}
 		if err := p.refresh(ctx, snapshot); err != nil {
@@ -169,7 +169,7 @@ func all(results []RedriveResult) []int {
 
 // redriveCandidates returns the letters as admission takes them and their places among the results. What cannot run
 // again gets its error there.
-func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letters []lua.Letter, results []RedriveResult) (candidates []lua.Candidate, places []int) {
+func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letters []store.Letter, results []RedriveResult) (candidates []store.Candidate, places []int) {
 	for i := range letters {
 		letter := &letters[i]
 		job := &letter.Record.Job
@@ -186,7 +186,7 @@ func redriveCandidates(snapshot *policy.Compiled, options RedriveOptions, letter
 		}
 		candidate, err := letter.Redrive(class, limits)
 		candidate.Free = options.WithoutLimits
-		candidate.By = lua.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
+		candidate.By = store.Intervention{Author: options.Author, Reason: options.Reason, Act: options.Act, Own: options.Own}
 		if err != nil {
 			results[i].Err = fmt.Errorf("redrive job %s: %w", results[i].Key, err)
 			continue

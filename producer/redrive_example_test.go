@@ -7,8 +7,8 @@ import (
 	"log"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // Dead letters run again by their keys. What is no dead letter is told apart from what is refused.
@@ -16,12 +16,12 @@ func ExampleProducer_Redrive() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	p, err := producer.New(store, producer.Config{})
+	defer s.Close()
+	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

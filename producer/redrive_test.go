@@ -8,16 +8,16 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // letters makes dead letters of jobs: a worker takes each and gives it up. It leaves no worker behind.
-func letters(t *testing.T, store *lua.Store, p *producer.Producer, jobs ...admission.Job) []admission.Key {
+func letters(t *testing.T, s *store.Store, p *producer.Producer, jobs ...admission.Job) []admission.Key {
 	t.Helper()
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err := store.Register(t.Context(), "w", pool, len(jobs), time.Minute)
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err := s.Register(t.Context(), "w", pool, len(jobs), time.Minute)
 	must(t, err)
 	var keys []admission.Key
 	for _, j := range jobs {
@@ -25,17 +25,17 @@ func letters(t *testing.T, store *lua.Store, p *producer.Producer, jobs ...admis
 		must(t, err)
 		keys = append(keys, admission.Key{Tenant: j.Tenant, ID: verdict.ID})
 	}
-	leases, err := store.Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
+	leases, err := s.Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
 	must(t, err)
-	var ends []lua.Finish
+	var ends []store.Finish
 	for _, l := range leases {
-		ends = append(ends, lua.Finish{
-			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "no",
+		ends = append(ends, store.Finish{
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "no",
 		})
 	}
-	_, _, err = store.Finish(t.Context(), pool.ID(), "w", ends)
+	_, _, err = s.Finish(t.Context(), pool.ID(), "w", ends)
 	must(t, err)
-	_, err = store.Reclaim(t.Context(), "w")
+	_, err = s.Reclaim(t.Context(), "w")
 	must(t, err)
 	return keys
 }
@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func place(t *testing.T, store *lua.Store, key admission.Key) admission.Place {
+func place(t *testing.T, store *store.Store, key admission.Key) admission.Place {
 	t.Helper()
 	sight, err := store.Look(t.Context(), key)
 	must(t, err)
@@ -90,43 +90,43 @@ func TestRedriveBringsLettersBack(t *testing.T) {
 
 func TestRedriveIsCharged(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
-	p := newProducer(t, store, producer.Config{Policy: limited(admission.Limit{Tokens: 3, Per: time.Hour, Burst: 3})})
-	keys := letters(t, store, p, job("acme"), job("acme"))
+	s := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, s, producer.Config{Policy: limited(admission.Limit{Tokens: 3, Per: time.Hour, Burst: 3})})
+	keys := letters(t, s, p, job("acme"), job("acme"))
 	results, err := p.Redrive(t.Context(), keys...)
 	if !errors.Is(err, admission.ErrLimited) || !strings.HasPrefix(err.Error(), "1 of 2 dead letters were not redriven, the first of them: job refused: scope acme holds 0 tokens") {
 		t.Fatalf("%v", err)
 	}
-	if results[0].Err != nil || !errors.Is(results[1].Err, admission.ErrLimited) || results[1].Verdict.RetryAfter == 0 || place(t, store, keys[1]) != lua.PlaceDead {
+	if results[0].Err != nil || !errors.Is(results[1].Err, admission.ErrLimited) || results[1].Verdict.RetryAfter == 0 || place(t, s, keys[1]) != store.PlaceDead {
 		t.Errorf("%+v", results)
 	}
-	if _, err := p.RedriveWith(t.Context(), producer.RedriveOptions{WithoutLimits: true}, keys[1]); err != nil || place(t, store, keys[1]) != admission.PlaceWaiting {
+	if _, err := p.RedriveWith(t.Context(), producer.RedriveOptions{WithoutLimits: true}, keys[1]); err != nil || place(t, s, keys[1]) != admission.PlaceWaiting {
 		t.Errorf("without limits: %v", err)
 	}
 }
 
 func TestRedriveDropsADeadlineThatPassed(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
-	p := newProducer(t, store, producer.Config{Policy: unlimited()})
+	s := open(t, redistest.Shared(t).Client(t))
+	p := newProducer(t, s, producer.Config{Policy: unlimited()})
 	soon, late := job("acme"), job("acme")
 	soon.Deadline, late.Deadline = time.Now().Add(time.Second), time.Now().Add(time.Hour)
 	verdict, err := p.Enqueue(t.Context(), soon)
 	must(t, err)
 	keys := []admission.Key{{Tenant: soon.Tenant, ID: verdict.ID}}
 	await(t, "it expires", func() bool {
-		_, err := store.Promote(t.Context(), "s", time.Second)
-		return err == nil && place(t, store, keys[0]) == lua.PlaceDead
+		_, err := s.Promote(t.Context(), "s", time.Second)
+		return err == nil && place(t, s, keys[0]) == store.PlaceDead
 	})
-	keys = append(keys, letters(t, store, p, late)...)
+	keys = append(keys, letters(t, s, p, late)...)
 	results, err := p.Redrive(t.Context(), keys[0])
-	if !errors.Is(err, admission.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, store, keys[0]) != lua.PlaceDead {
+	if !errors.Is(err, admission.ErrDeadlinePassed) || !results[0].Verdict.Permanent() || place(t, s, keys[0]) != store.PlaceDead {
 		t.Errorf("%+v, %v", results, err)
 	}
 	_, err = p.RedriveWith(t.Context(), producer.RedriveOptions{DropDeadline: true}, keys...)
 	must(t, err)
 	for i, dated := range []bool{false, true} {
-		sight, err := store.Look(t.Context(), keys[i])
+		sight, err := s.Look(t.Context(), keys[i])
 		if err != nil || sight.Record.Job.Deadline.IsZero() == dated {
 			t.Errorf("deadline %s, %v", sight.Record.Job.Deadline, err)
 		}
@@ -174,15 +174,15 @@ func TestRedriveRefusesBadCalls(t *testing.T) {
 // ended, or has died once more by then.
 func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 	t.Parallel()
-	for name, meanwhile := range map[string]lua.Outcome{"waits": "", "has ended": lua.Complete, "has died again": lua.Kill} {
+	for name, meanwhile := range map[string]store.Outcome{"waits": "", "has ended": store.Complete, "has died again": store.Kill} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := redistest.Shared(t)
 			prefix := redistest.Prefix(t)
-			store := openAs(t, server.Client(t), prefix)
+			s := openAs(t, server.Client(t), prefix)
 			config := producer.Config{Policy: limited(admission.Limit{Tokens: 3, Per: 24 * time.Hour, Burst: 3}), Timeout: 10 * time.Second}
-			near := newProducer(t, store, config)
-			keys := letters(t, store, near, job("acme"))
+			near := newProducer(t, s, config)
+			keys := letters(t, s, near, job("acme"))
 			proxy := redistest.NewProxy(t, server.Addr())
 			far := newProducer(t, openAs(t, proxy.Client(t), prefix), config)
 			lost := 0
@@ -192,7 +192,7 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 				}
 				return redistest.Action{Cut: redistest.CutAfter, OnCut: func() {
 					if meanwhile != "" {
-						endNext(t, store, meanwhile)
+						endNext(t, s, meanwhile)
 					}
 				}}
 			})
@@ -201,8 +201,8 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 			if results[0].Verdict.Decision != admission.Duplicate {
 				t.Errorf("%+v", results)
 			}
-			c := census(t, store)
-			if dead := meanwhile == lua.Kill; c.Accepted != 1 || !c.Conserved() || (c.Dead == 1) != dead || (c.Left["completed"] == 1) != (meanwhile == lua.Complete) {
+			c := census(t, s)
+			if dead := meanwhile == store.Kill; c.Accepted != 1 || !c.Conserved() || (c.Dead == 1) != dead || (c.Left["completed"] == 1) != (meanwhile == store.Complete) {
 				t.Errorf("%+v", c)
 			}
 			j := job("acme")
@@ -215,20 +215,20 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 }
 
 // endNext ends the job that waits, if one does.
-func endNext(t *testing.T, store *lua.Store, outcome lua.Outcome) {
+func endNext(t *testing.T, s *store.Store, outcome store.Outcome) {
 	t.Helper()
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err := store.Register(t.Context(), "w", pool, 1, time.Minute)
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err := s.Register(t.Context(), "w", pool, 1, time.Minute)
 	if err != nil {
 		t.Error(err)
 	}
-	leases, err := store.Read(t.Context(), "w", pool.ID(), 1, -1, false)
+	leases, err := s.Read(t.Context(), "w", pool.ID(), 1, -1, false)
 	if err != nil {
 		t.Error(err)
 	}
 	for _, l := range leases {
-		f := lua.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
-		if _, _, err := store.Finish(t.Context(), pool.ID(), "w", []lua.Finish{f}); err != nil {
+		f := store.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
+		if _, _, err := s.Finish(t.Context(), pool.ID(), "w", []store.Finish{f}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -238,25 +238,25 @@ func endNext(t *testing.T, store *lua.Store, outcome lua.Outcome) {
 func TestRedriveBeginsTheLongestWaitAnew(t *testing.T) {
 	t.Parallel()
 	const wait = 50 * time.Millisecond
-	store := open(t, redistest.Shared(t).Client(t))
-	must(t, store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Queues: []lua.QueueSettings{{
+	s := open(t, redistest.Shared(t).Client(t))
+	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Queues: []store.QueueSettings{{
 		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, MaxWait: wait,
 	}}}))
 	fixed := policy.Unlimited()
 	fixed.Version = 1
-	p := newProducer(t, store, producer.Config{Policy: &fixed})
+	p := newProducer(t, s, producer.Config{Policy: &fixed})
 	verdict, err := p.Enqueue(t.Context(), job("acme"))
 	must(t, err)
 	key := admission.Key{Tenant: "acme", ID: verdict.ID}
-	for place(t, store, key) != lua.PlaceDead {
-		_, err := store.Promote(t.Context(), "s", time.Second)
+	for place(t, s, key) != store.PlaceDead {
+		_, err := s.Promote(t.Context(), "s", time.Second)
 		must(t, err)
 	}
-	before, err := store.Look(t.Context(), key)
+	before, err := s.Look(t.Context(), key)
 	must(t, err)
 	_, err = p.Redrive(t.Context(), key)
 	must(t, err)
-	after, err := store.Look(t.Context(), key)
+	after, err := s.Look(t.Context(), key)
 	must(t, err)
 	if before.Reason != "queue_timeout" || !after.Record.Timed || after.Record.Job.Deadline.Sub(after.Record.Arrival) != wait {
 		t.Errorf("it died of %s, and waits until %s, %s after it came back", before.Reason, after.Record.Job.Deadline, after.Record.Job.Deadline.Sub(after.Record.Arrival))

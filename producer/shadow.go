@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // shadow asks a candidate in shadow about the jobs that limits have decided on. A call that gets no answer is not sent
@@ -14,14 +14,14 @@ func (p *Producer) shadow(ctx context.Context, snapshot *policy.Compiled, entrie
 	if snapshot.ShadowID() == "" {
 		return
 	}
-	var questions []lua.Question
+	var questions []store.Question
 	for _, e := range entries {
 		limited := e.verdict.Reason == admission.ReasonLimited || e.verdict.Reason == admission.ReasonTooCostly
 		if e.verdict.Decision != admission.Admitted && !limited {
 			continue // A duplicate, or a job that is refused for another reason, takes no tokens under any limits.
 		}
 		if limits, ok := snapshot.ShadowFor(e.job.Tenant, e.job.Queue, e.job.Priority); ok {
-			questions = append(questions, lua.Question{
+			questions = append(questions, store.Question{
 				Tenant: e.job.Tenant, Queue: e.job.Queue, Class: e.job.Priority, Cost: e.job.Cost, Limits: limits,
 			})
 		}

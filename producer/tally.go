@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/tally"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // counting is what limits have decided on and is not stored yet, of a producer and its parts.
@@ -15,7 +15,7 @@ type counting struct {
 	tally.Tally
 
 	// store is of the whole deployment.
-	store *lua.Store
+	store *store.Store
 }
 
 // note counts the jobs of a flight. Duplicates, and jobs that were refused for another reason, are none of the limits'.
@@ -53,6 +53,6 @@ func (p *Producer) Flush(ctx context.Context) error {
 // counted logs counts that were not stored.
 func (p *Producer) counted(err error) {
 	if err != nil {
-		p.config.Logger.Warn().Err(err).Bool("in_doubt", lua.InDoubt(err)).Msg("decisions are not counted")
+		p.config.Logger.Warn().Err(err).Bool("in_doubt", store.InDoubt(err)).Msg("decisions are not counted")
 	}
 }

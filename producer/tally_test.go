@@ -7,17 +7,17 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // TestEachDecisionIsCountedOnce at every level of the job's way, up to the last before the end; duplicates are none: by a producer that
 // runs, by one that does not, which stores by itself, and by one that is told to before that.
 func TestEachDecisionIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	for name, counts := range map[string]func(*testing.T, *lua.Store, *producer.Producer, func()){
-		"with Run": func(t *testing.T, store *lua.Store, p *producer.Producer, decide func()) {
+	for name, counts := range map[string]func(*testing.T, *store.Store, *producer.Producer, func()){
+		"with Run": func(t *testing.T, s *store.Store, p *producer.Producer, decide func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
@@ -26,15 +26,15 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 				}
 			})
 			decide()
-			await(t, "the first counts are stored", func() bool { return counted(t, store, "acme") })
+			await(t, "the first counts are stored", func() bool { return counted(t, s, "acme") })
 			cancel()
 			running.Wait()
 		},
-		"by itself": func(t *testing.T, store *lua.Store, _ *producer.Producer, decide func()) {
+		"by itself": func(t *testing.T, s *store.Store, _ *producer.Producer, decide func()) {
 			decide()
-			await(t, "the counts are stored", func() bool { return counted(t, store, "acme") })
+			await(t, "the counts are stored", func() bool { return counted(t, s, "acme") })
 		},
-		"by Flush": func(t *testing.T, _ *lua.Store, p *producer.Producer, decide func()) {
+		"by Flush": func(t *testing.T, _ *store.Store, p *producer.Producer, decide func()) {
 			decide()
 			for range 2 {
 				if err := p.Flush(t.Context()); err != nil {
@@ -45,21 +45,21 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, _ := openParts(t)
+			s, _ := openParts(t)
 			own := policy.Default()
 			own.Version, own.Tenants = 1, map[string]policy.Tenant{"acme": {Limit: &admission.Limit{Tokens: 1, Per: policy.MaxDedupWindow, Burst: 5}}}
-			put(t, store, own)
-			p := newProducer(t, store, producer.Config{})
+			put(t, s, own)
+			p := newProducer(t, s, producer.Config{})
 			jobs := make([]admission.Job, 0, 16)
 			for n := range 8 {
 				j := job("acme")
 				j.ID = id("j", n)
 				jobs = append(jobs, j, j) // Of the first five the second is a duplicate; of the others both are refused.
 			}
-			counts(t, store, p, func() { _, _ = p.EnqueueBatch(t.Context(), jobs) })
+			counts(t, s, p, func() { _, _ = p.EnqueueBatch(t.Context(), jobs) })
 			for _, scope := range []admission.Scope{"acme", "acme:mail", "acme:mail:medium"} {
 				var allowed, refused int64
-				minutes, err := store.Minutes(t.Context(), scope)
+				minutes, err := s.Minutes(t.Context(), scope)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -87,7 +87,7 @@ func TestAProducerThatIsNotToCountDoesNot(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, store *lua.Store, scope admission.Scope) bool {
+func counted(t *testing.T, store *store.Store, scope admission.Scope) bool {
 	t.Helper()
 	minutes, err := store.Minutes(t.Context(), scope)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Shares of what all partitions divide are balanced every balanceEvery by the holder of the first partition's timer lease. Where
@@ -33,7 +33,7 @@ func (s *Scheduler) balance(ctx context.Context) {
 }
 
 // step balances shares once, unless another holds the timer lease.
-func (s *Scheduler) step(ctx context.Context, b *lua.Balancer) {
+func (s *Scheduler) step(ctx context.Context, b *store.Balancer) {
 	if !s.holds() {
 		return
 	}

@@ -6,36 +6,36 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // TestSharesFollowUse has all jobs of a queue in one of three partitions, where most of the queue's cap is to go: by the schedulers
 // of all partitions, and by that of one alone while those of the first are gone.
 func TestSharesFollowUse(t *testing.T) {
 	t.Parallel()
-	for name, of := range map[string]func(*lua.Store) *lua.Store{
-		"of all":     func(s *lua.Store) *lua.Store { return s },
-		"of another": func(s *lua.Store) *lua.Store { return s.Partitions()[1] },
+	for name, of := range map[string]func(*store.Store) *store.Store{
+		"of all":     func(s *store.Store) *store.Store { return s },
+		"of another": func(s *store.Store) *store.Store { return s.Partitions()[1] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+			st, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
 			const most = 60
-			part := store.Partitions()[1]
+			part := st.Partitions()[1]
 			for i := range most {
 				(&bench{tb: t, store: part}).admit(strconv.Itoa(i))
 			}
-			if err := store.PutPolicy(t.Context(), lua.PolicyUpdate{
-				Version: 1, Text: []byte("{}"), Window: time.Minute, Edit: "edit", Caps: []lua.Cap{{Gate: lua.QueueGate("mail"), Limit: most}},
+			if err := st.PutPolicy(t.Context(), store.PolicyUpdate{
+				Version: 1, Text: []byte("{}"), Window: time.Minute, Edit: "edit", Caps: []store.Cap{{Gate: store.QueueGate("mail"), Limit: most}},
 			}); err != nil {
 				t.Fatal(err)
 			}
 			newBench(t, part)
-			run(t, of(store), scheduler.Config{})
+			run(t, of(st), scheduler.Config{})
 			await(t, "the cap to be where the jobs are", func() bool {
 				c, err := part.Census(t.Context())
 				return err == nil && c.Ready >= most*9/10

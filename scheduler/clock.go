@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // clockStep is how far the clock of Redis and this machine's own may part between two calls before that is a step.
@@ -40,11 +40,11 @@ func (w *watch) note(g glance) {
 
 // leap tells what a leap of the time of Redis is that g has seen the end of. Who has not seen its beginning takes it for silence: a
 // worker that lives renews its own lease in time.
-func (w *watch) leap(g glance) lua.Leap {
+func (w *watch) leap(g glance) store.Leap {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.mu.last.redis.IsZero() && stepped(w.mu.last, g) {
-		return lua.LeapStep
+		return store.LeapStep
 	}
-	return lua.LeapSilence
+	return store.LeapSilence
 }

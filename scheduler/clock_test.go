@@ -9,14 +9,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 const steppedText = "clock of redis has stepped"
 
 // leaseLeft returns how long the lease of a worker lasts yet, by the clock of Redis.
-func leaseLeft(t *testing.T, client *redis.Client, store *lua.Store, worker string) time.Duration {
+func leaseLeft(t *testing.T, client *redis.Client, store *store.Store, worker string) time.Duration {
 	t.Helper()
 	end, err := client.ZScore(t.Context(), store.Keys().Due(), "w"+worker).Result()
 	if err != nil {

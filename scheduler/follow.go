@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // DeadLetter is a job that will not run any more unless somebody redrives it.
@@ -29,7 +29,7 @@ type DeadLetter struct {
 // again. It reads from a little before the front, because the clock of Redis may have been set back meanwhile, and
 // remembers what it has seen of that.
 const (
-	follower = lua.DeathFollower
+	follower = store.DeathFollower
 	// followEvery is how often it looks. A look that finds nothing is one command.
 	followEvery = time.Second
 	// followPage is how many letters are read at a time.
@@ -47,13 +47,13 @@ const (
 // following is what a follower knows. Only its goroutine uses it. The zero following has not begun.
 type following struct {
 	begun bool
-	front lua.Death
+	front store.Death
 	// seen are the deaths of the overlap before the front.
-	seen map[lua.Death]bool
+	seen map[store.Death]bool
 	// failed are to be told again.
-	failed map[lua.Death]*retelling
+	failed map[store.Death]*retelling
 	// noted is the place that stands in Redis.
-	noted lua.Death
+	noted store.Death
 }
 
 // retelling is when a letter is told again.
@@ -129,8 +129,8 @@ func (s *Scheduler) begin(ctx context.Context, f *following) error {
 	if err != nil {
 		return err
 	}
-	fresh := following{begun: true, front: place, noted: place, seen: map[lua.Death]bool{}, failed: map[lua.Death]*retelling{}}
-	err = s.pages(ctx, place.At.Add(-followOverlap), func(page []lua.Death) (bool, error) {
+	fresh := following{begun: true, front: place, noted: place, seen: map[store.Death]bool{}, failed: map[store.Death]*retelling{}}
+	err = s.pages(ctx, place.At.Add(-followOverlap), func(page []store.Death) (bool, error) {
 		for _, d := range page {
 			if d.After(place) {
 				return false, nil
@@ -158,7 +158,7 @@ func (s *Scheduler) stepBack(ctx context.Context, f *following) error {
 	}
 	s.stepped.Store(false)
 	if before := now.Add(-stepOverlap); before.Before(f.front.At) {
-		f.front = lua.Death{At: before}
+		f.front = store.Death{At: before}
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (s *Scheduler) stepBack(ctx context.Context, f *following) error {
 // readOn tells what stands behind the front, page by page.
 func (s *Scheduler) readOn(ctx context.Context, f *following) error {
 	defer f.forget()
-	return s.pages(ctx, f.front.At.Add(-followOverlap), func(page []lua.Death) (bool, error) {
+	return s.pages(ctx, f.front.At.Add(-followOverlap), func(page []store.Death) (bool, error) {
 		if !s.mayTell(ctx) || len(f.failed) >= maxFailed {
 			return false, nil
 		}
@@ -183,13 +183,13 @@ func (s *Scheduler) readOn(ctx context.Context, f *following) error {
 // retell tells what is to be told again by now.
 func (s *Scheduler) retell(ctx context.Context, f *following) error {
 	now := time.Now()
-	var again []lua.Death
+	var again []store.Death
 	for d, r := range f.failed {
 		if !now.Before(r.at) {
 			again = append(again, d)
 		}
 	}
-	slices.SortFunc(again, func(a, b lua.Death) int {
+	slices.SortFunc(again, func(a, b store.Death) int {
 		if a.After(b) {
 			return 1
 		}
@@ -205,8 +205,8 @@ func (s *Scheduler) retell(ctx context.Context, f *following) error {
 
 // pages reads the deaths from a time on and gives them to use, until it says no or there are no more. A page begins
 // with the time of the last one's last letter, never at a number: letters may leave meanwhile.
-func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []lua.Death) (bool, error)) error {
-	var last lua.Death
+func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []store.Death) (bool, error)) error {
+	var last store.Death
 	for size := followPage; ; {
 		bounded, cancel := context.WithTimeout(ctx, callTimeout)
 		page, err := s.store.Deaths(bounded, from, size)
@@ -215,7 +215,7 @@ func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []l
 			return err
 		}
 		full := len(page) == size
-		page = slices.DeleteFunc(page, func(d lua.Death) bool { return !last.At.IsZero() && !d.After(last) })
+		page = slices.DeleteFunc(page, func(d store.Death) bool { return !last.At.IsZero() && !d.After(last) })
 		if len(page) > 0 {
 			if more, err := use(page); err != nil || !more {
 				return err
@@ -232,14 +232,14 @@ func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []l
 }
 
 // tell tells about deaths in their order. What has left meanwhile counts as told.
-func (s *Scheduler) tell(ctx context.Context, f *following, deaths []lua.Death) error {
+func (s *Scheduler) tell(ctx context.Context, f *following, deaths []store.Death) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	letters, err := s.store.DeadLetters(bounded, deaths)
 	if err != nil {
 		return err
 	}
-	there := make(map[lua.Death]*lua.DeadLetter, len(letters))
+	there := make(map[store.Death]*store.DeadLetter, len(letters))
 	for i := range letters {
 		there[letters[i].Death] = &letters[i]
 	}
@@ -262,7 +262,7 @@ func (s *Scheduler) tell(ctx context.Context, f *following, deaths []lua.Death) 
 	return nil
 }
 
-func letterOf(l *lua.DeadLetter) DeadLetter {
+func letterOf(l *store.DeadLetter) DeadLetter {
 	return DeadLetter{
 		Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Queue: l.Job.Queue, Type: l.Job.Type, Reason: l.Reason, Text: l.Text,
 		At: l.At, Attempts: l.Attempts, Lost: l.Lost,
@@ -270,12 +270,12 @@ func letterOf(l *lua.DeadLetter) DeadLetter {
 }
 
 // told notes a death that need not be told any more, again one that is to be.
-func (f *following) told(d lua.Death) {
+func (f *following) told(d store.Death) {
 	delete(f.failed, d)
 	f.pass(d)
 }
 
-func (f *following) again(d lua.Death) {
+func (f *following) again(d store.Death) {
 	r := f.failed[d]
 	if r == nil {
 		r = &retelling{pause: followEvery / 2}
@@ -287,7 +287,7 @@ func (f *following) again(d lua.Death) {
 }
 
 // pass moves the front over a death.
-func (f *following) pass(d lua.Death) {
+func (f *following) pass(d store.Death) {
 	f.seen[d] = true
 	if d.After(f.front) {
 		f.front = d
@@ -295,11 +295,11 @@ func (f *following) pass(d lua.Death) {
 }
 
 // place is up to where all were told.
-func (f *following) place() lua.Death {
+func (f *following) place() store.Death {
 	place := f.front
 	for d := range f.failed {
 		if !d.After(place) {
-			place = lua.Death{At: d.At.Add(-time.Microsecond)}
+			place = store.Death{At: d.At.Add(-time.Microsecond)}
 		}
 	}
 	return place

@@ -12,8 +12,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // mourner is a hook that remembers what it was told.
@@ -60,8 +60,8 @@ func (b *bench) kill(id, text string) {
 	if !ok {
 		b.tb.Fatal("nothing to read")
 	}
-	f := lua.Finish{Token: lease.Token, Key: admission.Key{Tenant: "acme", ID: id}, Outcome: lua.Kill, Reason: "discarded", Text: text}
-	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []lua.Finish{f}); err != nil || ends[0] != lua.EndedDead {
+	f := store.Finish{Token: lease.Token, Key: admission.Key{Tenant: "acme", ID: id}, Outcome: store.Kill, Reason: "discarded", Text: text}
+	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []store.Finish{f}); err != nil || ends[0] != store.EndedDead {
 		b.tb.Fatalf("finish: %v, %v", ends, err)
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestAHolderCountsItsLeaseFromTheCall: Redis may have counted from then, however late the answer comes.
 func TestAHolderCountsItsLeaseFromTheCall(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	st, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(store, Config{})
+	s, err := New(st, Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

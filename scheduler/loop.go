@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // breather is the pause after roundsInARow calls that all left work, so that others get through to Redis.
@@ -34,7 +34,7 @@ func (s *Scheduler) loop(ctx context.Context) {
 }
 
 // wait returns when it is time to promote again.
-func (s *Scheduler) wait(ctx context.Context, p lua.Promotion) {
+func (s *Scheduler) wait(ctx context.Context, p store.Promotion) {
 	if p.Held {
 		// A wake is the holder's business. It may be told of a timer that the lease outlasts, so no longer than that.
 		sleep(ctx, min(p.Next, s.config.TimerLease))

@@ -13,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) {
@@ -34,24 +34,24 @@ func (s suite) Run() int {
 // again what was told; where nobody takes over it is a minute.
 const handOver = 5 * time.Second
 
-func open(tb testing.TB, client redis.UniversalClient) *lua.Store {
+func open(tb testing.TB, client redis.UniversalClient) *store.Store {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), client, lua.Config{Prefix: redistest.Prefix(tb)})
+	s, err := store.Open(tb.Context(), client, store.Config{Prefix: redistest.Prefix(tb)})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return store
+	return s
 }
 
 // run runs a scheduler until stop is called, or the test ends.
-func run(tb testing.TB, store *lua.Store, config scheduler.Config) (stop func()) {
+func run(tb testing.TB, store *store.Store, config scheduler.Config) (stop func()) {
 	tb.Helper()
 	_, stop = begin(tb, store, config)
 	return stop
 }
 
 // begin is run for one who asks the scheduler something.
-func begin(tb testing.TB, store *lua.Store, config scheduler.Config) (s *scheduler.Scheduler, stop func()) {
+func begin(tb testing.TB, store *store.Store, config scheduler.Config) (s *scheduler.Scheduler, stop func()) {
 	tb.Helper()
 	s, err := scheduler.New(store, config)
 	if err != nil {
@@ -75,15 +75,15 @@ func begin(tb testing.TB, store *lua.Store, config scheduler.Config) (s *schedul
 // bench is a worker's place that a test fills by hand: it admits jobs and reads them.
 type bench struct {
 	tb     testing.TB
-	store  *lua.Store
-	pool   lua.Pool
+	store  *store.Store
+	pool   store.Pool
 	worker string
 }
 
-func newBench(tb testing.TB, store *lua.Store) *bench {
+func newBench(tb testing.TB, s *store.Store) *bench {
 	tb.Helper()
-	b := &bench{tb: tb, store: store, pool: lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}, worker: "hand"}
-	if _, err := store.Register(tb.Context(), b.worker, b.pool, 100, time.Hour); err != nil {
+	b := &bench{tb: tb, store: s, pool: store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, worker: "hand"}
+	if _, err := s.Register(tb.Context(), b.worker, b.pool, 100, time.Hour); err != nil {
 		tb.Fatal(err)
 	}
 	return b
@@ -95,29 +95,29 @@ func (b *bench) admit(id string) {
 	j.ID = id
 	none := admission.Limit{Disabled: true}
 	limits := [admission.Levels]admission.Limit{none, none, none, none}
-	verdicts, err := b.store.Admit(b.tb.Context(), 0, []lua.Candidate{{Job: &j, Class: 1, Limits: &limits}})
+	verdicts, err := b.store.Admit(b.tb.Context(), 0, []store.Candidate{{Job: &j, Class: 1, Limits: &limits}})
 	if err != nil || verdicts[0].Decision != admission.Admitted {
 		b.tb.Fatalf("admit %s: %+v, %v", id, verdicts, err)
 	}
 }
 
 // read returns the next job, waiting for it up to a minute.
-func (b *bench) read() (lua.Lease, bool) {
+func (b *bench) read() (store.Lease, bool) {
 	b.tb.Helper()
 	leases, err := b.store.Read(b.tb.Context(), b.worker, b.pool.ID(), 1, time.Minute, false)
 	if err != nil {
 		b.tb.Fatal(err)
 	}
 	if len(leases) == 0 {
-		return lua.Lease{}, false
+		return store.Lease{}, false
 	}
 	return leases[0], true
 }
 
-func (b *bench) finish(lease lua.Lease, outcome lua.Outcome, delay time.Duration) {
+func (b *bench) finish(lease store.Lease, outcome store.Outcome, delay time.Duration) {
 	b.tb.Helper()
-	f := lua.Finish{Token: lease.Token, Key: admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
-	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []lua.Finish{f}); err != nil || ends[0] == lua.EndedLost {
+	f := store.Finish{Token: lease.Token, Key: admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID}, Outcome: outcome, Delay: delay}
+	if ends, _, err := b.store.Finish(b.tb.Context(), b.pool.ID(), "worker", []store.Finish{f}); err != nil || ends[0] == store.EndedLost {
 		b.tb.Fatalf("finish: %v, %v", ends, err)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/outage"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Scheduler runs timers. Its methods may be called from several goroutines; Run is to be called once.
 type Scheduler struct {
-	store  *lua.Store
+	store  *store.Store
 	config Config
 	// owner names it among the schedulers that live, and the holders of the timer lease.
 	owner string
@@ -38,7 +38,7 @@ type Scheduler struct {
 }
 
 // New returns a Scheduler on a store. It sends nothing yet.
-func New(store *lua.Store, config Config) (*Scheduler, error) {
+func New(store *store.Store, config Config) (*Scheduler, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure scheduler: %w", err)
@@ -53,7 +53,7 @@ func New(store *lua.Store, config Config) (*Scheduler, error) {
 	return s, nil
 }
 
-func newScheduler(part *lua.Store, config Config) *Scheduler {
+func newScheduler(part *store.Store, config Config) *Scheduler {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -135,8 +135,8 @@ func (s *Scheduler) trouble(what string) *outage.Trouble {
 // callTimeout bounds one call.
 const callTimeout = 2 * time.Second
 
-func (s *Scheduler) promote(ctx context.Context) (lua.Promotion, error) {
-	p, seen, err := s.promoteAfter(ctx, lua.LeapAsk)
+func (s *Scheduler) promote(ctx context.Context) (store.Promotion, error) {
+	p, seen, err := s.promoteAfter(ctx, store.LeapAsk)
 	if err == nil && p.Leapt {
 		p, seen, err = s.promoteAfter(ctx, s.clock.leap(seen))
 	}
@@ -155,7 +155,7 @@ func (s *Scheduler) promote(ctx context.Context) (lua.Promotion, error) {
 }
 
 // promoteAfter is one call.
-func (s *Scheduler) promoteAfter(ctx context.Context, leap lua.Leap) (lua.Promotion, glance, error) {
+func (s *Scheduler) promoteAfter(ctx context.Context, leap store.Leap) (store.Promotion, glance, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	sent := time.Since(s.born)

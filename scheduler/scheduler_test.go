@@ -10,8 +10,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // punctual is how late a timer may run. What is late by design is late every time, so tests of it go on until one is
@@ -28,15 +28,15 @@ func best(once func() time.Duration) time.Duration {
 }
 
 func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
-	store := open(t, redistest.Shared(t).Client(t))
-	run(t, store, scheduler.Config{})
-	b := newBench(t, store)
+	s := open(t, redistest.Shared(t).Client(t))
+	run(t, s, scheduler.Config{})
+	b := newBench(t, s)
 	b.admit("a")
 	lease, _ := b.read()
 	for _, delay := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 333 * time.Millisecond, 1200 * time.Millisecond} {
 		late := best(func() time.Duration {
 			began := time.Now()
-			b.finish(lease, lua.Release, delay)
+			b.finish(lease, store.Release, delay)
 			next, ok := b.read()
 			if !ok {
 				t.Fatalf("a job delayed by %s did not come back", delay)
@@ -56,17 +56,17 @@ func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 }
 
 func TestAnEarlierTimerIsHeardWhileALaterOneIsAwaited(t *testing.T) {
-	store := open(t, redistest.Shared(t).Client(t))
-	run(t, store, scheduler.Config{TimerLease: 10 * time.Second}) // nothing but a wake comes in time
-	b := newBench(t, store)
+	s := open(t, redistest.Shared(t).Client(t))
+	run(t, s, scheduler.Config{TimerLease: 10 * time.Second}) // nothing but a wake comes in time
+	b := newBench(t, s)
 	b.admit("a")
 	b.admit("b")
 	first, _ := b.read()
 	second, _ := b.read()
-	b.finish(first, lua.Release, time.Hour)
+	b.finish(first, store.Release, time.Hour)
 	late := best(func() time.Duration {
 		began := time.Now()
-		b.finish(second, lua.Release, 200*time.Millisecond)
+		b.finish(second, store.Release, 200*time.Millisecond)
 		back, ok := b.read()
 		if !ok || back.Job.ID != "b" {
 			t.Fatalf("got %+v, %v", back, ok)
@@ -125,15 +125,15 @@ func TestAnIdleSchedulerSendsLessThanFiveCommandsASecond(t *testing.T) {
 
 func TestAnotherTakesOverWithinTheTimerLease(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
-	stop := run(t, store, scheduler.Config{})
-	b := newBench(t, store)
+	s := open(t, redistest.Shared(t).Client(t))
+	stop := run(t, s, scheduler.Config{})
+	b := newBench(t, s)
 	b.admit("a")
 	lease, _ := b.read()
 	for range 3 {
-		run(t, store, scheduler.Config{})
+		run(t, s, scheduler.Config{})
 	}
-	b.finish(lease, lua.Release, 100*time.Millisecond)
+	b.finish(lease, store.Release, 100*time.Millisecond)
 	stop()
 	if _, ok := b.read(); !ok {
 		t.Fatal("nobody took over")
@@ -144,19 +144,19 @@ func TestAnotherTakesOverWithinTheTimerLease(t *testing.T) {
 func TestAStandbyLooksWhenTheHoldersLeaseEnds(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	store := open(t, proxy.Client(t))
-	b := newBench(t, store)
+	s := open(t, proxy.Client(t))
+	b := newBench(t, s)
 	b.admit("a")
 	lease, _ := b.read()
-	if _, err := store.Promote(t.Context(), "by hand", 2*time.Second); err != nil {
+	if _, err := s.Promote(t.Context(), "by hand", 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	b.finish(lease, lua.Release, time.Millisecond)
-	run(t, store, scheduler.Config{TimerLease: time.Minute})
+	b.finish(lease, store.Release, time.Millisecond)
+	run(t, s, scheduler.Config{TimerLease: time.Minute})
 	half, stop := context.WithTimeout(t.Context(), 30*time.Second) // of its own lease
 	defer stop()
 	for half.Err() == nil {
-		sight, err := store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "a"})
+		sight, err := s.Look(t.Context(), admission.Key{Tenant: "acme", ID: "a"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,13 +169,13 @@ func TestAStandbyLooksWhenTheHoldersLeaseEnds(t *testing.T) {
 
 func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
+	s := open(t, redistest.Shared(t).Client(t))
 	for range 2 {
-		run(t, store, scheduler.Config{})
+		run(t, s, scheduler.Config{})
 	}
-	b := newBench(t, store)
+	b := newBench(t, s)
 	const jobs = 500
-	held := make([]lua.Lease, 0, jobs)
+	held := make([]store.Lease, 0, jobs)
 	for i := range jobs {
 		b.admit(fmt.Sprint("job-", i))
 		lease, ok := b.read()
@@ -185,7 +185,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 		held = append(held, lease)
 		if len(held)%64 == 0 || i == jobs-1 {
 			for _, lease := range held {
-				b.finish(lease, lua.Release, 500*time.Millisecond)
+				b.finish(lease, store.Release, 500*time.Millisecond)
 			}
 			held = held[:0]
 		}
@@ -197,20 +197,20 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 			t.Fatalf("only %d of %d jobs came back", len(seen), jobs)
 		}
 		seen[lease.Job.ID] = true
-		b.finish(lease, lua.Complete, 0)
+		b.finish(lease, store.Complete, 0)
 	}
 }
 
 func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{AppendFsync: "always"})
-	store := open(t, server.Client(t))
+	s := open(t, server.Client(t))
 	var said logs
-	run(t, store, scheduler.Config{Logger: said.logger(), TimerLease: 200 * time.Millisecond})
-	b := newBench(t, store)
+	run(t, s, scheduler.Config{Logger: said.logger(), TimerLease: 200 * time.Millisecond})
+	b := newBench(t, s)
 	b.admit("a")
 	lease, _ := b.read()
-	b.finish(lease, lua.Release, 500*time.Millisecond)
+	b.finish(lease, store.Release, 500*time.Millisecond)
 	server.Kill(t)
 	await(t, "the outage is logged", func() bool { return strings.Contains(said.String(), "redis does not answer") })
 	server.Restart(t)

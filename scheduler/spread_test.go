@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // TestEachPartitionHasTimersAndThePolicyInForce lets a job fall due in each partition, and plays an edit of the policy that died
@@ -14,32 +14,32 @@ import (
 func TestEachPartitionHasTimersAndThePolicyInForce(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
 	benches := make([]*bench, 0, 3)
-	for _, part := range store.Partitions() {
+	for _, part := range s.Partitions() {
 		b := newBench(t, part)
 		b.admit("a")
 		lease, _ := b.read()
-		b.finish(lease, lua.Release, 50*time.Millisecond)
+		b.finish(lease, store.Release, 50*time.Millisecond)
 		benches = append(benches, b)
 	}
-	if err := store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Edit: "edit"}); err != nil {
+	if err := s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Edit: "edit"}); err != nil {
 		t.Fatal(err)
 	}
-	last := store.Partitions()[2].Keys().State()
+	last := s.Partitions()[2].Keys().State()
 	if err := client.HSet(t.Context(), last, "pv", 0, "pe", "").Err(); err != nil {
 		t.Fatal(err)
 	}
-	run(t, store, scheduler.Config{})
+	run(t, s, scheduler.Config{})
 	for i, b := range benches {
 		await(t, "a job to fall due", func() bool {
 			lease, ok := b.read()
 			return ok && lease.Job.ID == "a"
 		})
-		if c, err := store.Partitions()[i].Census(t.Context()); err != nil || c.Later != 0 || c.Ready != 1 {
+		if c, err := s.Partitions()[i].Census(t.Context()); err != nil || c.Later != 0 || c.Ready != 1 {
 			t.Errorf("partition %d: %+v, %v", i, c, err)
 		}
 	}

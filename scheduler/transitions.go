@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Transition is one change of the circuit breaker that a downstream has for the whole fleet.
-type Transition = lua.BreakerEvent
+type Transition = store.BreakerEvent
 
 // RetryError is an answer of OnBreaker that says when the transition is to be told again.
 type RetryError struct {
@@ -97,7 +97,7 @@ func (s *Scheduler) followBreakers(ctx context.Context) {
 }
 
 // hear waits for transitions, tells them, then tells one again if it is time, and notes the place.
-func (s *Scheduler) hear(ctx context.Context, events *lua.EventReader, h *hearing) error {
+func (s *Scheduler) hear(ctx context.Context, events *store.EventReader, h *hearing) error {
 	if h.position == "" {
 		if err := s.beginHearing(ctx, h); err != nil {
 			return err

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // listener is a hook that remembers what it was told.
@@ -62,15 +62,15 @@ func (l *listener) tries(downstream string) []time.Time {
 }
 
 // trip makes a transition of a downstream's breaker.
-func trip(tb testing.TB, store *lua.Store, downstream string) {
+func trip(tb testing.TB, s *store.Store, downstream string) {
 	tb.Helper()
-	if _, err := store.ForceBreaker(tb.Context(), downstream, breaker.Open, time.Hour, lua.Intervention{Reason: "to try"}); err != nil {
+	if _, err := s.ForceBreaker(tb.Context(), downstream, breaker.Open, time.Hour, store.Intervention{Reason: "to try"}); err != nil {
 		tb.Fatal(err)
 	}
 }
 
 // heard returns the place up to which all transitions were told.
-func heard(tb testing.TB, store *lua.Store) string {
+func heard(tb testing.TB, store *store.Store) string {
 	tb.Helper()
 	place, err := store.EventsFollowed(tb.Context(), "on_breaker")
 	if err != nil {
@@ -80,7 +80,7 @@ func heard(tb testing.TB, store *lua.Store) string {
 }
 
 // last returns the place behind all transitions.
-func last(tb testing.TB, store *lua.Store) string {
+func last(tb testing.TB, store *store.Store) string {
 	tb.Helper()
 	_, place, err := store.BreakerEvents(tb.Context(), "", 0)
 	if err != nil {
@@ -91,21 +91,21 @@ func last(tb testing.TB, store *lua.Store) string {
 
 func TestEveryTransitionIsToldByOneOfMany(t *testing.T) {
 	t.Parallel()
-	store := open(t, redistest.Shared(t).Client(t))
-	trip(t, store, "before")
+	s := open(t, redistest.Shared(t).Client(t))
+	trip(t, s, "before")
 	var l listener
-	stop := run(t, store, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver})
-	await(t, "the place where it begins", func() bool { return heard(t, store) == last(t, store) })
-	run(t, store, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver}) // The first holds the timer lease.
+	stop := run(t, s, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver})
+	await(t, "the place where it begins", func() bool { return heard(t, s) == last(t, s) })
+	run(t, s, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver}) // The first holds the timer lease.
 	began := time.Now()
-	trip(t, store, "a")
-	trip(t, store, "b")
+	trip(t, s, "a")
+	trip(t, s, "b")
 	await(t, "both", func() bool { return l.downstreams() == "a b" })
-	await(t, "its note", func() bool { return heard(t, store) == last(t, store) })
+	await(t, "its note", func() bool { return heard(t, s) == last(t, s) })
 	stop()
-	trip(t, store, "c") // The other does not hold the lease yet.
+	trip(t, s, "c") // The other does not hold the lease yet.
 	await(t, "the other one", func() bool { return l.downstreams() == "a b c" })
-	if _, err := store.ResetBreaker(t.Context(), "a", lua.Intervention{Reason: "over"}); err != nil {
+	if _, err := s.ResetBreaker(t.Context(), "a", store.Intervention{Reason: "over"}); err != nil {
 		t.Fatal(err)
 	}
 	await(t, "another cause", func() bool { return l.downstreams() == "a b c a" })

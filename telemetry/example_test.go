@@ -11,8 +11,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
 )
@@ -20,12 +20,12 @@ import (
 // A job's spans have one trace, from the producer through Redis to the handler.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard}) // yours: lua.Connect(ctx, "redis://localhost:6379", lua.Config{})
+	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard}) // yours: store.Connect(ctx, "redis://localhost:6379", store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer redis.Close()
-	store, err := lua.Open(ctx, redis.Client(), lua.Config{})
+	s, err := store.Open(ctx, redis.Client(), store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,14 +34,14 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	p, err := producer.New(store, producer.Config{Observer: shown.Producer()})
+	p, err := producer.New(s, producer.Config{Observer: shown.Producer()})
 	if err != nil {
 		log.Fatal(err)
 	}
 	if _, err := p.Enqueue(ctx, admission.NewJob("acme", "mail", "welcome", nil)); err != nil {
 		log.Fatal(err)
 	}
-	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}, Observer: shown.Worker(worker.Observer{})})
+	w, err := worker.New(s, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}, Observer: shown.Worker(worker.Observer{})})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -7,9 +7,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
 )
@@ -26,15 +26,15 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func openStore(tb testing.TB) *lua.Store {
+func openStore(tb testing.TB) *store.Store {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
+	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
-	return store
+	return s
 }
 
 // observed returns a producer under a policy whose tellings go to a Telemetry.
-func observed(tb testing.TB, store *lua.Store, shown *telemetry.Telemetry, limits policy.Policy) *producer.Producer {
+func observed(tb testing.TB, store *store.Store, shown *telemetry.Telemetry, limits policy.Policy) *producer.Producer {
 	tb.Helper()
 	p, err := producer.New(store, producer.Config{Policy: &limits, Observer: shown.Producer()})
 	must(tb, err)
@@ -42,13 +42,13 @@ func observed(tb testing.TB, store *lua.Store, shown *telemetry.Telemetry, limit
 }
 
 // work runs a worker of the queue "mail" until so many jobs have left its hand.
-func work(tb testing.TB, store *lua.Store, shown *telemetry.Telemetry, jobs int, handler worker.Handler) {
+func work(tb testing.TB, s *store.Store, shown *telemetry.Telemetry, jobs int, handler worker.Handler) {
 	tb.Helper()
 	ctx, stop := context.WithTimeout(tb.Context(), patience)
 	defer stop()
 	left := make(chan struct{}, jobs)
-	w, err := worker.New(store, worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: 1,
+	w, err := worker.New(s, worker.Config{
+		Queues: []store.QueueWeight{{Queue: "mail"}}, Concurrency: 1,
 		Backoff:  func(int) time.Duration { return time.Millisecond },
 		Observer: shown.Worker(worker.Observer{Finished: func(worker.Event) { left <- struct{}{} }}),
 	})

@@ -17,7 +17,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/outage"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // BreakerStatus is the circuit breaker of one downstream, as this worker sees it.
@@ -45,10 +45,10 @@ type BreakerStatus struct {
 //	                                  lonely
 //	forced closed                     runs                             is counted in both
 //
-// The fleet's is changed by one script in Redis (lua.Store.ReportOutcomes). With Redis away the last word of it stands,
+// The fleet's is changed by one script in Redis (store.Store.ReportOutcomes). With Redis away the last word of it stands,
 // and the own one goes on; reports wait, and those older than the window are dropped.
 type breakers struct {
-	store     *lua.Store
+	store     *store.Store
 	logger    zerolog.Logger
 	watch     *outage.Watch
 	observer  Observer
@@ -94,7 +94,7 @@ type breakers struct {
 // not used for longest.
 const maxBreakers = 4096
 
-func newBreakers(store *lua.Store, config Config, followed *classes, promoting nudge) *breakers {
+func newBreakers(store *store.Store, config Config, followed *classes, promoting nudge) *breakers {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"

@@ -11,14 +11,14 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
 // start runs a worker whose observer is the caller's, until the test ends.
 func (r *rig) start(config worker.Config, register func(*worker.Worker)) {
 	r.tb.Helper()
-	config.Queues = []lua.QueueWeight{{Queue: "mail"}, {Queue: "post"}}
+	config.Queues = []store.QueueWeight{{Queue: "mail"}, {Queue: "post"}}
 	w, err := worker.New(r.store, config)
 	if err != nil {
 		r.tb.Fatal(err)
@@ -158,7 +158,7 @@ func TestAGuestHearsOnAfterAPanicOfItsHook(t *testing.T) {
 		}
 	})
 	for _, downstream := range []string{"ship", "bank"} {
-		if _, err := r.store.ForceBreaker(t.Context(), downstream, breaker.Open, time.Hour, lua.Intervention{Reason: "to try"}); err != nil {
+		if _, err := r.store.ForceBreaker(t.Context(), downstream, breaker.Open, time.Hour, store.Intervention{Reason: "to try"}); err != nil {
 			t.Fatal(err)
 		}
 		r.await("word on "+downstream, func() bool { return guest.Fleet(downstream).State == breaker.Open })

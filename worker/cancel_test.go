@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -22,7 +22,7 @@ const hearing = 3 * time.Second
 
 func (r *rig) cancel(id, reason string) (running bool) {
 	r.tb.Helper()
-	running, _, err := r.store.Cancel(r.tb.Context(), admission.Key{Tenant: "acme", ID: id}, lua.Intervention{Reason: reason})
+	running, _, err := r.store.Cancel(r.tb.Context(), admission.Key{Tenant: "acme", ID: id}, store.Intervention{Reason: reason})
 	if err != nil {
 		r.tb.Fatal(err)
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // classes knows of the policy what a worker needs: the names of classes, since a record holds only their places in the queue's order,
@@ -26,7 +26,7 @@ func newClasses() (*classes, error) {
 }
 
 // read reads the policy that the store holds. One that cannot be read leaves the names as they were.
-func (c *classes) read(ctx context.Context, store *lua.Store) error {
+func (c *classes) read(ctx context.Context, store *store.Store) error {
 	text, err := store.Policy(ctx)
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // redisClock estimates the clock of Redis: a sample, carried on by the monotonic clock of this machine. It is wrong
@@ -25,7 +25,7 @@ type clockSample struct {
 const firstSamples = 5
 
 // read takes a sample, or the best of a few if there was none.
-func (c *redisClock) read(ctx context.Context, store *lua.Store) error {
+func (c *redisClock) read(ctx context.Context, store *store.Store) error {
 	tries, best := 1, time.Duration(math.MaxInt64)
 	if c.sample.Load() == nil {
 		tries = firstSamples

@@ -14,8 +14,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // Config is what a Worker needs beside a store and handlers. Only Queues has no default.
@@ -30,7 +30,7 @@ type Config struct {
 	SchedulerLogger, BreakerLogger *zerolog.Logger
 	// Queues are served in proportion to their weights, 1 to 1000 (zero means 1), 1 to 64 queues. Workers with the
 	// same Queues and Strict form a pool and share a ready stream.
-	Queues []lua.QueueWeight
+	Queues []store.QueueWeight
 	// Strict serves a queue only while those before it have nothing that may run.
 	Strict bool
 	// Concurrency is the number of slots: jobs in hand at a time, 1 to 10000; zero means ten a processor.

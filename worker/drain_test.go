@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -89,9 +89,9 @@ func TestADrainHandsBackUnharmedAndAtOnceWhatDoesNotFinish(t *testing.T) {
 }
 
 // takeByHand reads jobs with a registration of its own.
-func (r *rig) takeByHand(count int) []lua.Lease {
+func (r *rig) takeByHand(count int) []store.Lease {
 	r.tb.Helper()
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 	if _, err := r.store.Register(r.tb.Context(), "by hand", pool, count, time.Minute); err != nil {
 		r.tb.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestResultsTravelInBoundedCalls(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	proxy := redistest.NewProxy(t, r.server.Addr())
-	const jobs = 3 * lua.MaxBatchBytes / worker.MaxResult
+	const jobs = 3 * store.MaxBatchBytes / worker.MaxResult
 	var largest, calls atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		bytes := int64(0)
@@ -187,7 +187,7 @@ func TestResultsTravelInBoundedCalls(t *testing.T) {
 	if c := r.idle(); c.Left["completed"] != int64(jobs) {
 		t.Errorf("got %+v", c)
 	}
-	if most := int64(lua.MaxBatchBytes + 64<<10); largest.Load() > most {
+	if most := int64(store.MaxBatchBytes + 64<<10); largest.Load() > most {
 		t.Errorf("a call of %d bytes, want up to %d", largest.Load(), most)
 	}
 	if calls.Load() >= int64(jobs) {
@@ -251,7 +251,7 @@ func TestAWorkerThatIsToldToStopWhileRedisIsAwayEnds(t *testing.T) {
 }
 
 func withQueue(c worker.Config) worker.Config {
-	c.Queues = []lua.QueueWeight{{Queue: "mail"}}
+	c.Queues = []store.QueueWeight{{Queue: "mail"}}
 	return c
 }
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/embedded"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -25,12 +25,12 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background()) // in main: signal.NotifyContext(…, os.Interrupt, syscall.SIGTERM)
 	url, stopRedis := startRedis(ctx)                     // yours: "redis://localhost:6379"
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	defer s.Close()
+	w, err := worker.New(s, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func Example() {
 		}
 	})
 
-	p, err := producer.New(store, producer.Config{})
+	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,13 +74,13 @@ func ExampleSetResult() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
-	w, err := worker.New(store, worker.Config{
-		Queues:   []lua.QueueWeight{{Queue: "math"}},
+	defer s.Close()
+	w, err := worker.New(s, worker.Config{
+		Queues:   []store.QueueWeight{{Queue: "math"}},
 		Observer: worker.Observer{Finished: func(worker.Event) { stop() }},
 	})
 	if err != nil {
@@ -89,7 +89,7 @@ func ExampleSetResult() {
 	worker.Register(w, "double", func(ctx context.Context, job worker.Job[int]) error {
 		return worker.SetResult(ctx, fmt.Append(nil, 2*job.Args), time.Hour)
 	})
-	p, err := producer.New(store, producer.Config{})
+	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

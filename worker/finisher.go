@@ -10,16 +10,16 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/outage"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // finisher tells Redis how jobs ended. No timer is involved: what is submitted while one call is in flight goes with
-// the next one, up to lua.MaxBatchJobs and lua.MaxBatchBytes of results.
+// the next one, up to store.MaxBatchJobs and store.MaxBatchBytes of results.
 //
 // A call whose answer was lost is sent again: Redis answers "lost" for what the first one ended, so that is taken
 // for done. Nothing is given up while the worker runs, for a job that is not ended here would be held for ever.
 type finisher struct {
-	store     *lua.Store
+	store     *store.Store
 	pool      string
 	logger    zerolog.Logger
 	watch     *outage.Watch
@@ -37,24 +37,24 @@ type finisher struct {
 
 // ending is one job's end on its way.
 type ending struct {
-	finish lua.Finish
+	finish store.Finish
 	// last says that a retry burns the last attempt.
 	last bool
-	// ended may be read once done is closed. It is lua.EndedLost too where the finisher had to stop first.
-	ended lua.Ended
+	// ended may be read once done is closed. It is store.EndedLost too where the finisher had to stop first.
+	ended store.Ended
 	done  chan struct{}
 }
 
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store *lua.Store, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
+func newFinisher(store *store.Store, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
 	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: newNudge()}
 }
 
 // submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
-func (f *finisher) submit(lease *lua.Lease, a answer) *ending {
-	e := &ending{finish: finishOf(*lease, a), last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: lua.EndedLost, done: make(chan struct{})}
+func (f *finisher) submit(lease *store.Lease, a answer) *ending {
+	e := &ending{finish: finishOf(*lease, a), last: lease.Attempts+1 >= lease.Job.MaxAttempts, ended: store.EndedLost, done: make(chan struct{})}
 	f.mu.Lock()
 	stopped := f.mu.stopped
 	if !stopped {
@@ -89,9 +89,9 @@ func (f *finisher) next() []*ending {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n, bytes := 0, 0
-	for n < min(len(f.mu.waiting), lua.MaxBatchJobs) {
+	for n < min(len(f.mu.waiting), store.MaxBatchJobs) {
 		bytes += len(f.mu.waiting[n].finish.Result)
-		if n > 0 && bytes > lua.MaxBatchBytes {
+		if n > 0 && bytes > store.MaxBatchBytes {
 			break
 		}
 		n++
@@ -116,7 +116,7 @@ func (f *finisher) stop() {
 
 // send sends a batch as often as need be, and settles it.
 func (f *finisher) send(ctx context.Context, batch []*ending) {
-	finishes := make([]lua.Finish, len(batch))
+	finishes := make([]store.Finish, len(batch))
 	for i, e := range batch {
 		finishes[i] = e.finish
 	}
@@ -134,7 +134,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 			return
 		}
 		switch {
-		case lua.InDoubt(err):
+		case store.InDoubt(err):
 			doubt = true
 		case errors.Is(err, admission.ErrUnavailable):
 		case len(batch) > 1:
@@ -158,17 +158,17 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 }
 
 // call makes one round trip.
-func (f *finisher) call(ctx context.Context, finishes []lua.Finish) ([]lua.Ended, bool, error) {
+func (f *finisher) call(ctx context.Context, finishes []store.Finish) ([]store.Ended, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return f.store.Finish(ctx, f.pool, *f.worker.Load(), finishes)
 }
 
 // settle hands out the answers. After a lost one, what is gone was ended by it.
-func (f *finisher) settle(batch []*ending, ends []lua.Ended, doubt bool) {
+func (f *finisher) settle(batch []*ending, ends []store.Ended, doubt bool) {
 	for i, e := range batch {
 		e.ended = ends[i]
-		if doubt && ends[i] == lua.EndedLost {
+		if doubt && ends[i] == store.EndedLost {
 			e.ended = e.intended()
 		}
 		close(e.done)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -89,7 +89,7 @@ func TestAFailingDownstreamIsOpenEverywhereWithinASecond(t *testing.T) {
 	for range workers {
 		r.process(roleURL + "=" + d.url)
 	}
-	bystander := r.runWithTimers(r.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "other"}}}, on("send", nothing))
+	bystander := r.runWithTimers(r.store, worker.Config{Queues: []store.QueueWeight{{Queue: "other"}}}, on("send", nothing))
 	r.await("the registrations", func() bool { return len(r.registrations()) == workers+1 })
 	jobs := calls(30_000)
 	for len(jobs) > 0 {

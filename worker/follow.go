@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // follow hears of the transitions of the fleet's breakers until ctx ends, also of downstreams that this worker has never
@@ -32,7 +32,7 @@ func (b *breakers) follow(ctx context.Context) {
 }
 
 // followOnce reads the breakers if there is no position yet, and else waits for transitions.
-func (b *breakers) followOnce(ctx context.Context, reader *lua.EventReader, position string) (next string, err error) {
+func (b *breakers) followOnce(ctx context.Context, reader *store.EventReader, position string) (next string, err error) {
 	events, next, err := reader.Read(ctx, position, blockTime)
 	if err != nil {
 		return "", err
@@ -73,14 +73,14 @@ func (b *breakers) ask(ctx context.Context, g *guard) {
 	switch {
 	case err == nil:
 		b.learned(&state)
-	case errors.Is(err, lua.ErrNoBreaker):
+	case errors.Is(err, store.ErrNoBreaker):
 		g.forget()
 	case ctx.Err() == nil:
 		b.logger.Warn().Err(err).Str("downstream", g.name).Msg("circuit breaker not read: its job is handed back")
 	}
 }
 
-func (b *breakers) learned(s *lua.BreakerState) {
+func (b *breakers) learned(s *store.BreakerState) {
 	view := fleetView{state: s.State, period: s.Period, forced: s.Forced}
 	if g := b.guardOf(s.Downstream); g != nil {
 		b.setRest(&view, g, s.For)
@@ -89,7 +89,7 @@ func (b *breakers) learned(s *lua.BreakerState) {
 }
 
 // heard takes note of a transition.
-func (b *breakers) heard(e *lua.BreakerEvent) {
+func (b *breakers) heard(e *store.BreakerEvent) {
 	g := b.guardOf(e.Downstream)
 	if g == nil {
 		return
@@ -106,7 +106,7 @@ func (b *breakers) heard(e *lua.BreakerEvent) {
 }
 
 // viewOf is what the answer to a report says, which never counts a state as forced that is open.
-func (b *breakers) viewOf(word lua.BreakerWord) fleetView {
+func (b *breakers) viewOf(word store.BreakerWord) fleetView {
 	view := fleetView{state: word.State, period: word.Period, forced: word.Forced}
 	if word.For >= 0 {
 		view.until = b.instant().Add(word.For)

@@ -10,9 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -54,7 +54,7 @@ func foreignClock(t *testing.T, off time.Duration) *rig {
 // halfOpen has an operator open a breaker for a moment: the next call is a probe.
 func (r *rig) halfOpen(downstream string) {
 	r.tb.Helper()
-	if _, err := r.store.ForceBreaker(r.tb.Context(), downstream, breaker.Open, time.Millisecond, lua.Intervention{Reason: "look now"}); err != nil {
+	if _, err := r.store.ForceBreaker(r.tb.Context(), downstream, breaker.Open, time.Millisecond, store.Intervention{Reason: "look now"}); err != nil {
 		r.tb.Fatal(err)
 	}
 }
@@ -75,7 +75,7 @@ func TestTheMachinesClockDoesNotSayHowLongABreakerIsOpen(t *testing.T) {
 			defer running.Wait()
 			defer stop()
 			force := func(downstream string) {
-				if _, err := r.store.ForceBreaker(ctx, downstream, breaker.Open, time.Hour, lua.Intervention{Reason: "maintenance"}); err != nil {
+				if _, err := r.store.ForceBreaker(ctx, downstream, breaker.Open, time.Hour, store.Intervention{Reason: "maintenance"}); err != nil {
 					t.Fatal(err)
 				}
 			}

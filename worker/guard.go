@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // guard is one downstream.
@@ -192,7 +192,7 @@ type tally struct {
 	// tenants is what each tenant has of it, by number: at most breaker.TenantNumbers.
 	tenants map[uint16]breaker.TenantCounts
 	// errors are the last of each kind, the newest first.
-	errors []lua.CallError
+	errors []store.CallError
 	// events is the number of outcomes and slow calls in it, since when the first came.
 	events int
 	since  time.Time
@@ -244,7 +244,7 @@ func (t *tally) add(o outcome) {
 	t.tenants[o.tenant] = own
 	t.ran += o.ran
 	if o.err != nil {
-		t.errors = lua.AddCallError(t.errors, lua.CallError{Text: o.err.Error(), Count: 1})
+		t.errors = store.AddCallError(t.errors, store.CallError{Text: o.err.Error(), Count: 1})
 	}
 	t.events++
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // GuestConfig is what a Guest needs beside a store. The zero value works.
@@ -35,20 +35,20 @@ type GuestConfig struct {
 // Its work is of no tenant and so of no partition. Where a deployment has several, calls of a downstream are under its breaker in
 // the partition that its name picks, and all of them hear of the outcomes.
 type Guest struct {
-	store  *lua.Store
+	store  *store.Store
 	config GuestConfig
 	// parts are what it has in each partition.
 	parts []guestPart
 }
 
 type guestPart struct {
-	store     *lua.Store
+	store     *store.Store
 	breakers  *breakers
 	scheduler *scheduler.Scheduler
 }
 
 // NewGuest returns a Guest on a store. It sends nothing before Run.
-func NewGuest(store *lua.Store, config GuestConfig) (*Guest, error) {
+func NewGuest(store *store.Store, config GuestConfig) (*Guest, error) {
 	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
 	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)
@@ -102,7 +102,7 @@ type FleetState struct {
 	// Period grows with each transition.
 	Period uint64
 	// Rest is how long an open one stays so, as Redis said it by its clock and this process has counted on; at most OpenMax
-	// unless it was forced, and lua.MaxForce where it stays so until somebody ends it.
+	// unless it was forced, and store.MaxForce where it stays so until somebody ends it.
 	Rest time.Duration
 }
 
@@ -117,7 +117,7 @@ func (g *Guest) Fleet(downstream string) FleetState {
 	s := FleetState{State: view.state, Period: view.period}
 	switch {
 	case view.state == breaker.Open && view.until == 0:
-		s.Rest = lua.MaxForce
+		s.Rest = store.MaxForce
 	case view.state == breaker.Open:
 		s.Rest = max(0, view.until.Sub(b.instant()))
 	}
@@ -166,7 +166,7 @@ func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease u
 	if !probe {
 		call.probe = ""
 		if word.State == breaker.Open && word.For < 0 {
-			return 0, lua.MaxForce, false
+			return 0, store.MaxForce, false
 		}
 		return 0, max(0, word.For), word.State == breaker.Closed
 	}
@@ -174,7 +174,7 @@ func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease u
 }
 
 // answered takes a word on a fleet's breaker.
-func (p *guestPart) answered(own *guard, word lua.BreakerWord, more bool) {
+func (p *guestPart) answered(own *guard, word store.BreakerWord, more bool) {
 	if more {
 		p.breakers.promoting.give()
 	}

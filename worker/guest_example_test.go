@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -17,13 +17,13 @@ func ExampleGuest() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	store, err := lua.Connect(ctx, url, lua.Config{})
+	s, err := store.Connect(ctx, url, store.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer store.Close()
+	defer s.Close()
 	changed := make(chan struct{}, 1)
-	guest, err := worker.NewGuest(store, worker.GuestConfig{Changed: func(string) { changed <- struct{}{} }})
+	guest, err := worker.NewGuest(s, worker.GuestConfig{Changed: func(string) { changed <- struct{}{} }})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func ExampleGuest() {
 		fmt.Println("paid")
 	}
 	<-changed // The fleet has heard of it.
-	if _, err := store.ForceBreaker(ctx, "pay", breaker.Open, time.Hour, lua.Intervention{Reason: "maintenance"}); err != nil {
+	if _, err := s.ForceBreaker(ctx, "pay", breaker.Open, time.Hour, store.Intervention{Reason: "maintenance"}); err != nil {
 		log.Fatal(err)
 	}
 	<-changed

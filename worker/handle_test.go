@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -281,7 +281,7 @@ func TestAHandlerOfAnyTypeTakesWhatIsLeft(t *testing.T) {
 func TestThereIsOneHandlerOfAnyType(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	w, err := worker.New(r.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}})
+	w, err := worker.New(r.store, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestAJobPastItsDeadlineIsNotStarted(t *testing.T) {
 	r := newRig(t)
 	// A worker by hand that never reads lends its slots to the pool, so jobs are in the ready stream before the one
 	// that runs has a slot for them.
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 	if _, err := r.store.Register(t.Context(), "by hand", pool, 10, time.Minute); err != nil {
 		t.Fatal(err)
 	}

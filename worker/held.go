@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // held is the jobs that one registration holds as far as this process knows, by token. Its methods may be called
@@ -28,7 +28,7 @@ type held struct {
 }
 
 type heldJob struct {
-	lease   lua.Lease
+	lease   store.Lease
 	claimed bool
 	// cancel ends the ctx of the job's handler; nil until that has one.
 	cancel context.CancelCauseFunc
@@ -49,7 +49,7 @@ const (
 	tooLate          // nothing is added any more
 )
 
-func (h *held) add(lease lua.Lease) addition {
+func (h *held) add(lease store.Lease) addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
@@ -111,17 +111,17 @@ func (h *held) claim(token string) bool {
 }
 
 // claimRest claims everything that nobody has, in the order of dispatch.
-func (h *held) claimRest() []lua.Lease {
+func (h *held) claimRest() []store.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var rest []lua.Lease
+	var rest []store.Lease
 	for _, job := range h.mu.jobs {
 		if !job.claimed {
 			job.claimed = true
 			rest = append(rest, job.lease)
 		}
 	}
-	slices.SortFunc(rest, func(a, b lua.Lease) int { return strings.Compare(a.Token, b.Token) })
+	slices.SortFunc(rest, func(a, b store.Lease) int { return strings.Compare(a.Token, b.Token) })
 	return rest
 }
 

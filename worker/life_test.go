@@ -9,20 +9,20 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
 // connect opens a store with connections of its own, which is closed at the end of the test at the latest.
-func (r *rig) connect() *lua.Store {
+func (r *rig) connect() *store.Store {
 	r.tb.Helper()
-	store, err := lua.Connect(r.tb.Context(), r.server.URL(), lua.Config{Prefix: r.prefix})
+	s, err := store.Connect(r.tb.Context(), r.server.URL(), store.Config{Prefix: r.prefix})
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	r.tb.Cleanup(func() { _ = store.Close() })
-	return store
+	r.tb.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // ends waits for goroutines that are to end.
@@ -50,13 +50,13 @@ func TestAWorkerEndsWhateverItWasDoing(t *testing.T) {
 	for i := range 20 {
 		t.Run("", func(t *testing.T) {
 			t.Parallel()
-			store := r.connect()
+			s := r.connect()
 			var jobs []admission.Job
 			for n := range 4 {
 				jobs = append(jobs, job("send", strings.Repeat("x", i+1)+string(rune('a'+n))))
 			}
 			r.enqueue(jobs...)
-			w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: 2, Backoff: quick, DrainTimeout: time.Second})
+			w, err := worker.New(s, worker.Config{Queues: []store.QueueWeight{{Queue: "mail"}}, Concurrency: 2, Backoff: quick, DrainTimeout: time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func TestAWorkerEndsWhateverItWasDoing(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*10*time.Millisecond)
 			defer cancel()
 			if i%2 == 1 {
-				defer time.AfterFunc(time.Duration(i)*5*time.Millisecond, func() { _ = store.Close() }).Stop()
+				defer time.AfterFunc(time.Duration(i)*5*time.Millisecond, func() { _ = s.Close() }).Stop()
 			}
 			var running sync.WaitGroup
 			ended := make(chan error, 2)

@@ -17,9 +17,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -49,7 +49,7 @@ type rig struct {
 	server   *redistest.Server
 	client   *redis.Client
 	prefix   string
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 }
 
@@ -70,13 +70,13 @@ func newRigOn(tb testing.TB, server *redistest.Server) *rig {
 	return r
 }
 
-func (r *rig) open(client *redis.Client) *lua.Store {
+func (r *rig) open(client *redis.Client) *store.Store {
 	r.tb.Helper()
-	store, err := lua.Open(r.tb.Context(), client, lua.Config{Prefix: r.prefix})
+	s, err := store.Open(r.tb.Context(), client, store.Config{Prefix: r.prefix})
 	if err != nil {
 		r.tb.Fatal(err)
 	}
-	return store
+	return s
 }
 
 // job returns a job for the queue "mail" with an id.
@@ -101,9 +101,9 @@ func (r *rig) enqueue(jobs ...admission.Job) {
 
 // census counts until it finds what is conserved (law L4): the store names the lanes before it counts, so a count
 // while jobs move may miss one.
-func (r *rig) census() lua.Census {
+func (r *rig) census() store.Census {
 	r.tb.Helper()
-	var c lua.Census
+	var c store.Census
 	r.await("a census that adds up", func() bool {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.tb.Context()), patience)
 		defer cancel()
@@ -118,9 +118,9 @@ func (r *rig) census() lua.Census {
 }
 
 // idle waits until no accepted job is left but dead letters.
-func (r *rig) idle() lua.Census {
+func (r *rig) idle() store.Census {
 	r.tb.Helper()
-	var c lua.Census
+	var c store.Census
 	r.await("all jobs to end", func() bool {
 		c = r.census()
 		return c.Waiting+c.Later+c.Ready == 0
@@ -225,14 +225,14 @@ type running struct {
 
 // run starts a worker without a scheduler, which drains sooner, on a store. It is stopped and waited for at the end of
 // the test at the latest.
-func (r *rig) run(store *lua.Store, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) run(store *store.Store, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	config.NoScheduler = true
 	return r.runWithTimers(store, config, register)
 }
 
 // runWithTimers starts a worker as users do.
-func (r *rig) runWithTimers(store *lua.Store, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) runWithTimers(store *store.Store, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	said := &logs{}
 	a := r.launch(store, zerolog.New(said), config, register)
@@ -246,17 +246,17 @@ func (r *rig) runLogging(logger zerolog.Logger, config worker.Config, register f
 	return r.launch(r.store, logger, config, register)
 }
 
-func (r *rig) launch(store *lua.Store, logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) launch(s *store.Store, logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	a := &running{journal: &journal{}, logs: &logs{}}
 	if config.Queues == nil {
-		config.Queues = []lua.QueueWeight{{Queue: "mail"}}
+		config.Queues = []store.QueueWeight{{Queue: "mail"}}
 	}
 	if config.Concurrency == 0 {
 		config.Concurrency = 4
 	}
 	config.Observer, config.Logger = a.observer(), logger
-	w, err := worker.New(store, config)
+	w, err := worker.New(s, config)
 	if err != nil {
 		r.tb.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Observer is told what happens to jobs in this worker. A nil function is not called. They are called from many
@@ -74,7 +74,7 @@ const (
 // The reasons that this worker gives.
 const (
 	ReasonShutdown   = "shutdown"
-	ReasonUnknown    = lua.UnknownType
+	ReasonUnknown    = store.UnknownType
 	ReasonBreaker    = "breaker_open"
 	ReasonProbe      = "probe_failed"
 	ReasonSnoozed    = "snoozed"
@@ -90,43 +90,43 @@ const (
 	ReasonCancelled = "cancelled"
 )
 
-func outcomeOf(ended lua.Ended) Outcome {
+func outcomeOf(ended store.Ended) Outcome {
 	switch ended {
-	case lua.EndedDone:
+	case store.EndedDone:
 		return Completed
-	case lua.EndedRetried:
+	case store.EndedRetried:
 		return Retried
-	case lua.EndedDead:
+	case store.EndedDead:
 		return Dead
-	case lua.EndedExpired:
+	case store.EndedExpired:
 		return Expired
-	case lua.EndedReleased:
+	case store.EndedReleased:
 		return Released
-	case lua.EndedCancelled:
+	case store.EndedCancelled:
 		return Cancelled
-	case lua.EndedLost:
+	case store.EndedLost:
 	}
 	return Lost
 }
 
 // intended is the end that was asked for: what became of the job if the answer was lost and the job is gone.
-func (e *ending) intended() lua.Ended {
+func (e *ending) intended() store.Ended {
 	switch e.finish.Outcome {
-	case lua.Complete:
-		return lua.EndedDone
-	case lua.Retry:
+	case store.Complete:
+		return store.EndedDone
+	case store.Retry:
 		if e.last {
-			return lua.EndedDead
+			return store.EndedDead
 		}
-		return lua.EndedRetried
-	case lua.Kill:
-		return lua.EndedDead
-	case lua.Expire:
-		return lua.EndedExpired
-	case lua.Release:
+		return store.EndedRetried
+	case store.Kill:
+		return store.EndedDead
+	case store.Expire:
+		return store.EndedExpired
+	case store.Release:
 		if e.finish.Reason == ReasonCancelled {
-			return lua.EndedCancelled
+			return store.EndedCancelled
 		}
 	}
-	return lua.EndedReleased
+	return store.EndedReleased
 }

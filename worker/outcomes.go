@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/outage"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // count takes note of an outcome for the next report. Somebody waits for the report if told is not nil.
@@ -65,7 +65,7 @@ func (b *breakers) next() []*numbered {
 	defer b.mu.Unlock()
 	var batch []*numbered
 	for g := range b.mu.dirty {
-		taken, all := g.take(lua.MaxReports-len(batch), &b.sequence)
+		taken, all := g.take(store.MaxReports-len(batch), &b.sequence)
 		batch = append(batch, taken...)
 		if !all {
 			break
@@ -84,14 +84,14 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.
 		}
 	}()
 	for ctx.Err() == nil {
-		var reports []lua.Outcomes
+		var reports []store.Outcomes
 		var sent []*numbered
 		for _, n := range batch {
 			if config := n.guard.local().Config(); time.Since(n.since) <= config.Window {
 				sent = append(sent, n)
 				r, by := n.report(), n.guard.by.Load()
 				r.Sequence, r.Origin, r.Version = n.sequence, by.origin, by.version
-				reports = append(reports, lua.Outcomes{Downstream: n.guard.name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
+				reports = append(reports, store.Outcomes{Downstream: n.guard.name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
 			}
 		}
 		if len(reports) == 0 {
@@ -114,10 +114,10 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.
 }
 
 // call makes one round trip.
-func (b *breakers) call(ctx context.Context, reports []lua.Outcomes) ([]lua.BreakerWord, error) {
+func (b *breakers) call(ctx context.Context, reports []store.Outcomes) ([]store.BreakerWord, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	words, more, err := b.store.ReportOutcomes(ctx, lua.Reporter{Name: b.name, Guest: b.guest}, reports)
+	words, more, err := b.store.ReportOutcomes(ctx, store.Reporter{Name: b.name, Guest: b.guest}, reports)
 	if more {
 		b.promoting.give()
 	}
@@ -126,7 +126,7 @@ func (b *breakers) call(ctx context.Context, reports []lua.Outcomes) ([]lua.Brea
 
 // answered takes the answer to a report. Where the fleet's breaker is closed though the own one has opened, this worker is
 // lonely.
-func (b *breakers) answered(g *guard, word lua.BreakerWord) {
+func (b *breakers) answered(g *guard, word store.BreakerWord) {
 	if !word.Full {
 		b.hear(g, b.viewOf(word))
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -15,12 +15,12 @@ import (
 // that whoever supervises them starts them anew.
 func TestAWorkerOfAnotherLayoutEnds(t *testing.T) {
 	t.Parallel()
-	for layout, want := range map[string]error{"3": lua.ErrPartitions, ">redis://there:6379": lua.ErrMoved} {
+	for layout, want := range map[string]error{"3": store.ErrPartitions, ">redis://there:6379": store.ErrMoved} {
 		for _, partitions := range []int{1, 2} {
 			t.Run(fmt.Sprintf("of %d, now %s", partitions, layout), func(t *testing.T) {
 				t.Parallel()
 				r := newRigOfParts(t, partitions)
-				w, err := worker.New(r.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}, Lease: 300 * time.Millisecond})
+				w, err := worker.New(r.store, worker.Config{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}, Lease: 300 * time.Millisecond})
 				if err != nil {
 					t.Fatal(err)
 				}

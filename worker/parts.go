@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/share"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Partitions are served side by side: a Worker of several has one of each, with a registration, a reader, a finisher, breakers
@@ -84,18 +84,18 @@ func (s *shared) took(w *Worker) {
 }
 
 // newOfParts returns a Worker of several partitions.
-func newOfParts(stores []*lua.Store, config Config) (*Worker, error) {
-	w := &Worker{config: config, handlers: make(map[string]Handler), pool: lua.Pool{Queues: config.Queues, Strict: config.Strict}}
+func newOfParts(stores []*store.Store, config Config) (*Worker, error) {
+	w := &Worker{config: config, handlers: make(map[string]Handler), pool: store.Pool{Queues: config.Queues, Strict: config.Strict}}
 	w.shared = &shared{full: newNudge(), confirmed: newNudge(), handlers: make(chan struct{}, config.Concurrency)}
 	w.shared.mu.slots = make(map[*Worker]int)
 	suspects := &suspects{}
-	for i, store := range stores {
+	for i, s := range stores {
 		own := config
 		own.Logger = config.Logger.With().Int("partition", i).Logger()
 		if i > 0 {
 			own.Scheduler.OnBreaker = nil // The first partition's tells.
 		}
-		part, err := newWorker(store, own)
+		part, err := newWorker(s, own)
 		if err != nil {
 			return nil, err
 		}
@@ -178,7 +178,7 @@ func (w *Worker) crowded() bool {
 func (w *Worker) look(ctx context.Context) []share.Place {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	demands := make([]*lua.Demand, len(w.parts))
+	demands := make([]*store.Demand, len(w.parts))
 	var asking sync.WaitGroup
 	for i, part := range w.parts {
 		asking.Go(func() {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -88,7 +88,7 @@ func TestABreakerIsOneForAllPartitions(t *testing.T) {
 func (r *rig) everywhere(ctx context.Context, state breaker.State) bool {
 	for _, part := range r.store.Partitions() {
 		b, err := part.Breaker(ctx, "pay")
-		if errors.Is(err, lua.ErrNoBreaker) && state == breaker.Closed {
+		if errors.Is(err, store.ErrNoBreaker) && state == breaker.Closed {
 			continue
 		}
 		if err != nil || b.State != state {

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -29,7 +29,7 @@ func startOrder(t *testing.T, strict bool) string {
 			r.enqueue(j)
 		}
 	}
-	config := worker.Config{Concurrency: 1, Strict: strict, Queues: []lua.QueueWeight{{Queue: "a", Weight: 3}, {Queue: "b", Weight: 1}}}
+	config := worker.Config{Concurrency: 1, Strict: strict, Queues: []store.QueueWeight{{Queue: "a", Weight: 3}, {Queue: "b", Weight: 1}}}
 	a := r.run(r.store, config, on("send", nothing))
 	r.idle()
 	r.await("the starts", func() bool { return len(a.starts()) == 2*each })
@@ -170,7 +170,7 @@ func TestABadConfigNamesEveryField(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	_, err = worker.New(r.store, worker.Config{
-		Queues:      []lua.QueueWeight{{Queue: "a", Weight: -1}, {Queue: "b:c"}, {Queue: "a"}},
+		Queues:      []store.QueueWeight{{Queue: "a", Weight: -1}, {Queue: "b:c"}, {Queue: "a"}},
 		Concurrency: -1, Lease: time.Hour, DrainTimeout: -1, DefaultTimeout: time.Microsecond,
 		Breaker:  breaker.Config{FailureRate: 2},
 		Breakers: map[string]breaker.Config{"pay": {MaxProbes: -1}},

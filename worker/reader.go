@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // A blocked read takes blockTime, and blockSlack more at worst. Nothing interrupts it, so it may be that late to
@@ -33,7 +33,7 @@ func (s *session) read(ctx, jobs context.Context) {
 			s.held.endHistory()
 		}
 		s.release(late, ReasonShutdown)
-		if lua.IsPoolGone(err) {
+		if store.IsPoolGone(err) {
 			if ctx.Err() == nil { // Else this worker's own Reclaim has closed it.
 				s.loseLease("the pool is closed")
 			}
@@ -51,7 +51,7 @@ func (s *session) read(ctx, jobs context.Context) {
 }
 
 // take reads once.
-func (s *session) take(ctx context.Context, count int, history bool) ([]lua.Lease, error) {
+func (s *session) take(ctx context.Context, count int, history bool) ([]store.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, blockTime+blockSlack)
 	defer cancel()
 	if !history {
@@ -64,7 +64,7 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]lua.Leas
 
 // accept starts the jobs that were read, as many as there are free slots, and returns those for which it is too late. more says
 // that a history may have others still.
-func (s *session) accept(ctx, jobs context.Context, leases []lua.Lease, free int) (late []lua.Lease, more bool) {
+func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late []store.Lease, more bool) {
 	for _, lease := range leases {
 		if ctx.Err() != nil {
 			s.held.close()
@@ -95,7 +95,7 @@ func (s *session) handBack(jobs context.Context) {
 	if err != nil {
 		s.logger.Warn().Err(err).Msg("history not read at shutdown, left to reclaim")
 	}
-	var late []lua.Lease
+	var late []store.Lease
 	for _, lease := range leases {
 		if s.held.add(lease) == tooLate {
 			late = append(late, lease)

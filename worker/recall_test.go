@@ -10,7 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -47,7 +47,7 @@ func TestJobsThatOnlyRedisKnowsOfRunWithinTheSlots(t *testing.T) {
 	r.await("all slots to be taken", func() bool { return running.Load() == slots })
 	name := r.registrations()[0]
 
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 	if _, err := r.store.Register(t.Context(), "other", pool, lost, time.Hour); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -55,7 +55,7 @@ func TestALastAttemptIsADeathAlsoWhenTheAnswerIsLost(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var cut atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if strings.HasPrefix(c.Name, "EVAL") && slices.Contains(c.Args, string(lua.Retry)) && cut.Add(1)%2 == 1 {
+		if strings.HasPrefix(c.Name, "EVAL") && slices.Contains(c.Args, string(store.Retry)) && cut.Add(1)%2 == 1 {
 			return redistest.Action{Cut: redistest.CutAfter}
 		}
 		return redistest.Action{}
@@ -102,7 +102,7 @@ func TestTheMostParticularBackoffCounts(t *testing.T) {
 		}
 	}
 	config := worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "mail"}, {Queue: "bulk"}}, Backoff: named("default"),
+		Queues: []store.QueueWeight{{Queue: "mail"}, {Queue: "bulk"}}, Backoff: named("default"),
 		QueueBackoff: map[string]worker.BackoffFunc{"bulk": named("bulk")},
 		TypeBackoff:  map[string]worker.BackoffFunc{"call": named("call")},
 	}
@@ -182,7 +182,7 @@ func TestAHeaderGivesNoShorterWaitThanThePolicy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
-			if err := r.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte(c.document)}); err != nil {
+			if err := r.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte(c.document)}); err != nil {
 				t.Fatal(err)
 			}
 			r.run(r.store, worker.Config{Backoff: quick}, on("send", func(context.Context, worker.Job[[]byte]) error { return errDown }))
@@ -198,7 +198,7 @@ func TestAHeaderGivesNoShorterWaitThanThePolicy(t *testing.T) {
 			if _, err := p.Enqueue(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
-			var sight lua.Sighting
+			var sight store.Sighting
 			r.await("it to wait", func() bool {
 				var err error
 				sight, err = r.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "a"})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redisclient"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -38,16 +38,16 @@ func playWorker() int {
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()
-	store, err := lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(rolePrefix)})
+	s, err := store.Open(ctx, client, store.Config{Prefix: os.Getenv(rolePrefix)})
 	for tries := 1; err != nil && tries < 10; tries++ { // A busy machine; a supervisor would start it again.
-		store, err = lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(rolePrefix)})
+		s, err = store.Open(ctx, client, store.Config{Prefix: os.Getenv(rolePrefix)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	config := worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: patience, DrainTimeout: 50 * time.Millisecond,
+		Queues: []store.QueueWeight{{Queue: "mail"}}, Concurrency: roleSlots, Lease: patience, DrainTimeout: 50 * time.Millisecond,
 		Backoff: quick,
 	}
 	if timeout, err := time.ParseDuration(os.Getenv(roleProbe)); err == nil {
@@ -55,7 +55,7 @@ func playWorker() int {
 			FailureThreshold: 1, SuccessThreshold: 1, OpenBase: 200 * time.Millisecond, OpenMax: 200 * time.Millisecond, ProbeTimeout: timeout,
 		}
 	}
-	w, err := worker.New(store, config)
+	w, err := worker.New(s, config)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

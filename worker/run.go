@@ -8,12 +8,12 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // answer is what a worker makes of a job.
 type answer struct {
-	outcome lua.Outcome
+	outcome store.Outcome
 	delay   time.Duration
 	// reason is for the record and for the Observer, err for both too where it is not nil.
 	reason string
@@ -29,7 +29,7 @@ type answer struct {
 }
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
-func (s *session) handle(jobs context.Context, lease lua.Lease) {
+func (s *session) handle(jobs context.Context, lease store.Lease) {
 	defer s.w.slots.give()
 	defer s.held.remove(lease.Token)
 	own, cancel := context.WithCancelCause(jobs)
@@ -40,7 +40,7 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
 	event.Reason, event.Err = a.reason, a.err
-	if a.outcome == lua.Complete || !errors.Is(context.Cause(jobs), admission.ErrLeaseLost) {
+	if a.outcome == store.Complete || !errors.Is(context.Cause(jobs), admission.ErrLeaseLost) {
 		if !s.held.claim(lease.Token) {
 			event.Outcome, event.Reason = Released, ReasonShutdown
 			ended.call(event)
@@ -62,39 +62,39 @@ func (s *session) handle(jobs context.Context, lease lua.Lease) {
 }
 
 // decide runs the job unless something stands against it. It fills in the event's times.
-func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) answer {
+func (s *session) decide(ctx context.Context, lease store.Lease, event *Event) answer {
 	job := &lease.Job
 	if lease.Err != nil {
 		reason := ReasonUnreadable
-		if errors.Is(lease.Err, lua.ErrRecordGone) {
+		if errors.Is(lease.Err, store.ErrRecordGone) {
 			reason = ReasonRecordGone
 		}
-		return answer{outcome: lua.Kill, reason: reason, err: lease.Err}
+		return answer{outcome: store.Kill, reason: reason, err: lease.Err}
 	}
 	if reason, ok := cancelledBy(ctx); ok {
-		return answer{outcome: lua.Release, reason: reason, cancelled: true}
+		return answer{outcome: store.Release, reason: reason, cancelled: true}
 	}
 	if ctx.Err() != nil {
-		return answer{outcome: lua.Release, reason: ReasonShutdown}
+		return answer{outcome: store.Release, reason: ReasonShutdown}
 	}
 	if s.w.tooLateFor(job) {
-		return answer{outcome: lua.Expire, reason: ReasonDeadline}
+		return answer{outcome: store.Expire, reason: ReasonDeadline}
 	}
 	handler := s.w.handlerOf(job.Type)
 	if handler == nil {
 		if s.w.unknown.allow() {
 			s.logger.Warn().Str("type", job.Type).Str("queue", job.Queue).Msg("no handler for this type: jobs are handed back")
 		}
-		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonUnknown}
+		return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonUnknown}
 	}
 	if lease.Suspect && !s.w.suspects.tryBegin(s) {
-		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
+		return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonSuspect}
 	} else if lease.Suspect {
 		defer s.w.suspects.end()
 	}
 	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, job.Tenant, lease.Period)
 	if !ok {
-		return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonBreaker}
+		return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
 	defer call.returnProbe(ctx)
 	defer call.ignored() // Does nothing after a verdict.
@@ -104,14 +104,14 @@ func (s *session) decide(ctx context.Context, lease lua.Lease, event *Event) ans
 		}
 	})()
 	if lease.Suspect {
-		if err := s.noteStart(ctx, lease); errors.Is(err, lua.ErrBeside) {
-			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect}
+		if err := s.noteStart(ctx, lease); errors.Is(err, store.ErrBeside) {
+			return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonSuspect}
 		} else if err != nil {
-			return answer{outcome: lua.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
+			return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonSuspect, err: err}
 		}
 	}
 	if s.w.tooLateFor(job) { // Once more, the last thing of all: the leases of probes and the note of a suspect take their time.
-		return answer{outcome: lua.Expire, reason: ReasonDeadline}
+		return answer{outcome: store.Expire, reason: ReasonDeadline}
 	}
 	return s.run(ctx, handler, lease, call, event)
 }
@@ -123,15 +123,15 @@ func (w *Worker) tooLateFor(job *admission.Job) bool {
 
 // noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker
 // is lost too, it counts against the job, or parts it from those that it began with. Other jobs in hand then count nothing, and pay
-// nothing for the note. lua.ErrBeside means that suspects run here beside which it is not to begin.
-func (s *session) noteStart(ctx context.Context, lease lua.Lease) error {
+// nothing for the note. store.ErrBeside means that suspects run here beside which it is not to begin.
+func (s *session) noteStart(ctx context.Context, lease store.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
 }
 
 // run runs the handler and makes an answer of its.
-func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall, event *Event) answer {
+func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, call *guardedCall, event *Event) answer {
 	if s.w.config.Observer.Started != nil {
 		s.w.config.Observer.Started(*event)
 	}
@@ -141,7 +141,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 	event.RunTime = time.Since(began)
 	a := s.judge(ctx, lease, call, soon, err)
 	a.ran = event.RunTime
-	if a.outcome == lua.Complete {
+	if a.outcome == store.Complete {
 		a.result, a.keep = left.get()
 	}
 	return a
@@ -149,7 +149,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease lua.Lease, cal
 
 // call runs the handler until it returns, panics or exits. soon says that a time-out of the job's own ended it, too soon to say
 // anything about its downstream.
-func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, call *guardedCall) (soon bool, err error) {
+func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, call *guardedCall) (soon bool, err error) {
 	cut := s.timeout(&lease.Job, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, cut.after, cut)
 	defer cancel()
@@ -170,49 +170,49 @@ func (s *session) call(ctx context.Context, handler Handler, lease lua.Lease, ca
 }
 
 // judge turns the handler's error into an answer, and tells the downstream's breaker, unless the call was cut too soon.
-func (s *session) judge(ctx context.Context, lease lua.Lease, call *guardedCall, soon bool, err error) answer {
+func (s *session) judge(ctx context.Context, lease store.Lease, call *guardedCall, soon bool, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
 	retry, _ := errors.AsType[*retryError](err)
 	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
 	reason, cancelled := cancelledBy(ctx)
 	switch {
 	case cancelled:
-		return answer{outcome: lua.Release, reason: reason, err: err, cancelled: true}
+		return answer{outcome: store.Release, reason: reason, err: err, cancelled: true}
 	case err == nil:
 		call.succeeded()
-		return answer{outcome: lua.Complete}
+		return answer{outcome: store.Complete}
 	case snoozed:
-		return answer{outcome: lua.Release, delay: snooze.delay, reason: ReasonSnoozed, err: err}
+		return answer{outcome: store.Release, delay: snooze.delay, reason: ReasonSnoozed, err: err}
 	case is[*discardError](err):
-		return answer{outcome: lua.Kill, reason: ReasonDiscarded, err: err}
+		return answer{outcome: store.Kill, reason: ReasonDiscarded, err: err}
 	case is[*payloadError](err):
-		return answer{outcome: lua.Kill, reason: ReasonBadPayload, err: err}
+		return answer{outcome: store.Kill, reason: ReasonBadPayload, err: err}
 	case drained:
-		return answer{outcome: lua.Release, reason: ReasonShutdown, err: err}
+		return answer{outcome: store.Release, reason: ReasonShutdown, err: err}
 	case soon, is[*ignoreError](err):
 	default:
 		if rest := call.failed(err); call.probe() {
 			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe
 			// has been chosen, so that one bad job cannot be the probe for ever, and not before it asks to.
-			return answer{outcome: lua.Release, delay: max(rest+returnDelay(), retry.after()), reason: ReasonProbe, err: err}
+			return answer{outcome: store.Release, delay: max(rest+returnDelay(), retry.after()), reason: ReasonProbe, err: err}
 		}
 	}
 	if retry != nil {
-		return answer{outcome: lua.Retry, delay: retry.delay, err: err}
+		return answer{outcome: store.Retry, delay: retry.delay, err: err}
 	}
-	return answer{outcome: lua.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.leastBackoff(lease.Job.Queue)), err: err}
+	return answer{outcome: store.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.leastBackoff(lease.Job.Queue)), err: err}
 }
 
-func finishOf(lease lua.Lease, a answer) lua.Finish {
+func finishOf(lease store.Lease, a answer) store.Finish {
 	f := lease.Finish(a.outcome)
 	f.Delay, f.Ran, f.Result, f.KeepResult = min(a.delay, admission.MaxDelay), a.ran, a.result, a.keep
 	switch a.outcome {
-	case lua.Kill, lua.Retry:
+	case store.Kill, store.Retry:
 		f.Reason, f.Text = a.reason, a.err.Error()
 		if said, ok := a.err.(*discardError); ok { //nolint:errorlint // One that is wrapped has its own words around it.
 			f.Text = fmt.Sprint(said.cause) // The reason says the rest.
 		}
-	case lua.Release:
+	case store.Release:
 		f.Text = a.reason // The error of a probe or of a shutdown is not the job's.
 		if a.reason == ReasonUnknown {
 			f.Text += " " + lease.Job.Type // Redis has it stay away longer each time, and counts it.
@@ -220,12 +220,12 @@ func finishOf(lease lua.Lease, a answer) lua.Finish {
 		if a.cancelled {
 			f.Reason = ReasonCancelled // Redis ends the job by the mark it has; this is for intended.
 		}
-	case lua.Complete, lua.Expire:
+	case store.Complete, store.Expire:
 	}
 	return f
 }
 
-func (s *session) event(lease lua.Lease) Event {
+func (s *session) event(lease store.Lease) Event {
 	job := &lease.Job
 	return Event{
 		Key: admission.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,

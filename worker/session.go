@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // session is one registration of the worker: a name, a lease, and the jobs that are held under it. It ends with a
@@ -162,10 +162,10 @@ func (s *session) isLost() bool {
 
 // release hands jobs back unharmed and at once, and waits until Redis has taken note, or the lease is over: then Redis has
 // them back, whatever this worker says.
-func (s *session) release(jobs []lua.Lease, reason string) {
+func (s *session) release(jobs []store.Lease, reason string) {
 	endings := make([]*ending, len(jobs))
 	for i := range jobs {
-		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: lua.Release})
+		endings[i] = s.w.finisher.submit(&jobs[i], answer{outcome: store.Release})
 	}
 	for i, e := range endings {
 		event := s.event(jobs[i])

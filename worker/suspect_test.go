@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -22,7 +22,7 @@ import (
 // neighbours that died with it must not be convicted.
 func TestAJobThatKillsItsWorkersIsADeadLetterAndItsNeighboursComplete(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int{1, lua.DefaultPoisonLimit} {
+	for _, limit := range []int{1, store.DefaultPoisonLimit} {
 		t.Run(fmt.Sprint("limit ", limit), func(t *testing.T) {
 			t.Parallel()
 			testPoison(t, limit)
@@ -35,7 +35,7 @@ func testPoison(t *testing.T, limit int) {
 	r := newRig(t)
 	text, err := policy.Marshal(policy.Policy{Version: 1})
 	if err == nil {
-		err = r.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Queues: []lua.QueueSettings{{
+		err = r.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Queues: []store.QueueSettings{{
 			Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: limit,
 		}}})
 	}
@@ -122,7 +122,7 @@ func TestADeployCostsNobodyAnAttemptOrADelivery(t *testing.T) {
 }
 
 // pool is that of a worker which serves the queue "mail" alone.
-var pool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+var pool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
 // lose makes suspects of all jobs that wait: a worker by hand takes them and is not heard of again.
 func (r *rig) lose(count int) {

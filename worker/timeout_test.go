@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -60,8 +60,8 @@ func TestACallIsNotCutUnlessSomebodySaysSo(t *testing.T) {
 
 func TestTimeoutsOfDownstreamsAreChecked(t *testing.T) {
 	t.Parallel()
-	_, err := worker.New(&lua.Store{}, worker.Config{
-		Queues: []lua.QueueWeight{{Queue: "q"}}, CallTimeouts: map[string]time.Duration{"a^b": time.Second, "fast": time.Microsecond, "slow": 25 * time.Hour},
+	_, err := worker.New(&store.Store{}, worker.Config{
+		Queues: []store.QueueWeight{{Queue: "q"}}, CallTimeouts: map[string]time.Duration{"a^b": time.Second, "fast": time.Microsecond, "slow": 25 * time.Hour},
 	})
 	for _, want := range []string{
 		`invalid downstream of CallTimeouts "a^b"`, `invalid CallTimeouts["fast"] 1µs: allowed is 1ms to 24h`, `invalid CallTimeouts["slow"] 25h0m0s`,

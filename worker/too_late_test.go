@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -76,13 +76,13 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 		}
 		return probing && c.Args[6] != "0"
 	})
-	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Partitions: 2})
+	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Partitions: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.halfOpen("pay")
 	config := worker.Config{Breaker: breaker.Config{MaxProbes: 1, SuccessThreshold: 1}}
-	a := r.runWithTimers(store, config, on("send", nothing))
+	a := r.runWithTimers(s, config, on("send", nothing))
 	r.await("a half-open breaker", func() bool { return r.everywhere(t.Context(), breaker.HalfOpen) })
 	late.Deadline = time.Now().Add(soon)
 	deadline.Store(&late.Deadline)

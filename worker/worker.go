@@ -12,16 +12,16 @@ import (
 
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/outage"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 )
 
 // Worker runs jobs. Make it with New, give it handlers with Register, RegisterAny and Use, then call Run once. Breakers may be
 // called from several goroutines at any time.
 type Worker struct {
-	store  *lua.Store
+	store  *store.Store
 	config Config
-	pool   lua.Pool
+	pool   store.Pool
 	// handlers, anyType (nil for none) and middleware are written before Run and only read after.
 	handlers   map[string]Handler
 	anyType    Handler
@@ -60,7 +60,7 @@ type Worker struct {
 var ErrDraining = errors.New("worker is draining")
 
 // New returns a Worker on a store. It sends nothing yet.
-func New(store *lua.Store, config Config) (*Worker, error) {
+func New(store *store.Store, config Config) (*Worker, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
@@ -73,8 +73,8 @@ func New(store *lua.Store, config Config) (*Worker, error) {
 }
 
 // newWorker returns a Worker of one partition.
-func newWorker(store *lua.Store, config Config) (*Worker, error) {
-	timers, err := scheduler.New(store, config.Scheduler)
+func newWorker(s *store.Store, config Config) (*Worker, error) {
+	timers, err := scheduler.New(s, config.Scheduler)
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
@@ -83,13 +83,13 @@ func newWorker(store *lua.Store, config Config) (*Worker, error) {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
 	w := &Worker{
-		store: store, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
-		pool:      lua.Pool{Queues: config.Queues, Strict: config.Strict},
+		store: s, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
+		pool:      store.Pool{Queues: config.Queues, Strict: config.Strict},
 		promoting: newNudge(), slots: newSlots(config.Concurrency), suspects: &suspects{}, resized: newNudge(), failures: newFailures(),
 		watch: outage.NewWatch(config.Logger),
 	}
-	w.finisher = newFinisher(store, w.pool.ID(), config.Logger, w.watch, w.promoting)
-	w.breakers = newBreakers(store, config, names, w.promoting)
+	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting)
+	w.breakers = newBreakers(s, config, names, w.promoting)
 	w.breakers.watch = w.watch
 	return w, nil
 }
@@ -154,7 +154,7 @@ func (w *Worker) run(ctx context.Context) error {
 
 // isOutdated reports whether the deployment was migrated, so that this process looks for it in another form, or where it was.
 func isOutdated(err error) bool {
-	return errors.Is(err, lua.ErrPartitions) || errors.Is(err, lua.ErrMoved)
+	return errors.Is(err, store.ErrPartitions) || errors.Is(err, store.ErrMoved)
 }
 
 // await waits for a channel to be closed, for a time.

@@ -5,9 +5,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // admitRows are calls of Enqueue and EnqueueBatch.
@@ -37,7 +37,7 @@ func admitRows() []row {
 			}
 		}},
 		{"Enqueue, a tenant at its cap", "admit: place, fill parks it by gate", 1, func(s *site) func() func() {
-			_, _, err := s.store.SetGate(s.Context(), lua.Gate{Name: lua.TenantGate(lua.Every), Limit: 1})
+			_, _, err := s.store.SetGate(s.Context(), store.Gate{Name: store.TenantGate(store.Every), Limit: 1})
 			s.check(err)
 			s.register(2 * tenants)
 			next := 0
@@ -48,7 +48,7 @@ func admitRows() []row {
 			}
 		}},
 		{"Enqueue, its downstream's breaker is open", "admit: place, fill parks the lane by gate", 1, func(s *site) func() func() {
-			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, 0, lua.Intervention{Reason: "the account"})
+			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, 0, store.Intervention{Reason: "the account"})
 			s.check(err)
 			s.register(8)
 			next := 0
@@ -76,15 +76,15 @@ func admitRows() []row {
 				}
 			}
 		}},
-		{"EnqueueBatch of 64, slots are free", "admit: place, fill", lua.MaxBatchJobs, func(s *site) func() func() {
-			s.register(lua.MaxBatchJobs)
+		{"EnqueueBatch of 64, slots are free", "admit: place, fill", store.MaxBatchJobs, func(s *site) func() func() {
+			s.register(store.MaxBatchJobs)
 			return func() func() {
 				s.empty()
 				jobs := s.batch()
 				return func() { s.enqueue(jobs...) }
 			}
 		}},
-		{"EnqueueBatch of 64, none is", "admit: place", lua.MaxBatchJobs, func(s *site) func() func() {
+		{"EnqueueBatch of 64, none is", "admit: place", store.MaxBatchJobs, func(s *site) func() func() {
 			s.backlog(11 * tenants) // A position has two digits, whoever counts how many calls.
 			return func() func() {
 				jobs := s.batch()
@@ -147,7 +147,7 @@ func (s *site) fillSlots() {
 // backlog fills the slots and lets so many jobs of all tenants wait for each tenant.
 func (s *site) backlog(jobs int) {
 	s.Helper()
-	for range 1 + (jobs+lua.MaxBatchJobs-1)/lua.MaxBatchJobs {
+	for range 1 + (jobs+store.MaxBatchJobs-1)/store.MaxBatchJobs {
 		s.enqueue(s.batch()...)
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // checkRows are checks of a limiter that leases nothing.
@@ -17,10 +17,10 @@ func checkRows() []row {
 		{"Limiter.Check, refused", "grant: path, refusal_of", 1, func(s *site) func() func() {
 			return s.checks(admission.Refused)
 		}},
-		{"64 checks that share a call", "grant: begin, path", lua.MaxBatchJobs, func(s *site) func() func() {
-			g := lua.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]lua.Question, lua.MaxBatchJobs)}
+		{"64 checks that share a call", "grant: begin, path", store.MaxBatchJobs, func(s *site) func() func() {
+			g := store.Grant{Member: "limiter-1", Lease: time.Second, Questions: make([]store.Question, store.MaxBatchJobs)}
 			for i := range g.Questions {
-				g.Questions[i] = lua.Question{
+				g.Questions[i] = store.Question{
 					Tenant: tenantName(i), Queue: queue, Class: admission.Medium, Cost: 1,
 					Limits: [admission.Levels]admission.Limit{ample, ample, ample, ample},
 				}

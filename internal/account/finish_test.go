@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // finishRows are what a worker asks of Redis for its jobs.
@@ -17,41 +17,41 @@ func finishRows() []row {
 				return func() { s.read(1) }
 			}
 		}},
-		{"read of 64", "XREADGROUP", lua.MaxBatchJobs, func(s *site) func() func() {
-			s.register(lua.MaxBatchJobs)
+		{"read of 64", "XREADGROUP", store.MaxBatchJobs, func(s *site) func() func() {
+			s.register(store.MaxBatchJobs)
 			return func() func() {
 				s.empty()
 				s.enqueue(s.batch()...)
-				return func() { s.read(lua.MaxBatchJobs) }
+				return func() { s.read(store.MaxBatchJobs) }
 			}
 		}},
 		{"finish of a job, nothing waits", "finish: complete_all", 1, func(s *site) func() func() {
-			return s.finishes(1, 0, completed, lua.EndedDone)
+			return s.finishes(1, 0, completed, store.EndedDone)
 		}},
-		{"finish of 64, nothing waits", "finish: complete_all", lua.MaxBatchJobs, func(s *site) func() func() {
-			return s.finishes(lua.MaxBatchJobs, 0, completed, lua.EndedDone)
+		{"finish of 64, nothing waits", "finish: complete_all", store.MaxBatchJobs, func(s *site) func() func() {
+			return s.finishes(store.MaxBatchJobs, 0, completed, store.EndedDone)
 		}},
 		{"finish of a job, one is dispatched", "finish: finish_and_fill, fill", 1, func(s *site) func() func() {
-			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
-		{"finish of 64, 64 are dispatched", "finish: finish_and_fill, fill", lua.MaxBatchJobs, func(s *site) func() func() {
-			return s.finishes(lua.MaxBatchJobs, 6, completed, lua.EndedDone)
+		{"finish of 64, 64 are dispatched", "finish: finish_and_fill, fill", store.MaxBatchJobs, func(s *site) func() func() {
+			return s.finishes(store.MaxBatchJobs, 6, completed, store.EndedDone)
 		}},
 		{"finish of a job under a cap, one is dispatched", "finish: entry, freed, fill", 1, func(s *site) func() func() {
-			_, _, err := s.store.SetGate(s.Context(), lua.Gate{Name: lua.TenantGate(lua.Every), Limit: 10})
+			_, _, err := s.store.SetGate(s.Context(), store.Gate{Name: store.TenantGate(store.Every), Limit: 10})
 			s.check(err)
-			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
 		{"finish of a job beside another tenant's cap, nothing waits", "finish: any_capped, complete_all", 1, func(s *site) func() func() {
 			s.capAnother()
-			return s.finishes(1, 0, completed, lua.EndedDone)
+			return s.finishes(1, 0, completed, store.EndedDone)
 		}},
 		{"finish of a job beside another tenant's cap, one is dispatched", "finish: any_capped, fill, tenants_gates", 1, func(s *site) func() func() {
 			s.capAnother()
-			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
 		{"finish of a job that failed, nothing waits", "finish: history, due", 1, func(s *site) func() func() {
-			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome, f.Delay, f.Text = lua.Retry, time.Hour, "no answer" }), lua.EndedRetried)
+			return s.finishes(1, 0, s.each(func(f *store.Finish) { f.Outcome, f.Delay, f.Text = store.Retry, time.Hour, "no answer" }), store.EndedRetried)
 		}},
 	}
 }
@@ -59,12 +59,12 @@ func finishRows() []row {
 // capAnother bounds a tenant that has no jobs.
 func (s *site) capAnother() {
 	s.Helper()
-	_, _, err := s.store.SetGate(s.Context(), lua.Gate{Name: lua.TenantGate("another"), Limit: 10})
+	_, _, err := s.store.SetGate(s.Context(), store.Gate{Name: store.TenantGate("another"), Limit: 10})
 	s.check(err)
 }
 
 // finishes is about so many jobs at a time, with so many times as many waiting behind them.
-func (s *site) finishes(jobs, waiting int, how func([]lua.Lease) []lua.Finish, want lua.Ended) func() func() {
+func (s *site) finishes(jobs, waiting int, how func([]store.Lease) []store.Finish, want store.Ended) func() func() {
 	s.Helper()
 	s.register(jobs)
 	next := func() []admission.Job {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // seldomAdmitRows are calls of Enqueue with jobs that have something of their own, or under settings that most have not.
@@ -29,18 +29,18 @@ func seldomAdmitRows() []row {
 			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Payload = large })
 		}},
 		{"Enqueue, the tenant's depth is bounded", "admit: overflow, depth, place, fill", 1, func(s *site) func() func() {
-			s.putPolicy(lua.PolicyUpdate{Overflows: []lua.TenantOverflow{
-				{Tenant: tenantName(0), Queue: queue, Overflow: lua.Overflow{Policy: lua.Reject, MaxJobs: 1000}},
+			s.putPolicy(store.PolicyUpdate{Overflows: []store.TenantOverflow{
+				{Tenant: tenantName(0), Queue: queue, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 1000}},
 			}})
 			return s.adorned(admission.PlaceReady, func(*admission.Job) {})
 		}},
 		{"Enqueue, the queue is suspended", "admit: suspension", 1, func(s *site) func() func() {
-			s.check(s.store.Suspend(s.Context(), lua.QueueGate(queue), time.Hour, lua.Intervention{Reason: "the account"}))
+			s.check(s.store.Suspend(s.Context(), store.QueueGate(queue), time.Hour, store.Intervention{Reason: "the account"}))
 			return s.refusals("")
 		}},
 		{"Enqueue, enough wait for an ill downstream", "admit: rare.parked", 1, func(s *site) func() func() {
-			s.putPolicy(lua.PolicyUpdate{MaxParked: map[string]int{"api": 1}})
-			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, time.Hour, lua.Intervention{Reason: "the account"})
+			s.putPolicy(store.PolicyUpdate{MaxParked: map[string]int{"api": 1}})
+			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, time.Hour, store.Intervention{Reason: "the account"})
 			s.check(err)
 			j := s.urgent(0)
 			j.Downstream = "api"
@@ -51,7 +51,7 @@ func seldomAdmitRows() []row {
 }
 
 // putPolicy stores the first version of the policy, and gives the producer the same.
-func (s *site) putPolicy(u lua.PolicyUpdate) {
+func (s *site) putPolicy(u store.PolicyUpdate) {
 	s.Helper()
 	u.Version, u.Text, u.Window = 1, []byte("{}"), time.Minute
 	s.check(s.store.PutPolicy(s.Context(), u))

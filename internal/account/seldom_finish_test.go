@@ -5,7 +5,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // seldomFinishRows are what a worker asks of Redis for jobs that have something of their own, or under settings that most
@@ -13,16 +13,16 @@ import (
 func seldomFinishRows() []row {
 	return []row{
 		{"finish of a job, one of a tenant with a weight is dispatched", "finish: fill, weights", 1, func(s *site) func() func() {
-			s.putPolicy(lua.PolicyUpdate{Weights: []lua.TenantWeight{{Class: admission.High, Tenant: tenantName(0), Weight: 2}}})
-			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+			s.putPolicy(store.PolicyUpdate{Weights: []store.TenantWeight{{Class: admission.High, Tenant: tenantName(0), Weight: 2}}})
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
 		{"finish of a job, one under a rate is dispatched", "finish: fill, gate_pass, gate_wake", 1, func(s *site) func() func() {
-			caps := make([]lua.Cap, tenants)
+			caps := make([]store.Cap, tenants)
 			for i := range caps {
-				caps[i] = lua.Cap{Gate: lua.TenantRateGate(tenantName(i)), Rate: admission.PerSecond(1_000_000, 1_000_000)}
+				caps[i] = store.Cap{Gate: store.TenantRateGate(tenantName(i)), Rate: admission.PerSecond(1_000_000, 1_000_000)}
 			}
-			s.putPolicy(lua.PolicyUpdate{Caps: caps})
-			return s.finishes(1, 2*tenants, completed, lua.EndedDone)
+			s.putPolicy(store.PolicyUpdate{Caps: caps})
+			return s.finishes(1, 2*tenants, completed, store.EndedDone)
 		}},
 		{"finish of a job, one out of two lanes is dispatched", "finish: fill, lane_popped", 1, func(s *site) func() func() {
 			s.fillSlots()
@@ -35,25 +35,25 @@ func seldomFinishRows() []row {
 			s.enqueue(jobs...)
 			return func() func() {
 				ended := completed(s.read(1))
-				return func() { s.end(ended, lua.EndedDone) }
+				return func() { s.end(ended, store.EndedDone) }
 			}
 		}},
 		{"finish of a job with a result", "finish: complete", 1, func(s *site) func() func() {
-			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Result, f.KeepResult = payload, time.Minute }), lua.EndedDone)
+			return s.finishes(1, 0, s.each(func(f *store.Finish) { f.Result, f.KeepResult = payload, time.Minute }), store.EndedDone)
 		}},
 		{"finish of a dead letter", "finish: dead_letter", 1, func(s *site) func() func() {
-			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome, f.Reason, f.Text = lua.Kill, "invalid", "no such city" }), lua.EndedDead)
+			return s.finishes(1, 0, s.each(func(f *store.Finish) { f.Outcome, f.Reason, f.Text = store.Kill, "invalid", "no such city" }), store.EndedDead)
 		}},
 		{"finish of a job that is handed back", "finish: job_return, place, fill", 1, func(s *site) func() func() {
-			return s.finishes(1, 0, s.each(func(f *lua.Finish) { f.Outcome = lua.Release }), lua.EndedReleased)
+			return s.finishes(1, 0, s.each(func(f *store.Finish) { f.Outcome = store.Release }), store.EndedReleased)
 		}},
 		{"finish of a job that is no longer the worker's", "finish: take_held", 1, func(s *site) func() func() {
 			s.register(1)
 			s.enqueue(s.urgent(0))
 			lost := completed(s.read(1))
-			s.end(lost, lua.EndedDone)
+			s.end(lost, store.EndedDone)
 			return func() func() {
-				return func() { s.end(lost, lua.EndedLost) }
+				return func() { s.end(lost, store.EndedLost) }
 			}
 		}},
 		{"a suspect begins", "start", 1, func(s *site) func() func() {
@@ -74,10 +74,10 @@ func seldomFinishRows() []row {
 			sequence := uint64(0)
 			return func() func() {
 				sequence++
-				report := lua.Outcomes{Downstream: "api", Config: defaults}
+				report := store.Outcomes{Downstream: "api", Config: defaults}
 				report.Sequence, report.Counts = sequence, breaker.Counts{Successes: 10}
 				return func() {
-					_, _, err := s.store.ReportOutcomes(s.Context(), lua.Reporter{Name: worker}, []lua.Outcomes{report})
+					_, _, err := s.store.ReportOutcomes(s.Context(), store.Reporter{Name: worker}, []store.Outcomes{report})
 					s.check(err)
 				}
 			}
@@ -86,8 +86,8 @@ func seldomFinishRows() []row {
 }
 
 // each returns the ends of jobs, changed.
-func (s *site) each(change func(*lua.Finish)) func([]lua.Lease) []lua.Finish {
-	return func(leases []lua.Lease) []lua.Finish {
+func (s *site) each(change func(*store.Finish)) func([]store.Lease) []store.Finish {
+	return func(leases []store.Lease) []store.Finish {
 		out := completed(leases)
 		for i := range out {
 			change(&out[i])

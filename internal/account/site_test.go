@@ -10,9 +10,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // bench is the Redis of all rows, which nobody else uses.
@@ -35,11 +35,11 @@ type site struct {
 	*testing.T
 	*bench
 	wire     *wire
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 	// jobs counts those that were made; held are leased.
 	jobs int
-	held []lua.Lease
+	held []store.Lease
 	// forgetful is where admit does not know how much memory there is left.
 	forgetful bool
 }
@@ -84,7 +84,7 @@ func newSite(t *testing.T, b *bench) *site {
 		}
 	})
 	var err error
-	s.store, err = lua.Open(t.Context(), client, lua.Config{Prefix: fmt.Sprintf("h%02d", b.sites)}) // a byte longer than the default
+	s.store, err = store.Open(t.Context(), client, store.Config{Prefix: fmt.Sprintf("h%02d", b.sites)}) // a byte longer than the default
 	b.sites++
 	s.check(err)
 	s.producer, err = producer.New(s.store, producer.Config{Policy: new(limits()), Timeout: time.Minute, Uncounted: true})
@@ -105,7 +105,7 @@ func (s *site) check(err error) {
 	}
 }
 
-var pool = lua.Pool{Queues: []lua.QueueWeight{{Queue: queue, Weight: 1}}}
+var pool = store.Pool{Queues: []store.QueueWeight{{Queue: queue, Weight: 1}}}
 
 // worker is the one there is; its lease lasts as long as any test.
 const worker = "worker-1"
@@ -129,7 +129,7 @@ func (s *site) job(i int) admission.Job {
 
 // batch returns jobs of as many tenants.
 func (s *site) batch() []admission.Job {
-	jobs := make([]admission.Job, lua.MaxBatchJobs)
+	jobs := make([]admission.Job, store.MaxBatchJobs)
 	for i := range jobs {
 		jobs[i] = s.job(s.jobs)
 	}
@@ -145,7 +145,7 @@ func (s *site) enqueue(jobs ...admission.Job) {
 	}
 }
 
-func (s *site) read(count int) []lua.Lease {
+func (s *site) read(count int) []store.Lease {
 	s.Helper()
 	leases, err := s.store.Read(s.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
@@ -156,10 +156,10 @@ func (s *site) read(count int) []lua.Lease {
 	return leases
 }
 
-func completed(leases []lua.Lease) []lua.Finish {
-	out := make([]lua.Finish, len(leases))
+func completed(leases []store.Lease) []store.Finish {
+	out := make([]store.Finish, len(leases))
 	for i := range leases {
-		out[i] = leases[i].Finish(lua.Complete)
+		out[i] = leases[i].Finish(store.Complete)
 	}
 	return out
 }
@@ -168,17 +168,17 @@ func completed(leases []lua.Lease) []lua.Finish {
 func (s *site) empty() {
 	s.Helper()
 	for {
-		leases, err := s.store.Read(s.Context(), worker, pool.ID(), lua.MaxBatchJobs, -1, false)
+		leases, err := s.store.Read(s.Context(), worker, pool.ID(), store.MaxBatchJobs, -1, false)
 		s.check(err)
 		if leases = append(s.held, leases...); len(leases) == 0 {
 			return
 		}
-		s.end(completed(leases), lua.EndedDone)
+		s.end(completed(leases), store.EndedDone)
 	}
 }
 
 // end ends jobs, and fails unless this is what becomes of all.
-func (s *site) end(jobs []lua.Finish, want lua.Ended) {
+func (s *site) end(jobs []store.Finish, want store.Ended) {
 	s.Helper()
 	got, _, err := s.store.Finish(s.Context(), pool.ID(), worker, jobs)
 	s.check(err)

@@ -3,7 +3,7 @@ package account_test
 import (
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // timerRows are what workers and schedulers ask of Redis by time.
@@ -23,8 +23,8 @@ func timerRows() []row {
 		{"promote, a retry is due, a slot is free", "promote: later_promote, return, fill", 1, func(s *site) func() func() {
 			return s.retries(1)
 		}},
-		{"promote, 32 retries are due", "promote: later_promote, return, fill", lua.MaxBatchJobs / 2, func(s *site) func() func() {
-			return s.retries(lua.MaxBatchJobs / 2)
+		{"promote, 32 retries are due", "promote: later_promote, return, fill", store.MaxBatchJobs / 2, func(s *site) func() func() {
+			return s.retries(store.MaxBatchJobs / 2)
 		}},
 	}
 }
@@ -51,9 +51,9 @@ func (s *site) retries(jobs int) func() func() {
 		s.enqueue(batch...)
 		ended := completed(s.read(jobs))
 		for i := range ended {
-			ended[i].Outcome = lua.Retry
+			ended[i].Outcome = store.Retry
 		}
-		s.end(ended, lua.EndedRetried)
+		s.end(ended, store.EndedRetried)
 		return s.promotes(2 * jobs)
 	}
 }

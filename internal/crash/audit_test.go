@@ -12,13 +12,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
 // findings are what the books of the processes and Redis say when all is over.
 type findings struct {
-	census lua.Census
+	census store.Census
 	// admitted are the jobs that a producer was told are in, by key; refused counts the others by reason.
 	admitted map[string]admission.Job
 	refused  map[string]int
@@ -132,7 +132,7 @@ func (f *findings) runsOf(s *storm) {
 
 // outcomes returns the keys of the jobs that ended and of the dead letters, and counts these by reason. The dedup window
 // must not have passed.
-func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClient, store *lua.Store) (ended, dead map[string]bool, deaths map[string]int) {
+func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClient, store *store.Store) (ended, dead map[string]bool, deaths map[string]int) {
 	ended, dead, deaths = map[string]bool{}, map[string]bool{}, map[string]int{}
 	why, err := client.HGetAll(ctx, store.Keys().Why()).Result()
 	if err != nil {

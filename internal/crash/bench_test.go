@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -69,11 +69,11 @@ func recovery(b *testing.B, c *cast, role string, after, patience time.Duration)
 func recoverHeadgate(b *testing.B, after time.Duration) time.Duration {
 	b.Helper()
 	c := newCast(b, redistest.Start(b, redistest.Options{}))
-	store, err := lua.Open(b.Context(), c.server.Client(b), lua.Config{})
+	s, err := store.Open(b.Context(), c.server.Client(b), store.Config{})
 	c.check(err)
 	j := admission.NewJob("acme", "mail", "work", []byte("0 60000 done"))
 	j.ID = "long"
-	_, err = store.Admit(b.Context(), 0, []lua.Candidate{candidate(j)})
+	_, err = s.Admit(b.Context(), 0, []store.Candidate{candidate(j)})
 	c.check(err)
 	c.enter(schedulerRole, 0)
 	c.enter(workerRole, 0)

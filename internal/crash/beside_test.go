@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -107,13 +107,13 @@ func (o *outage) run(jobs, ill int) (*measurement, spell) {
 	o.Helper()
 	o.until("the jobs of others", func() bool { return o.others() == 0 })
 	o.measured++
-	queue := lua.QueueGate(callQueues[0].Queue)
-	_, err := o.store.Pause(o.Context(), queue, 0, lua.Intervention{Reason: "measure"})
+	queue := store.QueueGate(callQueues[0].Queue)
+	_, err := o.store.Pause(o.Context(), queue, 0, store.Intervention{Reason: "measure"})
 	o.check(err)
 	o.admitAll(jobs, ill)
 	from := o.mark()
 	all := o.spell(func() {
-		_, err := o.store.Unpause(o.Context(), queue, lua.Intervention{})
+		_, err := o.store.Unpause(o.Context(), queue, store.Intervention{})
 		o.check(err)
 		want := o.done() + jobs
 		o.until("the measured jobs", func() bool { return o.done() == want })
@@ -148,7 +148,7 @@ func (o *outage) others() int {
 // of so many tenants for one that falls ill.
 func (o *outage) admitAll(jobs, ill int) {
 	o.Helper()
-	var all []lua.Candidate
+	var all []store.Candidate
 	add := func(to, tenant int, kind string) {
 		j := callJob(o.urls, to, tenant, fmt.Sprintf("%s%d-%d", kind, o.measured, len(all)))
 		all = append(all, candidate(j))
@@ -160,7 +160,7 @@ func (o *outage) admitAll(jobs, ill int) {
 	for i := range ill {
 		add(1+i%len(o.illnesses), i, "i")
 	}
-	for part := range slices.Chunk(all, lua.MaxBatchJobs) {
+	for part := range slices.Chunk(all, store.MaxBatchJobs) {
 		verdicts, err := o.store.Admit(o.Context(), 0, part)
 		o.check(err)
 		for _, v := range verdicts {

@@ -19,9 +19,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -46,7 +46,7 @@ func callRules() breaker.Config {
 	}
 }
 
-var callQueues = []lua.QueueWeight{{Queue: "call", Weight: 1}}
+var callQueues = []store.QueueWeight{{Queue: "call", Weight: 1}}
 
 // caller is a worker whose handler calls downstreams.
 type caller struct {

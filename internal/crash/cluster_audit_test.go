@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // clusterCall bounds a call of a producer: its time-out, and what a machine may halt meanwhile.
@@ -18,7 +18,7 @@ const clusterCall = 2*time.Second + 15*time.Second
 func (c *clusterTest) settle() {
 	c.Helper()
 	c.leaveAll(partsRole)
-	var census lua.Census
+	var census store.Census
 	c.await("what is left has run", func() bool {
 		var err error
 		census, err = c.store.Census(c.Context())

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -39,7 +39,7 @@ type clusterTest struct {
 	*cast
 	cluster *redistest.Cluster
 	client  *redis.ClusterClient
-	store   *lua.Store
+	store   *store.Store
 	began   time.Time
 	struck  time.Time // when a worker was killed last
 	strikes int
@@ -70,7 +70,7 @@ func newClusterTest(t *testing.T) *clusterTest {
 	c := &clusterTest{cast: newCast(t, nil), cluster: redistest.StartNodesApart(t, clusterMasters), jobs: map[string]*clusterJob{}, began: time.Now()}
 	c.client = c.cluster.Client(t)
 	var err error
-	c.store, err = lua.Open(t.Context(), c.client, lua.Config{Partitions: clusterPartitions})
+	c.store, err = store.Open(t.Context(), c.client, store.Config{Partitions: clusterPartitions})
 	c.check(err)
 	putPolicy(t, c.store, policy.Policy{
 		Version: 1, DedupWindow: time.Hour,
@@ -89,10 +89,10 @@ func newClusterTest(t *testing.T) *clusterTest {
 }
 
 // clusterQueue bounds what waits in a queue, so that no job waits for long however much faster producers are than workers.
-func clusterQueue(n int) lua.QueueSettings {
-	return lua.QueueSettings{
+func clusterQueue(n int) store.QueueSettings {
+	return store.QueueSettings{
 		Queue: stormQueues[n].Queue, Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit,
-		Overflow: lua.Overflow{Policy: lua.Reject, MaxJobs: clusterDepth},
+		Overflow: store.Overflow{Policy: store.Reject, MaxJobs: clusterDepth},
 	}
 }
 

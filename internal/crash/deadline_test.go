@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -67,8 +67,8 @@ func (l *dated) admitAll(dice *rand.Rand) {
 	for of, seed := range seeds {
 		producing.Go(func() {
 			own := rand.New(rand.NewPCG(seed, 0))
-			for n := 0; n < datedJobs/len(seeds); n += lua.MaxBatchJobs {
-				l.admitSome(own, of, n, min(lua.MaxBatchJobs, datedJobs/len(seeds)-n))
+			for n := 0; n < datedJobs/len(seeds); n += store.MaxBatchJobs {
+				l.admitSome(own, of, n, min(store.MaxBatchJobs, datedJobs/len(seeds)-n))
 			}
 		})
 	}
@@ -79,7 +79,7 @@ func (l *dated) admitAll(dice *rand.Rand) {
 }
 
 func (l *dated) admitSome(dice *rand.Rand, of, first, count int) {
-	batch := make([]lua.Candidate, count)
+	batch := make([]store.Candidate, count)
 	now := time.Now().Truncate(time.Microsecond)
 	for i := range batch {
 		j := admission.NewJob("t"+strconv.Itoa(dice.IntN(datedTenants)), stormQueues[dice.IntN(2)].Queue, "work", nil)
@@ -127,23 +127,23 @@ func (l *dated) work() {
 	l.promote()
 	leases, err := l.store.Read(l.Context(), "w", l.pool.ID(), datedSlots, 5*time.Millisecond, false)
 	l.check(err)
-	ends := make([]lua.Finish, len(leases))
+	ends := make([]store.Finish, len(leases))
 	now := time.Now() // Redis is on this machine.
 	for i, lease := range leases {
 		ends[i] = complete(lease)
 		if !lease.Job.Deadline.IsZero() && now.After(lease.Job.Deadline) {
-			ends[i].Outcome = lua.Expire
+			ends[i].Outcome = store.Expire
 		}
-		l.dispatched(lease.Record, lease.Token, ends[i].Outcome == lua.Complete)
+		l.dispatched(lease.Record, lease.Token, ends[i].Outcome == store.Complete)
 	}
-	for ; len(ends) > 0; ends = ends[min(lua.MaxBatchJobs, len(ends)):] {
-		_, _, err = l.store.Finish(l.Context(), l.pool.ID(), "w", ends[:min(lua.MaxBatchJobs, len(ends))])
+	for ; len(ends) > 0; ends = ends[min(store.MaxBatchJobs, len(ends)):] {
+		_, _, err = l.store.Finish(l.Context(), l.pool.ID(), "w", ends[:min(store.MaxBatchJobs, len(ends))])
 		l.check(err)
 	}
 }
 
 // dispatched notes an entry of the ready stream.
-func (l *dated) dispatched(r lua.Record, token string, starts bool) {
+func (l *dated) dispatched(r store.Record, token string, starts bool) {
 	j := l.jobs[r.Job.Tenant+":"+r.Job.ID]
 	j.seq, j.score = r.Seq, r.Job.Deadline
 	if j.score.IsZero() {

@@ -12,20 +12,20 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // stormPool is what all workers of these tests serve.
-var stormPool = lua.Pool{Queues: stormQueues}
+var stormPool = store.Pool{Queues: stormQueues}
 
 // desk is a partition, and a client that looks at its keys. It may be used by several goroutines.
 type desk struct {
 	*testing.T
 	client *redis.Client
-	store  *lua.Store
+	store  *store.Store
 	prefix string
 	// pool is what register, read and finish are about.
-	pool lua.Pool
+	pool store.Pool
 }
 
 // newDesk opens a store under a prefix of its own.
@@ -37,9 +37,9 @@ func newDesk(t *testing.T, server *redistest.Server) *desk {
 func newDeskAt(t *testing.T, server *redistest.Server, prefix string) *desk {
 	t.Helper()
 	d := &desk{T: t, client: server.Client(t), prefix: prefix, pool: stormPool}
-	store, err := lua.Open(t.Context(), d.client, lua.Config{Prefix: d.prefix})
+	s, err := store.Open(t.Context(), d.client, store.Config{Prefix: d.prefix})
 	d.check(err)
-	d.store = store
+	d.store = s
 	return d
 }
 
@@ -58,21 +58,21 @@ func (d *desk) pause(t time.Duration) {
 }
 
 // candidate returns a job without limits whose priority is one of the default classes.
-func candidate(j admission.Job) lua.Candidate {
+func candidate(j admission.Job) store.Candidate {
 	class := 1
 	for i, c := range admission.DefaultClasses() {
 		if c.Name == j.Priority {
 			class = i
 		}
 	}
-	return lua.Candidate{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}}
+	return store.Candidate{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}}
 }
 
 // admit asks for jobs by as many calls as it takes.
-func (d *desk) admit(version int64, jobs ...lua.Candidate) (verdicts []admission.Verdict) {
+func (d *desk) admit(version int64, jobs ...store.Candidate) (verdicts []admission.Verdict) {
 	d.Helper()
 	for len(jobs) > 0 {
-		n := min(len(jobs), lua.MaxBatchJobs)
+		n := min(len(jobs), store.MaxBatchJobs)
 		some, err := d.store.Admit(d.Context(), version, jobs[:n])
 		d.check(err)
 		verdicts, jobs = append(verdicts, some...), jobs[n:]
@@ -86,7 +86,7 @@ func (d *desk) register(worker string, slots int, lease time.Duration) {
 	d.check(err)
 }
 
-func (d *desk) read(worker string, count int) []lua.Lease {
+func (d *desk) read(worker string, count int) []store.Lease {
 	d.Helper()
 	leases, err := d.store.Read(d.Context(), worker, d.pool.ID(), count, -1, false)
 	d.check(err)
@@ -94,11 +94,11 @@ func (d *desk) read(worker string, count int) []lua.Lease {
 }
 
 // finish ends jobs, each as end says, and returns what became of them.
-func (d *desk) finish(leases []lua.Lease, end func(lua.Lease) lua.Finish) (ends []lua.Ended) {
+func (d *desk) finish(leases []store.Lease, end func(store.Lease) store.Finish) (ends []store.Ended) {
 	d.Helper()
 	for len(leases) > 0 {
-		n := min(len(leases), lua.MaxBatchJobs)
-		all := make([]lua.Finish, n)
+		n := min(len(leases), store.MaxBatchJobs)
+		all := make([]store.Finish, n)
 		for i, l := range leases[:n] {
 			all[i] = end(l)
 		}
@@ -109,11 +109,11 @@ func (d *desk) finish(leases []lua.Lease, end func(lua.Lease) lua.Finish) (ends 
 	return ends
 }
 
-func endAs(l lua.Lease, outcome lua.Outcome) lua.Finish {
+func endAs(l store.Lease, outcome store.Outcome) store.Finish {
 	return l.Finish(outcome)
 }
 
-func complete(l lua.Lease) lua.Finish { return endAs(l, lua.Complete) }
+func complete(l store.Lease) store.Finish { return endAs(l, store.Complete) }
 
 // promote runs what is due, and says how long to wait for more.
 func (d *desk) promote() time.Duration {
@@ -128,7 +128,7 @@ func (d *desk) promote() time.Duration {
 }
 
 // census asserts L4.
-func (d *desk) census() lua.Census {
+func (d *desk) census() store.Census {
 	d.Helper()
 	c, err := d.store.Census(d.Context())
 	d.check(err)
@@ -139,11 +139,11 @@ func (d *desk) census() lua.Census {
 }
 
 // drain runs everything until only dead letters are left.
-func (d *desk) drain(worker string, end func(lua.Lease) lua.Finish) {
+func (d *desk) drain(worker string, end func(store.Lease) store.Finish) {
 	d.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		next := d.promote()
-		leases := d.read(worker, lua.MaxBatchJobs)
+		leases := d.read(worker, store.MaxBatchJobs)
 		d.finish(leases, end)
 		if len(leases) > 0 {
 			continue

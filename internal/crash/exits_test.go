@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -24,15 +24,15 @@ const (
 )
 
 // exitQueues are queues out of which jobs go in ways of their own.
-func exitQueues() []lua.QueueSettings {
-	queues := []lua.QueueSettings{
+func exitQueues() []store.QueueSettings {
+	queues := []store.QueueSettings{
 		{Queue: "plain"},
 		{Queue: "drop", DropExpired: true},
 		{Queue: "wait", MaxWait: exitWait},
 		{Queue: "waitdrop", MaxWait: exitWait, DropExpired: true},
 		{Queue: "age", KeepDead: exitAge},
 		{Queue: "count", MaxDead: 3},
-		{Queue: "bound", Overflow: lua.Overflow{Policy: lua.DropOldest, MaxJobs: 2}},
+		{Queue: "bound", Overflow: store.Overflow{Policy: store.DropOldest, MaxJobs: 2}},
 		{Queue: "poison", PoisonLimit: 1},
 	}
 	for i := range queues {
@@ -47,9 +47,9 @@ func exitQueues() []lua.QueueSettings {
 func TestEveryWayOutIsCounted(t *testing.T) {
 	t.Parallel()
 	x := &exits{desk: newDesk(t, redistest.Shared(t)), dice: newDice(t), told: map[string]string{}, queue: map[string]string{}}
-	var pool lua.Pool
+	var pool store.Pool
 	for _, q := range exitQueues() {
-		pool.Queues = append(pool.Queues, lua.QueueWeight{Queue: q.Queue, Weight: 1})
+		pool.Queues = append(pool.Queues, store.QueueWeight{Queue: q.Queue, Weight: 1})
 	}
 	x.pool = pool
 	putPolicy(t, x.store, stormPolicy(), exitQueues()...)
@@ -80,7 +80,7 @@ type exits struct {
 	// told is how each job left, by key, as far as somebody was told; queue is where each job is.
 	told, queue map[string]string
 	keys        []admission.Key
-	held        []lua.Lease
+	held        []store.Lease
 	// dropped counts the jobs that had to go for others, purged the dead letters purged by hand.
 	dropped, purged int64
 	losers          int
@@ -91,7 +91,7 @@ type exits struct {
 // enter asks for some jobs of a queue.
 func (x *exits) enter() {
 	queue := exitQueues()[x.dice.IntN(len(x.pool.Queues))].Queue
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for range 1 + x.dice.IntN(6) {
 		j := admission.NewJob(fmt.Sprintf("t%d", x.dice.IntN(3)), queue, "work", nil)
 		j.ID = fmt.Sprintf("j%d", len(x.keys)+len(jobs))
@@ -108,7 +108,7 @@ func (x *exits) enter() {
 }
 
 // ask admits jobs and notes the answers.
-func (x *exits) ask(queue string, jobs []lua.Candidate) {
+func (x *exits) ask(queue string, jobs []store.Candidate) {
 	x.Helper()
 	for i, v := range x.admit(1, jobs...) {
 		key := admission.Key{Tenant: jobs[i].Job.Tenant, ID: jobs[i].Job.ID}
@@ -124,15 +124,15 @@ func (x *exits) ask(queue string, jobs []lua.Candidate) {
 
 // crowd makes sure that a job is dropped, however the dice fell: of three that wait in a queue with a bound of two.
 func (x *exits) crowd() {
-	gate := lua.Gate{Name: lua.QueueGate("bound"), By: lua.Intervention{Reason: x.Name()}}
+	gate := store.Gate{Name: store.QueueGate("bound"), By: store.Intervention{Reason: x.Name()}}
 	_, _, err := x.store.SetGate(x.Context(), gate)
 	x.check(err)
 	for range 3 {
 		j := admission.NewJob("crowd", "bound", "work", nil)
 		j.ID = fmt.Sprintf("j%d", len(x.keys))
-		x.ask("bound", []lua.Candidate{candidate(j)})
+		x.ask("bound", []store.Candidate{candidate(j)})
 	}
-	gate.Limit = lua.Unlimited
+	gate.Limit = store.Unlimited
 	_, _, err = x.store.SetGate(x.Context(), gate)
 	x.check(err)
 }
@@ -151,58 +151,58 @@ func (x *exits) endHeld() {
 	x.held = nil
 }
 
-func (x *exits) end(leases []lua.Lease) { x.note(leases, x.anyEnd) }
+func (x *exits) end(leases []store.Lease) { x.note(leases, x.anyEnd) }
 
-func (x *exits) anyEnd(l lua.Lease) lua.Finish {
+func (x *exits) anyEnd(l store.Lease) store.Finish {
 	f := endAs(l, everyOutcome[x.dice.IntN(len(everyOutcome))])
 	switch f.Outcome {
-	case lua.Kill:
+	case store.Kill:
 		f.Reason = []string{"discarded", "bad_payload"}[x.dice.IntN(2)]
-	case lua.Retry:
+	case store.Retry:
 		f.Delay = time.Duration(x.dice.IntN(20)) * time.Millisecond
-	case lua.Expire:
+	case store.Expire:
 		if l.Job.Deadline.IsZero() || time.Now().Before(l.Job.Deadline) {
-			f.Outcome = lua.Complete
+			f.Outcome = store.Complete
 		}
-	case lua.Complete, lua.Release:
+	case store.Complete, store.Release:
 	}
 	return f
 }
 
 // note ends jobs and keeps what is answered.
-func (x *exits) note(leases []lua.Lease, end func(lua.Lease) lua.Finish) {
+func (x *exits) note(leases []store.Lease, end func(store.Lease) store.Finish) {
 	for _, l := range leases {
 		f := end(l)
-		x.tell(f, x.finish([]lua.Lease{l}, func(lua.Lease) lua.Finish { return f })[0])
+		x.tell(f, x.finish([]store.Lease{l}, func(store.Lease) store.Finish { return f })[0])
 	}
 }
 
-func (x *exits) tell(f lua.Finish, ended lua.Ended) {
+func (x *exits) tell(f store.Finish, ended store.Ended) {
 	key := f.Key.String()
 	if x.told[key] != "" && x.told[key] != "cancelling" {
 		x.Errorf("job %s left as %s, and comes back", key, x.told[key])
 	}
 	switch ended {
-	case lua.EndedDone:
+	case store.EndedDone:
 		x.told[key] = "completed"
-	case lua.EndedCancelled:
+	case store.EndedCancelled:
 		x.told[key] = "cancelled"
-	case lua.EndedDead:
+	case store.EndedDead:
 		x.told[key] = f.Reason
-		if f.Outcome == lua.Retry {
+		if f.Outcome == store.Retry {
 			x.told[key] = "max_attempts"
 		}
-	case lua.EndedExpired, lua.EndedRetried, lua.EndedReleased:
-	case lua.EndedLost:
+	case store.EndedExpired, store.EndedRetried, store.EndedReleased:
+	case store.EndedLost:
 		x.Errorf("job %s was lost to a worker that was there", key)
 	}
 }
 
 // complete2 completes jobs and keeps that.
-func complete2(x *exits) func(lua.Lease) lua.Finish {
-	return func(l lua.Lease) lua.Finish {
+func complete2(x *exits) func(store.Lease) store.Finish {
+	return func(l store.Lease) store.Finish {
 		f := complete(l)
-		x.tell(f, lua.EndedDone)
+		x.tell(f, store.EndedDone)
 		return f
 	}
 }
@@ -216,7 +216,7 @@ func (x *exits) cancel() {
 	if len(x.held) > 0 && x.dice.IntN(3) == 0 {
 		key = endAs(x.held[0], "").Key
 	}
-	running, _, err := x.store.Cancel(x.Context(), key, lua.Intervention{Reason: "as drawn"})
+	running, _, err := x.store.Cancel(x.Context(), key, store.Intervention{Reason: "as drawn"})
 	switch {
 	case err == nil && running:
 		x.told[key.String()] = "cancelling"
@@ -229,7 +229,7 @@ func (x *exits) cancel() {
 func (x *exits) convict() {
 	j := admission.NewJob("convict", "poison", "work", nil)
 	j.ID = "killer"
-	x.ask("poison", []lua.Candidate{candidate(j)})
+	x.ask("poison", []store.Candidate{candidate(j)})
 	for deadline := time.Now().Add(time.Minute); x.convicted == 0; x.lose() {
 		if time.Now().After(deadline) {
 			x.Fatal("no suspect comes back")
@@ -246,14 +246,14 @@ func (x *exits) lose() {
 		if l.Suspect && x.dice.IntN(2) == 0 {
 			key := endAs(l, "").Key
 			err := x.store.Started(x.Context(), x.pool.ID(), name, l.Token, key)
-			if errors.Is(err, lua.ErrBeside) {
+			if errors.Is(err, store.ErrBeside) {
 				continue
 			}
 			x.check(err)
 			if x.client.HExists(x.Context(), x.store.Keys().Suspects(), key.String()).Val() {
 				continue // It is of a group: nothing counts against it.
 			}
-			limit := lua.DefaultPoisonLimit
+			limit := store.DefaultPoisonLimit
 			if l.Job.Queue == "poison" {
 				limit = 1
 			}
@@ -273,7 +273,7 @@ func (x *exits) purge() {
 	x.check(err)
 	for _, letter := range letters {
 		tenant, id, _ := strings.Cut(letter, ":")
-		purged, err := x.store.Purge(x.Context(), []admission.Key{{Tenant: tenant, ID: id}}, lua.Intervention{})
+		purged, err := x.store.Purge(x.Context(), []admission.Key{{Tenant: tenant, ID: id}}, store.Intervention{})
 		x.check(err)
 		if purged[0] {
 			x.purged++

@@ -13,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // failoverPatience bounds each wait of TestFailover. A Sentinel that halted for two seconds does nothing for thirty.
@@ -73,7 +73,7 @@ type failover struct {
 	*cast
 	pair   *redistest.Failover
 	client *redis.Client // of the present master
-	store  *lua.Store
+	store  *store.Store
 }
 
 func newFailover(t *testing.T) *failover {
@@ -87,7 +87,7 @@ func newFailover(t *testing.T) *failover {
 	f.check(err)
 	f.client = redisclient.New(options, sentinel)
 	t.Cleanup(func() { _ = f.client.Close() })
-	f.store, err = lua.Open(t.Context(), f.client, lua.Config{})
+	f.store, err = store.Open(t.Context(), f.client, store.Config{})
 	f.check(err)
 	putPolicy(t, f.store, stormPolicy())
 	return f

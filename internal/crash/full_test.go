@@ -14,9 +14,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -96,8 +96,8 @@ func (f *full) lose() {
 	f.register("gone", 32, 300*time.Millisecond)
 	f.enqueue(64, 3000)
 	held := f.read("gone", 32)
-	f.finish(held[:4], func(l lua.Lease) lua.Finish {
-		end := endAs(l, lua.Kill)
+	f.finish(held[:4], func(l store.Lease) store.Finish {
+		end := endAs(l, store.Kill)
 		end.Reason = "discarded"
 		return end
 	})
@@ -177,7 +177,7 @@ func (f *full) verbs() {
 			f.Errorf("%s in a full Redis: %v", name, err)
 		}
 	}
-	var held []lua.Lease
+	var held []store.Lease
 	step("register", func() error {
 		_, err := f.store.Register(f.Context(), "w", stormPool, 16, time.Minute)
 		return err
@@ -187,7 +187,7 @@ func (f *full) verbs() {
 		return err
 	})
 	step("gate", func() error {
-		_, _, err := f.store.SetGate(f.Context(), lua.Gate{Name: lua.TenantGate("t0"), Limit: 5, By: lua.Intervention{Reason: "full"}})
+		_, _, err := f.store.SetGate(f.Context(), store.Gate{Name: store.TenantGate("t0"), Limit: 5, By: store.Intervention{Reason: "full"}})
 		return err
 	})
 	step("promote and reclaim of a worker that is gone", func() error {
@@ -215,32 +215,32 @@ func (f *full) verbs() {
 		step("finish as "+string(outcome), func() error {
 			end := endAs(held[i], outcome)
 			end.Reason = "full"
-			ends, _, err := f.store.Finish(f.Context(), stormPool.ID(), "w", []lua.Finish{end})
-			if err == nil && ends[0] == lua.EndedLost {
+			ends, _, err := f.store.Finish(f.Context(), stormPool.ID(), "w", []store.Finish{end})
+			if err == nil && ends[0] == store.EndedLost {
 				err = errors.New("lost")
 			}
 			return err
 		})
 	}
 	step("cancel of a running job", func() error {
-		running, _, err := f.store.Cancel(f.Context(), endAs(held[5], lua.Complete).Key, lua.Intervention{Reason: "full"})
+		running, _, err := f.store.Cancel(f.Context(), endAs(held[5], store.Complete).Key, store.Intervention{Reason: "full"})
 		if err == nil && !running {
 			err = errors.New("it is not running")
 		}
 		return err
 	})
 	step("purge", func() error {
-		purged, err := f.store.Purge(f.Context(), []admission.Key{endAs(held[2], lua.Kill).Key}, lua.Intervention{})
+		purged, err := f.store.Purge(f.Context(), []admission.Key{endAs(held[2], store.Kill).Key}, store.Intervention{})
 		if err == nil && !purged[0] {
 			err = errors.New("it was no dead letter")
 		}
 		return err
 	})
 	step("suspend", func() error {
-		return f.store.Suspend(f.Context(), lua.QueueGate("hook"), time.Hour, lua.Intervention{Reason: "full"})
+		return f.store.Suspend(f.Context(), store.QueueGate("hook"), time.Hour, store.Intervention{Reason: "full"})
 	})
 	step("gate lifted", func() error {
-		_, _, err := f.store.SetGate(f.Context(), lua.Gate{Name: lua.TenantGate("t0"), Limit: lua.Unlimited})
+		_, _, err := f.store.SetGate(f.Context(), store.Gate{Name: store.TenantGate("t0"), Limit: store.Unlimited})
 		return err
 	})
 	step("reclaim", func() error {

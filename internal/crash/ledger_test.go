@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -130,10 +130,10 @@ func tokenTime(token string) (millis, seq int64) {
 
 // walk is the transitions of one breaker, the oldest first. Its times and those of dispatches are of one Redis, to the
 // millisecond.
-type walk []lua.BreakerEvent
+type walk []store.BreakerEvent
 
 // walks reads all transitions of all breakers.
-func walks(tb testing.TB, store *lua.Store) map[string]walk {
+func walks(tb testing.TB, store *store.Store) map[string]walk {
 	tb.Helper()
 	all := map[string]walk{}
 	for position := "0-0"; ; {

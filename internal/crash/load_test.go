@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
-var stormQueues = []lua.QueueWeight{{Queue: "mail", Weight: 2}, {Queue: "hook", Weight: 1}}
+var stormQueues = []store.QueueWeight{{Queue: "mail", Weight: 2}, {Queue: "hook", Weight: 1}}
 
 // Buckets that hardly refill hold to the token what was charged. The burst of a tenant is the largest that one token a
 // day may fill.
@@ -38,11 +38,11 @@ func stormPolicy() policy.Policy {
 }
 
 // putPolicy stores version 1 as an operator would.
-func putPolicy(tb testing.TB, store *lua.Store, p policy.Policy, queues ...lua.QueueSettings) {
+func putPolicy(tb testing.TB, s *store.Store, p policy.Policy, queues ...store.QueueSettings) {
 	tb.Helper()
 	text, err := policy.Marshal(p)
 	if err == nil {
-		err = store.PutPolicy(tb.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: p.DedupWindow, Queues: queues})
+		err = s.PutPolicy(tb.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: p.DedupWindow, Queues: queues})
 	}
 	if err != nil {
 		tb.Fatal(err)

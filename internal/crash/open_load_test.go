@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // told is what a caller was told of its job.
@@ -156,7 +156,7 @@ func loadJob(id string) admission.Job {
 }
 
 // inProcess enqueues by a producer of its own.
-func inProcess(tb testing.TB, store *lua.Store, timeout time.Duration) func(context.Context, string) (told, string) {
+func inProcess(tb testing.TB, store *store.Store, timeout time.Duration) func(context.Context, string) (told, string) {
 	tb.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: timeout, Policy: &unlimited})
@@ -170,7 +170,7 @@ func inProcess(tb testing.TB, store *lua.Store, timeout time.Duration) func(cont
 }
 
 // overHTTP enqueues by the admin API.
-func overHTTP(tb testing.TB, store *lua.Store, timeout time.Duration) func(context.Context, string) (told, string) {
+func overHTTP(tb testing.TB, store *store.Store, timeout time.Duration) func(context.Context, string) (told, string) {
 	tb.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: timeout, Policy: &unlimited})

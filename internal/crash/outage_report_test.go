@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -133,7 +133,7 @@ func (o *outage) settle() {
 	o.Helper()
 	o.until("the end of the slow start", func() bool {
 		all, err := o.store.Breakers(o.Context())
-		return err == nil && !slices.ContainsFunc(all, func(s lua.BreakerState) bool { return s.Limit != lua.Unlimited })
+		return err == nil && !slices.ContainsFunc(all, func(s store.BreakerState) bool { return s.Limit != store.Unlimited })
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -51,7 +51,7 @@ func TestOutage(t *testing.T) {
 type outage struct {
 	*ledger
 	client *redis.Client
-	store  *lua.Store
+	store  *store.Store
 	// illnesses are those of the downstreams from 1; a cut has a well one.
 	illnesses []string
 	urls      []string
@@ -70,7 +70,7 @@ func newOutage(tb testing.TB, illnesses ...string) *outage {
 	c := newCast(tb, server)
 	o := &outage{ledger: newLedger(c), client: server.Client(tb), illnesses: illnesses}
 	var err error
-	o.store, err = lua.Open(tb.Context(), o.client, lua.Config{})
+	o.store, err = store.Open(tb.Context(), o.client, store.Config{})
 	c.check(err)
 	for i := range len(illnesses) + 1 {
 		c.await(c.enter(downstreamRole, i), "P", outagePatience)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // in order and once.
 func TestOverflowHoldsItsBound(t *testing.T) {
 	t.Parallel()
-	for _, policy := range []lua.OverflowPolicy{lua.Reject, lua.DropOldest, lua.Spillover} {
+	for _, policy := range []store.OverflowPolicy{store.Reject, store.DropOldest, store.Spillover} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()
 			o := newOverflow(t, policy)
@@ -42,7 +42,7 @@ func TestOverflowHoldsItsBound(t *testing.T) {
 
 type overflow struct {
 	*desk
-	policy                             lua.OverflowPolicy
+	policy                             store.OverflowPolicy
 	admitted, refused, spilled, others atomic.Int64
 	dropped, spilledLate               atomic.Int64
 	looks                              int
@@ -52,12 +52,12 @@ type overflow struct {
 	done  map[string]bool
 }
 
-func newOverflow(t *testing.T, policy lua.OverflowPolicy) *overflow {
+func newOverflow(t *testing.T, policy store.OverflowPolicy) *overflow {
 	t.Helper()
 	o := &overflow{desk: newDesk(t, redistest.Start(t, redistest.Options{})), policy: policy, done: map[string]bool{}}
-	o.check(o.store.PutPolicy(t.Context(), lua.PolicyUpdate{
+	o.check(o.store.PutPolicy(t.Context(), store.PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: time.Hour,
-		Overflows: []lua.TenantOverflow{{Tenant: "acme", Queue: "mail", Overflow: lua.Overflow{
+		Overflows: []store.TenantOverflow{{Tenant: "acme", Queue: "mail", Overflow: store.Overflow{
 			Policy: policy, MaxJobs: overflowJobs, MaxBytes: overflowBytes, MaxSpilled: overflowSpilled, LowWater: 80,
 		}}},
 	}))
@@ -85,13 +85,13 @@ func (o *overflow) produce(tenant string, n int) {
 	for i := range overflowEach {
 		j := admission.NewJob(tenant, "mail", "work", make([]byte, (n*7+i*131)%700))
 		j.ID = fmt.Sprintf("%d-%d", n, i)
-		if o.policy != lua.Spillover { // What is spilled has one order if all are of one class.
+		if o.policy != store.Spillover { // What is spilled has one order if all are of one class.
 			j.Priority = admission.DefaultClasses()[(n+i)%3].Name
 		}
 		if o.delayed(j.Tenant, i) {
 			j.Delay = overflowDelay
 		}
-		verdicts, err := o.store.Admit(o.Context(), 1, []lua.Candidate{candidate(j)})
+		verdicts, err := o.store.Admit(o.Context(), 1, []store.Candidate{candidate(j)})
 		if err != nil {
 			o.Error(err)
 			return
@@ -125,7 +125,7 @@ func (o *overflow) work(over <-chan struct{}) {
 			o.Error(err)
 			return
 		}
-		ends := make([]lua.Finish, len(leases))
+		ends := make([]store.Finish, len(leases))
 		for i, l := range leases {
 			ends[i] = o.finishOf(l)
 		}
@@ -142,11 +142,11 @@ func (o *overflow) work(over <-chan struct{}) {
 	}
 }
 
-func (o *overflow) finishOf(l lua.Lease) lua.Finish {
+func (o *overflow) finishOf(l store.Lease) store.Finish {
 	f := complete(l)
 	key := f.Key.String()
-	if o.policy != lua.Spillover && l.Attempts == 0 && l.Seq%9 == 0 {
-		f.Outcome, f.Delay = lua.Retry, time.Millisecond
+	if o.policy != store.Spillover && l.Attempts == 0 && l.Seq%9 == 0 {
+		f.Outcome, f.Delay = store.Retry, time.Millisecond
 		return f
 	}
 	if o.done[key] {
@@ -169,7 +169,7 @@ func (o *overflow) finishOf(l lua.Lease) lua.Finish {
 
 // delayed says of the ith job of a producer whether it starts later than it enters.
 func (o *overflow) delayed(tenant string, i int) bool {
-	return o.policy == lua.Spillover && tenant == "acme" && i%5 == 4
+	return o.policy == store.Spillover && tenant == "acme" && i%5 == 4
 }
 
 // watch looks again and again at everything of one moment.
@@ -190,7 +190,7 @@ func closed(c <-chan struct{}) bool {
 
 // look counts the bounded tenant's jobs by their records, dead letters and spilled ones apart, and compares.
 func (o *overflow) look() {
-	const counted = 8 // A flag of the record, see lua/fragments/header.lua.
+	const counted = 8 // A flag of the record, see lua/scripts/fragments/header.lua.
 	pipe := o.client.TxPipeline()
 	jobs := pipe.HGetAll(o.Context(), o.store.Keys().Jobs())
 	dead := pipe.ZRange(o.Context(), o.store.Keys().Dead(), 0, -1)
@@ -247,11 +247,11 @@ func (o *overflow) account() {
 			o.Errorf("job %s of another tenant was dropped", key)
 		}
 	}
-	used := map[lua.OverflowPolicy]int64{lua.Reject: o.refused.Load(), lua.DropOldest: o.dropped.Load(), lua.Spillover: o.spilled.Load()}
-	if used[o.policy] == 0 || o.policy == lua.Spillover && o.spilledLate.Load() == 0 {
+	used := map[store.OverflowPolicy]int64{store.Reject: o.refused.Load(), store.DropOldest: o.dropped.Load(), store.Spillover: o.spilled.Load()}
+	if used[o.policy] == 0 || o.policy == store.Spillover && o.spilledLate.Load() == 0 {
 		o.Errorf("the bound was never reached, or by no job with a time of its own")
 	}
-	for i := 1; o.policy == lua.Spillover && i < len(o.order); i++ {
+	for i := 1; o.policy == store.Spillover && i < len(o.order); i++ {
 		if o.order[i] <= o.order[i-1] {
 			o.Errorf("job %d of the tenant runs after job %d", o.order[i], o.order[i-1])
 			break

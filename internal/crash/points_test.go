@@ -10,8 +10,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -86,9 +86,9 @@ func newPoint(t *testing.T, server *redistest.Server, role string, k int, cut re
 	p := &point{desk: newDesk(t, server), cast: newCast(t, server), actors: map[string]*actor{}, died: make(chan string, 1)}
 	p.cast.prefix = p.prefix
 	// A worker that a busy machine keeps from its heartbeats loses its lease too, however often.
-	mail := lua.QueueSettings{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit}
+	mail := store.QueueSettings{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour, PoisonLimit: policy.MaxPoisonLimit}
 	hook := mail
-	hook.Queue, hook.Overflow = "hook", lua.Overflow{Policy: lua.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50}
+	hook.Queue, hook.Overflow = "hook", store.Overflow{Policy: store.Spillover, MaxJobs: 2, MaxSpilled: 10, LowWater: 50}
 	putPolicy(t, p.store, stormPolicy(), mail, hook)
 	p.loseSome()
 	p.mu.Lock()
@@ -107,7 +107,7 @@ func newPoint(t *testing.T, server *redistest.Server, role string, k int, cut re
 // loseSome leaves suspects behind.
 func (p *point) loseSome() {
 	p.Helper()
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for n := range pointSuspects {
 		j := admission.NewJob("lost", "mail", "work", nil)
 		j.ID = fmt.Sprintf("s%d", n)

@@ -14,9 +14,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // longVariable asks for the long form of these tests, which `make outage-return` runs.
@@ -34,7 +34,7 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 	if os.Getenv(longVariable) != "" {
 		timeout, kills, away, runs = 2*time.Second, 4, 1000, 5
 	}
-	for name, way := range map[string]func(testing.TB, *lua.Store, time.Duration) func(context.Context, string) (told, string){
+	for name, way := range map[string]func(testing.TB, *store.Store, time.Duration) func(context.Context, string) (told, string){
 		"in process": inProcess, "over HTTP": overHTTP,
 	} {
 		for run := range runs {
@@ -43,8 +43,8 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 					t.Parallel()
 				}
 				server := redistest.Start(t, redistest.Options{AppendFsync: "always"})
-				store := storeAt(t, server, lua.Config{})
-				load := beginLoad(t, 500, way(t, store, timeout))
+				s := storeAt(t, server, store.Config{})
+				load := beginLoad(t, 500, way(t, s, timeout))
 				load.await(200, toldIn)
 				for range kills {
 					server.Kill(t)
@@ -58,7 +58,7 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 				if counts[toldNotSent] < away*kills/2 || counts[toldElse] > 0 {
 					t.Errorf("%v is no outage, or something else: %s", counts, load.mu.last)
 				}
-				if told, in := assertNotIn(t, store, all); in != told {
+				if told, in := assertNotIn(t, s, all); in != told {
 					t.Errorf("%d of %d jobs are in that are said to be", in, told)
 				}
 			})
@@ -67,25 +67,25 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 }
 
 // storeAt opens the store of a server, with the settings of a production client.
-func storeAt(t *testing.T, server *redistest.Server, config lua.Config) *lua.Store {
+func storeAt(t *testing.T, server *redistest.Server, config store.Config) *store.Store {
 	t.Helper()
 	return storeBy(t, "redis://"+server.Addr(), config)
 }
 
-func storeBy(t *testing.T, url string, config lua.Config) *lua.Store {
+func storeBy(t *testing.T, url string, config store.Config) *store.Store {
 	t.Helper()
 	config.Prefix = "return"
-	store, err := lua.Connect(t.Context(), url, config)
+	s, err := store.Connect(t.Context(), url, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = store.Close() })
-	return store
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // assertNotIn enqueues what was said not to have been sent, which must be new. It returns how many were told that they are in, and how
 // many of them are.
-func assertNotIn(t *testing.T, store *lua.Store, all []asked) (said, are int) {
+func assertNotIn(t *testing.T, store *store.Store, all []asked) (said, are int) {
 	t.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: time.Minute, Policy: &unlimited})
@@ -173,11 +173,11 @@ func TestLoadReturnsWithAFailover(t *testing.T) {
 			t.Run(fmt.Sprintf("replicas %d, %d jobs/s", replicas, rate), func(t *testing.T) {
 				cluster := redistest.StartNodes(t, 3, true)
 				c := returnCase{rate: rate, replicas: replicas, timeout: 2 * time.Second}
-				store := storeBy(t, cluster.URL(), lua.Config{Partitions: 4, Replicas: replicas})
-				load := beginLoad(t, rate, inProcess(t, store, c.timeout))
+				s := storeBy(t, cluster.URL(), store.Config{Partitions: 4, Replicas: replicas})
+				load := beginLoad(t, rate, inProcess(t, s, c.timeout))
 				load.await(rate, toldIn)
 				counts := load.counts()
-				base := store.Partitions()[0].Keys().Base()
+				base := s.Partitions()[0].Keys().Base()
 				slot := keyspace.SlotOf(base[strings.Index(base, "{")+1 : strings.Index(base, "}")])
 				cluster.GoneAfter(t, redistest.NodeTimeout)
 				killed := cluster.MasterOf(t, slot)
@@ -188,7 +188,7 @@ func TestLoadReturnsWithAFailover(t *testing.T) {
 				c.rest(t, 5*time.Second)
 				all := load.end()
 				c.assertReturned(t, all, float64(counts[toldIn])/float64(counts[toldIn]+counts[toldNotSent]+counts[toldUnknown]), back)
-				assertNotIn(t, store, all) // A failover may lose what is in: TestCluster says which.
+				assertNotIn(t, s, all) // A failover may lose what is in: TestCluster says which.
 			})
 		}
 	}
@@ -231,8 +231,8 @@ func (c *returnCase) begin(t *testing.T) (load *openLoad, before float64, restar
 		proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: 2 * c.distance} })
 		addr = proxy.Addr()
 	}
-	store := storeBy(t, "redis://"+addr, lua.Config{Replicas: c.replicas})
-	load = beginLoad(t, c.rate, inProcess(t, store, c.timeout))
+	s := storeBy(t, "redis://"+addr, store.Config{Replicas: c.replicas})
+	load = beginLoad(t, c.rate, inProcess(t, s, c.timeout))
 	load.await(max(20, c.rate), toldIn)
 	counts := load.counts()
 	server.Kill(t)

@@ -18,9 +18,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -65,7 +65,7 @@ const (
 
 // player is a process that plays a role until its stdin ends.
 type player struct {
-	store  *lua.Store
+	store  *store.Store
 	book   *book
 	number int
 	addr   string
@@ -150,12 +150,12 @@ func (p *player) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	config := lua.Config{Prefix: os.Getenv(prefixVariable)}
+	config := store.Config{Prefix: os.Getenv(prefixVariable)}
 	if role := os.Getenv(roleVariable); role == replicatedRole || role == partsRole {
 		config.Replicas = 1
 	}
 	for {
-		if p.store, err = lua.Open(ctx, client, config); err == nil || ctx.Err() != nil || errors.Is(err, lua.ErrNewerData) {
+		if p.store, err = store.Open(ctx, client, config); err == nil || ctx.Err() != nil || errors.Is(err, store.ErrNewerData) {
 			return err
 		}
 		if err := wait(ctx, 30*time.Millisecond); err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -75,10 +75,10 @@ func (p *player) script(ctx context.Context, sdk *producer.Producer) error {
 		}
 	}
 	cancelled := admission.Key{Tenant: "acme", ID: jobs[scriptCancel].ID}
-	if _, _, err := p.store.Cancel(ctx, cancelled, lua.Intervention{Reason: "as planned"}); err != nil && !errors.Is(err, admission.ErrEnded) {
+	if _, _, err := p.store.Cancel(ctx, cancelled, store.Intervention{Reason: "as planned"}); err != nil && !errors.Is(err, admission.ErrEnded) {
 		return err
 	}
-	_, err := p.store.Pause(ctx, lua.QueueGate("mail"), 20*time.Millisecond, lua.Intervention{Reason: "as planned"})
+	_, err := p.store.Pause(ctx, store.QueueGate("mail"), 20*time.Millisecond, store.Intervention{Reason: "as planned"})
 	return err
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // timeVariable is how long the storm lasts; `make crash` says ten minutes.
@@ -55,7 +55,7 @@ func TestStorm(t *testing.T) {
 // storm is a cast under attack.
 type storm struct {
 	*cast
-	store  *lua.Store
+	store  *store.Store
 	client *redis.Client
 	dice   *rand.Rand
 	began  time.Time
@@ -74,9 +74,9 @@ func newStorm(t *testing.T, appendFsync string) *storm {
 	server := redistest.Start(t, redistest.Options{AppendFsync: appendFsync})
 	s := &storm{cast: newCast(t, server), dice: newDice(t), strikes: map[string]int{}, began: time.Now()}
 	s.client = server.Client(t)
-	store, err := lua.Open(t.Context(), s.client, lua.Config{})
+	st, err := store.Open(t.Context(), s.client, store.Config{})
 	s.check(err)
-	s.store = store
+	s.store = st
 	s.proxy = redistest.NewProxy(t, server.Addr())
 	s.ways[producerRole] = s.proxy.Addr()
 	cuts := rand.New(rand.NewPCG(s.dice.Uint64(), 0))
@@ -89,7 +89,7 @@ func newStorm(t *testing.T, appendFsync string) *storm {
 		}
 		return redistest.Action{}
 	})
-	putPolicy(t, store, stormPolicy())
+	putPolicy(t, st, stormPolicy())
 	return s
 }
 

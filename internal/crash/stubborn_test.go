@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -19,14 +19,14 @@ const (
 )
 
 // outcomes that a worker may ask for.
-var everyOutcome = []lua.Outcome{lua.Complete, lua.Retry, lua.Kill, lua.Release, lua.Expire}
+var everyOutcome = []store.Outcome{store.Complete, store.Retry, store.Kill, store.Release, store.Expire}
 
 // insist is a worker that takes jobs, and says how they ended when it is told to, whatever has become of its lease.
 func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
 	if _, err := p.store.Register(ctx, "stubborn", stormPool, stubbornJobs, stubbornLease); err != nil {
 		return err
 	}
-	var held []lua.Lease
+	var held []store.Lease
 	for len(held) < stubbornJobs {
 		leases, err := p.store.Read(ctx, "stubborn", stormPool.ID(), stubbornJobs, 50*time.Millisecond, false)
 		if err != nil {
@@ -45,7 +45,7 @@ func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
 	for i, l := range held {
 		f := endAs(l, everyOutcome[i%len(everyOutcome)])
 		f.Reason = "stubborn"
-		ends, _, err := p.store.Finish(ctx, stormPool.ID(), "stubborn", []lua.Finish{f})
+		ends, _, err := p.store.Finish(ctx, stormPool.ID(), "stubborn", []store.Finish{f})
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	c, d := newCast(t, server), newDeskAt(t, server, "hg")
-	jobs := make([]lua.Candidate, stubbornJobs)
+	jobs := make([]store.Candidate, stubbornJobs)
 	for n := range jobs {
 		j := admission.NewJob("acme", "mail", "work", nil)
 		j.ID = string(rune('a' + n))
@@ -77,7 +77,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 		d.pause(d.promote())
 	}
 	d.register("other", stubbornJobs, time.Hour)
-	var held []lua.Lease
+	var held []store.Lease
 	for len(held) < stubbornJobs {
 		d.pause(d.promote())
 		held = append(held, d.read("other", stubbornJobs)...)
@@ -89,7 +89,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 	c.await(stubborn, "over", time.Minute)
 	answers := 0
 	c.read(stubbornRole, func(_ int, words []string) {
-		if words[0] == "beat" && words[1] != "true" || words[0] == "end" && words[2] != string(lua.EndedLost) {
+		if words[0] == "beat" && words[1] != "true" || words[0] == "end" && words[2] != string(store.EndedLost) {
 			t.Errorf("law L5: a worker that lost its lease was answered %q", words)
 		}
 		answers += len(words) - 1
@@ -101,7 +101,7 @@ func TestAWorkerThatWokeTooLateIsNotBelieved(t *testing.T) {
 		t.Errorf("law L5: after it woke up: %+v", census)
 	}
 	ends := d.finish(held[stubbornJobs/2:], complete)
-	if slices.ContainsFunc(ends, func(e lua.Ended) bool { return e != lua.EndedDone }) {
+	if slices.ContainsFunc(ends, func(e store.Ended) bool { return e != store.EndedDone }) {
 		t.Errorf("law L5: the worker that held the jobs was answered %v", ends)
 	}
 	if census := d.census(); census.Left["completed"] != stubbornJobs || census.Live != 0 {

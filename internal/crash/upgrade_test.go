@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // otherVariable names the binary of these tests of another release; `make upgrade` builds it from an older commit.
@@ -46,10 +46,10 @@ func otherRelease(t *testing.T) string {
 		}
 		replaced[filepath.Join(root, path)] = copied
 	}
-	replace("lua/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
-	next := strconv.Itoa(lua.DataVersion + 1)
-	replace("lua/data_version.go", "DataVersion = "+strconv.Itoa(lua.DataVersion), "DataVersion = "+next)
-	replace("lua/data_version.go", "firstData    = 1", "firstData    = "+next)
+	replace("lua/scripts/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
+	next := strconv.Itoa(store.DataVersion + 1)
+	replace("store/data_version.go", "DataVersion = "+strconv.Itoa(store.DataVersion), "DataVersion = "+next)
+	replace("store/data_version.go", "firstData    = 1", "firstData    = "+next)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)
@@ -123,20 +123,20 @@ func runSideBySide(t *testing.T, other string) {
 func (s *storm) dams(jobs int64) {
 	s.Helper()
 	for _, q := range stormQueues {
-		_, err := s.store.Pause(s.Context(), lua.QueueGate(q.Queue), 0, lua.Intervention{Reason: "an upgrade"})
+		_, err := s.store.Pause(s.Context(), store.QueueGate(q.Queue), 0, store.Intervention{Reason: "an upgrade"})
 		s.check(err)
 	}
 	s.accepts(jobs)
 	before := s.census()
 	for _, q := range stormQueues {
-		_, err := s.store.Unpause(s.Context(), lua.QueueGate(q.Queue), lua.Intervention{})
+		_, err := s.store.Unpause(s.Context(), store.QueueGate(q.Queue), store.Intervention{})
 		s.check(err)
 	}
-	left := func(c lua.Census) int64 { return c.Accepted - c.Live + c.Dead }
+	left := func(c store.Census) int64 { return c.Accepted - c.Live + c.Dead }
 	s.until(fmt.Sprintf("%d jobs leave", before.Waiting), func() bool { return left(s.census())-left(before) >= before.Waiting })
 }
 
-func (s *storm) census() lua.Census {
+func (s *storm) census() store.Census {
 	s.Helper()
 	census, err := s.store.Census(s.Context())
 	s.check(err)
@@ -169,7 +169,7 @@ func refuseDowngrade(t *testing.T, newest string) {
 	other.actors = append(other.actors, newer)
 	other.start(newer)
 	state := "hg{0}:state"
-	for deadline := time.Now().Add(time.Minute); client.HGet(t.Context(), state, "data").Val() != strconv.Itoa(lua.DataVersion+1); other.pause(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); client.HGet(t.Context(), state, "data").Val() != strconv.Itoa(store.DataVersion+1); other.pause(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the newer release has not begun")
 		}
@@ -188,7 +188,7 @@ func refuseDowngrade(t *testing.T, newest string) {
 		t.Fatal(err)
 	}
 	said, err := older.CombinedOutput()
-	if err == nil || !strings.Contains(string(said), lua.ErrNewerData.Error()) {
+	if err == nil || !strings.Contains(string(said), store.ErrNewerData.Error()) {
 		t.Errorf("%v, by time: %t: %s", err, ctx.Err() != nil, said)
 	}
 	if after := client.HGetAll(t.Context(), state).Val(); len(after) != len(before) || after["data"] != before["data"] {

@@ -7,25 +7,25 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // CallErrors is the kind of a Reason that is what calls failed by, which receivers have said: for operators alone.
 const CallErrors = "errors"
 
-func explainDownstream(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+func explainDownstream(ctx context.Context, s *store.Store, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
 	if err := admission.ValidateName("downstream", name, false); err != nil {
 		return e, err
 	}
-	in, err := readRules(ctx, store)
+	in, err := readRules(ctx, s)
 	if err != nil {
 		return e, err
 	}
 	e.PolicyVersion = in.policy.Version
-	b, err := store.Breaker(ctx, name)
+	b, err := s.Breaker(ctx, name)
 	switch {
-	case errors.Is(err, lua.ErrNoBreaker):
+	case errors.Is(err, store.ErrNoBreaker):
 	case err != nil:
 		return e, err
 	default:
@@ -36,12 +36,12 @@ func explainDownstream(ctx context.Context, store *lua.Store, name string) (Expl
 			e.add(Reason{Kind: CallErrors, Text: fmt.Sprintf("its calls failed %d times until %s: %s", said.Count, clock(said.At), said.Text)})
 		}
 	}
-	gates, err := store.Gates(ctx)
+	gates, err := s.Gates(ctx)
 	if err != nil {
 		return e, err
 	}
 	for _, g := range gates {
-		if g.Name == lua.DownstreamGate(name) || g.Name == lua.DownstreamRateGate(name) {
+		if g.Name == store.DownstreamGate(name) || g.Name == store.DownstreamRateGate(name) {
 			reason, err := in.gate(g, "", "", name)
 			if err != nil {
 				return e, err
@@ -73,8 +73,8 @@ func (r *rules) maxParked(downstream string) int {
 }
 
 // ofBreaker tells of a breaker.
-func ofBreaker(b *lua.BreakerState) Reason {
-	reason := Reason{Kind: string(lua.WaitBreaker), Binds: b.Limit != lua.Unlimited, Until: b.Until}
+func ofBreaker(b *store.BreakerState) Reason {
+	reason := Reason{Kind: string(store.WaitBreaker), Binds: b.Limit != store.Unlimited, Until: b.Until}
 	reason.Text = fmt.Sprintf("the breaker is %s since %s, %s", b.State, clock(b.Since), b.Cause)
 	if b.Reason != "" && (b.Forced || b.Cause == breaker.CauseReset) {
 		reason.Text += because(b.Reason)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // The kinds of what can be explained.
@@ -33,7 +33,7 @@ type Explanation struct {
 
 // Reason is one thing that holds something back, or may.
 type Reason struct {
-	// Kind is that of a lua.Wait, or limit, suspension, deadline, tier, parked or dead.
+	// Kind is that of a store.Wait, or limit, suspension, deadline, tier, parked or dead.
 	Kind string `json:"kind"`
 	// Binds says that it holds back now.
 	Binds bool   `json:"binds"`
@@ -49,20 +49,20 @@ type Reason struct {
 // New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope or a downstream. What nobody knows is
 // headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say. Whoever does not see the deployment has jobs
 // explained alone.
-func New(ctx context.Context, store *lua.Store, kind, name string, eyes shown.Eyes) (Explanation, error) {
-	job := func(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+func New(ctx context.Context, s *store.Store, kind, name string, eyes shown.Eyes) (Explanation, error) {
+	job := func(ctx context.Context, s *store.Store, name string) (Explanation, error) {
 		if !eyes.Deployment {
-			return ownJob(ctx, store, name, eyes)
+			return ownJob(ctx, s, name, eyes)
 		}
-		return explainJob(ctx, store, name, eyes)
+		return explainJob(ctx, s, name, eyes)
 	}
-	of := map[string]func(context.Context, *lua.Store, string) (Explanation, error){
+	of := map[string]func(context.Context, *store.Store, string) (Explanation, error){
 		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
 	}[kind]
 	if of == nil {
 		return Explanation{}, &admission.FieldError{Field: "kind", Value: strconv.Quote(kind), Allowed: "job, tenant, scope or downstream"}
 	}
-	e, err := of(ctx, store, name)
+	e, err := of(ctx, s, name)
 	e.Kind, e.Name = kind, name
 	return e, err
 }

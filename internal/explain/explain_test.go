@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 var update = flag.Bool("update", false, "rewrite the texts in testdata")
@@ -36,17 +36,17 @@ func must(tb testing.TB, err error) {
 // stage is a store of a test's own.
 type stage struct {
 	t        *testing.T
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
-	p, err := producer.New(store, producer.Config{})
+	p, err := producer.New(s, producer.Config{})
 	must(t, err)
-	return &stage{t, store, p}
+	return &stage{t, s, p}
 }
 
 // put stores a policy, by the author ada for a reason.
@@ -70,11 +70,11 @@ func (s *stage) enqueue(id string, change ...func(*admission.Job)) {
 	must(s.t, err)
 }
 
-var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
 // work registers a worker with so many slots that takes as many of n jobs and ends them with an outcome; those of "" it
 // keeps.
-func (s *stage) work(slots, n int, outcome lua.Outcome) {
+func (s *stage) work(slots, n int, outcome store.Outcome) {
 	s.t.Helper()
 	ctx := s.t.Context()
 	_, err := s.store.Register(ctx, "w1", mailPool, slots, time.Minute)
@@ -89,10 +89,10 @@ func (s *stage) work(slots, n int, outcome lua.Outcome) {
 			continue
 		}
 		text := "no such address"
-		if outcome == lua.Release {
-			text = lua.UnknownType + " " + l.Job.Type
+		if outcome == store.Release {
+			text = store.UnknownType + " " + l.Job.Type
 		}
-		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []lua.Finish{{
+		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: text,
 		}})
 		must(s.t, err)
@@ -128,10 +128,10 @@ var scenes = []struct {
 	{"pauses", []string{"job", "acme:a", "tenant", "acme"}, func(s *stage) {
 		s.put(slow, "slow")
 		s.work(1, 0, "")
-		for gate, reason := range map[lua.GateName]string{
-			lua.QueueGate("mail"): "maintenance", lua.TenantGate("acme"): "unpaid\x1b[2J bill", lua.TenantQueueGate("acme", "mail"): "complaints",
+		for gate, reason := range map[store.GateName]string{
+			store.QueueGate("mail"): "maintenance", store.TenantGate("acme"): "unpaid\x1b[2J bill", store.TenantQueueGate("acme", "mail"): "complaints",
 		} {
-			_, err := s.store.Pause(s.t.Context(), gate, time.Hour, lua.Intervention{Reason: reason})
+			_, err := s.store.Pause(s.t.Context(), gate, time.Hour, store.Intervention{Reason: reason})
 			must(s.t, err)
 		}
 		s.enqueue("a")
@@ -156,18 +156,18 @@ var scenes = []struct {
 	}},
 	{"breaker", []string{"job", "acme:a", "downstream", "smtp", "downstream", "never"}, func(s *stage) {
 		s.work(5, 0, "")
-		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, lua.Intervention{Author: "ada", Reason: "they move"})
+		_, err := s.store.ForceBreaker(s.t.Context(), "smtp", breaker.Open, time.Hour, store.Intervention{Author: "ada", Reason: "they move"})
 		must(s.t, err)
 		s.enqueue("a")
 	}},
 	{"later", []string{"job", "acme:a", "job", "acme:b"}, func(s *stage) {
 		s.enqueue("b", func(j *admission.Job) { j.Downstream = "" })
-		s.work(5, 1, lua.Retry)
+		s.work(5, 1, store.Retry)
 		s.enqueue("a", func(j *admission.Job) { j.Delay = time.Hour })
 	}},
 	{"unknown type", []string{"job", "acme:a"}, func(s *stage) {
 		s.enqueue("a")
-		s.work(1, 1, lua.Release)
+		s.work(1, 1, store.Release)
 	}},
 	{"spilled", []string{"job", "acme:b"}, func(s *stage) {
 		s.put(`{"queues":{"mail":{"overflow":{"policy":"spillover","max_jobs":1}}}}`, "small")
@@ -180,7 +180,7 @@ var scenes = []struct {
 	}},
 	{"dead", []string{"job", "acme:a"}, func(s *stage) {
 		s.enqueue("a")
-		s.work(1, 1, lua.Kill)
+		s.work(1, 1, store.Kill)
 	}},
 	{"limit of a tier", []string{"scope", "acme", "scope", "global"}, func(s *stage) {
 		s.put(slow, "slow")
@@ -192,8 +192,8 @@ var scenes = []struct {
 		s.enqueue("a")
 	}},
 	{"suspended", []string{"scope", "acme:mail", "tenant", "acme"}, func(s *stage) {
-		must(s.t, s.store.Suspend(s.t.Context(), lua.TenantQueueGate("acme", "mail"), time.Hour, lua.Intervention{Reason: "bounces"}))
-		must(s.t, s.store.Suspend(s.t.Context(), lua.QueueGate("mail"), 0, lua.Intervention{Reason: "moving"}))
+		must(s.t, s.store.Suspend(s.t.Context(), store.TenantQueueGate("acme", "mail"), time.Hour, store.Intervention{Reason: "bounces"}))
+		must(s.t, s.store.Suspend(s.t.Context(), store.QueueGate("mail"), 0, store.Intervention{Reason: "moving"}))
 	}},
 }
 
@@ -233,9 +233,9 @@ func TestEachReasonIsExplained(t *testing.T) {
 
 func TestSharesOfPartitionsAreExplained(t *testing.T) {
 	t.Parallel()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	st, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 2})
 	must(t, err)
-	s := &stage{t: t, store: store}
+	s := &stage{t: t, store: st}
 	s.put(`{"downstreams":{"smtp":{"max_running":9,"dispatch":{"tokens":5,"per":"1s","burst":4}}},"global":{"tokens":7,"per":"24h","burst":8}}`, "")
 	for _, row := range []struct {
 		kind, name string
@@ -245,7 +245,7 @@ func TestSharesOfPartitionsAreExplained(t *testing.T) {
 		{explain.Scope, "global", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
 		{explain.Tenant, "acme", []string{"gets 7 tokens a day; the partitions have 3.5, 3.5 of that"}},
 	} {
-		e, err := explain.New(t.Context(), store, row.kind, row.name, shown.Everything)
+		e, err := explain.New(t.Context(), st, row.kind, row.name, shown.Everything)
 		must(t, err)
 		for _, want := range row.wants {
 			if !slices.ContainsFunc(e.Reasons, func(r explain.Reason) bool { return strings.Contains(r.Text, want) }) {

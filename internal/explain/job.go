@@ -7,19 +7,19 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
-func explainJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes) (Explanation, error) {
+func explainJob(ctx context.Context, s *store.Store, name string, eyes shown.Eyes) (Explanation, error) {
 	key, err := keyOf(name)
 	if err != nil {
 		return Explanation{}, err
 	}
-	sight, err := store.Look(ctx, key)
+	sight, err := s.Look(ctx, key)
 	if err != nil {
 		return Explanation{}, err
 	}
-	in, err := readRules(ctx, store)
+	in, err := readRules(ctx, s)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -33,7 +33,7 @@ func explainJob(ctx context.Context, store *lua.Store, name string, eyes shown.E
 		e.add(reason)
 	}
 	switch {
-	case sight.Place == lua.PlaceDead:
+	case sight.Place == store.PlaceDead:
 		e.add(Reason{
 			Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text)),
 			Change: fmt.Sprintf("headgate redrive %s %s", key.Tenant, key.ID),
@@ -49,12 +49,12 @@ func explainJob(ctx context.Context, store *lua.Store, name string, eyes shown.E
 }
 
 // ownJob explains a job to its tenant: what it waits for, without the rules, notes, workers and numbers that are others' too.
-func ownJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes) (Explanation, error) {
+func ownJob(ctx context.Context, s *store.Store, name string, eyes shown.Eyes) (Explanation, error) {
 	key, err := keyOf(name)
 	if err != nil {
 		return Explanation{}, err
 	}
-	sight, err := store.Look(ctx, key)
+	sight, err := s.Look(ctx, key)
 	if err != nil {
 		return Explanation{}, err
 	}
@@ -64,7 +64,7 @@ func ownJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes)
 		e.add(Reason{Kind: string(wait.Kind), Binds: true, Text: eyes.WaitText(wait), Until: wait.Until})
 	}
 	switch {
-	case sight.Place == lua.PlaceDead:
+	case sight.Place == store.PlaceDead:
 		e.add(Reason{Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text))})
 	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
 		e.add(Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: sight.Record.Job.Deadline})
@@ -73,7 +73,7 @@ func ownJob(ctx context.Context, store *lua.Store, name string, eyes shown.Eyes)
 }
 
 // whereabouts says where a job is.
-func whereabouts(g *lua.Sighting) string {
+func whereabouts(g *store.Sighting) string {
 	switch g.Place {
 	case admission.PlaceLater:
 		return "waiting for its time"
@@ -86,7 +86,7 @@ func whereabouts(g *lua.Sighting) string {
 		return fmt.Sprintf("waiting, at place %d of its lane", g.Position)
 	case admission.PlaceSpilled:
 		return fmt.Sprintf("spilled, at place %d of its overflow store", g.Position)
-	case lua.PlaceRunning:
+	case store.PlaceRunning:
 		text := "running"
 		if g.Worker != "" {
 			text += " on worker " + g.Worker
@@ -96,9 +96,9 @@ func whereabouts(g *lua.Sighting) string {
 			text += ", to be cancelled by its next heartbeat" + because(g.Reason)
 		}
 		return text
-	case lua.PlaceDead:
+	case store.PlaceDead:
 		return "dead since " + clock(g.At)
-	case lua.PlaceEnded:
+	case store.PlaceEnded:
 		return "ended: its id is remembered for the dedup window, nothing else"
 	}
 	return "in no place: this is a fault of the store"
@@ -112,60 +112,60 @@ func because(text string) string {
 }
 
 // ofWait returns the rule that makes a job wait; nil where none does.
-func (r *rules) ofWait(w lua.Wait, job *admission.Job) (*Rule, error) {
+func (r *rules) ofWait(w store.Wait, job *admission.Job) (*Rule, error) {
 	switch w.Kind {
-	case lua.WaitCap, lua.WaitRate:
+	case store.WaitCap, store.WaitRate:
 		return r.ofGate(w.Gate, job.Tenant, job.Queue, job.Downstream)
-	case lua.WaitDepth:
+	case store.WaitDepth:
 		return r.first("built in: no bound",
 			candidate{"override of " + job.Tenant + ":" + job.Queue, []string{"overflows", job.Tenant + ":" + job.Queue}},
 			candidate{"default of queue " + job.Queue, []string{"queues", job.Queue, "overflow"}},
 			candidate{"default of queues without a bound", []string{"overflows", "*:*"}})
-	case lua.WaitTurn:
+	case store.WaitTurn:
 		return r.ofTenant("built in: weight 1", job.Tenant, "priority_weights", string(job.Priority))
-	case lua.WaitPause, lua.WaitBreaker, lua.WaitTime, lua.WaitType, lua.WaitWorkers, lua.WaitWaking: // They are no rule's.
+	case store.WaitPause, store.WaitBreaker, store.WaitTime, store.WaitType, store.WaitWorkers, store.WaitWaking: // They are no rule's.
 	}
 	return nil, nil //nolint:nilnil // No rule is an answer.
 }
 
 // remedy says what would end a wait.
-func remedy(w lua.Wait, g *lua.Sighting) string {
+func remedy(w store.Wait, g *store.Sighting) string {
 	job := &g.Record.Job
 	switch w.Kind {
-	case lua.WaitPause:
+	case store.WaitPause:
 		return resume(w.Gate, job)
-	case lua.WaitBreaker:
+	case store.WaitBreaker:
 		return "probes close it when the downstream is well again; headgate breaker reset " + job.Downstream + " does so at once"
-	case lua.WaitCap:
+	case store.WaitCap:
 		return "jobs that end, or a higher max_running"
-	case lua.WaitRate:
+	case store.WaitRate:
 		return "time, or a higher dispatch"
-	case lua.WaitTime:
+	case store.WaitTime:
 		return "time alone"
-	case lua.WaitType:
+	case store.WaitType:
 		return fmt.Sprintf("a worker of queue %s with a handler for type %s; or headgate job cancel %s %s", job.Queue, job.Type, job.Tenant, job.ID)
-	case lua.WaitDepth:
+	case store.WaitDepth:
 		return "the tenant's jobs in the queue that end, or a higher bound"
-	case lua.WaitWorkers:
+	case store.WaitWorkers:
 		return "a worker: headgate worker --queue " + job.Queue
-	case lua.WaitWaking:
+	case store.WaitWaking:
 		return "nothing: it is on its way"
-	case lua.WaitTurn:
+	case store.WaitTurn:
 		return "more slots of workers, a higher weight of the tenant, or an earlier deadline"
 	}
 	return ""
 }
 
 // resume says how a pause ends.
-func resume(gate lua.GateName, job *admission.Job) string {
+func resume(gate store.GateName, job *admission.Job) string {
 	if what := flags(gate, job.Tenant, job.Queue); what != "" {
 		return "headgate resume" + what
 	}
-	return "whoever paused it, by lua.Store.Unpause"
+	return "whoever paused it, by store.Store.Unpause"
 }
 
 // deadline says what becomes of a job that waits too long.
-func (r *rules) deadline(g *lua.Sighting) (Reason, error) {
+func (r *rules) deadline(g *store.Sighting) (Reason, error) {
 	job := &g.Record.Job
 	reason := Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: job.Deadline}
 	queue := r.compiled.QueueOf(job.Queue)

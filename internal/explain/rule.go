@@ -9,8 +9,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Rule is a part of the policy in force.
@@ -36,11 +36,11 @@ type Changed struct {
 type rules struct {
 	policy   policy.Policy
 	compiled *policy.Compiled
-	audit    []lua.AuditEntry
+	audit    []store.AuditEntry
 }
 
-func readRules(ctx context.Context, store *lua.Store) (*rules, error) {
-	current, err := rollout.Current(ctx, store)
+func readRules(ctx context.Context, s *store.Store) (*rules, error) {
+	current, err := rollout.Current(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func readRules(ctx context.Context, store *lua.Store) (*rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	page, err := store.Audit(ctx, lua.AuditQuery{Limit: lua.MaxPage, Action: lua.AuditPolicy})
+	page, err := s.Audit(ctx, store.AuditQuery{Limit: store.MaxPage, Action: store.AuditPolicy})
 	return &rules{current, compiled, page.Entries}, err
 }
 
@@ -89,7 +89,7 @@ func pointer(path []string) string {
 // audit does not keep every change.
 func (r *rules) changed(path string) *Changed {
 	for _, entry := range r.audit {
-		if entry.Action != lua.AuditPolicy {
+		if entry.Action != store.AuditPolicy {
 			continue
 		}
 		var kept rollout.Summary
@@ -138,23 +138,23 @@ func (r *rules) ofLimit(level admission.Level, tenant, queue string, class admis
 
 // ofGate returns the rule of a cap or a rate of dispatches, of those that a job of a tenant in a queue that calls a
 // downstream may meet.
-func (r *rules) ofGate(name lua.GateName, tenant, queue, downstream string) (*Rule, error) {
+func (r *rules) ofGate(name store.GateName, tenant, queue, downstream string) (*Rule, error) {
 	const none = "built in: no bound"
 	switch name {
-	case lua.QueueGate(queue):
+	case store.QueueGate(queue):
 		return r.first(none, candidate{"queue " + queue, []string{"queues", queue, "max_running"}})
-	case lua.TenantGate(tenant):
+	case store.TenantGate(tenant):
 		return r.ofTenant(none, tenant, "max_running")
-	case lua.TenantQueueGate(tenant, queue):
+	case store.TenantQueueGate(tenant, queue):
 		scope := tenant + ":" + queue
 		return r.first(none, candidate{"override of " + scope, []string{"max_running", scope}},
 			candidate{"default of queue " + queue, []string{"queues", queue, "max_running_per_tenant"}})
-	case lua.DownstreamGate(downstream):
+	case store.DownstreamGate(downstream):
 		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "max_running"}},
 			candidate{"default of downstreams", []string{"any_downstream", "max_running"}})
-	case lua.TenantRateGate(tenant):
+	case store.TenantRateGate(tenant):
 		return r.first(none, candidate{"tenant " + tenant, []string{"tenants", tenant, "dispatch"}})
-	case lua.DownstreamRateGate(downstream):
+	case store.DownstreamRateGate(downstream):
 		return r.first(none, candidate{"downstream " + downstream, []string{"downstreams", downstream, "dispatch"}})
 	}
 	return nil, nil //nolint:nilnil // It is no rule's.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
-func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+func explainTenant(ctx context.Context, store *store.Store, name string) (Explanation, error) {
 	if err := admission.ValidateTenant(name); err != nil {
 		return Explanation{}, err
 	}
@@ -37,7 +37,7 @@ func explainTenant(ctx context.Context, store *lua.Store, name string) (Explanat
 const backlogShown = 10
 
 // addBacklog tells how many jobs of a tenant wait, and where.
-func (e *Explanation) addBacklog(ctx context.Context, store *lua.Store, tenant string) error {
+func (e *Explanation) addBacklog(ctx context.Context, store *store.Store, tenant string) error {
 	backlogs, err := store.Backlogs(ctx, tenant)
 	if err != nil {
 		return err
@@ -69,13 +69,13 @@ func (e *Explanation) addBacklog(ctx context.Context, store *lua.Store, tenant s
 	return nil
 }
 
-func explainScope(ctx context.Context, store *lua.Store, name string) (Explanation, error) {
+func explainScope(ctx context.Context, store *store.Store, name string) (Explanation, error) {
 	e, _, err := newScope(ctx, store, admission.Scope(name))
 	return e, err
 }
 
 // newScope explains whether a scope admits: suspensions and buckets on its way.
-func newScope(ctx context.Context, store *lua.Store, scope admission.Scope) (Explanation, *rules, error) {
+func newScope(ctx context.Context, store *store.Store, scope admission.Scope) (Explanation, *rules, error) {
 	e := Explanation{Summary: "a job of 1 token would be admitted", Reasons: []Reason{}}
 	tenant, queue, _, err := scope.Parts()
 	if err != nil {
@@ -109,45 +109,45 @@ func newScope(ctx context.Context, store *lua.Store, scope admission.Scope) (Exp
 }
 
 // concerns reports whether what is held back under a name concerns a tenant, or one of its queues.
-func concerns(name lua.GateName, tenant, queue string) bool {
+func concerns(name store.GateName, tenant, queue string) bool {
 	switch {
 	case tenant == "":
 		return false
 	case queue == "":
-		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+		return name == store.TenantGate(tenant) || strings.HasPrefix(string(name), string(store.TenantQueueGate(tenant, "")))
 	}
-	return name == lua.TenantGate(tenant) || name == lua.QueueGate(queue) || name == lua.TenantQueueGate(tenant, queue)
+	return name == store.TenantGate(tenant) || name == store.QueueGate(queue) || name == store.TenantQueueGate(tenant, queue)
 }
 
 // unsuspend says how a suspension ends.
-func unsuspend(name lua.GateName, tenant, queue string) string {
+func unsuspend(name store.GateName, tenant, queue string) string {
 	return "headgate resume --enqueue" + flags(name, tenant, queue)
 }
 
 // flags writes what a gate guards as flags, where it guards a queue, a tenant or a tenant in a queue.
-func flags(name lua.GateName, tenant, queue string) string {
+func flags(name store.GateName, tenant, queue string) string {
 	switch name {
-	case lua.QueueGate(queue):
+	case store.QueueGate(queue):
 		return " --queue " + queue
-	case lua.TenantGate(tenant):
+	case store.TenantGate(tenant):
 		return " --tenant " + tenant
-	case lua.TenantQueueGate(tenant, queue):
+	case store.TenantQueueGate(tenant, queue):
 		return " --queue " + queue + " --tenant " + tenant
 	}
 	return ""
 }
 
 // queueOf is the queue of a gate of a tenant in a queue.
-func queueOf(name lua.GateName, tenant string) string {
-	queue, _ := strings.CutPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+func queueOf(name store.GateName, tenant string) string {
+	queue, _ := strings.CutPrefix(string(name), string(store.TenantQueueGate(tenant, "")))
 	return queue
 }
 
 // addBuckets asks every bucket on the way of a scope for a token and takes none. Where the policy changes meanwhile it asks
 // again by the new one.
-func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope admission.Scope) (*rules, admission.Verdict, error) {
+func (e *Explanation) addBuckets(ctx context.Context, s *store.Store, scope admission.Scope) (*rules, admission.Verdict, error) {
 	for again := false; ; again = true {
-		in, err := readRules(ctx, store)
+		in, err := readRules(ctx, s)
 		if err != nil {
 			return nil, admission.Verdict{}, err
 		}
@@ -155,12 +155,12 @@ func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope ad
 		if err != nil {
 			return nil, admission.Verdict{}, err
 		}
-		now, err := store.Time(ctx)
+		now, err := s.Time(ctx)
 		if err != nil {
 			return nil, admission.Verdict{}, err
 		}
-		_, answers, err := store.Check(ctx, in.policy.Version, true, []lua.Question{q})
-		if errors.Is(err, lua.ErrStale) && !again {
+		_, answers, err := s.Check(ctx, in.policy.Version, true, []store.Question{q})
+		if errors.Is(err, store.ErrStale) && !again {
 			continue
 		}
 		if err != nil {
@@ -172,11 +172,11 @@ func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope ad
 				return nil, admission.Verdict{}, err
 			}
 			if level == admission.LevelGlobal && !q.Limits[level].Disabled {
-				shares, err := store.GlobalShares(ctx, q.Limits[level].Tokens)
+				shares, err := s.GlobalShares(ctx, q.Limits[level].Tokens)
 				if err != nil {
 					return nil, admission.Verdict{}, err
 				}
-				reason.Text += lua.SharesWords(shares)
+				reason.Text += store.SharesWords(shares)
 			}
 			e.add(reason)
 		}
@@ -185,19 +185,19 @@ func (e *Explanation) addBuckets(ctx context.Context, store *lua.Store, scope ad
 }
 
 // question asks for a token of every bucket on the way of a scope.
-func (r *rules) question(scope admission.Scope) (lua.Question, error) {
+func (r *rules) question(scope admission.Scope) (store.Question, error) {
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
-		return lua.Question{}, err
+		return store.Question{}, err
 	}
 	if class != "" {
 		named, ok := r.compiled.ClassNamed(queue, class)
 		if !ok {
-			return lua.Question{}, &admission.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
+			return store.Question{}, &admission.FieldError{Field: "scope", Value: strconv.Quote(string(scope)), Allowed: "one whose priority is a class of queue " + queue}
 		}
 		class = named
 	}
-	q := lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1, Limits: r.compiled.LimitsFor(tenant, queue, class)}
+	q := store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: 1, Limits: r.compiled.LimitsFor(tenant, queue, class)}
 	for level := scope.Level() + 1; level < admission.Levels; level++ {
 		q.Limits[level] = admission.Limit{Disabled: true}
 	}
@@ -205,7 +205,7 @@ func (r *rules) question(scope admission.Scope) (lua.Question, error) {
 }
 
 // bucket tells of the bucket at a level.
-func (r *rules) bucket(level admission.Level, q *lua.Question, answer *lua.Answer, now time.Time) (Reason, error) {
+func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.Answer, now time.Time) (Reason, error) {
 	scope, limit := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class), q.Limits[level]
 	rule, err := r.ofLimit(level, q.Tenant, q.Queue, q.Class)
 	if err != nil {
@@ -227,13 +227,13 @@ func (r *rules) bucket(level admission.Level, q *lua.Question, answer *lua.Answe
 }
 
 // addGates tells which gates stand before a tenant's jobs.
-func (e *Explanation) addGates(ctx context.Context, store *lua.Store, in *rules, tenant string) error {
-	gates, err := store.Gates(ctx)
+func (e *Explanation) addGates(ctx context.Context, s *store.Store, in *rules, tenant string) error {
+	gates, err := s.Gates(ctx)
 	if err != nil {
 		return err
 	}
 	for _, g := range gates {
-		if !concerns(g.Name, tenant, "") && g.Name != lua.TenantRateGate(tenant) {
+		if !concerns(g.Name, tenant, "") && g.Name != store.TenantRateGate(tenant) {
 			continue
 		}
 		reason, err := in.gate(g, tenant, queueOf(g.Name, tenant), "")
@@ -246,23 +246,23 @@ func (e *Explanation) addGates(ctx context.Context, store *lua.Store, in *rules,
 }
 
 // gate tells of a gate as it stands.
-func (r *rules) gate(g lua.GateState, tenant, queue, downstream string) (Reason, error) {
+func (r *rules) gate(g store.GateState, tenant, queue, downstream string) (Reason, error) {
 	reason := Reason{Binds: g.Shut(), Until: g.Until}
 	job := &admission.Job{Tenant: tenant, Queue: queue, Downstream: downstream}
 	var err error
 	switch {
 	case g.Burst > 0:
-		reason.Kind, reason.Text = string(lua.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"), g.Burst)
+		reason.Kind, reason.Text = string(store.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"), g.Burst)
 		reason.Change = "a higher dispatch"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	case g.Limit == 0:
-		reason.Kind, reason.Text = string(lua.WaitPause), g.Name.Words()+" is paused"+because(g.Reason)
+		reason.Kind, reason.Text = string(store.WaitPause), g.Name.Words()+" is paused"+because(g.Reason)
 		reason.Change = resume(g.Name, job)
 	default:
-		reason.Kind, reason.Text = string(lua.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)
+		reason.Kind, reason.Text = string(store.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)
 		reason.Change = "a higher max_running"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 	}
-	reason.Text += lua.SharesWords(g.Shares)
+	reason.Text += store.SharesWords(g.Shares)
 	return reason, err
 }

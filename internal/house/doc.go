@@ -7,8 +7,8 @@
 //	0  /                                        the vocabulary; standard library only
 //	1  buckets fairqueue breaker policy         pure; standard library only
 //	   internal/trace internal/fairness         what a trace holds, how even service was
-//	2  internal/keyspace
-//	3  lua                                      the waist: all of Redis goes through it
+//	2  internal/keyspace lua                    the names of keys, the scripts
+//	3  store                                    the waist: all of Redis goes through it
 //	4  producer scheduler worker limiter        services; worker runs a scheduler, else none knows another
 //	   internal/rollout internal/shown          how a policy is put in force, what is shown as JSON
 //	   internal/explain internal/tally          what holds something back, decisions counted

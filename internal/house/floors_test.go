@@ -27,7 +27,8 @@ var rooms = []room{
 	{path: "internal/trace", floor: pureFloor},
 	{path: "internal/keyspace", floor: 2},
 	{path: "internal/callback", floor: 2},
-	{path: "lua", floor: 3},
+	{path: "lua", floor: 2},
+	{path: "store", floor: 3},
 	{path: "limiter", floor: 4},
 	{path: "producer", floor: 4},
 	{path: "scheduler", floor: 4},
@@ -82,8 +83,8 @@ type library struct {
 var libraries = []library{
 	{
 		path:  "github.com/redis/go-redis",
-		rooms: []string{"", "lua", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
-		why:   "Redis is reached through lua alone, asynq's by the bridge; the door takes a client that its user has",
+		rooms: []string{"", "store", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
+		why:   "Redis is reached through store alone, asynq's by the bridge; the door takes a client that its user has",
 	},
 	{
 		path:  "github.com/rs/zerolog",

@@ -94,19 +94,19 @@ func TestFaults(t *testing.T) {
 	}{
 		"a house in order": {
 			files: map[string]string{
-				"doc.go": module + "/worker", "admission/doc.go": "", "buckets/doc.go": module + "/admission", "lua/doc.go": module + "/buckets github.com/redis/go-redis/v9",
-				"scheduler/doc.go": module + "/lua github.com/rs/zerolog", "worker/doc.go": module + "/scheduler",
+				"doc.go": module + "/worker", "admission/doc.go": "", "buckets/doc.go": module + "/admission", "store/doc.go": module + "/buckets github.com/redis/go-redis/v9",
+				"scheduler/doc.go": module + "/store github.com/rs/zerolog", "worker/doc.go": module + "/scheduler",
 				"cmd/headgate/main.go": module + "/worker " + module + "/internal/embedded", "internal/embedded/doc.go": "github.com/redis/go-redis/v9",
 				"internal/embedded/child/doc.go": "", "internal/redistest/doc.go": module + "/internal/embedded/child testing",
 			},
 		},
 		"an import that points up": {
-			files: map[string]string{"buckets/doc.go": module + "/lua", "lua/doc.go": ""},
-			want:  []string{"/buckets imports " + module + "/lua, which is upstairs"},
+			files: map[string]string{"buckets/doc.go": module + "/store", "store/doc.go": ""},
+			want:  []string{"/buckets imports " + module + "/store, which is upstairs"},
 		},
 		"an import that points up from a test": {
-			files: map[string]string{"lua/doc.go": "", "lua/x_test.go": module + "/worker", "worker/doc.go": ""},
-			want:  []string{"/lua imports " + module + "/worker, which is upstairs"},
+			files: map[string]string{"store/doc.go": "", "store/x_test.go": module + "/worker", "worker/doc.go": ""},
+			want:  []string{"/store imports " + module + "/worker, which is upstairs"},
 		},
 		"a room that goes out by the front door": {
 			files: map[string]string{"doc.go": "", "producer/doc.go": module},
@@ -128,8 +128,8 @@ func TestFaults(t *testing.T) {
 			files: map[string]string{"worker/doc.go": "", "worker/x_test.go": "github.com/redis/go-redis/v9 " + module + "/internal/redistest", "internal/redistest/doc.go": ""},
 		},
 		"zerolog below the services": {
-			files: map[string]string{"lua/doc.go": "github.com/rs/zerolog/log"},
-			want:  []string{"/lua imports github.com/rs/zerolog/log: only services"},
+			files: map[string]string{"store/doc.go": "github.com/rs/zerolog/log"},
+			want:  []string{"/store imports github.com/rs/zerolog/log: only services"},
 		},
 		"a library in a pure package": {
 			files: map[string]string{"policy/doc.go": "github.com/some/library"},
@@ -144,28 +144,28 @@ func TestFaults(t *testing.T) {
 			want:  []string{"/producer imports " + module + "/internal/embedded, which is for internal/redistest, loadtest, cmd and tests"},
 		},
 		"a leaf that looks upstairs": {
-			files: map[string]string{"internal/embedded/doc.go": module + "/lua", "lua/doc.go": ""},
-			want:  []string{"/internal/embedded imports " + module + "/lua, but leaves know nobody"},
+			files: map[string]string{"internal/embedded/doc.go": module + "/store", "store/doc.go": ""},
+			want:  []string{"/internal/embedded imports " + module + "/store, but leaves know nobody"},
 		},
 		"a package nobody expected": {
 			files: map[string]string{"attic/doc.go": ""},
 			want:  []string{"/attic is on no floor: add it to the floors"},
 		},
 		"a name that says nothing": {
-			files: map[string]string{"lua/util/doc.go": ""},
-			want:  []string{"/lua/util has a name that says nothing"},
+			files: map[string]string{"store/util/doc.go": ""},
+			want:  []string{"/store/util has a name that says nothing"},
 		},
 		"no doc.go": {
-			files: map[string]string{"lua/admit.go": ""},
-			want:  []string{"/lua has no doc.go"},
+			files: map[string]string{"store/admit.go": ""},
+			want:  []string{"/store has no doc.go"},
 		},
 		"a file too long": {
-			files: map[string]string{"lua/doc.go": "package lua\n" + strings.Repeat("\n", maxLines)},
-			want:  []string{"/lua/doc.go has 451 lines"},
+			files: map[string]string{"store/doc.go": "package store\n" + strings.Repeat("\n", maxLines)},
+			want:  []string{"/store/doc.go has 451 lines"},
 		},
 		"a test too long": {
-			files: map[string]string{"lua/doc.go": "", "lua/x_test.go": "package lua_test\n" + strings.Repeat("\n", maxLines)},
-			want:  []string{"/lua/x_test.go has 451 lines"},
+			files: map[string]string{"store/doc.go": "", "store/x_test.go": "package store_test\n" + strings.Repeat("\n", maxLines)},
+			want:  []string{"/store/x_test.go has 451 lines"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // BenchmarkTenants reports what a job costs Redis, from its admission to its end, where 10 to 100,000 tenants have two jobs
@@ -25,8 +25,8 @@ func newWaiting(b *testing.B, tenants int) *beside {
 	b.Helper()
 	s := newBeside(b, fmt.Sprintf("%d_waiting", tenants), bystanders{})
 	s.tenants = tenants
-	for n := 0; n < 2*tenants; n += lua.MaxBatchJobs {
-		s.admit(s.open(min(lua.MaxBatchJobs, 2*tenants-n))...)
+	for n := 0; n < 2*tenants; n += store.MaxBatchJobs {
+		s.admit(s.open(min(store.MaxBatchJobs, 2*tenants-n))...)
 	}
 	return s
 }
@@ -37,7 +37,7 @@ func newIdle(b *testing.B, tenants int) *beside {
 	s := newWaiting(b, 100)
 	s.name = fmt.Sprintf("%d_idle", tenants)
 	for n := 0; n < tenants; n += besideBatch {
-		jobs := make([]lua.Candidate, min(besideBatch, tenants-n))
+		jobs := make([]store.Candidate, min(besideBatch, tenants-n))
 		for i := range jobs {
 			jobs[i] = s.job(tenantName(n+i), "mail", "")
 			jobs[i].Job.Cost = admission.MaxCost / 10

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // BenchmarkBeside reports what a job costs Redis, from its admission to its end, that no gate stops: beside nothing, twice,
@@ -85,8 +85,8 @@ func (s *beside) run(jobs int) usage {
 // drain ends so many jobs out of a backlog, or a few more, and returns what one of them uses.
 func (s *beside) drain(jobs int) usage {
 	s.tb.Helper()
-	for i := 0; i < jobs+3*besideBatch; i += lua.MaxBatchJobs {
-		s.admit(s.open(lua.MaxBatchJobs)...)
+	for i := 0; i < jobs+3*besideBatch; i += store.MaxBatchJobs {
+		s.admit(s.open(store.MaxBatchJobs)...)
 	}
 	before, n := s.used(), 0
 	for n < jobs {
@@ -109,7 +109,7 @@ type beside struct {
 	tb testing.TB
 	// tenants take turns with jobs that nothing stops.
 	tenants int
-	store   *lua.Store
+	store   *store.Store
 	client  *redis.Client
 	jobs    int
 	version int64
@@ -124,14 +124,14 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 	b.Helper()
 	server := redistest.Start(b, redistest.Options{})
 	client := server.Client(b)
-	store, err := lua.Open(b.Context(), client, lua.Config{})
-	s := &beside{name: name, tb: b, tenants: 100, store: store, client: client}
+	st, err := store.Open(b.Context(), client, store.Config{})
+	s := &beside{name: name, tb: b, tenants: 100, store: st, client: client}
 	s.check(err)
-	update := lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Second}
+	update := store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Second}
 	for i := range by.capped {
-		update.Caps = append(update.Caps, lua.Cap{Gate: lua.TenantGate(tenantName(i)), Limit: 1})
+		update.Caps = append(update.Caps, store.Cap{Gate: store.TenantGate(tenantName(i)), Limit: 1})
 	}
-	s.check(store.PutPolicy(b.Context(), update))
+	s.check(st.PutPolicy(b.Context(), update))
 	s.version = 1
 	busy, downstream := by.capped+by.uncapped, ""
 	if by.uncapped > 0 {
@@ -143,19 +143,19 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 		s.admit(s.job(tenantName(i), "mail", downstream))
 	}
 	s.read("c", cappedPool, max(1, busy))
-	s.crowd(by.scheduled, func(i int) lua.Candidate {
+	s.crowd(by.scheduled, func(i int) store.Candidate {
 		later := s.job(tenantName(i%5000), "mail", "dead")
 		later.Job.Delay = 24 * time.Hour
 		return later
 	})
-	s.crowd(by.parked, func(i int) lua.Candidate { return s.job(tenantName(i%5000), "mail", "dead") })
+	s.crowd(by.parked, func(i int) store.Candidate { return s.job(tenantName(i%5000), "mail", "dead") })
 	if by.parked+by.uncapped > 0 {
-		_, err := store.ForceBreaker(b.Context(), "dead", breaker.Open, 0, lua.Intervention{Reason: "dead"})
+		_, err := st.ForceBreaker(b.Context(), "dead", breaker.Open, 0, store.Intervention{Reason: "dead"})
 		s.check(err)
 	}
 	s.register("w", mailPool, besideBatch)
 	for { // whatever is stopped comes to its head and parks
-		p, err := store.Promote(b.Context(), "s", time.Second)
+		p, err := st.Promote(b.Context(), "s", time.Second)
 		s.check(err)
 		if !p.More {
 			return s
@@ -164,18 +164,18 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 }
 
 // crowd admits so many jobs.
-func (s *beside) crowd(n int, job func(i int) lua.Candidate) {
+func (s *beside) crowd(n int, job func(i int) store.Candidate) {
 	s.tb.Helper()
-	for i := 0; i < n; i += lua.MaxBatchJobs {
-		var jobs []lua.Candidate
-		for k := i; k < min(n, i+lua.MaxBatchJobs); k++ {
+	for i := 0; i < n; i += store.MaxBatchJobs {
+		var jobs []store.Candidate
+		for k := i; k < min(n, i+store.MaxBatchJobs); k++ {
 			jobs = append(jobs, job(k))
 		}
 		s.admit(jobs...)
 	}
 }
 
-var cappedPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "capped", Weight: 1}}}
+var cappedPool = store.Pool{Queues: []store.QueueWeight{{Queue: "capped", Weight: 1}}}
 
 func (s *beside) check(err error) {
 	s.tb.Helper()
@@ -184,35 +184,35 @@ func (s *beside) check(err error) {
 	}
 }
 
-func (s *beside) job(tenant, queue, downstream string) lua.Candidate {
+func (s *beside) job(tenant, queue, downstream string) store.Candidate {
 	s.jobs++
-	return lua.Candidate{Limits: unlimited, Job: &admission.Job{
+	return store.Candidate{Limits: unlimited, Job: &admission.Job{
 		ID: strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: admission.High, Cost: 1, Downstream: downstream,
 	}}
 }
 
 // open returns jobs that nothing stops.
-func (s *beside) open(n int) []lua.Candidate {
-	jobs := make([]lua.Candidate, n)
+func (s *beside) open(n int) []store.Candidate {
+	jobs := make([]store.Candidate, n)
 	for i := range jobs {
 		jobs[i] = s.job("x"+tenantName(s.jobs%s.tenants), "mail", "api")
 	}
 	return jobs
 }
 
-func (s *beside) admit(jobs ...lua.Candidate) {
+func (s *beside) admit(jobs ...store.Candidate) {
 	s.tb.Helper()
 	_, err := s.store.Admit(s.tb.Context(), s.version, jobs)
 	s.check(err)
 }
 
-func (s *beside) register(worker string, pool lua.Pool, slots int) {
+func (s *beside) register(worker string, pool store.Pool, slots int) {
 	s.tb.Helper()
 	_, err := s.store.Register(s.tb.Context(), worker, pool, slots, longLease)
 	s.check(err)
 }
 
-func (s *beside) read(worker string, pool lua.Pool, count int) []lua.Lease {
+func (s *beside) read(worker string, pool store.Pool, count int) []store.Lease {
 	s.tb.Helper()
 	leases, err := s.store.Read(s.tb.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
@@ -235,9 +235,9 @@ func (s *beside) finishReady() int {
 	if len(leases) == 0 {
 		return 0
 	}
-	ends := make([]lua.Finish, len(leases))
+	ends := make([]store.Finish, len(leases))
 	for i, l := range leases {
-		ends[i] = finishAs(l, lua.Complete, 0)
+		ends[i] = finishAs(l, store.Complete, 0)
 	}
 	_, _, err := s.store.Finish(s.tb.Context(), mailPool.ID(), "w", ends)
 	s.check(err)

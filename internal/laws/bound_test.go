@@ -13,8 +13,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -116,7 +116,7 @@ func (c *crowd) change() error {
 	if err != nil {
 		return err
 	}
-	u := lua.PolicyUpdate{Expected: c.version, Version: p.Version, Text: text, Window: policy.DefaultDedupWindow}
+	u := store.PolicyUpdate{Expected: c.version, Version: p.Version, Text: text, Window: policy.DefaultDedupWindow}
 	if err := c.store.PutPolicy(c.Context(), u); err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ type producer struct {
 
 func (p *producer) call() error {
 	p.calls++
-	jobs := make([]lua.Candidate, p.between(1, crowdBatch))
+	jobs := make([]store.Candidate, p.between(1, crowdBatch))
 	for i := range jobs {
 		class := p.between(0, len(p.crowd.classes)-1)
 		j := p.job(choose(p.site, crowdTenants...), choose(p.site, crowdQueues...), class, p.crowd.classes)
@@ -212,7 +212,7 @@ func (p *producer) call() error {
 			}
 			before := redistest.Now().UnixMicro()
 			verdicts, err := p.store.Admit(p.Context(), p.compiled.Version(), jobs)
-			if !errors.Is(err, lua.ErrStale) {
+			if !errors.Is(err, store.ErrStale) {
 				p.crowd.note(p.compiled.Version(), jobs, verdicts, before)
 				return err
 			}
@@ -231,7 +231,7 @@ func (p *producer) call() error {
 	}
 }
 
-func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []admission.Verdict, before int64) {
+func (c *crowd) note(version int64, jobs []store.Candidate, verdicts []admission.Verdict, before int64) {
 	after := redistest.Now().UnixMicro()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *crowd) note(version int64, jobs []lua.Candidate, verdicts []admission.V
 // collect drains the partition and asks each job when it was admitted.
 func (c *crowd) collect() {
 	c.Helper()
-	for _, l := range c.drain(lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}) {
+	for _, l := range c.drain(store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}) {
 		a, ok := c.mu.sent[admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}]
 		if !ok {
 			c.Fatalf("job %s:%s runs and was not admitted, or runs twice", l.Job.Tenant, l.Job.ID)
@@ -273,11 +273,11 @@ func (c *crowd) collect() {
 }
 
 // drain completes all jobs and returns them.
-func (s *site) drain(pool lua.Pool) (all []lua.Lease) {
+func (s *site) drain(pool store.Pool) (all []store.Lease) {
 	s.Helper()
-	s.register("drainer", pool, lua.MaxBatchJobs, longLease)
+	s.register("drainer", pool, store.MaxBatchJobs, longLease)
 	for {
-		leases := s.read("drainer", pool, lua.MaxBatchJobs)
+		leases := s.read("drainer", pool, store.MaxBatchJobs)
 		if len(leases) == 0 {
 			return all
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -39,10 +39,10 @@ var remains = map[string]int64{
 func TestNothingIsLeftOfAFlood(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Start(t, redistest.Options{}))
-	s.putPolicy(lua.PolicyUpdate{
+	s.putPolicy(store.PolicyUpdate{
 		Window:  time.Second,
-		Queues:  []lua.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour}},
-		Weights: []lua.TenantWeight{{Class: admission.High, Tenant: tenantName(1), Weight: 3}},
+		Queues:  []store.QueueSettings{{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour}},
+		Weights: []store.TenantWeight{{Class: admission.High, Tenant: tenantName(1), Weight: 3}},
 	})
 	crew := make([]*site, floodCrew)
 	for i := range crew {
@@ -50,7 +50,7 @@ func TestNothingIsLeftOfAFlood(t *testing.T) {
 		own.client = s.server.Client(t)
 		own.store = own.open(own.client)
 		crew[i] = &own
-		own.register("w"+strconv.Itoa(i), mailPool, 2*lua.MaxBatchJobs, longLease)
+		own.register("w"+strconv.Itoa(i), mailPool, 2*store.MaxBatchJobs, longLease)
 	}
 	var flooding, running sync.WaitGroup
 	var done atomic.Int64
@@ -87,16 +87,16 @@ func (s *site) flood(part int) {
 		admission.LevelTenant: admission.PerSecond(1_000_000, 1000),
 	}
 	classes := admission.DefaultClasses()
-	all := make([]admission.Job, lua.MaxBatchJobs)
-	batch := make([]lua.Candidate, 0, lua.MaxBatchJobs)
+	all := make([]admission.Job, store.MaxBatchJobs)
+	batch := make([]store.Candidate, 0, store.MaxBatchJobs)
 	for n := part; n < floodJobs; n += floodCrew {
 		j := &all[len(batch)]
 		class := n / floodTenants % len(classes)
 		*j = admission.Job{
 			ID: strconv.Itoa(n), Tenant: tenantName(n % floodTenants), Queue: "mail", Type: "t", Priority: classes[class].Name, Cost: 1,
 		}
-		batch = append(batch, lua.Candidate{Job: j, Class: class, Limits: limits})
-		if len(batch) < lua.MaxBatchJobs && n+floodCrew < floodJobs {
+		batch = append(batch, store.Candidate{Job: j, Class: class, Limits: limits})
+		if len(batch) < store.MaxBatchJobs && n+floodCrew < floodJobs {
 			continue
 		}
 		verdicts, err := s.store.Admit(s.Context(), s.version, batch)
@@ -116,9 +116,9 @@ func (s *site) flood(part int) {
 
 // swallow completes jobs until all are done.
 func (s *site) swallow(worker string, done *atomic.Int64) {
-	ends := make([]lua.Finish, 0, lua.MaxBatchJobs)
+	ends := make([]store.Finish, 0, store.MaxBatchJobs)
 	for done.Load() < floodJobs && !s.Failed() {
-		leases, err := s.store.Read(s.Context(), worker, mailPool.ID(), lua.MaxBatchJobs, 20*time.Millisecond, false)
+		leases, err := s.store.Read(s.Context(), worker, mailPool.ID(), store.MaxBatchJobs, 20*time.Millisecond, false)
 		if err != nil {
 			s.Error(err)
 			return

@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestEndedIDsAreNeverForgottenEarly asserts L3 where the ended ids are as many as may be kept: a new job is refused,
@@ -16,22 +16,22 @@ func TestEndedIDsAreNeverForgottenEarly(t *testing.T) {
 	t.Parallel()
 	const most = 5
 	s := newSite(t, redistest.Shared(t))
-	store, err := lua.Open(t.Context(), s.client, lua.Config{Prefix: s.prefix, EndedCap: most})
+	st, err := store.Open(t.Context(), s.client, store.Config{Prefix: s.prefix, EndedCap: most})
 	s.check(err)
-	s.store = store
-	s.putPolicy(lua.PolicyUpdate{Window: time.Second})
+	s.store = st
+	s.putPolicy(store.PolicyUpdate{Window: time.Second})
 	s.register("w", mailPool, most, longLease)
 	classes := admission.DefaultClasses()
-	var ended []lua.Candidate
+	var ended []store.Candidate
 	for range most {
 		ended = append(ended, s.job("ann", "mail", 0, classes))
 	}
 	s.admit(ended...)
 	s.finish(mailPool, s.read("w", mailPool, most), complete)
 
-	ask := func(j lua.Candidate) admission.Verdict {
+	ask := func(j store.Candidate) admission.Verdict {
 		t.Helper()
-		verdicts, err := s.store.Admit(t.Context(), s.version, []lua.Candidate{j})
+		verdicts, err := s.store.Admit(t.Context(), s.version, []store.Candidate{j})
 		s.check(err)
 		return verdicts[0]
 	}
@@ -56,9 +56,9 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 128 // 2 * most queues are as many as a tenant may make
 	l := &lowered{newSite(t, redistest.Shared(t))}
-	store, err := lua.Open(t.Context(), l.client, lua.Config{Prefix: l.prefix, BucketCap: most})
+	s, err := store.Open(t.Context(), l.client, store.Config{Prefix: l.prefix, BucketCap: most})
 	l.check(err)
-	l.store = store
+	l.store = s
 	for i := range 2 * most {
 		if v := l.take("fast", fmt.Sprintf("mail-%d", i), admission.PerSecond(1_000_000, 100), 1); v.Decision != admission.Admitted {
 			t.Fatalf("bucket %d, when all others are full: %+v", i, v)
@@ -67,8 +67,8 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 
 	l.take("slow", "mail-0", admission.PerSecond(1, 1), 1)
 	refused := 0
-	for first := 0; first < 2*most; first += lua.MaxBatchJobs {
-		jobs := make([]lua.Candidate, lua.MaxBatchJobs)
+	for first := 0; first < 2*most; first += store.MaxBatchJobs {
+		jobs := make([]store.Candidate, store.MaxBatchJobs)
 		for i := range jobs {
 			jobs[i] = l.job("slow", fmt.Sprintf("mail-%d", first+i), 0, admission.DefaultClasses())
 			jobs[i].Limits = &[admission.Levels]admission.Limit{admission.LevelQueue: {Tokens: 1, Per: time.Hour, Burst: 100}}

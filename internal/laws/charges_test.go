@@ -6,8 +6,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // TestChargesAreExactUnderManyProducers asserts L1 and L2 with limits that hardly refill: after 32 producers have asked
@@ -38,7 +38,7 @@ func TestChargesAreExactUnderManyProducers(t *testing.T) {
 	c.check(err)
 	compiled, err := p.Prepare()
 	c.check(err)
-	c.putPolicy(lua.PolicyUpdate{Text: text})
+	c.putPolicy(store.PolicyUpdate{Text: text})
 	c.mu.eras = append(c.mu.eras, era{compiled: compiled})
 	c.fixed = true
 	c.produce()

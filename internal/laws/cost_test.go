@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestIdleTenantsCostNothing asserts L12: a hundred jobs take as many commands of Redis where ten thousand other tenants
@@ -53,8 +53,8 @@ func costOfIdle(t *testing.T, idle int, kept, passed bool) int64 {
 	s.register("w", mailPool, 1, longLease)
 	s.admit(s.job("first", "mail", 0, classes))
 	for n := 0; n < idle; {
-		var jobs []lua.Candidate
-		for ; n < idle && len(jobs) < lua.MaxBatchJobs; n++ {
+		var jobs []store.Candidate
+		for ; n < idle && len(jobs) < store.MaxBatchJobs; n++ {
 			jobs = append(jobs, s.job(tenantName(n), "mail", 0, classes))
 		}
 		s.admit(jobs...)
@@ -64,7 +64,7 @@ func costOfIdle(t *testing.T, idle int, kept, passed bool) int64 {
 			s.finishReady(len(jobs))
 		}
 	}
-	for !kept && s.finishReady(lua.MaxBatchJobs) > 0 {
+	for !kept && s.finishReady(store.MaxBatchJobs) > 0 {
 	}
 	if n, err := s.client.ZCard(s.Context(), s.key("idle:0:mail")).Result(); err != nil || kept != (n >= int64(idle)-1) {
 		t.Fatalf("%d tags are kept of %d tenants: %v", n, idle, err)
@@ -113,7 +113,7 @@ func costOfWaiting(t *testing.T, tenants, jobs int) float64 {
 	s := newSite(t, redistest.Start(t, redistest.Options{}))
 	classes := admission.DefaultClasses()
 	for range jobs {
-		var all []lua.Candidate
+		var all []store.Candidate
 		for i := range tenants {
 			all = append(all, s.job(tenantName(i), "mail", i%len(classes), classes))
 		}

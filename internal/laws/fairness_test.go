@@ -12,7 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestTenantsShareByWeight asserts L7 at every dispatch, and W after every call, for two to two hundred tenants with
@@ -53,12 +53,12 @@ type market struct {
 	accounts []*accounts // by class
 	tenants  []trader
 	// gates that are not known to be gone: with a limit, or with waiters that are not all awake.
-	gates map[lua.GateName]int
+	gates map[store.GateName]int
 	// ungated has no gates. flapping has a queue behind few slots, in which tenants are paused again and again.
 	ungated, flapping bool
 	// places of all jobs that live: in a lane, in the ready stream or later.
 	lanes, ready, later map[string]dispatch
-	leases              map[string]lua.Lease // of what is ready and was read
+	leases              map[string]store.Lease // of what is ready and was read
 	slots               map[string]int
 	// most jobs end in one call.
 	most int
@@ -80,9 +80,9 @@ type trader struct {
 func newMarket(t *testing.T, low, high int) *market {
 	t.Helper()
 	m := &market{
-		site: newSite(t, redistest.Shared(t)), classes: admission.DefaultClasses(), gates: map[lua.GateName]int{},
+		site: newSite(t, redistest.Shared(t)), classes: admission.DefaultClasses(), gates: map[store.GateName]int{},
 		lanes: map[string]dispatch{}, ready: map[string]dispatch{}, later: map[string]dispatch{},
-		leases: map[string]lua.Lease{}, slots: map[string]int{}, most: lua.MaxBatchJobs,
+		leases: map[string]store.Lease{}, slots: map[string]int{}, most: store.MaxBatchJobs,
 	}
 	m.watcher = m.watch(mailPool)
 	m.tenants = make([]trader, m.between(low, high))
@@ -103,21 +103,21 @@ func newMarket(t *testing.T, low, high int) *market {
 
 // weigh stores new weights of all tenants.
 func (m *market) weigh() {
-	var caps []lua.Cap
+	var caps []store.Cap
 	for name, limit := range m.gates {
 		if limit > 0 {
-			caps = append(caps, lua.Cap{Gate: name, Limit: limit})
+			caps = append(caps, store.Cap{Gate: name, Limit: limit})
 		}
 	}
-	u := lua.PolicyUpdate{Caps: caps, Queues: []lua.QueueSettings{{Queue: "mail", Classes: m.classes, Horizon: time.Hour}}}
+	u := store.PolicyUpdate{Caps: caps, Queues: []store.QueueSettings{{Queue: "mail", Classes: m.classes, Horizon: time.Hour}}}
 	for class, c := range m.classes {
 		others := admission.Weight(m.between(1, 1000))
-		u.Weights = append(u.Weights, lua.TenantWeight{Class: c.Name, Weight: others})
+		u.Weights = append(u.Weights, store.TenantWeight{Class: c.Name, Weight: others})
 		for i := range m.tenants {
 			weight := others
 			if !m.chance(4) {
 				weight = admission.Weight(choose(m.site, m.between(1, 10), m.between(1, 1000)))
-				u.Weights = append(u.Weights, lua.TenantWeight{Class: c.Name, Tenant: tenantName(i), Weight: weight})
+				u.Weights = append(u.Weights, store.TenantWeight{Class: c.Name, Tenant: tenantName(i), Weight: weight})
 			}
 			m.tenants[i].weights[class] = weight
 		}
@@ -164,7 +164,7 @@ func (m *market) step() {
 
 // arrive admits a batch of a few tenants' jobs, or of all tenants'.
 func (m *market) arrive() {
-	jobs := make([]lua.Candidate, choose(m.site, 1, m.between(1, 8), m.between(1, lua.MaxBatchJobs)))
+	jobs := make([]store.Candidate, choose(m.site, 1, m.between(1, 8), m.between(1, store.MaxBatchJobs)))
 	first, width := m.between(0, len(m.tenants)-1), m.between(1, len(m.tenants))
 	for i := range jobs {
 		n := (first + m.between(0, width-1)) % len(m.tenants)
@@ -191,26 +191,26 @@ func (m *market) work() {
 	for _, l := range m.read(worker, mailPool, m.between(1, 20)) {
 		m.leases[l.Token] = l
 	}
-	var some []lua.Lease
+	var some []store.Lease
 	for _, token := range sortedKeys(m.leases) {
 		if !m.chance(3) && len(some) < m.most {
 			some = append(some, m.leases[token])
 		}
 	}
-	m.finish(mailPool, some, func(l lua.Lease) lua.Finish {
+	m.finish(mailPool, some, func(l store.Lease) store.Finish {
 		d := m.ready[l.Token]
 		delete(m.ready, l.Token)
 		delete(m.leases, l.Token)
 		switch m.between(0, 9) {
 		case 0, 1:
 			m.place(d)
-			return finishAs(l, lua.Release, 0)
+			return finishAs(l, store.Release, 0)
 		case 2:
 			m.later[d.key()] = d
-			return finishAs(l, lua.Retry, time.Duration(m.between(0, 20))*time.Millisecond)
+			return finishAs(l, store.Retry, time.Duration(m.between(0, 20))*time.Millisecond)
 		case 3:
 			m.later[d.key()] = d
-			return finishAs(l, lua.Release, time.Duration(m.between(1, 20))*time.Millisecond)
+			return finishAs(l, store.Release, time.Duration(m.between(1, 20))*time.Millisecond)
 		}
 		return complete(l)
 	})
@@ -240,13 +240,13 @@ func (m *market) leave(worker string) {
 
 // gate sets or removes a gate of a downstream or a tenant. Six are closed at most.
 func (m *market) gate() {
-	name := choose(m.site, lua.DownstreamGate("api"), lua.DownstreamGate("db"), m.tenantGate(), m.tenantGate())
-	limit := choose(m.site, 0, 0, 1, 4, lua.Unlimited, lua.Unlimited, lua.Unlimited)
+	name := choose(m.site, store.DownstreamGate("api"), store.DownstreamGate("db"), m.tenantGate(), m.tenantGate())
+	limit := choose(m.site, 0, 0, 1, 4, store.Unlimited, store.Unlimited, store.Unlimited)
 	if len(m.gates) >= 6 {
 		for open := range m.gates {
 			name = min(name, open)
 		}
-		limit = lua.Unlimited
+		limit = store.Unlimited
 	}
 	m.gates[name] = limit
 	m.settleAll()
@@ -255,8 +255,8 @@ func (m *market) gate() {
 
 // flap pauses a tenant, lets one or two jobs end, and lets the tenant go on.
 func (m *market) flap() {
-	tenant := lua.TenantGate(tenantName(m.between(0, len(m.tenants)-1)))
-	for _, limit := range []int{0, lua.Unlimited} {
+	tenant := store.TenantGate(tenantName(m.between(0, len(m.tenants)-1)))
+	for _, limit := range []int{0, store.Unlimited} {
 		m.gates[tenant] = limit
 		m.settleAll()
 		m.setGate(tenant, limit)
@@ -267,12 +267,12 @@ func (m *market) flap() {
 			m.observe()
 		}
 	}
-	m.most = lua.MaxBatchJobs
+	m.most = store.MaxBatchJobs
 }
 
-func (m *market) tenantGate() lua.GateName {
+func (m *market) tenantGate() store.GateName {
 	tenant := tenantName(m.between(0, len(m.tenants)-1))
-	return choose(m.site, lua.TenantGate(tenant), lua.TenantQueueGate(tenant, "mail"))
+	return choose(m.site, store.TenantGate(tenant), store.TenantQueueGate(tenant, "mail"))
 }
 
 // place books a job that a call puts into its lane.
@@ -291,9 +291,9 @@ func tenantIndex(name string) int {
 // settle tells the accounts whether a tenant is runnable in a class.
 func (m *market) settle(i, class int) {
 	is := false
-	if !m.shelved[class][i] && !m.gated(lua.TenantGate(tenantName(i))) && !m.gated(lua.TenantQueueGate(tenantName(i), "mail")) {
+	if !m.shelved[class][i] && !m.gated(store.TenantGate(tenantName(i))) && !m.gated(store.TenantQueueGate(tenantName(i), "mail")) {
 		for downstream, n := range m.tenants[i].waiting[class] {
-			is = is || n > 0 && !m.gated(lua.DownstreamGate(downstream))
+			is = is || n > 0 && !m.gated(store.DownstreamGate(downstream))
 		}
 	}
 	m.accounts[class].runnable(i, is)
@@ -307,7 +307,7 @@ func (m *market) settleAll() {
 	}
 }
 
-func (m *market) gated(name lua.GateName) bool {
+func (m *market) gated(name store.GateName) bool {
 	_, ok := m.gates[name]
 	return ok
 }
@@ -335,7 +335,7 @@ func (m *market) observe() {
 	}
 	opened := false
 	for name, limit := range m.gates {
-		if limit == lua.Unlimited && !due["k"+string(name)] {
+		if limit == store.Unlimited && !due["k"+string(name)] {
 			delete(m.gates, name)
 			opened = true
 		}
@@ -428,13 +428,13 @@ func (m *market) checkWakeUp(due map[string]bool) {
 	if len(m.ready) >= slots {
 		return
 	}
-	held := map[lua.GateName]int{}
+	held := map[store.GateName]int{}
 	for _, d := range m.ready {
 		for _, name := range gatesOver(d) {
 			held[name]++
 		}
 	}
-	shut := func(name lua.GateName) bool {
+	shut := func(name store.GateName) bool {
 		limit, ok := m.gates[name]
 		return ok && limit >= 0 && held[name] >= limit
 	}

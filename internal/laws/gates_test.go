@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -28,7 +28,7 @@ const (
 // crowded is a site with thousands of lanes behind one downstream.
 type crowded struct {
 	*site
-	pool lua.Pool
+	pool store.Pool
 }
 
 // newCrowded admits the lanes of a downstream, and jobs of others beside them.
@@ -36,7 +36,7 @@ func newCrowded(t *testing.T, lanes int) *crowded {
 	t.Helper()
 	c := &crowded{site: newSite(t, redistest.Start(t, redistest.Options{})), pool: mailPool}
 	classes := admission.DefaultClasses()
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for i := range lanes {
 		j := c.job(tenantName(i), "mail", i%len(classes), classes)
 		j.Job.Downstream = "api"
@@ -50,7 +50,7 @@ func newCrowded(t *testing.T, lanes int) *crowded {
 // others nothing; and opening it brings everybody back, 64 moves a call, with a timer (law W) until it is done.
 func TestThousandsOfLanesBehindOneGate(t *testing.T) {
 	t.Parallel()
-	gate := lua.DownstreamGate("api")
+	gate := store.DownstreamGate("api")
 	alone := newCrowded(t, 0)
 	alone.setGate(gate, 0)
 	alone.register("w", mailPool, crowdedSlots, longLease)
@@ -67,7 +67,7 @@ func TestThousandsOfLanesBehindOneGate(t *testing.T) {
 	if cost := c.costOfOpen(); cost > usual*1.01 {
 		t.Errorf("%.2f commands a job beside %d parked lanes, %.2f beside none", cost, crowdedLanes, usual)
 	}
-	for c.finishReady(lua.MaxBatchJobs) > 0 {
+	for c.finishReady(store.MaxBatchJobs) > 0 {
 	}
 	if left := c.census(); left.Waiting != crowdedLanes || left.Ready != 0 {
 		t.Fatalf("when all others have run: %+v", left)
@@ -181,10 +181,10 @@ func (c *crowded) parked(gate string) (n int) {
 }
 
 // reopen removes the gate and counts the calls until all are awake and the room is full. Until then a timer stands.
-func (c *crowded) reopen(gate lua.GateName) {
+func (c *crowded) reopen(gate store.GateName) {
 	c.Helper()
 	start := time.Now()
-	c.setGate(gate, lua.Unlimited)
+	c.setGate(gate, store.Unlimited)
 	if parked := c.parked(string(gate)); parked < crowdedLanes-maxMoves {
 		c.Fatalf("law L12: opening the gate woke %d lanes in one call", crowdedLanes-parked)
 	}

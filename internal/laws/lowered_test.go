@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestLoweredRateBinds asserts L1 over a lowered rate: a bucket that was emptied under a fast limit refills at the slow
@@ -35,7 +35,7 @@ func TestLoweredRateBinds(t *testing.T) {
 				}
 			}
 			slow := admission.Limit{Tokens: 1, Per: time.Hour, Burst: 100}
-			l.putPolicy(lua.PolicyUpdate{LongestFill: 100 * time.Hour})
+			l.putPolicy(store.PolicyUpdate{LongestFill: 100 * time.Hour})
 			l.pause(2100 * time.Millisecond) // By the fast limit they are all full now, and none was when it changed.
 			row.beside(l, "ann")
 			left, err := l.client.PTTL(l.Context(), l.store.Keys().Buckets("ann")).Result()
@@ -74,7 +74,7 @@ func (l *lowered) take(tenant, queue string, limit admission.Limit, cost admissi
 	l.Helper()
 	j := l.job(tenant, queue, 0, admission.DefaultClasses())
 	j.Job.Cost, j.Limits = cost, &[admission.Levels]admission.Limit{admission.LevelQueue: limit}
-	verdicts, err := l.store.Admit(l.Context(), l.version, []lua.Candidate{j})
+	verdicts, err := l.store.Admit(l.Context(), l.version, []store.Candidate{j})
 	l.check(err)
 	return verdicts[0]
 }

@@ -5,20 +5,20 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestOwnParkedJobsCostNothing asserts that the jobs of a tenant which has others behind the gate of a downstream take as
 // many commands as those of one that has none: out of a backlog, and when each finds a free slot.
 func TestOwnParkedJobsCostNothing(t *testing.T) {
 	t.Parallel()
-	gate := lua.DownstreamGate("api")
+	gate := store.DownstreamGate("api")
 	var backlog, straight [2]float64
 	for i, parked := range []bool{false, true} {
 		c := &crowded{site: newSite(t, redistest.Start(t, redistest.Options{})), pool: mailPool}
 		c.setGate(gate, 0)
 		classes, lanes := admission.DefaultClasses(), 0
-		var jobs []lua.Candidate
+		var jobs []store.Candidate
 		for k := 0; parked && k < openTenants*len(classes); k++ {
 			j := c.job("x"+tenantName(k%openTenants), "mail", k%len(classes), classes)
 			j.Job.Downstream = "api"
@@ -44,9 +44,9 @@ func TestOwnParkedJobsCostNothing(t *testing.T) {
 }
 
 // openJobs are jobs that no gate stops.
-func (c *crowded) openJobs(n int) []lua.Candidate {
+func (c *crowded) openJobs(n int) []store.Candidate {
 	classes := admission.DefaultClasses()
-	jobs := make([]lua.Candidate, n)
+	jobs := make([]store.Candidate, n)
 	for i := range jobs {
 		jobs[i] = c.job("x"+tenantName(i%openTenants), "mail", i%len(classes), classes)
 	}

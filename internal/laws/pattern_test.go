@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // mailPool serves one queue.
-var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
 // longLease is longer than any test.
 const longLease = time.Hour
@@ -78,11 +78,11 @@ func TestPatternKeepsItsPhaseWhileClassesFlicker(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		classes []admission.Class
-		pools   []lua.Pool
+		pools   []store.Pool
 	}{
-		"three classes": {admission.DefaultClasses(), []lua.Pool{mailPool}},
-		"four classes":  {policy.PresetCritical(), []lua.Pool{mailPool}},
-		"two pools":     {admission.DefaultClasses(), []lua.Pool{mailPool, rescuePool}},
+		"three classes": {admission.DefaultClasses(), []store.Pool{mailPool}},
+		"four classes":  {policy.PresetCritical(), []store.Pool{mailPool}},
+		"two pools":     {admission.DefaultClasses(), []store.Pool{mailPool, rescuePool}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,28 +99,28 @@ type flicker struct {
 	*site
 	classes  []admission.Class
 	pattern  *fairqueue.Pattern
-	pools    []lua.Pool
+	pools    []store.Pool
 	watchers []*watcher
 	// waiting counts jobs in lanes by class; sinceLow the dispatches since the last class was served or came back.
 	waiting    []int
 	sinceLow   int
-	held       [][]lua.Lease // by pool
+	held       [][]store.Lease // by pool
 	dispatches int
 	// lull counts the steps until jobs come in bursts again; in it one comes at a time, at most.
 	lull int
 }
 
-func newFlicker(t *testing.T, classes []admission.Class, pools []lua.Pool) *flicker {
+func newFlicker(t *testing.T, classes []admission.Class, pools []store.Pool) *flicker {
 	t.Helper()
 	s := newSite(t, redistest.Shared(t))
 	f := &flicker{site: s, classes: classes, waiting: make([]int, len(classes)), pools: pools}
-	slices.SortFunc(f.pools, func(a, b lua.Pool) int { return strings.Compare(a.ID(), b.ID()) })
+	slices.SortFunc(f.pools, func(a, b store.Pool) int { return strings.Compare(a.ID(), b.ID()) })
 	weights := make([]int, len(classes))
 	for i, c := range classes {
 		weights[i] = c.Weight
 	}
 	f.pattern = fairqueue.NewPattern(weights)
-	s.putPolicy(lua.PolicyUpdate{Queues: []lua.QueueSettings{{Queue: "mail", Classes: classes, Horizon: time.Hour}}})
+	s.putPolicy(store.PolicyUpdate{Queues: []store.QueueSettings{{Queue: "mail", Classes: classes, Horizon: time.Hour}}})
 	for i, pool := range f.pools {
 		s.register("w"+strconv.Itoa(i), pool, s.between(2, 9), longLease)
 		f.watchers = append(f.watchers, s.watch(pool))
@@ -132,7 +132,7 @@ func newFlicker(t *testing.T, classes []admission.Class, pools []lua.Pool) *flic
 // step admits a burst, so that the first classes nearly always have jobs, the last mostly, those between come and go;
 // then ends some of the jobs held, and now and then hands one back.
 func (f *flicker) step() {
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	add := func(class, n int) {
 		for range n {
 			jobs = append(jobs, f.job(fmt.Sprintf("t%d", f.between(0, 5)), "mail", class, f.classes))
@@ -165,10 +165,10 @@ func (f *flicker) step() {
 	if n == 0 {
 		return
 	}
-	f.finish(f.pools[i], f.held[i][:n], func(l lua.Lease) lua.Finish {
+	f.finish(f.pools[i], f.held[i][:n], func(l store.Lease) store.Finish {
 		if f.chance(6) {
 			f.place(l.Class, 1)
-			return finishAs(l, lua.Release, 0)
+			return finishAs(l, store.Release, 0)
 		}
 		return complete(l)
 	})
@@ -220,7 +220,7 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 	classes := admission.DefaultClasses()
 	const dispatches = 3000
 	tenants := []string{"gated", "gated", "free-1", "free-2", "free-3"}
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for range dispatches / 6 * 5 / 2 {
 		for _, class := range cycleOf(classes) {
 			j := s.job(choose(s, tenants...), "mail", class, classes)
@@ -234,14 +234,14 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 	s.admit(jobs...)
 	w := s.watch(mailPool)
 	s.register("w", mailPool, 24, longLease)
-	gates := []lua.GateName{
-		lua.TenantGate("gated"), lua.TenantQueueGate("gated", "mail"), lua.DownstreamGate("api"), lua.DownstreamGate("db"),
+	gates := []store.GateName{
+		store.TenantGate("gated"), store.TenantQueueGate("gated", "mail"), store.DownstreamGate("api"), store.DownstreamGate("db"),
 	}
-	limits := map[lua.GateName]int{}
+	limits := map[store.GateName]int{}
 	var order []int
-	var held []lua.Lease
+	var held []store.Lease
 	for len(order) < dispatches {
-		passed := map[lua.GateName]int{}
+		passed := map[store.GateName]int{}
 		for _, d := range w.next() {
 			order = append(order, d.class)
 			for _, name := range gatesOver(d) {
@@ -251,7 +251,7 @@ func TestPatternHoldsBesideGatedTenants(t *testing.T) {
 		s.checkPassed(limits, passed)
 		if s.chance(6) {
 			name := choose(s, gates...)
-			limits[name] = choose(s, 0, 0, 1, 3, lua.Unlimited)
+			limits[name] = choose(s, 0, 0, 1, 3, store.Unlimited)
 			s.setGate(name, limits[name])
 		} else {
 			held = append(held, s.read("w", mailPool, s.between(1, 24))...)
@@ -273,7 +273,7 @@ func TestLoneJobWaitsForItsTurn(t *testing.T) {
 	classes := admission.DefaultClasses()
 	for class, place := range map[int]int{0: 2 * maxMoves, 2: maxMoves + 2} { // 64 are 21 turns of three, and one.
 		s := newSite(t, redistest.Shared(t))
-		var jobs []lua.Candidate
+		var jobs []store.Candidate
 		for range 2 * maxMoves {
 			jobs = append(jobs, s.job("ann", "mail", 0, classes))
 		}
@@ -291,18 +291,18 @@ func TestLoneJobWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-func gatesOver(d dispatch) []lua.GateName {
-	names := []lua.GateName{lua.TenantGate(d.tenant), lua.TenantQueueGate(d.tenant, "mail")}
+func gatesOver(d dispatch) []store.GateName {
+	names := []store.GateName{store.TenantGate(d.tenant), store.TenantQueueGate(d.tenant, "mail")}
 	if d.downstream != "" {
-		names = append(names, lua.DownstreamGate(d.downstream))
+		names = append(names, store.DownstreamGate(d.downstream))
 	}
 	return names
 }
 
 // checkPassed counts what stands in the ready stream under each gate.
-func (s *site) checkPassed(limits, passed map[lua.GateName]int) {
+func (s *site) checkPassed(limits, passed map[store.GateName]int) {
 	s.Helper()
-	held := map[lua.GateName]int{}
+	held := map[store.GateName]int{}
 	for _, d := range s.watch(mailPool).next() {
 		for _, name := range gatesOver(d) {
 			held[name]++

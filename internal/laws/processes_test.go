@@ -15,8 +15,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // TestPatternHoldsOverProcesses asserts L6 with four schedulers and three workers in processes of their own. All three
@@ -67,8 +67,8 @@ func newCast(t *testing.T, classes []admission.Class) *cast {
 	t.Helper()
 	c := &cast{site: newSite(t, redistest.Start(t, redistest.Options{AppendFsync: "no"})), classes: classes, players: map[string]*exec.Cmd{}}
 	c.seen.class = map[string]int{}
-	c.putPolicy(lua.PolicyUpdate{Queues: []lua.QueueSettings{{Queue: "mail", Classes: classes, Horizon: time.Hour}}})
-	var jobs []lua.Candidate
+	c.putPolicy(store.PolicyUpdate{Queues: []store.QueueSettings{{Queue: "mail", Classes: classes, Horizon: time.Hour}}})
+	var jobs []store.Candidate
 	cycle := cycleOf(classes)
 	for range castDispatches * 3 / 2 / len(cycle) {
 		for _, class := range cycle {
@@ -149,8 +149,8 @@ func (c *cast) run() {
 			}
 		}
 		if round%4 == 0 {
-			_, _, err := c.store.SetGate(c.Context(), lua.Gate{
-				Name: lua.QueueGate("mail"), Limit: 0, For: 3 * time.Millisecond, Then: lua.Unlimited, By: lua.Intervention{Reason: "pause"},
+			_, _, err := c.store.SetGate(c.Context(), store.Gate{
+				Name: store.QueueGate("mail"), Limit: 0, For: 3 * time.Millisecond, Then: store.Unlimited, By: store.Intervention{Reason: "pause"},
 			})
 			c.check(err)
 		}

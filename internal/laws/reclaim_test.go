@@ -10,11 +10,11 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // rescuePool serves the same queue as mailPool, and is another pool.
-var rescuePool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}
+var rescuePool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}
 
 const (
 	heldJobs   = 200
@@ -62,17 +62,17 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 			t.Fatalf("job %s: a suspect: %t; %d deliveries count and %d attempts, want 0 and 0", l.Job.ID, l.Suspect, l.Lost, l.Attempts)
 		}
 	}
-	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []lua.Finish{complete(held[0]), finishAs(held[1], lua.Retry, 0)})
+	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(held[0]), finishAs(held[1], store.Retry, 0)})
 	s.check(err)
-	if !slices.Equal(ends, []lua.Ended{lua.EndedLost, lua.EndedLost}) {
+	if !slices.Equal(ends, []store.Ended{store.EndedLost, store.EndedLost}) {
 		t.Errorf("the dead worker ended jobs: %v", ends)
 	}
 	s.finish(rescuePool, rescued, complete)
 	if c := s.census(); c.Left["completed"] != heldJobs || c.Live != 0 {
 		t.Errorf("in the end: %+v", c)
 	}
-	again := lua.Candidate{Job: &rescued[0].Job, Class: rescued[0].Class, Limits: unlimited}
-	verdicts, err := s.store.Admit(s.Context(), s.version, []lua.Candidate{again})
+	again := store.Candidate{Job: &rescued[0].Job, Class: rescued[0].Class, Limits: unlimited}
+	verdicts, err := s.store.Admit(s.Context(), s.version, []store.Candidate{again})
 	s.check(err)
 	if verdicts[0].Decision != admission.Duplicate {
 		t.Errorf("a job that has run and was sent again: %+v", verdicts[0])
@@ -105,13 +105,13 @@ func TestOrphansAreTakenBack(t *testing.T) {
 		return len(again) == orphaned
 	})
 	for _, d := range again {
-		if !slices.ContainsFunc(zombies, func(l lua.Lease) bool { return l.Job.Tenant == d.tenant && l.Job.ID == d.id }) {
+		if !slices.ContainsFunc(zombies, func(l store.Lease) bool { return l.Job.Tenant == d.tenant && l.Job.ID == d.id }) {
 			t.Errorf("job %s was dispatched again, and no zombie held it", d.key())
 		}
 	}
-	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []lua.Finish{complete(zombies[0])})
+	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(zombies[0])})
 	s.check(err)
-	if ends[0] != lua.EndedLost {
+	if ends[0] != store.EndedLost {
 		t.Errorf("a zombie's job ended as %s", ends[0])
 	}
 	s.finish(mailPool, append(held, s.read("alive", mailPool, orphaned)...), complete)
@@ -135,7 +135,7 @@ func TestOrphansAreTakenBack(t *testing.T) {
 // scatter admits jobs of several tenants, classes and downstreams, with deadlines and without.
 func (s *site) scatter(n int) {
 	classes := admission.DefaultClasses()
-	jobs := make([]lua.Candidate, n)
+	jobs := make([]store.Candidate, n)
 	for i := range jobs {
 		j := s.job(tenantName(s.between(0, 9)), "mail", s.between(0, len(classes)-1), classes)
 		j.Job.Downstream = choose(s, "", "api")

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // buckets reads the stored buckets of some tenants and the global one.
@@ -106,7 +106,7 @@ func TestRefusalsTellTheTruthUnderAnyLimits(t *testing.T) {
 }
 
 // exhaust prepares limits of which only the target's will refuse the job that is returned, for the given reason.
-func (s *site) exhaust(target admission.Level, reason admission.Reason, round int) lua.Candidate {
+func (s *site) exhaust(target admission.Level, reason admission.Reason, round int) store.Candidate {
 	s.Helper()
 	s.check(s.client.HDel(s.Context(), s.store.Keys().State(), "gb").Err()) // The global bucket is full, as are a new tenant's.
 	limits := &[admission.Levels]admission.Limit{}
@@ -131,7 +131,7 @@ func (s *site) exhaust(target admission.Level, reason admission.Reason, round in
 }
 
 // refuse asks for one job and compares the answer with package buckets. If it is refused, no bucket has changed.
-func (s *site) refuse(j lua.Candidate) admission.Verdict {
+func (s *site) refuse(j store.Candidate) admission.Verdict {
 	s.Helper()
 	tenant := j.Job.Tenant
 	before := s.bucketTexts(tenant)
@@ -141,7 +141,7 @@ func (s *site) refuse(j lua.Candidate) admission.Verdict {
 	}
 	path := buckets.AppendPath(nil, *j.Limits, tenant, j.Job.Queue, j.Job.Priority)
 	from := s.redisTime()
-	verdicts, err := s.store.Admit(s.Context(), s.version, []lua.Candidate{j})
+	verdicts, err := s.store.Admit(s.Context(), s.version, []store.Candidate{j})
 	s.check(err)
 	to := s.redisTime()
 	v := verdicts[0]

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestRetriesComeBackInHalfOfTheMoves asserts L12 when many jobs are due in the same moment: each call of promote brings 32 of them
@@ -17,7 +17,7 @@ func TestRetriesComeBackInHalfOfTheMoves(t *testing.T) {
 	s.register("w", mailPool, retried, longLease)
 	s.scatter(retried)
 	s.fillUp(retried)
-	s.finish(mailPool, s.read("w", mailPool, retried), func(l lua.Lease) lua.Finish { return finishAs(l, lua.Retry, time.Millisecond) })
+	s.finish(mailPool, s.read("w", mailPool, retried), func(l store.Lease) store.Finish { return finishAs(l, store.Retry, time.Millisecond) })
 	s.pause(10 * time.Millisecond)
 	left := s.census().Later
 	if left != retried {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // The roles that this binary plays as a process of its own, and what it is told.
@@ -39,7 +39,7 @@ const (
 
 // player is a process that plays a role until its stdin ends.
 type player struct {
-	store *lua.Store
+	store *store.Store
 	name  string
 	// lives counts the registrations: a worker that lost its lease takes a new name.
 	lives int
@@ -57,8 +57,8 @@ func playRole(role string) int {
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()
-	store, err := lua.Open(ctx, client, lua.Config{Prefix: os.Getenv(prefixVariable)})
-	p := &player{store: store, name: os.Getenv(nameVariable), out: bufio.NewWriter(os.Stdout)}
+	s, err := store.Open(ctx, client, store.Config{Prefix: os.Getenv(prefixVariable)})
+	p := &player{store: s, name: os.Getenv(nameVariable), out: bufio.NewWriter(os.Stdout)}
 	if err == nil {
 		err = map[string]func(context.Context) error{
 			schedulerRole: p.schedule, workerRole: p.work, producerRole: p.produce, idleRole: p.stay,
@@ -114,7 +114,7 @@ func (p *player) work(ctx context.Context) error {
 			beat = time.Now()
 		}
 		leases, err := p.store.Read(ctx, worker, mailPool.ID(), roleSlots, roleBlock, false)
-		if lua.IsPoolGone(err) {
+		if store.IsPoolGone(err) {
 			beat = time.Time{} // All workers had lost their leases.
 			continue
 		}
@@ -129,21 +129,21 @@ func (p *player) work(ctx context.Context) error {
 }
 
 // end completes most jobs, and hands back or retries some, at once or a little later.
-func (p *player) end(ctx context.Context, leases []lua.Lease, n int) error {
+func (p *player) end(ctx context.Context, leases []store.Lease, n int) error {
 	if len(leases) == 0 {
 		return nil
 	}
-	ends := make([]lua.Finish, len(leases))
+	ends := make([]store.Finish, len(leases))
 	for i, l := range leases {
 		fmt.Fprintf(p.out, "%s %d\n", l.Token, l.Class)
 		delay := time.Duration((n+i)%7) * time.Millisecond
 		switch (n*roleSlots + i) % 19 {
 		case 3:
-			ends[i] = finishAs(l, lua.Release, 0)
+			ends[i] = finishAs(l, store.Release, 0)
 		case 7:
-			ends[i] = finishAs(l, lua.Release, delay+1)
+			ends[i] = finishAs(l, store.Release, delay+1)
 		case 11:
-			ends[i] = finishAs(l, lua.Retry, delay)
+			ends[i] = finishAs(l, store.Retry, delay)
 		default:
 			ends[i] = complete(l)
 		}

@@ -8,17 +8,17 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // running is a site whose policy bounds what workers hold.
 type running struct {
 	*site
-	caps map[lua.GateName]int
+	caps map[store.GateName]int
 	// leases are what each worker has read.
-	leases map[string][]lua.Lease
+	leases map[string][]store.Lease
 	// held is how many entries each cap covered when it was last looked at.
-	held map[lua.GateName]int
+	held map[store.GateName]int
 }
 
 const (
@@ -38,9 +38,9 @@ var (
 // reached do not wait while there is room.
 func TestCapsAreNeverPassed(t *testing.T) {
 	t.Parallel()
-	r := &running{site: newSite(t, redistest.Shared(t)), leases: map[string][]lua.Lease{}, held: map[lua.GateName]int{}}
+	r := &running{site: newSite(t, redistest.Shared(t)), leases: map[string][]store.Lease{}, held: map[store.GateName]int{}}
 	r.change()
-	reached := map[lua.GateName]bool{}
+	reached := map[store.GateName]bool{}
 	for range runningSteps {
 		r.step()
 		for r.promote().More {
@@ -57,7 +57,7 @@ func TestCapsAreNeverPassed(t *testing.T) {
 		}
 	}
 	r.change()
-	r.putPolicy(lua.PolicyUpdate{})
+	r.putPolicy(store.PolicyUpdate{})
 	for rounds := 0; r.census().Live > 0; rounds++ {
 		if rounds == 2000 {
 			t.Fatalf("jobs are left over that nothing holds: %+v", r.census())
@@ -80,10 +80,10 @@ func TestCapsAreNeverPassed(t *testing.T) {
 func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, redistest.Shared(t))
-	s.putPolicy(lua.PolicyUpdate{})
+	s.putPolicy(store.PolicyUpdate{})
 	s.register("w", mailPool, 4, longLease)
 	classes := admission.DefaultClasses()
-	run := func(want int) []lua.Lease {
+	run := func(want int) []store.Lease {
 		t.Helper()
 		leases := s.read("w", mailPool, 4)
 		if len(leases) != want {
@@ -92,18 +92,18 @@ func TestACapInThePlaceOfAnotherCountsWhatRuns(t *testing.T) {
 		return leases
 	}
 	byPolicy := func(_, tenants []string) {
-		u := lua.PolicyUpdate{}
+		u := store.PolicyUpdate{}
 		for _, tenant := range tenants {
-			u.Caps = append(u.Caps, lua.Cap{Gate: lua.TenantGate(tenant), Limit: 1})
+			u.Caps = append(u.Caps, store.Cap{Gate: store.TenantGate(tenant), Limit: 1})
 		}
 		s.putPolicy(u)
 	}
 	alone := func(was, tenants []string) {
 		for _, tenant := range was {
-			s.setGate(lua.TenantGate(tenant), lua.Unlimited)
+			s.setGate(store.TenantGate(tenant), store.Unlimited)
 		}
 		for _, tenant := range tenants {
-			s.setGate(lua.TenantGate(tenant), 1)
+			s.setGate(store.TenantGate(tenant), 1)
 		}
 	}
 	for _, way := range []struct {
@@ -144,7 +144,7 @@ func (r *running) step() {
 	worker := runningWorker(r.between(0, runningWorkers-1))
 	switch r.between(0, 11) {
 	case 0, 1, 2, 3:
-		var jobs []lua.Candidate
+		var jobs []store.Candidate
 		for range r.between(1, 12) {
 			j := r.job(choose(r.site, runningTenants...), "mail", r.between(0, 2), classes)
 			j.Job.Downstream, j.Job.MaxAttempts = choose(r.site, runningDownstreams...), admission.MaxAttemptsLimit // None may end as a dead letter.
@@ -157,8 +157,8 @@ func (r *running) step() {
 		r.take(worker)
 	case 8, 9:
 		n := min(len(r.leases[worker]), r.between(1, runningSlots))
-		r.finish(mailPool, r.leases[worker][:n], func(l lua.Lease) lua.Finish {
-			return finishAs(l, choose(r.site, lua.Complete, lua.Complete, lua.Release, lua.Retry), 0)
+		r.finish(mailPool, r.leases[worker][:n], func(l store.Lease) store.Finish {
+			return finishAs(l, choose(r.site, store.Complete, store.Complete, store.Release, store.Retry), 0)
 		})
 		r.leases[worker] = r.leases[worker][n:]
 	case 10: // It dies, and its lease ends.
@@ -179,49 +179,49 @@ func (r *running) take(worker string) {
 // change stores another set of caps.
 func (r *running) change() {
 	r.Helper()
-	r.caps = map[lua.GateName]int{}
-	for _, name := range []lua.GateName{
-		lua.QueueGate("mail"), lua.TenantGate("ann"), lua.TenantQueueGate("bob", "mail"), lua.DownstreamGate("api"),
-		lua.TenantGate(lua.Every), lua.TenantQueueGate(lua.Every, "mail"), lua.DownstreamGate(lua.Every),
+	r.caps = map[store.GateName]int{}
+	for _, name := range []store.GateName{
+		store.QueueGate("mail"), store.TenantGate("ann"), store.TenantQueueGate("bob", "mail"), store.DownstreamGate("api"),
+		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "mail"), store.DownstreamGate(store.Every),
 	} {
 		if r.chance(3) {
 			r.caps[name] = r.between(1, 6)
 		}
 	}
-	var u lua.PolicyUpdate
+	var u store.PolicyUpdate
 	for name, limit := range r.caps {
-		u.Caps = append(u.Caps, lua.Cap{Gate: name, Limit: limit})
+		u.Caps = append(u.Caps, store.Cap{Gate: name, Limit: limit})
 	}
 	r.putPolicy(u)
 }
 
 // capsOf returns the caps that count for an entry, each with its limit.
-func (r *running) capsOf(tenant, downstream string) map[lua.GateName]int {
-	found := map[lua.GateName]int{}
-	add := func(own, every lua.GateName) {
+func (r *running) capsOf(tenant, downstream string) map[store.GateName]int {
+	found := map[store.GateName]int{}
+	add := func(own, every store.GateName) {
 		if limit, ok := r.caps[own]; ok {
 			found[own] = limit
 		} else if limit, ok := r.caps[every]; ok {
 			found[own] = limit
 		}
 	}
-	add(lua.QueueGate("mail"), "")
-	add(lua.TenantGate(tenant), lua.TenantGate(lua.Every))
-	add(lua.TenantQueueGate(tenant, "mail"), lua.TenantQueueGate(lua.Every, "mail"))
+	add(store.QueueGate("mail"), "")
+	add(store.TenantGate(tenant), store.TenantGate(store.Every))
+	add(store.TenantQueueGate(tenant, "mail"), store.TenantQueueGate(store.Every, "mail"))
 	if downstream != "" {
-		add(lua.DownstreamGate(downstream), lua.DownstreamGate(lua.Every))
+		add(store.DownstreamGate(downstream), store.DownstreamGate(store.Every))
 	}
 	return found
 }
 
 // look compares the entries of the ready stream with the caps, and what waits with the room.
-func (r *running) look(reached map[lua.GateName]bool) {
+func (r *running) look(reached map[store.GateName]bool) {
 	r.Helper()
-	held, limits, entries := map[lua.GateName]int{}, map[lua.GateName]int{}, r.watch(mailPool).next()
+	held, limits, entries := map[store.GateName]int{}, map[store.GateName]int{}, r.watch(mailPool).next()
 	for _, e := range entries {
 		maps.Copy(limits, r.capsOf(e.tenant, e.downstream))
-		for _, name := range []lua.GateName{
-			lua.QueueGate("mail"), lua.TenantGate(e.tenant), lua.TenantQueueGate(e.tenant, "mail"), lua.DownstreamGate(e.downstream),
+		for _, name := range []store.GateName{
+			store.QueueGate("mail"), store.TenantGate(e.tenant), store.TenantQueueGate(e.tenant, "mail"), store.DownstreamGate(e.downstream),
 		} {
 			held[name]++
 		}
@@ -247,10 +247,10 @@ func (r *running) look(reached map[lua.GateName]bool) {
 }
 
 // assertCapped asserts that every job which waits, though there is room, is of a tenant or a downstream at its cap.
-func (r *running) assertCapped(held map[lua.GateName]int) {
+func (r *running) assertCapped(held map[store.GateName]int) {
 	r.Helper()
 	for cursor := ""; ; {
-		page, err := r.store.List(r.Context(), lua.ListQuery{Place: admission.PlaceWaiting, Queue: "mail", Limit: 100, Cursor: cursor})
+		page, err := r.store.List(r.Context(), store.ListQuery{Place: admission.PlaceWaiting, Queue: "mail", Limit: 100, Cursor: cursor})
 		r.check(err)
 		for _, listed := range page.Jobs {
 			job, full := listed.Record.Job, false
@@ -274,11 +274,11 @@ func TestRatesOfDispatchAreExact(t *testing.T) {
 	const rate, burst, slots, span = 100, 50, 200, 2 * time.Second
 	s := newSite(t, redistest.Shared(t))
 	limit := admission.PerSecond(rate, burst)
-	s.putPolicy(lua.PolicyUpdate{Caps: []lua.Cap{
-		{Gate: lua.DownstreamRateGate("api"), Rate: limit}, {Gate: lua.TenantRateGate("ann"), Rate: limit},
+	s.putPolicy(store.PolicyUpdate{Caps: []store.Cap{
+		{Gate: store.DownstreamRateGate("api"), Rate: limit}, {Gate: store.TenantRateGate("ann"), Rate: limit},
 	}})
 	classes := admission.DefaultClasses()
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for i := range 2 * rate * int(span/time.Second) {
 		called, own := s.job(fmt.Sprintf("t%d", i%7), "mail", i%3, classes), s.job("ann", "mail", i%3, classes)
 		called.Job.Downstream = "api"
@@ -348,7 +348,7 @@ func TestADownstreamThatHangsGetsHalf(t *testing.T) {
 	const slots, others = 10, 200
 	s := newSite(t, redistest.Shared(t))
 	classes := admission.DefaultClasses()
-	var jobs []lua.Candidate
+	var jobs []store.Candidate
 	for i := range 4 * others {
 		j := s.job(tenantName(i%40), "mail", i%3, classes)
 		j.Job.Downstream = "hung"
@@ -365,7 +365,7 @@ func TestADownstreamThatHangsGetsHalf(t *testing.T) {
 		if len(leases) == 0 && !s.promote().More {
 			t.Fatalf("%d of %d others ran, %d slots hang", ran, others, hung)
 		}
-		var well []lua.Lease
+		var well []store.Lease
 		for _, l := range leases {
 			if l.Job.Downstream == "hung" {
 				hung++

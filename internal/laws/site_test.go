@@ -15,7 +15,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // site is one partition under test: a store, and a client that looks at its keys.
@@ -23,7 +23,7 @@ type site struct {
 	*testing.T
 	server *redistest.Server
 	client *redis.Client
-	store  *lua.Store
+	store  *store.Store
 	prefix string
 	random *rand.Rand
 	// version is that of the policy in force.
@@ -41,11 +41,11 @@ func newSite(t *testing.T, server *redistest.Server) *site {
 }
 
 // open returns another store of the same partition.
-func (s *site) open(client *redis.Client) *lua.Store {
+func (s *site) open(client *redis.Client) *store.Store {
 	s.Helper()
-	store, err := lua.Open(s.Context(), client, lua.Config{Prefix: s.prefix})
+	st, err := store.Open(s.Context(), client, store.Config{Prefix: s.prefix})
 	s.check(err)
-	return store
+	return st
 }
 
 // newRandom returns a source whose seed a failing test prints.
@@ -82,9 +82,9 @@ func choose[E any](s *site, from ...E) E { return from[s.random.IntN(len(from))]
 var unlimited = &[admission.Levels]admission.Limit{}
 
 // job returns a candidate without limits, of cost 1, with an id of its own.
-func (s *site) job(tenant, queue string, class int, classes []admission.Class) lua.Candidate {
+func (s *site) job(tenant, queue string, class int, classes []admission.Class) store.Candidate {
 	s.jobs++
-	return lua.Candidate{
+	return store.Candidate{
 		Job: &admission.Job{
 			ID: "j" + strconv.Itoa(s.jobs), Tenant: tenant, Queue: queue, Type: "t", Priority: classes[class].Name, Cost: 1,
 		},
@@ -93,10 +93,10 @@ func (s *site) job(tenant, queue string, class int, classes []admission.Class) l
 }
 
 // admit asks for jobs, by as many calls as it takes, and fails unless all enter.
-func (s *site) admit(jobs ...lua.Candidate) {
+func (s *site) admit(jobs ...store.Candidate) {
 	s.Helper()
 	for len(jobs) > 0 {
-		n := min(len(jobs), lua.MaxBatchJobs)
+		n := min(len(jobs), store.MaxBatchJobs)
 		verdicts, err := s.store.Admit(s.Context(), s.version, jobs[:n])
 		s.check(err)
 		for _, v := range verdicts {
@@ -109,7 +109,7 @@ func (s *site) admit(jobs ...lua.Candidate) {
 }
 
 // putPolicy stores the next version.
-func (s *site) putPolicy(u lua.PolicyUpdate) {
+func (s *site) putPolicy(u store.PolicyUpdate) {
 	s.Helper()
 	u.Expected, u.Version = s.version, s.version+1
 	if u.Text == nil {
@@ -122,14 +122,14 @@ func (s *site) putPolicy(u lua.PolicyUpdate) {
 	s.version++
 }
 
-func (s *site) register(worker string, pool lua.Pool, slots int, lease time.Duration) {
+func (s *site) register(worker string, pool store.Pool, slots int, lease time.Duration) {
 	s.Helper()
 	_, err := s.store.Register(s.Context(), worker, pool, slots, lease)
 	s.check(err)
 }
 
 // read takes what is ready without waiting.
-func (s *site) read(worker string, pool lua.Pool, count int) []lua.Lease {
+func (s *site) read(worker string, pool store.Pool, count int) []store.Lease {
 	s.Helper()
 	leases, err := s.store.Read(s.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
@@ -137,11 +137,11 @@ func (s *site) read(worker string, pool lua.Pool, count int) []lua.Lease {
 }
 
 // finish ends leased jobs, each as end says.
-func (s *site) finish(pool lua.Pool, leases []lua.Lease, end func(lua.Lease) lua.Finish) {
+func (s *site) finish(pool store.Pool, leases []store.Lease, end func(store.Lease) store.Finish) {
 	s.Helper()
 	for len(leases) > 0 {
-		n := min(len(leases), lua.MaxBatchJobs)
-		ends := make([]lua.Finish, n)
+		n := min(len(leases), store.MaxBatchJobs)
+		ends := make([]store.Finish, n)
 		for i, l := range leases[:n] {
 			ends[i] = end(l)
 		}
@@ -152,22 +152,22 @@ func (s *site) finish(pool lua.Pool, leases []lua.Lease, end func(lua.Lease) lua
 }
 
 // complete is the plainest end.
-func complete(l lua.Lease) lua.Finish { return finishAs(l, lua.Complete, 0) }
+func complete(l store.Lease) store.Finish { return finishAs(l, store.Complete, 0) }
 
-func finishAs(l lua.Lease, outcome lua.Outcome, delay time.Duration) lua.Finish {
+func finishAs(l store.Lease, outcome store.Outcome, delay time.Duration) store.Finish {
 	f := l.Finish(outcome)
 	f.Delay = delay
 	return f
 }
 
-func (s *site) setGate(name lua.GateName, limit int) (more bool) {
+func (s *site) setGate(name store.GateName, limit int) (more bool) {
 	s.Helper()
-	_, more, err := s.store.SetGate(s.Context(), lua.Gate{Name: name, Limit: limit, By: lua.Intervention{Reason: s.Name()}})
+	_, more, err := s.store.SetGate(s.Context(), store.Gate{Name: name, Limit: limit, By: store.Intervention{Reason: s.Name()}})
 	s.check(err)
 	return more
 }
 
-func (s *site) promote() lua.Promotion {
+func (s *site) promote() store.Promotion {
 	s.Helper()
 	p, err := s.store.Promote(s.Context(), "scheduler", time.Second)
 	s.check(err)
@@ -187,7 +187,7 @@ func (s *site) pause(d time.Duration) {
 }
 
 // census asserts law L4.
-func (s *site) census() lua.Census {
+func (s *site) census() store.Census {
 	s.Helper()
 	c, err := s.store.Census(s.Context())
 	s.check(err)
@@ -230,7 +230,7 @@ type dispatch struct {
 // key is tenant:id.
 func (d dispatch) key() string { return d.tenant + ":" + d.id }
 
-// dispatchOf reads an entry. The layout of a record is drawn in lua/fragments/record.lua.
+// dispatchOf reads an entry. The layout of a record is drawn in lua/scripts/fragments/record.lua.
 func dispatchOf(m redis.XMessage) (dispatch, error) {
 	key, _ := m.Values["j"].(string)
 	r, _ := m.Values["r"].(string)
@@ -261,7 +261,7 @@ type watcher struct {
 	last   string
 }
 
-func (s *site) watch(pool lua.Pool) *watcher {
+func (s *site) watch(pool store.Pool) *watcher {
 	return &watcher{s: s, stream: s.store.Keys().Ready(pool.ID()), last: "-"}
 }
 

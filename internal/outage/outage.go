@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Watch is what several goroutines that call the same Redis know of it. They may use it at once.
@@ -64,7 +64,7 @@ func (t *Trouble) Failed(ctx context.Context, err error) {
 func (t *Trouble) Note(err error) {
 	t.failures++
 	w := t.watch
-	if !errors.Is(err, admission.ErrUnavailable) && !lua.InDoubt(err) {
+	if !errors.Is(err, admission.ErrUnavailable) && !store.InDoubt(err) {
 		if t.failures == 1 {
 			w.logger.Error().Err(err).Str("call", t.what).Msg("redis answers with an error, trying again")
 		}
@@ -80,7 +80,7 @@ func (t *Trouble) Note(err error) {
 	}
 	w.mu.failures++
 	level := zerolog.DebugLevel
-	if !w.mu.told && (t.failures > 1 || !lua.IsMoved(err)) {
+	if !w.mu.told && (t.failures > 1 || !store.IsMoved(err)) {
 		w.mu.told, level = true, zerolog.ErrorLevel
 	}
 	w.logger.WithLevel(level).Err(err).Str("call", t.what).Msg("redis does not answer, trying again")

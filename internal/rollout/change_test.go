@@ -16,24 +16,24 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // place is a store of a test's own, and its client.
 type place struct {
-	store  *lua.Store
+	store  *store.Store
 	client redis.UniversalClient
 }
 
 func newPlace(t *testing.T, server *redistest.Server) *place {
 	t.Helper()
 	client := server.Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &place{store, client}
+	return &place{s, client}
 }
 
 // digest returns every key of the place with what it holds; those that keep matches only.
@@ -150,7 +150,7 @@ func TestRollbackIsTheOldVersionBitForBit(t *testing.T) {
 		if now := p.effects(t); !maps.Equal(now, effects[to]) {
 			rt.Fatalf("back to %d has the effects\n%v\nwant\n%v", to, now, effects[to])
 		}
-		page, err := p.store.Audit(ctx, lua.AuditQuery{Limit: 1})
+		page, err := p.store.Audit(ctx, store.AuditQuery{Limit: 1})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if _, err := p.store.Count(ctx, []lua.ScopeCount{{Scope: admission.Global, Allowed: 9, Tokens: 9}, {Scope: "acme", Refused: 9, Tokens: 9}}); err != nil {
+		if _, err := p.store.Count(ctx, []store.ScopeCount{{Scope: admission.Global, Allowed: 9, Tokens: 9}, {Scope: "acme", Refused: 9, Tokens: 9}}); err != nil {
 			rt.Fatal(err)
 		}
 		before := p.digest(t, every)
@@ -206,12 +206,12 @@ func TestDryRunTellsWhatWouldFail(t *testing.T) {
 	ctx := t.Context()
 	j := admission.NewJob("acme", "mail", "t", nil)
 	j.ID, j.Priority = "j", admission.Low
-	if _, err := p.store.Admit(ctx, 0, []lua.Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
+	if _, err := p.store.Admit(ctx, 0, []store.Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
 		t.Fatal(err)
 	}
 	document := policy.Default()
 	document.Queues = map[string]policy.Queue{"mail": {Classes: admission.DefaultClasses()[:2]}}
-	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, lua.ErrClassInUse) {
+	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, store.ErrClassInUse) {
 		t.Errorf("a class in use: %v", err)
 	}
 	document = policy.Default()
@@ -223,7 +223,7 @@ func TestDryRunTellsWhatWouldFail(t *testing.T) {
 	if _, err := DryRun(ctx, p.store, document); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("a tier that is none: %v", err)
 	}
-	if _, err := Rollback(ctx, p.store, 4, Edit{}); !errors.Is(err, lua.ErrUnknownVersion) {
+	if _, err := Rollback(ctx, p.store, 4, Edit{}); !errors.Is(err, store.ErrUnknownVersion) {
 		t.Errorf("back to a version that never was: %v", err)
 	}
 }
@@ -245,7 +245,7 @@ func TestTheAuditBoundsWhatItKeepsOfChanges(t *testing.T) {
 	if _, err := Put(t.Context(), p.store, document, Edit{}); err != nil {
 		t.Fatal(err)
 	}
-	page, err := p.store.Audit(t.Context(), lua.AuditQuery{Limit: 1})
+	page, err := p.store.Audit(t.Context(), store.AuditQuery{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // runs is an edit of how many jobs of a tenant run.
@@ -74,7 +74,7 @@ func TestAnEditIsMadeAnewOfWhatOthersPutInForce(t *testing.T) {
 			current, _ := Current(t.Context(), p.store)
 			switch {
 			case row.conflict != "":
-				if !errors.Is(err, lua.ErrConflict) || !strings.Contains(err.Error(), row.conflict) || current.Version != 2 {
+				if !errors.Is(err, store.ErrConflict) || !strings.Contains(err.Error(), row.conflict) || current.Version != 2 {
 					t.Errorf("version %d, %v", current.Version, err)
 				}
 			case err != nil || current.Tenants["acme"].MaxRunning != 3 || current.Tenants["bolt"].MaxRunning != 1:

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // forecastBudget is how long reading what was recorded may take.
@@ -47,7 +47,7 @@ type ScopeFlow struct {
 }
 
 // Foresee returns what a document would have made of the last hour. It changes nothing.
-func Foresee(ctx context.Context, store *lua.Store, document policy.Policy) (Forecast, error) {
+func Foresee(ctx context.Context, store *store.Store, document policy.Policy) (Forecast, error) {
 	current, err := Current(ctx, store)
 	if err != nil {
 		return Forecast{}, err
@@ -67,7 +67,7 @@ func Foresee(ctx context.Context, store *lua.Store, document policy.Policy) (For
 	return foresee(hour, before, after, document), nil
 }
 
-func foresee(hour []lua.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {
+func foresee(hour []store.Recorded, before, after *policy.Compiled, document policy.Policy) Forecast {
 	demand := map[admission.Scope]float64{}
 	was, would := newReplay(before), newReplay(after)
 	for i := range hour {

@@ -10,17 +10,17 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 var hourAgo = time.Unix(1_800_000_000, 0)
 
 // recorded is a whole minute, so many after hourAgo. Each scope's demand is in jobs of a token.
-func recorded(minute int, demand map[admission.Scope]int64) lua.Recorded {
-	m := lua.Recorded{At: hourAgo.Add(time.Duration(minute) * time.Minute), Lasted: time.Minute, Scopes: map[admission.Scope]lua.Minute{}}
+func recorded(minute int, demand map[admission.Scope]int64) store.Recorded {
+	m := store.Recorded{At: hourAgo.Add(time.Duration(minute) * time.Minute), Lasted: time.Minute, Scopes: map[admission.Scope]store.Minute{}}
 	for scope, n := range demand {
-		m.Scopes[scope] = lua.Minute{At: m.At, Allowed: n / 2, Refused: n - n/2, Tokens: admission.Tokens(n)}
+		m.Scopes[scope] = store.Minute{At: m.At, Allowed: n / 2, Refused: n - n/2, Tokens: admission.Tokens(n)}
 	}
 	return m
 }
@@ -51,7 +51,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 	mail := map[admission.Scope]admission.Limit{"acme:mail": admission.PerSecond(8, 1)}
 	before := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 10)}, mail)
 	after := limits(admission.PerSecond(24, 100), map[admission.Scope]admission.Limit{"acme": admission.PerSecond(5, 10)}, mail)
-	var hour []lua.Recorded
+	var hour []store.Recorded
 	for _, minute := range []int{3, 4} {
 		hour = append(hour, recorded(minute, map[admission.Scope]int64{admission.Global: 2000, "acme": 600, "acme:mail": 400}))
 	}
@@ -76,7 +76,7 @@ func TestAHalvedLimitIsForeseenAsByHand(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	tooCostly := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": admission.PerSecond(10, 1)}, nil)
-	hour[0].Scopes["acme"] = lua.Minute{Allowed: 300, Tokens: 600}
+	hour[0].Scopes["acme"] = store.Minute{Allowed: 300, Tokens: 600}
 	if got := foresee(hour[:1], prepare(t, before), prepare(t, tooCostly), tooCostly); got.Tiers["basic"].After != 0 {
 		t.Errorf("jobs of 2 tokens with a burst of 1: %+v", got.Tiers)
 	}
@@ -90,7 +90,7 @@ func TestAForecastIsWhatBucketsSay(t *testing.T) {
 			Tokens: admission.Tokens(rapid.IntRange(1, 600).Draw(rt, "tokens")), Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(2, 300).Draw(rt, "burst")),
 		}
 		own := limits(admission.Limit{}, map[admission.Scope]admission.Limit{"acme": limit}, nil)
-		var hour []lua.Recorded
+		var hour []store.Recorded
 		var set buckets.Set
 		allowed := 0
 		path := []buckets.LevelLimit{{Scope: "acme", Limit: buckets.LimitOf(limit)}}
@@ -120,7 +120,7 @@ func TestAForecastAddsUp(t *testing.T) {
 			return admission.Limit{Tokens: admission.Tokens(rapid.IntRange(1, 900).Draw(rt, name)), Per: time.Minute, Burst: admission.Tokens(rapid.IntRange(1, 90).Draw(rt, name+" burst"))}
 		}
 		own := limits(limit("global"), map[admission.Scope]admission.Limit{"a": limit("a"), "b": limit("b")}, map[admission.Scope]admission.Limit{"a:m": limit("a:m"), "b:n": limit("b:n")})
-		var hour []lua.Recorded
+		var hour []store.Recorded
 		for minute := range rapid.IntRange(1, 5).Draw(rt, "minutes") {
 			demand := map[admission.Scope]int64{}
 			for _, scope := range []admission.Scope{"a:m", "a:n", "b:m", "b:n"} {

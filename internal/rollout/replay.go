@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // stream is a bucket through which demand flows that is spread evenly over a minute. Amounts are tokens, and fractions of
@@ -50,7 +50,7 @@ type part struct {
 }
 
 // minute replays one. Levels are the scopes that were counted in it, by level.
-func (r *replay) minute(m *lua.Recorded, levels *[admission.Levels][]admission.Scope) {
+func (r *replay) minute(m *store.Recorded, levels *[admission.Levels][]admission.Scope) {
 	parts := make(map[admission.Scope]*part, len(m.Scopes))
 	below := map[admission.Scope]float64{}
 	for level := admission.LevelPriority; level >= admission.LevelGlobal; level-- {
@@ -78,7 +78,7 @@ func (r *replay) minute(m *lua.Recorded, levels *[admission.Levels][]admission.S
 }
 
 // ask asks the limit of a scope.
-func (r *replay) ask(scope admission.Scope, level admission.Level, m *lua.Recorded, asks, cost float64) (passed, share float64) {
+func (r *replay) ask(scope admission.Scope, level admission.Level, m *store.Recorded, asks, cost float64) (passed, share float64) {
 	tenant, queue, class, err := scope.Parts()
 	if err != nil {
 		return asks, 1 // No policy limits what is no scope.
@@ -103,7 +103,7 @@ func (r *replay) ask(scope admission.Scope, level admission.Level, m *lua.Record
 }
 
 // meanCost is what a decision asked for.
-func meanCost(m lua.Minute) float64 {
+func meanCost(m store.Minute) float64 {
 	return float64(m.Tokens) / float64(max(1, m.Allowed+m.Refused))
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // StaleError is a document made from another version than the one in force.
@@ -25,7 +25,7 @@ func (e *StaleError) Error() string {
 }
 
 // Current returns the policy in force; the built-in one, of version 0, where none was stored.
-func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
+func Current(ctx context.Context, store *store.Store) (policy.Policy, error) {
 	text, err := store.Policy(ctx)
 	if err != nil {
 		return policy.Policy{}, err
@@ -34,18 +34,18 @@ func Current(ctx context.Context, store *lua.Store) (policy.Policy, error) {
 }
 
 // newUpdate returns a policy as the store takes it. text is its JSON.
-func newUpdate(expected int64, document policy.Policy, text []byte) (lua.PolicyUpdate, error) {
+func newUpdate(expected int64, document policy.Policy, text []byte) (store.PolicyUpdate, error) {
 	compiled, err := document.Prepare()
 	if err != nil {
-		return lua.PolicyUpdate{}, err
+		return store.PolicyUpdate{}, err
 	}
-	update := lua.PolicyUpdate{
+	update := store.PolicyUpdate{
 		Expected: expected, Version: document.Version, Text: text, Window: compiled.DedupWindow(),
 		LongestFill: max(document.LongestFill(), time.Millisecond),
 	}
 	for _, name := range slices.Sorted(maps.Keys(document.Queues)) {
 		q := compiled.QueueOf(name)
-		update.Queues = append(update.Queues, lua.QueueSettings{
+		update.Queues = append(update.Queues, store.QueueSettings{
 			Queue: name, Classes: q.Classes, Horizon: q.Horizon, DropExpired: q.ExpiredPolicy == policy.Drop,
 			MaxWait: q.MaxWait, PoisonLimit: q.PoisonLimit, KeepDead: q.KeepDead, MaxDead: q.MaxDead,
 			Overflow: overflow(q.Overflow),
@@ -53,51 +53,51 @@ func newUpdate(expected int64, document policy.Policy, text []byte) (lua.PolicyU
 	}
 	for scope, own := range compiled.Overflows() {
 		tenant, queue, _ := strings.Cut(string(scope), ":")
-		update.Overflows = append(update.Overflows, lua.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})
+		update.Overflows = append(update.Overflows, store.TenantOverflow{Tenant: tenant, Queue: queue, Overflow: overflow(own)})
 	}
 	for _, class := range classNames(document) {
 		// No tenant has an empty name, so this is the standard tier's weight.
-		update.Weights = append(update.Weights, lua.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
+		update.Weights = append(update.Weights, store.TenantWeight{Class: class, Weight: compiled.WeightOf("", class)})
 	}
 	update.Caps, update.MaxParked = caps(compiled), map[string]int{}
 	for downstream, most := range compiled.MaxParked() {
 		update.MaxParked[strings.TrimPrefix(downstream, policy.Every)] = most
 	}
 	for share, weight := range compiled.ConfiguredWeights() {
-		update.Weights = append(update.Weights, lua.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
+		update.Weights = append(update.Weights, store.TenantWeight{Class: share.Class, Tenant: share.Tenant, Weight: weight})
 	}
 	return update, nil
 }
 
 // caps returns caps and rates as the store takes them.
-func caps(compiled *policy.Compiled) []lua.Cap {
-	var all []lua.Cap
+func caps(compiled *policy.Compiled) []store.Cap {
+	var all []store.Cap
 	for _, c := range compiled.Caps() {
-		gate := lua.DownstreamGate(c.Downstream)
+		gate := store.DownstreamGate(c.Downstream)
 		switch {
 		case c.Tenant != "" && c.Queue != "":
-			gate = lua.TenantQueueGate(c.Tenant, c.Queue)
+			gate = store.TenantQueueGate(c.Tenant, c.Queue)
 		case c.Tenant != "":
-			gate = lua.TenantGate(c.Tenant)
+			gate = store.TenantGate(c.Tenant)
 		case c.Queue != "":
-			gate = lua.QueueGate(c.Queue)
+			gate = store.QueueGate(c.Queue)
 		}
-		all = append(all, lua.Cap{Gate: gate, Limit: c.MaxRunning})
+		all = append(all, store.Cap{Gate: gate, Limit: c.MaxRunning})
 	}
 	for _, r := range compiled.DispatchRates() {
-		gate := lua.DownstreamRateGate(r.Downstream)
+		gate := store.DownstreamRateGate(r.Downstream)
 		if r.Tenant != "" {
-			gate = lua.TenantRateGate(r.Tenant)
+			gate = store.TenantRateGate(r.Tenant)
 		}
-		all = append(all, lua.Cap{Gate: gate, Rate: r.Limit})
+		all = append(all, store.Cap{Gate: gate, Rate: r.Limit})
 	}
 	return all
 }
 
 // overflow returns a bound as the store takes it.
-func overflow(o policy.Overflow) lua.Overflow {
-	return lua.Overflow{
-		Policy: lua.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
+func overflow(o policy.Overflow) store.Overflow {
+	return store.Overflow{
+		Policy: store.OverflowPolicy(o.Policy), MaxJobs: o.MaxJobs, MaxBytes: o.MaxBytes, MaxSpilled: o.MaxSpilled, LowWater: o.LowWaterPercent,
 	}
 }
 

@@ -7,40 +7,40 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 func TestAPolicyGoesInAsTheNextVersionAndComesBack(t *testing.T) {
 	t.Parallel()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if current, err := Current(t.Context(), store); err != nil || current.Version != 0 {
+	if current, err := Current(t.Context(), s); err != nil || current.Version != 0 {
 		t.Fatalf("an empty store holds version %d, %v", current.Version, err)
 	}
 	document := policy.Default()
 	document.Tenants = map[string]policy.Tenant{"acme": {Tier: "premium"}}
 	document.Queues = map[string]policy.Queue{"mail": {Classes: policy.PresetCritical(), ExpiredPolicy: policy.Drop}}
 	for want := range int64(2) {
-		if done, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); err != nil || done.To != want+1 || done.From != want {
+		if done, err := Put(t.Context(), s, document, Edit{Expected: AnyVersion}); err != nil || done.To != want+1 || done.From != want {
 			t.Fatalf("stored as %+v, %v, want version %d", done, err, want+1)
 		}
 	}
-	current, err := Current(t.Context(), store)
+	current, err := Current(t.Context(), s)
 	if err != nil || current.Version != 2 || current.Tenants["acme"].Tier != "premium" {
 		t.Fatalf("got %+v, %v", current, err)
 	}
 	current.Version = 1
-	if _, err := Put(t.Context(), store, current, Edit{Expected: AnyVersion}); err == nil || err.Error() != `the policy was made from version 1, `+
+	if _, err := Put(t.Context(), s, current, Edit{Expected: AnyVersion}); err == nil || err.Error() != `the policy was made from version 1, `+
 		`but version 2 is in force: get that one and change it, or leave "version" out of the document to overrule it` {
 		t.Errorf("a stale document gave %v", err)
 	}
 	document.Tenants["acme"] = policy.Tenant{Tier: "gold"}
-	if _, err := Put(t.Context(), store, document, Edit{Expected: AnyVersion}); !errors.Is(err, admission.ErrInvalid) {
+	if _, err := Put(t.Context(), s, document, Edit{Expected: AnyVersion}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("an unknown tier gave %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestAnUpdateHoldsTheBoundsOfAQueue(t *testing.T) {
 	if mail.MaxWait != time.Minute || mail.PoisonLimit != 2 || mail.KeepDead != time.Hour || mail.MaxDead != 7 {
 		t.Errorf("got %+v", mail)
 	}
-	if plain.MaxWait != 0 || plain.PoisonLimit != lua.DefaultPoisonLimit || plain.KeepDead != 0 || plain.MaxDead != lua.DefaultMaxDead {
+	if plain.MaxWait != 0 || plain.PoisonLimit != store.DefaultPoisonLimit || plain.KeepDead != 0 || plain.MaxDead != store.DefaultMaxDead {
 		t.Errorf("got %+v", plain)
 	}
 }

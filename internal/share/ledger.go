@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Parts returns what each partition is to get of the pool's slots, 1 in all, or all 0 if nothing waits anywhere. A partition
 // of which nothing is known has a nil demand.
-func Parts(pool lua.Pool, demands []*lua.Demand) []float64 {
+func Parts(pool store.Pool, demands []*store.Demand) []float64 {
 	parts := make([]float64, len(demands))
 	queues := make([]float64, len(pool.Queues)) // weights of those that are runnable anywhere
 	all := 0.0
@@ -29,21 +29,21 @@ func Parts(pool lua.Pool, demands []*lua.Demand) []float64 {
 }
 
 // waitsAnywhere reports whether anything is runnable in a queue.
-func waitsAnywhere(demands []*lua.Demand, queue int) bool {
-	return slices.ContainsFunc(demands, func(d *lua.Demand) bool {
-		return d != nil && slices.ContainsFunc(d.Queues[queue], func(c lua.ClassDemand) bool { return c.Runnable > 0 })
+func waitsAnywhere(demands []*store.Demand, queue int) bool {
+	return slices.ContainsFunc(demands, func(d *store.Demand) bool {
+		return d != nil && slices.ContainsFunc(d.Queues[queue], func(c store.ClassDemand) bool { return c.Runnable > 0 })
 	})
 }
 
 // addQueue shares a queue's part out.
-func addQueue(parts []float64, demands []*lua.Demand, queue int, part float64) {
-	of := make([]lua.QueueDemand, len(demands))
+func addQueue(parts []float64, demands []*store.Demand, queue int, part float64) {
+	of := make([]store.QueueDemand, len(demands))
 	for p, d := range demands {
 		if d != nil {
 			of[p] = d.Queues[queue]
 		}
 	}
-	for p, own := range lua.Parts(of) {
+	for p, own := range store.Parts(of) {
 		parts[p] += part * own
 	}
 }

@@ -6,26 +6,26 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // demandOf is a demand in one queue with classes 3:2:1.
-func demandOf(high, medium, low float64) *lua.Demand {
-	return &lua.Demand{Queues: []lua.QueueDemand{{{Weight: 3, Runnable: high}, {Weight: 2, Runnable: medium}, {Weight: 1, Runnable: low}}}}
+func demandOf(high, medium, low float64) *store.Demand {
+	return &store.Demand{Queues: []store.QueueDemand{{{Weight: 3, Runnable: high}, {Weight: 2, Runnable: medium}, {Weight: 1, Runnable: low}}}}
 }
 
 func TestPartsGoByWeights(t *testing.T) {
 	t.Parallel()
-	one := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+	one := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 	for name, c := range map[string]struct {
-		demands []*lua.Demand
+		demands []*store.Demand
 		want    []float64
 	}{
-		"one tenant against a hundred":          {[]*lua.Demand{demandOf(0, 1, 0), demandOf(0, 100, 0)}, []float64{1. / 101, 100. / 101}},
-		"a class each, by the pattern":          {[]*lua.Demand{demandOf(7, 0, 0), demandOf(0, 0, 7)}, []float64{0.75, 0.25}},
-		"a class in both and one in the second": {[]*lua.Demand{demandOf(1, 0, 0), demandOf(1, 5, 0)}, []float64{0.3, 0.7}},
-		"nothing":                               {[]*lua.Demand{demandOf(0, 0, 0), nil}, []float64{0, 0}},
-		"one that is away":                      {[]*lua.Demand{nil, demandOf(0, 2, 0)}, []float64{0, 1}},
+		"one tenant against a hundred":          {[]*store.Demand{demandOf(0, 1, 0), demandOf(0, 100, 0)}, []float64{1. / 101, 100. / 101}},
+		"a class each, by the pattern":          {[]*store.Demand{demandOf(7, 0, 0), demandOf(0, 0, 7)}, []float64{0.75, 0.25}},
+		"a class in both and one in the second": {[]*store.Demand{demandOf(1, 0, 0), demandOf(1, 5, 0)}, []float64{0.3, 0.7}},
+		"nothing":                               {[]*store.Demand{demandOf(0, 0, 0), nil}, []float64{0, 0}},
+		"one that is away":                      {[]*store.Demand{nil, demandOf(0, 2, 0)}, []float64{0, 1}},
 	} {
 		for p, got := range Parts(one, c.demands) {
 			if math.Abs(got-c.want[p]) > 1e-9 {
@@ -33,11 +33,11 @@ func TestPartsGoByWeights(t *testing.T) {
 			}
 		}
 	}
-	two := []*lua.Demand{
-		{Queues: []lua.QueueDemand{{{Weight: 1, Runnable: 1}}, {{Weight: 1, Runnable: 0}}}},
-		{Queues: []lua.QueueDemand{{{Weight: 1, Runnable: 0}}, {{Weight: 1, Runnable: 9}}}},
+	two := []*store.Demand{
+		{Queues: []store.QueueDemand{{{Weight: 1, Runnable: 1}}, {{Weight: 1, Runnable: 0}}}},
+		{Queues: []store.QueueDemand{{{Weight: 1, Runnable: 0}}, {{Weight: 1, Runnable: 9}}}},
 	}
-	weighted := lua.Pool{Queues: []lua.QueueWeight{{Queue: "a", Weight: 3}, {Queue: "b", Weight: 1}}}
+	weighted := store.Pool{Queues: []store.QueueWeight{{Queue: "a", Weight: 3}, {Queue: "b", Weight: 1}}}
 	if got := Parts(weighted, two); got[0] != 0.75 || got[1] != 0.25 {
 		t.Errorf("queues 3:1 get %v", got)
 	}

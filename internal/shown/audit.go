@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Change is one value that differs between two policies.
@@ -49,7 +49,7 @@ type AuditEntry struct {
 }
 
 // AuditEntryOf shows an entry.
-func AuditEntryOf(entry lua.AuditEntry) AuditEntry {
+func AuditEntryOf(entry store.AuditEntry) AuditEntry {
 	v := AuditEntry{
 		Action: entry.Action, Name: entry.Name, Jobs: entry.Jobs, Downstream: entry.Downstream, ForMs: Millis(entry.For), To: entry.To, Author: entry.Author,
 		Reason: entry.Reason, Restored: entry.Restored,
@@ -58,7 +58,7 @@ func AuditEntryOf(entry lua.AuditEntry) AuditEntry {
 		return v
 	}
 	v.At = Stamp(entry.At)
-	if entry.Action != lua.AuditPolicy {
+	if entry.Action != store.AuditPolicy {
 		return v
 	}
 	v.From = &entry.From
@@ -79,7 +79,7 @@ type AuditPage struct {
 }
 
 // AuditPageOf shows a page.
-func AuditPageOf(page lua.AuditPage) AuditPage {
+func AuditPageOf(page store.AuditPage) AuditPage {
 	v := AuditPage{Entries: []AuditEntry{}, Cursor: page.Cursor, Gone: page.Gone}
 	for _, entry := range page.Entries {
 		v.Entries = append(v.Entries, AuditEntryOf(entry))

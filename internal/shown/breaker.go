@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Breaker is the circuit breaker of one downstream.
@@ -121,7 +121,7 @@ type Breakers struct {
 }
 
 // BreakerOf shows a breaker.
-func BreakerOf(b *lua.BreakerState) Breaker {
+func BreakerOf(b *store.BreakerState) Breaker {
 	v := Breaker{
 		Downstream: b.Downstream, State: b.State.String(), Cause: b.Cause.String(), Since: Moment(b.Since), Until: Stamp(b.Until),
 		Forced: b.Forced, Reason: b.Reason, Waiting: b.Waiting,
@@ -136,14 +136,14 @@ func BreakerOf(b *lua.BreakerState) Breaker {
 	for _, e := range b.Errors {
 		v.Errors = append(v.Errors, CallError{e.Text, e.Count, Moment(e.At)})
 	}
-	if b.Limit != lua.Unlimited {
+	if b.Limit != store.Unlimited {
 		v.Limit = new(b.Limit)
 	}
 	return v
 }
 
 // BreakersOf shows several.
-func BreakersOf(states []lua.BreakerState) Breakers {
+func BreakersOf(states []store.BreakerState) Breakers {
 	v := Breakers{Breakers: make([]Breaker, len(states))}
 	for i := range states {
 		v.Breakers[i] = BreakerOf(&states[i])
@@ -151,7 +151,7 @@ func BreakersOf(states []lua.BreakerState) Breakers {
 	return v
 }
 
-func rulesOf(r *lua.BreakerRules) Rules {
+func rulesOf(r *store.BreakerRules) Rules {
 	v := configOf(&r.Config)
 	v.Origin, v.PolicyVersion = r.Origin.String(), r.Version
 	if d := r.Differs; d != nil {
@@ -177,7 +177,7 @@ func configOf(c *breaker.Config) Rules {
 	}
 }
 
-func lifeOf(l *lua.BreakerLife) Life {
+func lifeOf(l *store.BreakerLife) Life {
 	v := Life{TotalCalls: l.Calls, FailedCalls: l.Failures, LastFailure: Stamp(l.LastFailure), Transitions: []Transitions{}}
 	if l.Calls > 0 {
 		v.SuccessRate = float64(l.Calls-l.Failures) / float64(l.Calls)
@@ -190,6 +190,6 @@ func lifeOf(l *lua.BreakerLife) Life {
 }
 
 // BreakersIn shows those that are in a state; "" for all.
-func BreakersIn(states []lua.BreakerState, state string) Breakers {
-	return BreakersOf(slices.DeleteFunc(slices.Clone(states), func(b lua.BreakerState) bool { return state != "" && b.State.String() != state }))
+func BreakersIn(states []store.BreakerState, state string) Breakers {
+	return BreakersOf(slices.DeleteFunc(slices.Clone(states), func(b store.BreakerState) bool { return state != "" && b.State.String() != state }))
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Gate is a gate that has a limit.
 type Gate struct {
-	Name lua.GateName `json:"name"`
+	Name store.GateName `json:"name"`
 	// Limit is how many jobs may be in workers' hands at a time, Held how many are; a limit of 0 is shut.
 	Limit int `json:"limit"`
 	Held  int `json:"held"`
@@ -30,7 +30,7 @@ type Gate struct {
 }
 
 // GateOf shows a gate.
-func GateOf(g lua.GateState) Gate {
+func GateOf(g store.GateState) Gate {
 	return Gate{
 		Name: g.Name, Limit: g.Limit, Held: g.Held, NoShare: g.NoShare, Rate: g.Rate, Burst: g.Burst, Shares: g.Shares,
 		Paused: g.Paused(), Until: Stamp(g.Until), Since: Stamp(g.Since), Author: g.Author, Reason: g.Reason,
@@ -39,15 +39,15 @@ func GateOf(g lua.GateState) Gate {
 
 // Suspension is somebody for whom enqueueing is suspended.
 type Suspension struct {
-	Name   lua.GateName `json:"name"`
-	Until  *time.Time   `json:"until,omitempty"`
-	Since  *time.Time   `json:"since,omitempty"`
-	Author string       `json:"author,omitempty"`
-	Reason string       `json:"reason,omitempty"`
+	Name   store.GateName `json:"name"`
+	Until  *time.Time     `json:"until,omitempty"`
+	Since  *time.Time     `json:"since,omitempty"`
+	Author string         `json:"author,omitempty"`
+	Reason string         `json:"reason,omitempty"`
 }
 
 // SuspensionOf shows a suspension.
-func SuspensionOf(s lua.Suspension) Suspension {
+func SuspensionOf(s store.Suspension) Suspension {
 	return Suspension{s.Name, Stamp(s.Until), Stamp(s.Since), s.Author, s.Reason}
 }
 
@@ -58,7 +58,7 @@ type Holds struct {
 }
 
 // ReadHolds returns the gates and suspensions whose names are wanted.
-func ReadHolds(ctx context.Context, store *lua.Store, wanted func(lua.GateName) bool) (Holds, error) {
+func ReadHolds(ctx context.Context, store *store.Store, wanted func(store.GateName) bool) (Holds, error) {
 	v := Holds{Gates: []Gate{}, Suspensions: []Suspension{}}
 	gates, err := store.Gates(ctx)
 	if err != nil {

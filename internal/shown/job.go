@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Job is a job wherever it is, dead letters included.
@@ -39,11 +39,11 @@ type Job struct {
 
 // Wait is one reason why a job waits.
 type Wait struct {
-	Kind lua.WaitKind `json:"kind"`
-	Text string       `json:"text"`
+	Kind store.WaitKind `json:"kind"`
+	Text string         `json:"text"`
 	// Gate is the closed gate, for the kinds that are one.
-	Gate  lua.GateName `json:"gate,omitempty"`
-	Until *time.Time   `json:"until,omitempty"`
+	Gate  store.GateName `json:"gate,omitempty"`
+	Until *time.Time     `json:"until,omitempty"`
 }
 
 // Delivery is one line of a job's history.
@@ -75,13 +75,13 @@ func (e Eyes) Said(text string) string {
 }
 
 // plainWaits say why a job waits without a word of others: no operator's note, no number and no name of theirs.
-var plainWaits = map[lua.WaitKind]string{
-	lua.WaitPause: "an operator holds it back", lua.WaitBreaker: "its downstream's breaker is not closed", lua.WaitCap: "as many jobs run as may",
-	lua.WaitRate: "as many jobs were dispatched as may be for now", lua.WaitWorkers: "no worker serves its queue",
+var plainWaits = map[store.WaitKind]string{
+	store.WaitPause: "an operator holds it back", store.WaitBreaker: "its downstream's breaker is not closed", store.WaitCap: "as many jobs run as may",
+	store.WaitRate: "as many jobs were dispatched as may be for now", store.WaitWorkers: "no worker serves its queue",
 }
 
 // WaitText says why a job waits.
-func (e Eyes) WaitText(w lua.Wait) string {
+func (e Eyes) WaitText(w store.Wait) string {
 	if plain, ok := plainWaits[w.Kind]; ok && !e.Deployment {
 		return plain
 	}
@@ -89,7 +89,7 @@ func (e Eyes) WaitText(w lua.Wait) string {
 }
 
 // JobOf shows a job as far as it is to be seen.
-func JobOf(g lua.Sighting, eyes Eyes) Job {
+func JobOf(g store.Sighting, eyes Eyes) Job {
 	job := &g.Record.Job
 	v := Job{
 		Tenant: g.Key.Tenant, ID: g.Key.ID, Place: g.Place, Queue: job.Queue, Type: job.Type, Priority: job.Priority,
@@ -137,7 +137,7 @@ type Page struct {
 }
 
 // PageOf shows a page as far as it is to be seen.
-func PageOf(page lua.ListPage, eyes Eyes) Page {
+func PageOf(page store.ListPage, eyes Eyes) Page {
 	v := Page{Jobs: []Listed{}, Cursor: page.Cursor}
 	for i := range page.Jobs {
 		v.Jobs = append(v.Jobs, ListedOf(&page.Jobs[i], eyes))
@@ -146,7 +146,7 @@ func PageOf(page lua.ListPage, eyes Eyes) Page {
 }
 
 // ListedOf shows a job of a listing as far as it is to be seen.
-func ListedOf(l *lua.Listed, eyes Eyes) Listed {
+func ListedOf(l *store.Listed, eyes Eyes) Listed {
 	job := &l.Record.Job
 	text := eyes.Said(l.Text)
 	if l.Err != nil {

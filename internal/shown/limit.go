@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Limit is a limit in force.
@@ -33,7 +33,7 @@ type LimitConfig struct {
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
-func ReadLimitConfig(ctx context.Context, store *lua.Store, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
+func ReadLimitConfig(ctx context.Context, store *store.Store, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v, err := LimitConfigOf(current, compiled, scope)
 	if err != nil || scope != admission.Global || v.InForce == nil {
 		return v, err

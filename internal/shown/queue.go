@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Queue is a queue, and what holds it back.
@@ -48,7 +48,7 @@ type Queues struct {
 }
 
 // QueueOf shows a queue.
-func QueueOf(q *lua.QueueState) Queue {
+func QueueOf(q *store.QueueState) Queue {
 	v := Queue{
 		Queue: q.Name, Classes: []Class{}, Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later,
 		LaterAtLeast: q.LaterAtLeast, Spilled: q.Spilled, Dead: q.Dead, Pools: append([]string{}, q.Pools...),
@@ -73,7 +73,7 @@ func QueueOf(q *lua.QueueState) Queue {
 }
 
 // QueuesOf shows several.
-func QueuesOf(queues []lua.QueueState) Queues {
+func QueuesOf(queues []store.QueueState) Queues {
 	v := Queues{Queues: []Queue{}}
 	for i := range queues {
 		v.Queues = append(v.Queues, QueueOf(&queues[i]))

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // Tenant is what the policy has for a tenant, and what is held back of it.
@@ -26,7 +26,7 @@ type Tenant struct {
 func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 
 // ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
-func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, tenant string) (Tenant, error) {
+func ReadTenant(ctx context.Context, s *store.Store, current policy.Policy, tenant string) (Tenant, error) {
 	v := Tenant{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
 	if err := admission.ValidateTenant(tenant); err != nil {
 		return v, err
@@ -43,8 +43,8 @@ func ReadTenant(ctx context.Context, store *lua.Store, current policy.Policy, te
 	if v.Own, err = current.At(TenantPath(tenant)...); err != nil {
 		return v, err
 	}
-	v.Holds, err = ReadHolds(ctx, store, func(name lua.GateName) bool {
-		return name == lua.TenantGate(tenant) || strings.HasPrefix(string(name), string(lua.TenantQueueGate(tenant, "")))
+	v.Holds, err = ReadHolds(ctx, s, func(name store.GateName) bool {
+		return name == store.TenantGate(tenant) || strings.HasPrefix(string(name), string(store.TenantQueueGate(tenant, "")))
 	})
 	return v, err
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Orders of a list of scopes: by what they have most of.
@@ -38,7 +38,7 @@ type Top struct {
 
 // TopOf shows the scopes that have most of what order says, most of them, and of equals the earlier by name; those that have none of
 // it are left out.
-func TopOf(minutes []lua.Recorded, order string, most int) Top {
+func TopOf(minutes []store.Recorded, order string, most int) Top {
 	v := Top{Scopes: []TopScope{}}
 	if len(minutes) > 0 {
 		v.Since = Stamp(minutes[0].At)

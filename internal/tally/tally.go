@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -48,7 +48,7 @@ func (s Sum) plus(o Sum) Sum {
 
 // Run stores the counts once a second until ctx ends, and then once more. Note counts nothing while it is not called.
 // Snapshot returns the policy by which decisions are made, nil before the first; failed is told what was not stored.
-func (t *Tally) Run(ctx context.Context, store *lua.Store, snapshot func() *policy.Compiled, failed func(error)) {
+func (t *Tally) Run(ctx context.Context, store *store.Store, snapshot func() *policy.Compiled, failed func(error)) {
 	t.begin()
 	defer t.end()
 	flush := func(ctx context.Context) {
@@ -117,7 +117,7 @@ func (t *Tally) disarm() {
 }
 
 // Flush stores what was counted, within two seconds, whether ctx ends or not. What certainly was not stored is kept.
-func (t *Tally) Flush(ctx context.Context, store *lua.Store, snapshot *policy.Compiled) error {
+func (t *Tally) Flush(ctx context.Context, store *store.Store, snapshot *policy.Compiled) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
 	return t.flush(ctx, store, snapshot)
@@ -134,7 +134,7 @@ func (t *Tally) addLocked(p Path, one Sum) {
 }
 
 // Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
-func (t *Tally) Store(ctx context.Context, store *lua.Store, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
+func (t *Tally) Store(ctx context.Context, store *store.Store, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
 	t.mu.Lock()
 	note(t.addLocked)
 	t.mu.Unlock()
@@ -160,7 +160,7 @@ func (t *Tally) giveBack(taken map[Path]Sum) {
 }
 
 // flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
-func (t *Tally) flush(ctx context.Context, store *lua.Store, snapshot *policy.Compiled) error {
+func (t *Tally) flush(ctx context.Context, s *store.Store, snapshot *policy.Compiled) error {
 	if snapshot == nil { // Then nothing was decided either.
 		return nil
 	}
@@ -168,11 +168,11 @@ func (t *Tally) flush(ctx context.Context, store *lua.Store, snapshot *policy.Co
 	if len(taken) == 0 {
 		return nil
 	}
-	done, err := store.Count(ctx, scopeCounts(taken, snapshot))
+	done, err := s.Count(ctx, scopeCounts(taken, snapshot))
 	if err == nil {
 		return nil
 	}
-	if done == 0 && !lua.InDoubt(err) {
+	if done == 0 && !store.InDoubt(err) {
 		t.giveBack(taken)
 		return err
 	}
@@ -180,7 +180,7 @@ func (t *Tally) flush(ctx context.Context, store *lua.Store, snapshot *policy.Co
 }
 
 // scopeCounts sums up by scope, at every level of each way.
-func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []lua.ScopeCount {
+func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []store.ScopeCount {
 	sums := map[admission.Scope]Sum{}
 	for p, s := range taken {
 		for level := admission.LevelGlobal; level <= p.Level(); level++ {
@@ -188,9 +188,9 @@ func scopeCounts(taken map[Path]Sum, snapshot *policy.Compiled) []lua.ScopeCount
 			sums[scope] = sums[scope].plus(s)
 		}
 	}
-	counts := make([]lua.ScopeCount, 0, len(sums))
+	counts := make([]store.ScopeCount, 0, len(sums))
 	for scope, s := range sums {
-		counts = append(counts, lua.ScopeCount{
+		counts = append(counts, store.ScopeCount{
 			Scope: scope, Always: scope == admission.Global || snapshot.Observes(scope), Allowed: s.Allowed, Refused: s.Refused, Tokens: s.Tokens,
 		})
 	}

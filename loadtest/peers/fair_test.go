@@ -9,9 +9,9 @@ import (
 
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // fairQueue is asynq as asynqQueue has it, fed by the bridge, with its defaults.
@@ -19,7 +19,7 @@ type fairQueue struct {
 	asynqQueue
 
 	fair  *asynqbridge.Fair
-	store *lua.Store
+	store *store.Store
 }
 
 func newFair(tb testing.TB) queue {
@@ -27,12 +27,12 @@ func newFair(tb testing.TB) queue {
 	server := redistest.Start(tb, redistest.Options{})
 	options := server.Options()
 	options.PoolSize = 100
-	store, err := lua.Open(tb.Context(), newClient(tb, options), lua.Config{})
+	s, err := store.Open(tb.Context(), newClient(tb, options), store.Config{})
 	check(tb, err)
 	limits := policy.Unlimited()
-	p, err := producer.New(store, producer.Config{Policy: &limits, Timeout: 30 * time.Second})
+	p, err := producer.New(s, producer.Config{Policy: &limits, Timeout: 30 * time.Second})
 	check(tb, err)
-	return &fairQueue{asynqQueue: asynqQueue{redis: asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 100}}, fair: asynqbridge.NewFair(p), store: store}
+	return &fairQueue{asynqQueue: asynqQueue{redis: asynq.RedisClientOpt{Addr: server.Addr(), PoolSize: 100}}, fair: asynqbridge.NewFair(p), store: s}
 }
 
 func (q *fairQueue) enqueue(tb testing.TB, tenant string, number int) {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -38,7 +38,7 @@ type queue interface {
 }
 
 type headgateQueue struct {
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 }
 
@@ -51,7 +51,7 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	tb.Helper()
 	options := server.Options()
 	options.PoolSize = 100
-	store, err := lua.Open(tb.Context(), newClient(tb, options), lua.Config{})
+	s, err := store.Open(tb.Context(), newClient(tb, options), store.Config{})
 	check(tb, err)
 	// Four limits on every job's way, which no job of these benchmarks exceeds: what is measured includes the checks.
 	limits := policy.Unlimited()
@@ -61,9 +61,9 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 		tier.Limit = plenty
 		limits.Tiers[name] = tier
 	}
-	p, err := producer.New(store, producer.Config{Policy: &limits, Timeout: 30 * time.Second})
+	p, err := producer.New(s, producer.Config{Policy: &limits, Timeout: 30 * time.Second})
 	check(tb, err)
-	return &headgateQueue{store: store, producer: p}
+	return &headgateQueue{store: s, producer: p}
 }
 
 func (q *headgateQueue) job(tenant string, number int) admission.Job {
@@ -97,7 +97,7 @@ func (q *headgateQueue) enqueueMany(tb testing.TB, tenant func(int) string, firs
 
 func (q *headgateQueue) work(tb testing.TB, slots int, run handle) func() {
 	tb.Helper()
-	w, err := worker.New(q.store, worker.Config{Queues: []lua.QueueWeight{{Queue: "bench"}}, Concurrency: slots})
+	w, err := worker.New(q.store, worker.Config{Queues: []store.QueueWeight{{Queue: "bench"}}, Concurrency: slots})
 	check(tb, err)
 	worker.Register(w, "bench", func(_ context.Context, job worker.Job[[]byte]) error {
 		n := 0

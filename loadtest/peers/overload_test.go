@@ -16,9 +16,9 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 const (
@@ -37,12 +37,12 @@ var entrances = []struct {
 }{
 	{"headgate", func(tb testing.TB, addr string) func(context.Context, int) error {
 		tb.Helper()
-		store, err := lua.Open(tb.Context(), newClient(tb, &redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, PoolSize: 100}), lua.Config{})
+		s, err := store.Open(tb.Context(), newClient(tb, &redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, PoolSize: 100}), store.Config{})
 		check(tb, err)
 		limits := policy.Unlimited()
-		p, err := producer.New(store, producer.Config{Policy: &limits, Timeout: overloadTimeout})
+		p, err := producer.New(s, producer.Config{Policy: &limits, Timeout: overloadTimeout})
 		check(tb, err)
-		q := &headgateQueue{store: store, producer: p}
+		q := &headgateQueue{store: s, producer: p}
 		jobs := make([]admission.Job, 100) // of a tenant each
 		for i := range jobs {
 			jobs[i] = q.job(fmt.Sprintf("tenant-%d", i), i)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -172,8 +172,8 @@ func BenchmarkEnqueueBatch(b *testing.B) {
 		for b.Loop() {
 			q := openHeadgate(b, redistest.Start(b, redistest.Options{})).(*headgateQueue)
 			begin := time.Now()
-			for n := 0; n < jobs; n += lua.MaxBatchJobs {
-				q.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, n, min(n+lua.MaxBatchJobs, jobs))
+			for n := 0; n < jobs; n += store.MaxBatchJobs {
+				q.enqueueMany(b, func(n int) string { return fmt.Sprintf("tenant-%d", n%1000) }, n, min(n+store.MaxBatchJobs, jobs))
 			}
 			b.ReportMetric(jobs/time.Since(begin).Seconds(), "jobs/s")
 			b.ReportMetric(0, "ns/op")

@@ -20,9 +20,9 @@ import (
 	"github.com/headgate/headgate/internal/fairness"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -123,21 +123,21 @@ func BenchmarkBucketMemory(b *testing.B) {
 		const tenants, queues = 20_000, 24
 		for b.Loop() {
 			server := redistest.Start(b, redistest.Options{})
-			store, err := lua.Open(b.Context(), newClient(b, server.Options()), lua.Config{})
+			s, err := store.Open(b.Context(), newClient(b, server.Options()), store.Config{})
 			check(b, err)
 			limits := [admission.Levels]admission.Limit{}
 			for level := admission.LevelTenant; level < admission.Levels; level++ {
 				limits[level] = admission.PerSecond(1, 1_000_000_000)
 			}
 			before := usedMemory(b, server)
-			for n := 0; n < tenants*queues; n += lua.MaxBatchJobs {
-				var questions []lua.Question
-				for i := n; i < min(n+lua.MaxBatchJobs, tenants*queues); i++ {
-					questions = append(questions, lua.Question{
+			for n := 0; n < tenants*queues; n += store.MaxBatchJobs {
+				var questions []store.Question
+				for i := n; i < min(n+store.MaxBatchJobs, tenants*queues); i++ {
+					questions = append(questions, store.Question{
 						Tenant: fmt.Sprintf("tenant-%d", i%tenants), Queue: fmt.Sprintf("queue-%d", i/tenants), Class: admission.High, Cost: 1000, Limits: limits,
 					})
 				}
-				_, _, err := store.Check(b.Context(), 0, false, questions)
+				_, _, err := s.Check(b.Context(), 0, false, questions)
 				check(b, err)
 			}
 			bytes := (usedMemory(b, server) - before) / (tenants * (1 + 2*queues))
@@ -203,7 +203,7 @@ func BenchmarkFairness(b *testing.B) {
 // evenness lets each tenant have rounds jobs a unit of weight, all in the same class, and looks at the first 20 rounds.
 func evenness(b *testing.B, tenants, rounds int, weight func(int) admission.Weight) float64 {
 	b.Helper()
-	store, err := lua.Open(b.Context(), newClient(b, redistest.Start(b, redistest.Options{}).Options()), lua.Config{})
+	s, err := store.Open(b.Context(), newClient(b, redistest.Start(b, redistest.Options{}).Options()), store.Config{})
 	check(b, err)
 	limits := policy.Unlimited()
 	limits.Tenants = map[string]policy.Tenant{}
@@ -218,9 +218,9 @@ func evenness(b *testing.B, tenants, rounds int, weight func(int) admission.Weig
 			jobs = append(jobs, j)
 		}
 	}
-	_, err = rollout.Put(b.Context(), store, limits, rollout.Edit{Author: "benchmark", Expected: rollout.AnyVersion})
+	_, err = rollout.Put(b.Context(), s, limits, rollout.Edit{Author: "benchmark", Expected: rollout.AnyVersion})
 	check(b, err)
-	p, err := producer.New(store, producer.Config{Timeout: 30 * time.Second})
+	p, err := producer.New(s, producer.Config{Timeout: 30 * time.Second})
 	check(b, err)
 	for part := range slices.Chunk(jobs, 1024) {
 		results, err := p.EnqueueBatch(b.Context(), part)
@@ -232,7 +232,7 @@ func evenness(b *testing.B, tenants, rounds int, weight func(int) admission.Weig
 	var mu sync.Mutex
 	served := map[string]float64{}
 	var tokens []tenantToken
-	w, err := worker.New(store, worker.Config{Queues: []lua.QueueWeight{{Queue: "bench"}}, Concurrency: 128, Observer: worker.Observer{
+	w, err := worker.New(s, worker.Config{Queues: []store.QueueWeight{{Queue: "bench"}}, Concurrency: 128, Observer: worker.Observer{
 		Started: func(e worker.Event) {
 			mu.Lock()
 			defer mu.Unlock()

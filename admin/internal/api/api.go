@@ -14,20 +14,20 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Enqueuer puts jobs in; a *producer.Producer is one.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, job admission.Job) (admission.Verdict, error)
-	// RedriveWith brings up to lua.MaxBatchJobs dead letters back through admission. What became of each is in the
+	// RedriveWith brings up to store.MaxBatchJobs dead letters back through admission. What became of each is in the
 	// results, in the order of the keys; without results the error is that of the call.
 	RedriveWith(ctx context.Context, options admission.RedriveOptions, keys ...admission.Key) ([]admission.RedriveResult, error)
 }
 
 // Config is what the handlers work with.
 type Config struct {
-	Store    *lua.Store
+	Store    *store.Store
 	Enqueuer Enqueuer
 	// Description is the text of /openapi.json; Metrics answers /metrics.
 	Description []byte
@@ -58,7 +58,7 @@ type API struct {
 	// describedBy is the ETag of the description.
 	describedBy string
 	// parts are the partitions, and shares how the slots of sessions go to them.
-	parts  []*lua.Store
+	parts  []*store.Store
 	shares shares
 	// tally counts decisions without a job.
 	tally    tally.Tally

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // breakerRoutes are those of circuit breakers. One holds back the jobs of every tenant, so they are the deployment's.
@@ -68,7 +68,7 @@ func (a *API) forceBreaker(r *route.Request) (*route.Answer, error) {
 	}
 	if ask.For != "" {
 		var err error
-		if duration, err = readDuration("/for", ask.For, time.Millisecond, lua.MaxForce); err != nil {
+		if duration, err = readDuration("/for", ask.For, time.Millisecond, store.MaxForce); err != nil {
 			return nil, err
 		}
 	}
@@ -95,9 +95,9 @@ func (a *API) resetBreaker(r *route.Request) (*route.Answer, error) {
 
 // intervention says that whoever calls changes something. What a tenant's credential does to the tenant's own jobs is counted with
 // them, and stands in no audit.
-func intervention(r *route.Request, reason string) lua.Intervention {
-	return lua.Intervention{Author: author(r), Reason: reason, Own: r.Who.Tenant != ""}
+func intervention(r *route.Request, reason string) store.Intervention {
+	return store.Intervention{Author: author(r), Reason: reason, Own: r.Who.Tenant != ""}
 }
 
 // author names whoever calls for the audit.
-func author(r *route.Request) string { return clip(r.Who.String(), lua.MaxAuthor) }
+func author(r *route.Request) string { return clip(r.Who.String(), store.MaxAuthor) }

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // candidateRoutes are those of the roll-out of other rules to a part of the tenants.
@@ -89,7 +89,7 @@ func (a *API) shareCandidate(r *route.Request) (*route.Answer, error) {
 	})
 }
 
-func (a *API) endCandidate(end func(context.Context, *lua.Store, rollout.Edit) (rollout.Result, error)) func(*route.Request) (*route.Answer, error) {
+func (a *API) endCandidate(end func(context.Context, *store.Store, rollout.Edit) (rollout.Result, error)) func(*route.Request) (*route.Answer, error) {
 	return func(r *route.Request) (*route.Answer, error) {
 		return a.editCandidate(r, func(ctx context.Context, edit rollout.Edit) (rollout.Result, error) {
 			return end(ctx, a.config.Store, edit)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/tally"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 type minuteView struct {
@@ -30,7 +30,7 @@ type countsView struct {
 }
 
 // wayOf is the way of a question.
-func wayOf(q *lua.Question) tally.Path {
+func wayOf(q *store.Question) tally.Path {
 	return tally.Path{Tenant: q.Tenant, Queue: q.Queue, Class: q.Class}
 }
 
@@ -81,7 +81,7 @@ func (a *API) try(ctx context.Context, made *decision) {
 	if made.peek || made.policy.ShadowID() == "" {
 		return
 	}
-	var questions []lua.Question
+	var questions []store.Question
 	for i := range made.questions {
 		q, verdict := made.questions[i], &made.answers[i].Verdict
 		limits, in := made.policy.ShadowFor(q.Tenant, q.Queue, q.Class)

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func (a *API) limitRoutes() []route.Route {
@@ -189,8 +189,8 @@ type decision struct {
 	wait      time.Duration
 	peek      bool
 	policy    *policy.Compiled
-	questions []lua.Question
-	answers   []lua.Answer
+	questions []store.Question
+	answers   []store.Answer
 }
 
 // decide asks the store, with the policy in force.
@@ -200,7 +200,7 @@ func (a *API) decide(r *route.Request, peek bool, asked []question) (made decisi
 		outermost = admission.LevelTenant
 	}
 	err = a.limits.with(r.Context(), func(snapshot *policy.Compiled) error {
-		questions := make([]lua.Question, len(asked))
+		questions := make([]store.Question, len(asked))
 		for i, q := range asked {
 			if questions[i], err = questionOf(snapshot, q); err != nil {
 				return err
@@ -225,20 +225,20 @@ func (a *API) decide(r *route.Request, peek bool, asked []question) (made decisi
 
 // questionOf resolves the limits on the way of a scope, those below it left out. A scope's priority must be a class of its
 // queue: any other would get a bucket of its own, which no job has.
-func questionOf(snapshot *policy.Compiled, q question) (lua.Question, error) {
+func questionOf(snapshot *policy.Compiled, q question) (store.Question, error) {
 	tenant, queue, class, err := q.Scope.Parts()
 	if err != nil {
-		return lua.Question{}, err
+		return store.Question{}, err
 	}
 	if class != "" {
 		named, ok := snapshot.ClassNamed(queue, class)
 		if !ok {
-			return lua.Question{}, &admission.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}
+			return store.Question{}, &admission.FieldError{Field: "scope", Value: string(q.Scope), Allowed: "one whose priority is a class of queue " + queue}
 		}
 		class = named
 	}
 	limits := downTo(q.Scope.Level(), snapshot.LimitsFor(tenant, queue, class))
-	return lua.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits}, nil
+	return store.Question{Tenant: tenant, Queue: queue, Class: class, Cost: max(q.Tokens, 1), Limits: limits}, nil
 }
 
 // downTo leaves out the limits below a level.
@@ -250,7 +250,7 @@ func downTo(lowest admission.Level, limits policy.Limits) policy.Limits {
 }
 
 // answerViewOf shows an answer with the buckets from a level on.
-func answerViewOf(q question, asked *lua.Question, answer lua.Answer, outermost admission.Level) answerView {
+func answerViewOf(q question, asked *store.Question, answer store.Answer, outermost admission.Level) answerView {
 	view := answerView{Scope: q.Scope, Allowed: answer.Verdict.Decision == admission.Admitted, Tokens: asked.Cost, Buckets: []bucketView{}}
 	if !view.Allowed {
 		view.Reason, view.RefusedBy = answer.Verdict.Reason, answer.Verdict.Scope

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // document is the policy in force as it was read, and what answers by it. Nobody changes it.
@@ -21,7 +21,7 @@ type document struct {
 // documents keeps the document that was read last: a call that shows a part of it reads no more than the version in force, where
 // decoding all of 10,000 tenants takes a fifth of a second.
 type documents struct {
-	store   *lua.Store
+	store   *store.Store
 	last    atomic.Pointer[document]
 	reading singleflight.Group
 }

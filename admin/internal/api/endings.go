@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // ending is what a client says of a job that it holds.
@@ -34,7 +34,7 @@ const own failure = "own"
 type endedView struct {
 	keyName
 
-	Outcome lua.Ended `json:"outcome"`
+	Outcome store.Ended `json:"outcome"`
 }
 
 // Bounds of a result: worker.SetResult's.
@@ -47,7 +47,7 @@ const (
 
 // end ends one job as finish says, which also says what became of the call of its downstream. A lease that is lost is a
 // conflict, and nothing was changed.
-func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, outcome, error)) (*route.Answer, error) {
+func (a *API) end(r *route.Request, finish func(*ending, *leased) (store.Finish, outcome, error)) (*route.Answer, error) {
 	var ask ending
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (lua.Finish, o
 }
 
 // finish ends a job, and tells the breaker of its downstream.
-func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, said outcome) (lua.Ended, error) {
+func (a *API) finish(r *route.Request, s session, held *leased, f store.Finish, said outcome) (store.Ended, error) {
 	c, err := a.callOf(r.Context(), s, held, said, &f)
 	if err != nil {
 		return "", err
@@ -93,24 +93,24 @@ func (a *API) finish(r *route.Request, s session, held *leased, f lua.Finish, sa
 		return "", err
 	}
 	f.Delay = min(f.Delay, admission.MaxDelay)
-	ends, more, err := held.part.Finish(r.Context(), s.pool, s.worker, []lua.Finish{f})
+	ends, more, err := held.part.Finish(r.Context(), s.pool, s.worker, []store.Finish{f})
 	if err != nil {
 		return "", err
 	}
 	a.returnProbe(r.Context(), s, held)
-	if ends[0] != lua.EndedLost && ends[0] != lua.EndedCancelled {
+	if ends[0] != store.EndedLost && ends[0] != store.EndedCancelled {
 		moved = c.after(r.Context()) || moved
 	}
 	a.promote(r.Context(), held.part, s.worker, more || moved)
-	if ends[0] == lua.EndedLost {
+	if ends[0] == store.EndedLost {
 		return "", admission.ErrLeaseLost
 	}
 	return ends[0], nil
 }
 
 func (a *API) complete(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, _ *leased) (lua.Finish, outcome, error) {
-		f := lua.Finish{Outcome: lua.Complete, Result: ask.Result}
+	return a.end(r, func(ask *ending, _ *leased) (store.Finish, outcome, error) {
+		f := store.Finish{Outcome: store.Complete, Result: ask.Result}
 		switch {
 		case ask.Result == nil && ask.Keep == "":
 			return f, succeeded, nil
@@ -129,19 +129,19 @@ func (a *API) complete(r *route.Request) (*route.Answer, error) {
 }
 
 func (a *API) release(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(*ending, *leased) (lua.Finish, outcome, error) {
-		return lua.Finish{Outcome: lua.Release}, unsaid, nil
+	return a.end(r, func(*ending, *leased) (store.Finish, outcome, error) {
+		return store.Finish{Outcome: store.Release}, unsaid, nil
 	})
 }
 
 // fail makes a dead letter of a job that is discarded. Another comes back after the delay that was asked for, or the
 // worker's usual backoff for as many attempts.
 func (a *API) fail(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, held *leased) (lua.Finish, outcome, error) {
-		f := lua.Finish{Outcome: lua.Retry, Text: cmp.Or(ask.Error, string(ask.Kind)), Delay: backoff(held.Attempts + 1)}
+	return a.end(r, func(ask *ending, held *leased) (store.Finish, outcome, error) {
+		f := store.Finish{Outcome: store.Retry, Text: cmp.Or(ask.Error, string(ask.Kind)), Delay: backoff(held.Attempts + 1)}
 		switch {
 		case ask.Discard:
-			f.Outcome, f.Reason, f.Delay = lua.Kill, "discarded", 0
+			f.Outcome, f.Reason, f.Delay = store.Kill, "discarded", 0
 			return f, unsaid, nil
 		case ask.Kind == own:
 			return f, unsaid, nil

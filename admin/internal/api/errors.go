@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // retrySoon is when to try again where Redis did not answer.
@@ -43,21 +43,21 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.Invalid(fieldFaults(err)...)
 	case errors.Is(err, admission.ErrUnknownJob):
 		return problem.New(problem.NotFound, "nothing is known of that tenant or job: look at the names")
-	case errors.Is(err, lua.ErrUnknownVersion):
+	case errors.Is(err, store.ErrUnknownVersion):
 		return problem.New(problem.NotFound, "that version is not kept: GET /api/v1/policy/versions lists those that are")
 	case errors.Is(err, rollout.ErrNoCandidate):
 		return problem.New(problem.NotFound, "no roll-out is under way: PUT /api/v1/policy/rollout begins one")
 	case errors.Is(err, rollout.ErrCandidate):
 		return problem.New(problem.Conflict, "%s: promote or abandon it first", err)
-	case errors.Is(err, lua.ErrClassInUse):
+	case errors.Is(err, store.ErrClassInUse):
 		return problem.New(problem.Conflict, "jobs wait in a class that a queue would not have any more: drain it, or keep the class")
-	case errors.Is(err, lua.ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return problem.New(problem.PreconditionFailed, "another version of the policy came first: look at what it says, and change that")
 	case errors.Is(err, admission.ErrLeaseLost):
 		return problem.New(problem.Conflict, "the lease is over: the job runs elsewhere or has ended; if every call is told so, POST /api/v1/workers begins another session")
-	case errors.Is(err, lua.ErrNoBreaker):
+	case errors.Is(err, store.ErrNoBreaker):
 		return problem.New(problem.NotFound, "no worker has called that downstream within a day: GET /api/v1/breakers lists those that were called")
-	case errors.Is(err, lua.ErrUnknownQueue):
+	case errors.Is(err, store.ErrUnknownQueue):
 		return problem.New(problem.NotFound, "no job, no worker and no settings of that queue were seen: GET /api/v1/queues lists those there are")
 	case errors.Is(err, admission.ErrEnded):
 		return problem.New(problem.Conflict, "the job has ended, or is a dead letter: POST /api/v1/dead-letters/purge ends those")
@@ -69,15 +69,15 @@ func ProblemOf(err error) *problem.DetailsError {
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
 		p.RetryAfter = retrySoon
 		return p
-	case lua.IsDenied(err):
+	case store.IsDenied(err):
 		p := problem.New(problem.Unavailable, "Redis refuses the user of this server: its password, or its ACL, has changed")
 		p.RetryAfter = retrySoon
 		return p
-	case errors.Is(err, lua.ErrStale):
+	case errors.Is(err, store.ErrStale):
 		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
 		p.RetryAfter = retrySoon
 		return p
-	case lua.InDoubt(err):
+	case store.InDoubt(err):
 		p := problem.New(problem.OutcomeUnknown, "Redis did not answer in time; what the call was to do may have been done")
 		p.RetryAfter = retrySoon
 		return p

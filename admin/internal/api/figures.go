@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // figureMinutes is over how many minutes the rates of a scope are taken, the one under way included.
@@ -44,7 +44,7 @@ type sums struct {
 	tokens           admission.Tokens
 }
 
-func sumOf(minutes []lua.Minute) (all sums) {
+func sumOf(minutes []store.Minute) (all sums) {
 	for _, m := range minutes {
 		all.allowed, all.refused, all.tokens = all.allowed+m.Allowed, all.refused+m.Refused, all.tokens+m.Tokens
 	}
@@ -52,7 +52,7 @@ func sumOf(minutes []lua.Minute) (all sums) {
 }
 
 // recent returns the latest of the minutes, and how many seconds they have lasted by now.
-func recent(minutes []lua.Minute, now time.Time) (latest []lua.Minute, seconds float64) {
+func recent(minutes []store.Minute, now time.Time) (latest []store.Minute, seconds float64) {
 	began := now.Truncate(time.Minute).Add(-(figureMinutes - 1) * time.Minute)
 	for i := range minutes {
 		if !minutes[i].At.Before(began) {
@@ -63,7 +63,7 @@ func recent(minutes []lua.Minute, now time.Time) (latest []lua.Minute, seconds f
 }
 
 // figuresOf reckons. waitMs is what a request of one token would be told now.
-func figuresOf(minutes []lua.Minute, now time.Time, waitMs float64) figuresView {
+func figuresOf(minutes []store.Minute, now time.Time, waitMs float64) figuresView {
 	latest, seconds := recent(minutes, now)
 	all := sumOf(latest)
 	requests := all.allowed + all.refused
@@ -168,7 +168,7 @@ func (a *API) top(r *route.Request) (*route.Answer, error) {
 func pageOf(r *route.Request) int {
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit")) // The schema has seen to it.
 	if limit == 0 {
-		return lua.DefaultPage
+		return store.DefaultPage
 	}
 	return limit
 }

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestTheSummaryIsOfTheTightestBucket: of the one that refused, else of the one that holds least.
@@ -34,14 +34,14 @@ func TestTheSummaryIsOfTheTightestBucket(t *testing.T) {
 func TestRatesAreOfTheLastMinutes(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 22, 12, 0, 30, 0, time.UTC)
-	minute := func(ago int, allowed, refused int64) lua.Minute {
-		return lua.Minute{At: now.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Allowed: allowed, Refused: refused, Tokens: 9}
+	minute := func(ago int, allowed, refused int64) store.Minute {
+		return store.Minute{At: now.Truncate(time.Minute).Add(-time.Duration(ago) * time.Minute), Allowed: allowed, Refused: refused, Tokens: 9}
 	}
-	v := figuresOf([]lua.Minute{minute(30, 1e6, 0), minute(5, 1e6, 0), minute(1, 80, 10)}, now, 250)
+	v := figuresOf([]store.Minute{minute(30, 1e6, 0), minute(5, 1e6, 0), minute(1, 80, 10)}, now, 250)
 	if v.RequestsPerSecond != 1 || v.AllowedPerSecond != .9 || v.DeniedPerSecond != .1 || v.AverageTokens != .1 || v.P50 != 0 || v.P95 != 250 || v.P99 != 250 {
 		t.Errorf("%+v", v)
 	}
-	if v := figuresOf([]lua.Minute{minute(30, 1e6, 1e6)}, now, 250); v != (figuresView{}) {
+	if v := figuresOf([]store.Minute{minute(30, 1e6, 1e6)}, now, 250); v != (figuresView{}) {
 		t.Errorf("of an hour ago: %+v", v)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // gate is a downstream's breaker in one partition.
@@ -17,7 +17,7 @@ type gate struct {
 func (l *leased) gate() gate { return gate{l.index, l.Job.Downstream} }
 
 // gates are the breakers of what a page of leases calls.
-type gates map[gate]lua.BreakerState
+type gates map[gate]store.BreakerState
 
 // read reads the one of a lease, unless it is known or there is none.
 func (g gates) read(ctx context.Context, l *leased) error {
@@ -26,7 +26,7 @@ func (g gates) read(ctx context.Context, l *leased) error {
 		return nil
 	}
 	state, err := l.part.Breaker(ctx, at.downstream)
-	if err = unless(lua.ErrNoBreaker, err); err == nil {
+	if err = unless(store.ErrNoBreaker, err); err == nil {
 		g[at] = state
 	}
 	return err
@@ -49,7 +49,7 @@ const probeSlack = 2 * time.Second
 
 // leaseProbe reports whether a job that its partition lets through as a probe is one of those that the fleet may have at a time:
 // each partition has a half-open breaker, and all of them together as many probes as one (law L11).
-func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state lua.BreakerState) bool {
+func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state store.BreakerState) bool {
 	if state.State != breaker.HalfOpen || !l.part.ManyPartitions() {
 		return true
 	}

@@ -10,11 +10,11 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // namer says which gate a call is about.
-type namer func(*route.Request) lua.GateName
+type namer func(*route.Request) store.GateName
 
 // holdRoutes are pause and suspension of what a path names. A tenant may not lift what an operator has put on it, so they
 // are the deployment's.
@@ -28,9 +28,9 @@ func (a *API) holdRoutes(path string, name namer) []route.Route {
 }
 
 func (a *API) tenantRoutes() []route.Route {
-	tenant := func(r *route.Request) lua.GateName { return lua.TenantGate(r.PathValue("tenant")) }
-	inQueue := func(r *route.Request) lua.GateName {
-		return lua.TenantQueueGate(r.PathValue("tenant"), r.PathValue("queue"))
+	tenant := func(r *route.Request) store.GateName { return store.TenantGate(r.PathValue("tenant")) }
+	inQueue := func(r *route.Request) store.GateName {
+		return store.TenantQueueGate(r.PathValue("tenant"), r.PathValue("queue"))
 	}
 	routes := append(a.holdRoutes("/api/v1/tenants/{tenant}", tenant), a.holdRoutes("/api/v1/tenants/{tenant}/queues/{queue}", inQueue)...)
 	return append(routes, ofTenant(http.MethodGet, "/api/v1/tenants/{tenant}", access.Viewer, a.tenant))
@@ -42,9 +42,9 @@ type newHold struct {
 }
 
 type heldView struct {
-	Name    lua.GateName `json:"name"`
-	Running int          `json:"running"`
-	Until   *time.Time   `json:"until,omitempty"`
+	Name    store.GateName `json:"name"`
+	Running int            `json:"running"`
+	Until   *time.Time     `json:"until,omitempty"`
 }
 
 // readHold returns for how long, and why; until is by the clock of Redis.

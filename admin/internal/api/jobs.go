@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func (a *API) jobRoutes() []route.Route {
@@ -170,11 +170,11 @@ func (a *API) enqueue(r *route.Request) (*route.Answer, error) {
 
 func (a *API) listJobs(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
-	return a.list(r, lua.ListQuery{Place: admission.Place(query.Get("place")), Type: query.Get("type")})
+	return a.list(r, store.ListQuery{Place: admission.Place(query.Get("place")), Type: query.Get("type")})
 }
 
 // list answers with a page. What jobs and dead letters have in common is read from the query.
-func (a *API) list(r *route.Request, q lua.ListQuery) (*route.Answer, error) {
+func (a *API) list(r *route.Request, q store.ListQuery) (*route.Answer, error) {
 	query := r.URL.Query()
 	tenant, err := r.Bind(query.Get("tenant"))
 	if err != nil {

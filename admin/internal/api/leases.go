@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 type newLeases struct {
@@ -80,7 +80,7 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 // handOut returns those of the leases whose jobs may begin. Jobs that the session held before may have begun already.
 func (a *API) handOut(ctx context.Context, s session, leases []leased, held bool) ([]leaseView, error) {
 	jobs := []leaseView{}
-	clocks := map[*lua.Store]time.Time{}
+	clocks := map[*store.Store]time.Time{}
 	open := gates{}
 	for i := range leases {
 		l := &leases[i]
@@ -116,7 +116,7 @@ func timeLeft(ctx context.Context) time.Duration {
 	return max(time.Until(end), time.Millisecond)
 }
 
-func leaseViewOf(l *lua.Lease, token string) leaseView {
+func leaseViewOf(l *store.Lease, token string) leaseView {
 	job := &l.Job
 	return leaseView{
 		keyName: keyName{job.Tenant, job.ID}, Token: token, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
@@ -128,30 +128,30 @@ func leaseViewOf(l *lua.Lease, token string) leaseView {
 // begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
 func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now time.Time) (ok bool, err error) {
 	key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
-	end := lua.Finish{Token: l.Token, Key: key}
+	end := store.Finish{Token: l.Token, Key: key}
 	switch {
 	case l.Err != nil:
-		end.Outcome, end.Reason, end.Text = lua.Kill, "unreadable", l.Err.Error()
-		if errors.Is(l.Err, lua.ErrRecordGone) {
+		end.Outcome, end.Reason, end.Text = store.Kill, "unreadable", l.Err.Error()
+		if errors.Is(l.Err, store.ErrRecordGone) {
 			end.Reason = "record_gone"
 		}
 	case !l.Job.Deadline.IsZero() && now.After(l.Job.Deadline):
-		end.Outcome = lua.Expire
+		end.Outcome = store.Expire
 	case !open.pass(l) || !a.leaseProbe(ctx, s, l, open[l.gate()]):
-		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), breakerOpen
+		end.Outcome, end.Delay, end.Text = store.Release, returnDelay(), breakerOpen
 	case l.Suspect:
 		err := l.part.Started(ctx, s.pool, s.worker, l.Token, key)
 		if errors.Is(err, admission.ErrLeaseLost) {
 			return false, nil
 		}
-		if !errors.Is(err, lua.ErrBeside) {
+		if !errors.Is(err, store.ErrBeside) {
 			return err == nil, err
 		}
-		end.Outcome, end.Delay, end.Text = lua.Release, returnDelay(), suspectBeside
+		end.Outcome, end.Delay, end.Text = store.Release, returnDelay(), suspectBeside
 	default:
 		return true, nil
 	}
-	_, more, err := l.part.Finish(ctx, s.pool, s.worker, []lua.Finish{end})
+	_, more, err := l.part.Finish(ctx, s.pool, s.worker, []store.Finish{end})
 	a.promote(ctx, l.part, s.worker, err == nil && more)
 	return false, err
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func (a *API) letterRoutes() []route.Route {
@@ -25,7 +25,7 @@ func (a *API) letterRoutes() []route.Route {
 
 func (a *API) listLetters(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
-	q := lua.ListQuery{Place: lua.PlaceDead, Reason: query.Get("reason")}
+	q := store.ListQuery{Place: store.PlaceDead, Reason: query.Get("reason")}
 	if before := query.Get("before"); before != "" {
 		var err error
 		if q.Before, err = time.Parse(time.RFC3339, before); err != nil {
@@ -44,7 +44,7 @@ func (a *API) letter(r *route.Request) (*route.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if sight.Place != lua.PlaceDead {
+	if sight.Place != store.PlaceDead {
 		return nil, admission.ErrNotDead
 	}
 	return route.OK(shown.JobOf(sight, eyesOf(r))), nil
@@ -68,7 +68,7 @@ type letterChoice struct {
 	Reason string `json:"reason"`
 }
 
-// letters returns the letters that were chosen, at most lua.MaxBatchJobs, and where to go on.
+// letters returns the letters that were chosen, at most store.MaxBatchJobs, and where to go on.
 func (a *API) letters(r *route.Request, choice letterChoice) (keys []admission.Key, cursor string, err error) {
 	if choice.Filter == nil {
 		for _, k := range choice.Keys {
@@ -84,8 +84,8 @@ func (a *API) letters(r *route.Request, choice letterChoice) (keys []admission.K
 	if err != nil {
 		return nil, "", err
 	}
-	page, err := a.config.Store.List(r.Context(), lua.ListQuery{
-		Place: lua.PlaceDead, Queue: f.Queue, Tenant: tenant, Reason: f.Reason, Before: f.Before, Limit: lua.MaxBatchJobs, Cursor: choice.Cursor,
+	page, err := a.config.Store.List(r.Context(), store.ListQuery{
+		Place: store.PlaceDead, Queue: f.Queue, Tenant: tenant, Reason: f.Reason, Before: f.Before, Limit: store.MaxBatchJobs, Cursor: choice.Cursor,
 	})
 	for _, job := range page.Jobs {
 		keys = append(keys, job.Key)

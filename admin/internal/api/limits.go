@@ -9,14 +9,14 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // limits holds the policy by which decisions are made, as it was last read. A script that knows a newer one says so, and
 // nothing is decided until it is read.
 type limits struct {
-	store    *lua.Store
+	store    *store.Store
 	snapshot atomic.Pointer[policy.Compiled]
 	// reading lets one call read for all that find the same snapshot stale: they come by the hundred.
 	reading singleflight.Group
@@ -41,7 +41,7 @@ func (l *limits) with(ctx context.Context, do func(*policy.Compiled) error) erro
 			}
 		}
 		err := do(snapshot)
-		if !errors.Is(err, lua.ErrStale) || attempt == staleAttempts {
+		if !errors.Is(err, store.ErrStale) || attempt == staleAttempts {
 			return err
 		}
 		if snapshot, err = l.reload(ctx, snapshot); err != nil {
@@ -88,7 +88,7 @@ func (l *limits) follow(ctx context.Context, told func(version int64), failed fu
 	for ctx.Err() == nil {
 		if err := l.followOnce(ctx, reader, told); err != nil && ctx.Err() == nil {
 			failed(err)
-			pause := time.NewTimer(lua.PolicyPoll)
+			pause := time.NewTimer(store.PolicyPoll)
 			select {
 			case <-pause.C:
 			case <-ctx.Done():
@@ -98,7 +98,7 @@ func (l *limits) follow(ctx context.Context, told func(version int64), failed fu
 	}
 }
 
-func (l *limits) followOnce(ctx context.Context, reader *lua.PolicyReader, told func(version int64)) error {
+func (l *limits) followOnce(ctx context.Context, reader *store.PolicyReader, told func(version int64)) error {
 	known := int64(-1) // Nothing was read yet: whatever is in force is new.
 	if snapshot := l.snapshot.Load(); snapshot != nil {
 		known = snapshot.Version()

@@ -9,8 +9,8 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -20,7 +20,7 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{}) // Its own, since commands are counted.
 	client := server.Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{})
+	s, err := store.Open(t.Context(), client, store.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,10 +33,10 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 		_, _ = fmt.Sscan(strings.SplitN(rest, ",", 2)[0], &n)
 		return n
 	}
-	l := &limits{store: store}
+	l := &limits{store: s}
 	const rounds, callers = 20, 100
 	for range rounds {
-		done, err := rollout.Put(t.Context(), store, policy.Default(), rollout.Edit{Expected: rollout.AnyVersion})
+		done, err := rollout.Put(t.Context(), s, policy.Default(), rollout.Edit{Expected: rollout.AnyVersion})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 						found.Wait()
 					}
 					if c.Version() != done.To {
-						return lua.ErrStale
+						return store.ErrStale
 					}
 					return nil
 				})
@@ -68,10 +68,10 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 			t.Fatalf("the policy was read %d times for %d callers", n, callers)
 		}
 	}
-	if err := l.with(t.Context(), func(*policy.Compiled) error { return lua.ErrStale }); !errors.Is(err, lua.ErrStale) {
+	if err := l.with(t.Context(), func(*policy.Compiled) error { return store.ErrStale }); !errors.Is(err, store.ErrStale) {
 		t.Errorf("a policy that is always stale: %v", err)
 	}
-	if p := ProblemOf(fmt.Errorf("check: %w", lua.ErrStale)); p.Status() != 503 || p.RetryAfter == 0 {
+	if p := ProblemOf(fmt.Errorf("check: %w", store.ErrStale)); p.Status() != 503 || p.RetryAfter == 0 {
 		t.Errorf("%+v", p)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // DescriptionPath is where the description is.
@@ -141,7 +141,7 @@ func (a *API) doctor(r *route.Request) (*route.Answer, error) {
 }
 
 type censusView struct {
-	lua.Census
+	store.Census
 
 	// Conserved is null where it is not known.
 	Conserved *bool `json:"conserved"`
@@ -236,6 +236,6 @@ func (a *API) schedulers(r *route.Request) (*route.Answer, error) {
 }
 
 func (a *API) holds(r *route.Request) (*route.Answer, error) {
-	view, err := shown.ReadHolds(r.Context(), a.config.Store, func(lua.GateName) bool { return true })
+	view, err := shown.ReadHolds(r.Context(), a.config.Store, func(store.GateName) bool { return true })
 	return route.OK(view), err
 }

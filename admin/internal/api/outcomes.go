@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // outcome is what a client says of the call that a job of its made of the downstream.
@@ -50,7 +50,7 @@ type call struct {
 	rules   breaker.Config
 	origin  breaker.Origin
 	version int64
-	state   lua.BreakerState // the zero state where there is none yet
+	state   store.BreakerState // the zero state where there is none yet
 	lease   *leased
 	// reporter is the session: a quorum takes it for a worker.
 	reporter string
@@ -61,12 +61,12 @@ type call struct {
 }
 
 // callOf returns the call of a job that a session holds.
-func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *lua.Finish) (*call, error) {
+func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *store.Finish) (*call, error) {
 	if l.Job.Downstream == "" || o == unsaid {
 		return nil, nil //nolint:nilnil // as it says
 	}
 	state, err := l.part.Breaker(ctx, l.Job.Downstream)
-	if err != nil && !errors.Is(err, lua.ErrNoBreaker) {
+	if err != nil && !errors.Is(err, store.ErrNoBreaker) {
 		return nil, err
 	}
 	c := &call{api: a, state: state, lease: l, reporter: s.worker, outcome: o, ran: f.Ran, text: f.Text}
@@ -105,7 +105,7 @@ func (c *call) probe() bool {
 }
 
 // before reports a probe, and changes how its job ends: a probe's failure is the breaker's, never the job's (law L11).
-func (c *call) before(ctx context.Context, f *lua.Finish) (more bool, err error) {
+func (c *call) before(ctx context.Context, f *store.Finish) (more bool, err error) {
 	if !c.probe() {
 		return false, nil
 	}
@@ -117,7 +117,7 @@ func (c *call) before(ctx context.Context, f *lua.Finish) (more bool, err error)
 	if err != nil || c.outcome != failed {
 		return more, err
 	}
-	f.Outcome, f.Reason, f.Text = lua.Release, "", probeFailed
+	f.Outcome, f.Reason, f.Text = store.Release, "", probeFailed
 	f.Delay = max(f.Delay, returnDelay())
 	if word.State == breaker.Open {
 		f.Delay = max(f.Delay, word.For+returnDelay())
@@ -144,18 +144,18 @@ func (c *call) stale() bool { return c.lease.Period == 0 && !beganUnder(c.state,
 
 // beganUnder reports whether a call that began at a time did so in the present state of a breaker, of which nobody knows where it
 // is the zero state.
-func beganUnder(state lua.BreakerState, began time.Time) bool {
+func beganUnder(state store.BreakerState, began time.Time) bool {
 	return state.Cause == breaker.CauseNone || !began.Before(state.Since)
 }
 
 // tellOthers reports the call to the breakers of the other partitions. What does not reach them is missing, and nothing else.
 func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
-	err := c.api.config.Store.Each(func(i int, part *lua.Store) error {
+	err := c.api.config.Store.Each(func(i int, part *store.Store) error {
 		if i == c.lease.index {
 			return nil
 		}
 		state, err := part.Breaker(ctx, c.lease.Job.Downstream)
-		if err = unless(lua.ErrNoBreaker, err); err != nil || !beganUnder(state, c.lease.began()) {
+		if err = unless(store.ErrNoBreaker, err); err != nil || !beganUnder(state, c.lease.began()) {
 			return err
 		}
 		_, more, err := c.report(ctx, part, reporter, number, state.Period)
@@ -167,10 +167,10 @@ func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
 	}
 }
 
-func (c *call) report(ctx context.Context, part *lua.Store, reporter string, number, period uint64) (lua.BreakerWord, bool, error) {
+func (c *call) report(ctx context.Context, part *store.Store, reporter string, number, period uint64) (store.BreakerWord, bool, error) {
 	config, err := c.rules.Complete()
 	if err != nil {
-		return lua.BreakerWord{}, false, err
+		return store.BreakerWord{}, false, err
 	}
 	counts := breaker.Counts{Successes: 1}
 	if c.outcome == failed {
@@ -181,13 +181,13 @@ func (c *call) report(ctx context.Context, part *lua.Store, reporter string, num
 	}
 	report := breaker.Report{Sequence: number, Period: period, Counts: counts, Streak: counts.Failures, Origin: c.origin, Version: c.version}
 	report.Tenants = []breaker.TenantCounts{{Tenant: breaker.TenantNumber(c.lease.Job.Tenant), Counts: counts, Streak: counts.Failures}}
-	outcomes := lua.Outcomes{Downstream: c.lease.Job.Downstream, Config: config, Report: report, Ran: c.ran}
+	outcomes := store.Outcomes{Downstream: c.lease.Job.Downstream, Config: config, Report: report, Ran: c.ran}
 	if c.outcome == failed {
-		outcomes.Errors = []lua.CallError{{Text: c.text, Count: 1}}
+		outcomes.Errors = []store.CallError{{Text: c.text, Count: 1}}
 	}
-	words, more, err := part.ReportOutcomes(ctx, lua.Reporter{Name: reporter}, []lua.Outcomes{outcomes})
+	words, more, err := part.ReportOutcomes(ctx, store.Reporter{Name: reporter}, []store.Outcomes{outcomes})
 	if err != nil {
-		return lua.BreakerWord{}, false, err
+		return store.BreakerWord{}, false, err
 	}
 	return words[0], more, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func (a *API) policyRoutes() []route.Route {
@@ -198,7 +198,7 @@ func (a *API) policyVersion(r *route.Request) (*route.Answer, error) {
 func (a *API) audit(r *route.Request) (*route.Answer, error) {
 	query := r.URL.Query()
 	limit, _ := strconv.Atoi(query.Get("limit")) // The schema has seen to it.
-	page, err := a.config.Store.Audit(r.Context(), lua.AuditQuery{
+	page, err := a.config.Store.Audit(r.Context(), store.AuditQuery{
 		Limit: limit, Cursor: query.Get("cursor"), Action: query.Get("action"), Author: query.Get("author"), Name: query.Get("name"),
 	})
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func (a *API) queueRoutes() []route.Route {
-	gate := func(r *route.Request) lua.GateName { return lua.QueueGate(r.PathValue("queue")) }
+	gate := func(r *route.Request) store.GateName { return store.QueueGate(r.PathValue("queue")) }
 	routes := append(a.holdRoutes("/api/v1/queues/{queue}", gate),
 		see("/api/v1/queues", a.queues),
 		see("/api/v1/queues/{queue}", a.queue),

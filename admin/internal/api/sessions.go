@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // sessionRoutes are those of workers in other languages. A session is a worker that is registered in every partition: its name
@@ -60,7 +60,7 @@ type session struct {
 var sessionName = regexp.MustCompile(`^http-([0-9a-f]{12})-([1-9][0-9]{3,5})-(?:([1-9][0-9]{0,3})x)?[0-9a-f-]{36}$`)
 
 // newSession returns one of a name of its own.
-func (a *API) newSession(pool lua.Pool, lease time.Duration, slots int) session {
+func (a *API) newSession(pool store.Pool, lease time.Duration, slots int) session {
 	s, share := session{pool: pool.ID(), lease: lease}, ""
 	if len(a.parts) > 1 {
 		s.slots, share = slots, fmt.Sprintf("%dx", slots)
@@ -114,18 +114,18 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 			return nil, err
 		}
 	}
-	pool, seen := lua.Pool{Strict: ask.Strict}, map[string]bool{}
+	pool, seen := store.Pool{Strict: ask.Strict}, map[string]bool{}
 	for i, q := range ask.Queues {
 		if seen[q.Queue] {
 			return nil, problem.Invalid(problem.At(fmt.Sprintf("/queues/%d/queue", i), "is there twice; allowed is once"))
 		}
 		seen[q.Queue] = true
-		pool.Queues = append(pool.Queues, lua.QueueWeight{Queue: q.Queue, Weight: max(q.Weight, 1)})
+		pool.Queues = append(pool.Queues, store.QueueWeight{Queue: q.Queue, Weight: max(q.Weight, 1)})
 	}
 	slots := max(ask.Slots, 1)
 	s := a.newSession(pool, lease, slots)
 	shares := a.firstShares(r.Context(), s, pool, slots)
-	err := a.config.Store.Each(func(i int, part *lua.Store) error {
+	err := a.config.Store.Each(func(i int, part *store.Store) error {
 		more, err := part.Register(r.Context(), s.worker, pool, shares[i], lease)
 		if err == nil {
 			a.promote(r.Context(), part, s.worker, more)
@@ -145,7 +145,7 @@ func (a *API) deregister(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	var held atomic.Bool
-	err = a.config.Store.Each(func(_ int, part *lua.Store) error {
+	err = a.config.Store.Each(func(_ int, part *store.Store) error {
 		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
 			return unless(admission.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
 		}
@@ -192,8 +192,8 @@ type pulse struct {
 // work of one, so that workers over HTTP need no other process. A lease that is lost anywhere is lost. The error is nil if any
 // partition has answered.
 func (a *API) beat(ctx context.Context, s session) (pulse, error) {
-	beats, errs := make([]lua.Beat, len(a.parts)), make([]error, len(a.parts))
-	_ = a.config.Store.Each(func(i int, part *lua.Store) error {
+	beats, errs := make([]store.Beat, len(a.parts)), make([]error, len(a.parts))
+	_ = a.config.Store.Each(func(i int, part *store.Store) error {
 		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
 		if errs[i] == nil {
 			a.promote(ctx, part, s.worker, beats[i].Promote)
@@ -226,7 +226,7 @@ const (
 )
 
 // promote does what is due. It is nobody's answer: where it fails, the next call does it.
-func (a *API) promote(ctx context.Context, part *lua.Store, owner string, more bool) {
+func (a *API) promote(ctx context.Context, part *store.Store, owner string, more bool) {
 	for range promotions {
 		if !more {
 			return

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/share"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Where a deployment has several partitions, the slots of a session go to them as those of a worker do (package share). What is
@@ -78,14 +78,14 @@ func (s *shares) of(worker string) *sharer {
 }
 
 // firstShares returns how many slots a new session is to have in each partition.
-func (a *API) firstShares(ctx context.Context, s session, pool lua.Pool, slots int) []int {
+func (a *API) firstShares(ctx context.Context, s session, pool store.Pool, slots int) []int {
 	if len(a.parts) == 1 {
 		return []int{slots}
 	}
 	one := a.shares.of(s.worker)
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	first := one.mu.ledger.Next(slots, a.places(ctx, pool, make([]lua.Registration, len(a.parts))))
+	first := one.mu.ledger.Next(slots, a.places(ctx, pool, make([]store.Registration, len(a.parts))))
 	one.slots.Store(&first)
 	return first
 }
@@ -126,7 +126,7 @@ func (a *API) shareSlots(ctx context.Context, s session) {
 	a.resize(ctx, s, has, targets)
 }
 
-func (s *sharer) note(has []lua.Registration) {
+func (s *sharer) note(has []store.Registration) {
 	slots := make([]int, len(has))
 	for i := range has {
 		slots[i] = has[i].Slots
@@ -135,9 +135,9 @@ func (s *sharer) note(has []lua.Registration) {
 }
 
 // registrations returns what a session has in each partition. With one that is away nobody knows how many slots are left.
-func (a *API) registrations(ctx context.Context, s session) ([]lua.Registration, error) {
-	has := make([]lua.Registration, len(a.parts))
-	err := a.config.Store.Each(func(i int, part *lua.Store) (err error) {
+func (a *API) registrations(ctx context.Context, s session) ([]store.Registration, error) {
+	has := make([]store.Registration, len(a.parts))
+	err := a.config.Store.Each(func(i int, part *store.Store) (err error) {
 		has[i], err = part.Registration(ctx, s.pool, s.worker)
 		return err
 	})
@@ -145,14 +145,14 @@ func (a *API) registrations(ctx context.Context, s session) ([]lua.Registration,
 }
 
 // crowded reports whether the session has no free slot in a partition, or its pool has not.
-func crowded(has []lua.Registration) bool {
-	return slices.ContainsFunc(has, func(r lua.Registration) bool { return r.Held >= r.Slots || r.Room <= 0 })
+func crowded(has []store.Registration) bool {
+	return slices.ContainsFunc(has, func(r store.Registration) bool { return r.Held >= r.Slots || r.Room <= 0 })
 }
 
 // places asks every partition what is runnable there.
-func (a *API) places(ctx context.Context, pool lua.Pool, has []lua.Registration) []share.Place {
-	demands := make([]*lua.Demand, len(a.parts))
-	_ = a.config.Store.Each(func(i int, part *lua.Store) error { // One that is away keeps what it has.
+func (a *API) places(ctx context.Context, pool store.Pool, has []store.Registration) []share.Place {
+	demands := make([]*store.Demand, len(a.parts))
+	_ = a.config.Store.Each(func(i int, part *store.Store) error { // One that is away keeps what it has.
 		d, err := part.Demand(ctx, pool)
 		if err == nil {
 			demands[i] = &d
@@ -167,10 +167,10 @@ func (a *API) places(ctx context.Context, pool lua.Pool, has []lua.Registration)
 }
 
 // used returns how many slots a partition keeps from the others.
-func used(r lua.Registration) int { return max(r.Slots, r.Held) }
+func used(r store.Registration) int { return max(r.Slots, r.Held) }
 
 // resize registers the session anew where its slots change.
-func (a *API) resize(ctx context.Context, s session, has []lua.Registration, targets []int) {
+func (a *API) resize(ctx context.Context, s session, has []store.Registration, targets []int) {
 	register := func(i, slots int) bool {
 		more, err := a.parts[i].Register(ctx, s.worker, has[i].Pool, slots, s.lease)
 		a.promote(ctx, a.parts[i], s.worker, err == nil && more)

@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // leased is a job that a session holds in a partition.
 type leased struct {
-	lua.Lease
+	store.Lease
 
-	part  *lua.Store
+	part  *store.Store
 	index int
 }
 
@@ -124,7 +124,7 @@ func byLot(from []int, slots *[]int) []int {
 func (a *API) takeFrom(ctx context.Context, s session, index, count int, wait time.Duration, held bool) ([]leased, error) {
 	part := a.parts[index]
 	found, err := part.Read(ctx, s.worker, s.pool, count, wait, held)
-	if lua.IsPoolGone(err) {
+	if store.IsPoolGone(err) {
 		err = admission.ErrLeaseLost
 	}
 	leases := make([]leased, len(found))

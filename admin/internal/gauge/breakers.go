@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // MaxDownstreams is the largest number of downstreams with a name of their own: those whose breakers are not closed come
@@ -27,8 +27,8 @@ var (
 var breakerStates = [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen}
 
 // collectBreakers sends no counter for those that share a name: it would go back whenever one gets its own.
-func collectBreakers(to chan<- prometheus.Metric, breakers []lua.BreakerState) {
-	slices.SortFunc(breakers, func(a, b lua.BreakerState) int {
+func collectBreakers(to chan<- prometheus.Metric, breakers []store.BreakerState) {
+	slices.SortFunc(breakers, func(a, b store.BreakerState) int {
 		return cmp.Or(cmp.Compare(rank(a.State), rank(b.State)), strings.Compare(a.Downstream, b.Downstream))
 	})
 	states, waiting := map[cell]int64{}, map[string]int64{}
@@ -54,7 +54,7 @@ func collectBreakers(to chan<- prometheus.Metric, breakers []lua.BreakerState) {
 }
 
 // collectLife sends what only grows, of one with a name of its own.
-func collectLife(to chan<- prometheus.Metric, b *lua.BreakerState) {
+func collectLife(to chan<- prometheus.Metric, b *store.BreakerState) {
 	counter := func(desc *prometheus.Desc, n int64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), append([]string{b.Downstream}, labels...)...)
 	}

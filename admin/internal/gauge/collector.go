@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Bounds of labels: what is beyond them goes to Other.
@@ -49,7 +49,7 @@ var (
 )
 
 // collector reads Redis at each scrape: what it shows is as old as the scrape.
-type collector struct{ store *lua.Store }
+type collector struct{ store *store.Store }
 
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
@@ -59,27 +59,27 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectTimeout) //nolint:forbidigo // a Collector is given no ctx
 	defer cancel()
 	counters, err := c.store.Counters(ctx)
-	var queues []lua.QueueState
+	var queues []store.QueueState
 	if err == nil {
 		queues, err = c.store.Queues(ctx)
 	}
-	var workers []lua.WorkerState
+	var workers []store.WorkerState
 	if err == nil {
 		workers, err = c.store.Workers(ctx)
 	}
-	var breakers []lua.BreakerState
+	var breakers []store.BreakerState
 	if err == nil {
 		breakers, err = c.store.Breakers(ctx)
 	}
-	var vitals lua.Vitals
+	var vitals store.Vitals
 	if err == nil {
 		vitals, err = c.store.Vitals(ctx)
 	}
-	var shares []lua.Share
+	var shares []store.Share
 	if err == nil {
 		shares, err = c.store.Shares(ctx)
 	}
-	var holds []lua.Hold
+	var holds []store.Hold
 	var now time.Time
 	if err == nil {
 		holds, err = c.store.Holds(ctx)
@@ -112,12 +112,12 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 }
 
 // collectHolds shows every kind, also those of which there are none, so that an alert can tell nothing from no answer.
-func collectHolds(to chan<- prometheus.Metric, holds []lua.Hold, now time.Time) {
+func collectHolds(to chan<- prometheus.Metric, holds []store.Hold, now time.Time) {
 	counts, oldest := map[cell]int{}, time.Duration(0)
 	for _, kind := range []string{"queue", "tenant", "tenant_queue", "downstream"} {
-		counts[cell{kind, string(lua.HeldDispatch)}] = 0
+		counts[cell{kind, string(store.HeldDispatch)}] = 0
 		if kind != "downstream" {
-			counts[cell{kind, string(lua.HeldEnqueue)}] = 0
+			counts[cell{kind, string(store.HeldEnqueue)}] = 0
 		}
 	}
 	for _, h := range holds {
@@ -136,7 +136,7 @@ func gaugeOf(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, 
 	to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
-func collectCounters(to chan<- prometheus.Metric, c lua.Counters) {
+func collectCounters(to chan<- prometheus.Metric, c store.Counters) {
 	to <- prometheus.MustNewConstMetric(inDesc, prometheus.CounterValue, float64(c.Accepted))
 	if n, known := c.Unaccounted(); known {
 		gaugeOf(to, lostDesc, float64(n))
@@ -172,8 +172,8 @@ func bounded(counts map[string]int64, most int) map[string]int64 {
 // cell is a pair of labels.
 type cell struct{ name, label string }
 
-func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
-	slices.SortFunc(queues, func(a, b lua.QueueState) int { return cmp.Compare(a.Name, b.Name) })
+func collectQueues(to chan<- prometheus.Metric, queues []store.QueueState) {
+	slices.SortFunc(queues, func(a, b store.QueueState) int { return cmp.Compare(a.Name, b.Name) })
 	depth, places, paused := map[cell]int64{}, map[cell]int64{}, map[cell]int64{}
 	for i := range queues {
 		q := &queues[i]
@@ -189,8 +189,8 @@ func collectQueues(to chan<- prometheus.Metric, queues []lua.QueueState) {
 			depth[cell{name, label}] += class.Waiting
 		}
 		for place, n := range map[admission.Place]int64{
-			admission.PlaceWaiting: q.Waiting(), admission.PlaceReady: q.Ready, lua.PlaceRunning: q.Running, admission.PlaceLater: q.Later,
-			admission.PlaceSpilled: q.Spilled, lua.PlaceDead: q.Dead,
+			admission.PlaceWaiting: q.Waiting(), admission.PlaceReady: q.Ready, store.PlaceRunning: q.Running, admission.PlaceLater: q.Later,
+			admission.PlaceSpilled: q.Spilled, store.PlaceDead: q.Dead,
 		} {
 			places[cell{name, string(place)}] += n
 		}
@@ -214,7 +214,7 @@ func count(yes bool) int64 {
 	return 0
 }
 
-func collectWorkers(to chan<- prometheus.Metric, workers []lua.WorkerState) {
+func collectWorkers(to chan<- prometheus.Metric, workers []store.WorkerState) {
 	held, slots := 0, 0
 	for _, w := range workers {
 		held += w.Held

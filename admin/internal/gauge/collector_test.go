@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -24,24 +24,24 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func newStore(tb testing.TB) *lua.Store {
+func newStore(tb testing.TB) *store.Store {
 	tb.Helper()
-	store, err := lua.Open(tb.Context(), redistest.Shared(tb).Client(tb), lua.Config{Prefix: redistest.Prefix(tb)})
+	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
-	return store
+	return s
 }
 
-func admit(tb testing.TB, store *lua.Store, queue func(n int) string, tenants, jobs int) {
+func admit(tb testing.TB, s *store.Store, queue func(n int) string, tenants, jobs int) {
 	tb.Helper()
 	limits := &[admission.Levels]admission.Limit{}
-	for at := 0; at < jobs; at += lua.MaxBatchJobs {
-		var batch []lua.Candidate
-		for n := at; n < min(jobs, at+lua.MaxBatchJobs); n++ {
+	for at := 0; at < jobs; at += store.MaxBatchJobs {
+		var batch []store.Candidate
+		for n := at; n < min(jobs, at+store.MaxBatchJobs); n++ {
 			job := admission.NewJob(fmt.Sprintf("tenant-%d", n%tenants), queue(n), "t", nil)
 			job.ID = fmt.Sprintf("j%d", n)
-			batch = append(batch, lua.Candidate{Job: &job, Class: 1, Limits: limits})
+			batch = append(batch, store.Candidate{Job: &job, Class: 1, Limits: limits})
 		}
-		verdicts, err := store.Admit(tb.Context(), 0, batch)
+		verdicts, err := s.Admit(tb.Context(), 0, batch)
 		must(tb, err)
 		for _, v := range verdicts {
 			must(tb, v.Err())
@@ -51,24 +51,24 @@ func admit(tb testing.TB, store *lua.Store, queue func(n int) string, tenants, j
 
 func TestMetricsSayWhatRedisHolds(t *testing.T) {
 	t.Parallel()
-	store, registry := newStore(t), prometheus.NewPedanticRegistry()
-	requests, err := Register(registry, store)
+	s, registry := newStore(t), prometheus.NewPedanticRegistry()
+	requests, err := Register(registry, s)
 	must(t, err)
-	admit(t, store, func(int) string { return "mail" }, 2, 3)
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err = store.Register(t.Context(), "w1", pool, 2, time.Minute)
+	admit(t, s, func(int) string { return "mail" }, 2, 3)
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err = s.Register(t.Context(), "w1", pool, 2, time.Minute)
 	must(t, err)
-	leases, err := store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	leases, err := s.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
-	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
-		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Kill, Reason: "discarded",
+	_, _, err = s.Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
+		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: store.Kill, Reason: "discarded",
 	}})
 	must(t, err)
-	leases, err = store.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	leases, err = s.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
-	_, _, err = store.Finish(t.Context(), pool.ID(), "w1", []lua.Finish{{
-		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: lua.Release, Delay: time.Hour,
-		Text: lua.UnknownType + " t",
+	_, _, err = s.Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
+		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: store.Release, Delay: time.Hour,
+		Text: store.UnknownType + " t",
 	}})
 	must(t, err)
 	requests.Note("GET /x", 200, time.Millisecond)
@@ -156,14 +156,14 @@ func TestLabelsAreBounded(t *testing.T) {
 // TestBreakersShowTheIllFirst: those that are not closed keep their names, whoever else there is.
 func TestBreakersShowTheIllFirst(t *testing.T) {
 	t.Parallel()
-	store, registry := newStore(t), prometheus.NewRegistry()
-	_, err := Register(registry, store)
+	s, registry := newStore(t), prometheus.NewRegistry()
+	_, err := Register(registry, s)
 	must(t, err)
 	for n := range MaxDownstreams + 5 {
-		_, err := store.ForceBreaker(t.Context(), fmt.Sprintf("a%03d", n), breaker.Closed, 0, lua.Intervention{})
+		_, err := s.ForceBreaker(t.Context(), fmt.Sprintf("a%03d", n), breaker.Closed, 0, store.Intervention{})
 		must(t, err)
 	}
-	_, err = store.ForceBreaker(t.Context(), "z", breaker.Open, 0, lua.Intervention{})
+	_, err = s.ForceBreaker(t.Context(), "z", breaker.Open, 0, store.Intervention{})
 	must(t, err)
 	families, err := registry.Gather()
 	must(t, err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // What the design papers call by names of theirs, where it can be had with few labels.
@@ -25,13 +25,13 @@ var (
 
 // named is what is read for the metrics of the papers.
 type named struct {
-	gates   []lua.GateState
+	gates   []store.GateState
 	version int64
 	active  int64
 	links   int
 }
 
-func readNamed(ctx context.Context, store *lua.Store) (n named, err error) {
+func readNamed(ctx context.Context, store *store.Store) (n named, err error) {
 	if n.gates, err = store.Gates(ctx); err != nil {
 		return n, err
 	}
@@ -44,7 +44,7 @@ func readNamed(ctx context.Context, store *lua.Store) (n named, err error) {
 }
 
 // collect shows them beside what queues, in the order of their names, have waiting.
-func (n *named) collect(to chan<- prometheus.Metric, queues []lua.QueueState) {
+func (n *named) collect(to chan<- prometheus.Metric, queues []store.QueueState) {
 	waiting, all := map[string]int64{}, int64(0)
 	for i := range queues {
 		name := queues[i].Name
@@ -59,9 +59,9 @@ func (n *named) collect(to chan<- prometheus.Metric, queues []lua.QueueState) {
 	}
 	gaugeOf(to, systemDesc, float64(all))
 	running, most := map[string]int{}, map[string]int{}
-	slices.SortFunc(n.gates, func(a, b lua.GateState) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(n.gates, func(a, b store.GateState) int { return cmp.Compare(a.Name, b.Name) })
 	for _, g := range n.gates {
-		name, is := strings.CutPrefix(string(g.Name), string(lua.DownstreamGate("")))
+		name, is := strings.CutPrefix(string(g.Name), string(store.DownstreamGate("")))
 		if !is || g.Burst > 0 {
 			continue
 		}

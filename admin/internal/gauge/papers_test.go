@@ -9,21 +9,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestThePapersNamesAreExported: what waits by queue and in all, what runs under which cap, changes of the policy, and what decisions took.
 func TestThePapersNamesAreExported(t *testing.T) {
 	t.Parallel()
-	store, registry := newStore(t), prometheus.NewPedanticRegistry()
-	requests, err := Register(registry, store)
+	s, registry := newStore(t), prometheus.NewPedanticRegistry()
+	requests, err := Register(registry, s)
 	must(t, err)
-	admit(t, store, func(n int) string { return []string{"mail", "sms"}[n%2] }, 2, 5)
-	caps := []lua.Cap{{Gate: lua.DownstreamGate("smtp"), Limit: 7}}
+	admit(t, s, func(n int) string { return []string{"mail", "sms"}[n%2] }, 2, 5)
+	caps := []store.Cap{{Gate: store.DownstreamGate("smtp"), Limit: 7}}
 	for n := range MaxDownstreams {
-		caps = append(caps, lua.Cap{Gate: lua.DownstreamGate(fmt.Sprint("zz", n)), Limit: 1})
+		caps = append(caps, store.Cap{Gate: store.DownstreamGate(fmt.Sprint("zz", n)), Limit: 1})
 	}
-	must(t, store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte(`{"version":1}`), Window: time.Minute, Caps: caps}))
+	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte(`{"version":1}`), Window: time.Minute, Caps: caps}))
 	requests.Took(3*time.Millisecond, 0)
 	requests.Took(3*time.Millisecond, 2*time.Second)
 	requests.Took(3*time.Millisecond, -1)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Requests counts calls.
@@ -31,7 +31,7 @@ func native(name, help string, buckets []float64) prometheus.HistogramOpts {
 }
 
 // Register registers all metrics of the server.
-func Register(to prometheus.Registerer, store *lua.Store) (*Requests, error) {
+func Register(to prometheus.Registerer, store *store.Store) (*Requests, error) {
 	r := &Requests{
 		decisions: newDecisions(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -10,25 +10,25 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // divided is a store of so many partitions whose policy has some caps.
-func divided(t *testing.T, partitions int, caps ...lua.Cap) *lua.Store {
+func divided(t *testing.T, partitions int, caps ...store.Cap) *store.Store {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 	must(t, err)
-	must(t, store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: []byte("{}"), Caps: caps}))
-	return store
+	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Caps: caps}))
+	return s
 }
 
 // TestSharesOfPartitionsAreShown, of all that spans them and of nothing else.
 func TestSharesOfPartitionsAreShown(t *testing.T) {
 	t.Parallel()
-	store, registry := divided(t, 2,
-		lua.Cap{Gate: lua.QueueGate("mail"), Limit: 10}, lua.Cap{Gate: lua.DownstreamRateGate("smtp"), Rate: admission.PerSecond(8, 8)},
-		lua.Cap{Gate: lua.TenantGate("acme"), Limit: 10}), prometheus.NewPedanticRegistry()
-	_, err := Register(registry, store)
+	s, registry := divided(t, 2,
+		store.Cap{Gate: store.QueueGate("mail"), Limit: 10}, store.Cap{Gate: store.DownstreamRateGate("smtp"), Rate: admission.PerSecond(8, 8)},
+		store.Cap{Gate: store.TenantGate("acme"), Limit: 10}), prometheus.NewPedanticRegistry()
+	_, err := Register(registry, s)
 	must(t, err)
 	want := `
 # HELP headgate_share_ratio Fraction that a partition has of what all divide among them: the cap of a queue (q:) or downstream (d:), the rate of a downstream (s:), the global limit if there is one (global).
@@ -50,12 +50,12 @@ headgate_share_ratio{bound="s:smtp",partition="1"} 0.5
 func TestSeriesOfSharesAreBounded(t *testing.T) {
 	t.Parallel()
 	const partitions, bound = 64, MaxShares / 64
-	var caps []lua.Cap
+	var caps []store.Cap
 	for n := range bound + 5 {
-		caps = append(caps, lua.Cap{Gate: lua.QueueGate(fmt.Sprintf("queue-%03d", n)), Limit: partitions})
+		caps = append(caps, store.Cap{Gate: store.QueueGate(fmt.Sprintf("queue-%03d", n)), Limit: partitions})
 	}
-	store, registry := divided(t, partitions, caps...), prometheus.NewRegistry()
-	_, err := Register(registry, store)
+	s, registry := divided(t, partitions, caps...), prometheus.NewRegistry()
+	_, err := Register(registry, s)
 	must(t, err)
 	n, err := testutil.GatherAndCount(registry, "headgate_share_ratio")
 	must(t, err)

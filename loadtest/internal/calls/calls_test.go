@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/loadtest/internal/load"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -30,21 +30,21 @@ func must(t *testing.T, err error) {
 }
 
 // newServer is the admin API in this process, behind a handler of the test's.
-func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, *lua.Store) {
+func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, *store.Store) {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
-	enqueuer, err := producer.New(store, producer.Config{})
+	enqueuer, err := producer.New(s, producer.Config{})
 	must(t, err)
 	key, line, err := access.NewKey(access.Principal{Name: "loadtest", Role: access.Operator})
 	must(t, err)
 	keys, err := access.ParseKeys(line)
 	must(t, err)
-	api, err := admin.New(admin.Config{Store: store, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: admission.PerSecond(1000, 1000)})
+	api, err := admin.New(admin.Config{Store: s, Enqueuer: enqueuer, Credentials: access.Credentials{Keys: keys}, Timeout: time.Minute, AdminLimit: admission.PerSecond(1000, 1000)})
 	must(t, err)
 	server := httptest.NewServer(around(api.Handler()))
 	t.Cleanup(server.Close)
-	return Server{Address: server.URL, Key: key}, store
+	return Server{Address: server.URL, Key: key}, s
 }
 
 func newPlan(t *testing.T) *load.Plan {

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/loadtest/internal/system"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Figures are what a run comes to; the package comment defines each.
@@ -42,16 +42,16 @@ type Figures struct {
 	Completion Latency `json:"completion"`
 	Lateness   Latency `json:"lateness"`
 	// Light is the wait of light tenants, Bystanders that of bystanders.
-	Light      Latency     `json:"light_wait"`
-	LightJobs  int         `json:"light_jobs"`
-	Bystanders Latency     `json:"bystander_wait"`
-	Jain       Fairness    `json:"fairness"`
-	Tenants    int         `json:"tenants"`
-	Heaviest   []Tenant    `json:"heaviest"`
-	Classes    []Class     `json:"classes"`
-	Bounds     []Bound     `json:"bounds"`
-	Caps       []Cap       `json:"caps"`
-	Census     *lua.Census `json:"census,omitempty"`
+	Light      Latency       `json:"light_wait"`
+	LightJobs  int           `json:"light_jobs"`
+	Bystanders Latency       `json:"bystander_wait"`
+	Jain       Fairness      `json:"fairness"`
+	Tenants    int           `json:"tenants"`
+	Heaviest   []Tenant      `json:"heaviest"`
+	Classes    []Class       `json:"classes"`
+	Bounds     []Bound       `json:"bounds"`
+	Caps       []Cap         `json:"caps"`
+	Census     *store.Census `json:"census,omitempty"`
 	// Broken are the promises that did not hold, each as a sentence.
 	Broken []string `json:"broken"`
 	// Overload is how many of them, the last, only say that the rate was too much.

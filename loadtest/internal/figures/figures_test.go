@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/loadtest/internal/system"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestTheVirtualBucketIsTheBound compares the bucket with what law L1 says, in every window: admitted <= burst + rate x t.
@@ -91,7 +91,7 @@ func small(t *testing.T) *drive.Result {
 	}
 	book.Begin(0, time.Now())
 	book.Complete(0)
-	census := lua.Census{Accepted: 2, Live: 1, Waiting: 1, Left: map[string]int64{"completed": 1}}
+	census := store.Census{Accepted: 2, Live: 1, Waiting: 1, Left: map[string]int64{"completed": 1}}
 	return &drive.Result{
 		Plan: plan, System: "headgate", Book: book, Wall: book.Now(), Peaks: map[string]int{},
 		Account: system.Account{Held: 1, Census: &census, Gated: true},
@@ -112,7 +112,7 @@ func overload(t *testing.T, r *drive.Result, jobs int, outcome func(number int) 
 		r.Book.Send(number)
 		r.Book.Answer(number, record.Answer{Outcome: outcome(number), Reason: admission.ReasonLimited})
 	}
-	r.Account.Held, *r.Account.Census = 0, lua.Census{}
+	r.Account.Held, *r.Account.Census = 0, store.Census{}
 }
 
 func TestBrokenPromisesAreNamed(t *testing.T) {
@@ -123,10 +123,10 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 	}{
 		"nothing": {func(*drive.Result) {}, ""},
 		"a lost job": {func(r *drive.Result) {
-			r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Left: map[string]int64{"completed": 2}}
+			r.Account.Held, *r.Account.Census = 0, store.Census{Accepted: 2, Left: map[string]int64{"completed": 2}}
 		}, "1 admitted jobs are lost"},
 		"a death that its worker did not hear of": {func(r *drive.Result) {
-			r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
+			r.Account.Held, *r.Account.Census = 0, store.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
 		}, ""},
 		"a place too few":          {func(r *drive.Result) { r.Account.Census.Waiting = 0 }, "what Redis accepted is not what it holds"},
 		"one accepted too few":     {func(r *drive.Result) { r.Account.Census.Accepted, r.Account.Census.Left = 1, nil }, "Redis accepted 1 jobs, producers were told of 2"},
@@ -171,7 +171,7 @@ func TestBrokenPromisesAreNamed(t *testing.T) {
 func TestADeathCountsWhoeverHearsOfIt(t *testing.T) {
 	t.Parallel()
 	r := small(t)
-	r.Account.Held, *r.Account.Census = 0, lua.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
+	r.Account.Held, *r.Account.Census = 0, store.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
 	if f := Of(r); f.Completed != 1 || f.Dead != 1 || f.Held != 0 || f.Lost != 0 {
 		t.Errorf("%d completed, %d dead, %d held, %d lost of 2 admitted", f.Completed, f.Dead, f.Held, f.Lost)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -25,8 +25,8 @@ type headgateSystem struct {
 	redis    *Store
 	client   *redis.Client
 	prefix   string
-	store    *lua.Store
-	patient  *lua.Store // for what is not measured
+	store    *store.Store
+	patient  *store.Store // for what is not measured
 	producer *producer.Producer
 	worker   *worker.Worker
 	handle   Handler
@@ -51,10 +51,10 @@ func OpenHeadgate(ctx context.Context, config Config) (System, error) {
 
 func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 	plan := s.config.Plan
-	if s.store, err = lua.Open(ctx, s.client, lua.Config{Prefix: s.prefix}); err != nil {
+	if s.store, err = store.Open(ctx, s.client, store.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
-	if s.patient, err = lua.Open(ctx, s.redis.newPatientClient(), lua.Config{Prefix: s.prefix}); err != nil {
+	if s.patient, err = store.Open(ctx, s.redis.newPatientClient(), store.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
 	document := plan.Policy
@@ -68,13 +68,13 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	for queue, units := range plan.Caps {
-		if _, _, err := s.patient.SetGate(ctx, lua.Gate{Name: lua.QueueGate(queue), Limit: units}); err != nil {
+		if _, _, err := s.patient.SetGate(ctx, store.Gate{Name: store.QueueGate(queue), Limit: units}); err != nil {
 			return fmt.Errorf("cap queue %s: %w", queue, err)
 		}
 	}
-	var queues []lua.QueueWeight
+	var queues []store.QueueWeight
 	for _, queue := range plan.Queues {
-		queues = append(queues, lua.QueueWeight{Queue: queue})
+		queues = append(queues, store.QueueWeight{Queue: queue})
 	}
 	s.worker, err = worker.New(s.store, worker.Config{
 		Queues: queues, Concurrency: plan.Slots, DefaultTimeout: admission.MaxTimeout, Breaker: plan.Breaker,
@@ -182,7 +182,7 @@ func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
 	}
 	for i := range breakers {
 		// The cooldown of one may have ended since the worker did: it then lets a probe through, and nobody is there to take it.
-		a.Gated = a.Gated || breakers[i].Limit != lua.Unlimited
+		a.Gated = a.Gated || breakers[i].Limit != store.Unlimited
 	}
 	return a, nil
 }

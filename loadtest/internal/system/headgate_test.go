@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -48,10 +48,10 @@ func TestABreakerThatTriesHoldsItsJobsBack(t *testing.T) {
 		t.Errorf("before anything has failed: %+v", a)
 	}
 	downstream := plan.Downstreams[plan.Arrivals[0].Downstream]
-	if _, err := s.patient.ForceBreaker(t.Context(), downstream, breaker.Open, time.Millisecond, lua.Intervention{Reason: "to try"}); err != nil {
+	if _, err := s.patient.ForceBreaker(t.Context(), downstream, breaker.Open, time.Millisecond, store.Intervention{Reason: "to try"}); err != nil {
 		t.Fatal(err)
 	}
-	for b := (lua.BreakerState{}); b.State != breaker.HalfOpen; {
+	for b := (store.BreakerState{}); b.State != breaker.HalfOpen; {
 		if _, err := s.patient.Promote(t.Context(), "test", time.Second); err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Handler runs a job by its number in the plan. admitted is when Redis admitted it, zero where nobody says.
@@ -21,7 +21,7 @@ type Account struct {
 	// Held counts the jobs that are in and have neither completed nor died.
 	Held int
 	// Census is Headgate's own count, nil of others.
-	Census *lua.Census
+	Census *store.Census
 	// Gated says that something which is meant to hold jobs back does.
 	Gated bool
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestEveryCommandThatChangesSomethingIsAudited runs each and finds it in the audit, under the name of who ran it.
@@ -73,7 +73,7 @@ func TestHoldsCommand(t *testing.T) {
 	}
 	p.run(exitOK, "pause --queue mail --for 1h --reason they\x1b[2Jmove")
 	p.run(exitOK, "pause --tenant acme --enqueue")
-	_, _, err := p.store.SetGate(t.Context(), lua.Gate{Name: lua.TenantGate("capped"), Limit: 2})
+	_, _, err := p.store.SetGate(t.Context(), store.Gate{Name: store.TenantGate("capped"), Limit: 2})
 	must(t, err)
 	text := p.run(exitOK, "holds").stdout
 	for _, want := range []string{"queue mail", "dispatch", author(), "they [2Jmove", "tenant acme", "enqueueing"} {

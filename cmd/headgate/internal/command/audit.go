@@ -12,12 +12,12 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newAudit() *cobra.Command {
 	var o operator
-	var q lua.AuditQuery
+	var q store.AuditQuery
 	c := &cobra.Command{
 		Use: "audit", Short: "List who changed what, when and why", Args: noArgs,
 		Long: `Lists what operators did, the newest first: who, when, what, to how many jobs and why. These are
@@ -31,8 +31,8 @@ the tenant's own jobs is counted with the jobs, and is not here.`,
   headgate audit --name q:mail --redis localhost:6379
   headgate audit --limit 1000 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				view, err := readAudit(ctx, store, q)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				view, err := readAudit(ctx, s, q)
 				if err != nil {
 					return err
 				}
@@ -45,16 +45,16 @@ the tenant's own jobs is counted with the jobs, and is not here.`,
 	}
 	o.add(c)
 	flags := c.Flags()
-	flags.IntVar(&q.Limit, "limit", lua.DefaultPage, fmt.Sprintf("largest `NUMBER` of entries, up to %d", lua.MaxPage))
+	flags.IntVar(&q.Limit, "limit", store.DefaultPage, fmt.Sprintf("largest `NUMBER` of entries, up to %d", store.MaxPage))
 	flags.StringVar(&q.Cursor, "cursor", "", "`CURSOR` of the page before, of the same filters")
-	flags.StringVar(&q.Action, "action", "", "that `ACTION` only: "+strings.Join(lua.AuditActions, ", "))
+	flags.StringVar(&q.Action, "action", "", "that `ACTION` only: "+strings.Join(store.AuditActions, ", "))
 	flags.StringVar(&q.Author, "author", "", "those of `WHO` only")
 	flags.StringVar(&q.Name, "name", "", "those about `NAME` only: q:QUEUE, t:TENANT, u:TENANT:QUEUE, TENANT:ID, a scope or a downstream")
 	return c
 }
 
 // readAudit reads on until there is something to show: a page may hold nothing of what is asked for.
-func readAudit(ctx context.Context, store *lua.Store, q lua.AuditQuery) (shown.AuditPage, error) {
+func readAudit(ctx context.Context, store *store.Store, q store.AuditQuery) (shown.AuditPage, error) {
 	for {
 		page, err := store.Audit(ctx, q)
 		if err != nil || len(page.Entries) > 0 || page.Cursor == "" {
@@ -84,7 +84,7 @@ func writeAudit(to io.Writer, page shown.AuditPage) {
 func auditWhat(entry shown.AuditEntry) string {
 	what := ""
 	switch entry.Action {
-	case lua.AuditPolicy:
+	case store.AuditPolicy:
 		what = fmt.Sprintf("policy %d", entry.To)
 		if entry.From != nil {
 			what = fmt.Sprintf("policy %d → %d", *entry.From, entry.To)
@@ -96,9 +96,9 @@ func auditWhat(entry shown.AuditEntry) string {
 			what += fmt.Sprintf(", %d changes", *entry.Total)
 		}
 		return what
-	case lua.AuditReset:
+	case store.AuditReset:
 		what = "breaker of " + entry.Downstream + " reset"
-	case lua.AuditOpen, lua.AuditClosed:
+	case store.AuditOpen, store.AuditClosed:
 		what = "breaker of " + entry.Downstream + " forced " + entry.Action
 	default:
 		what = strings.ReplaceAll(entry.Action, "_", " ") + " " + tame(auditName(entry), shownText)
@@ -115,8 +115,8 @@ func auditWhat(entry shown.AuditEntry) string {
 // auditName names for people what was acted on.
 func auditName(entry shown.AuditEntry) string {
 	switch entry.Action {
-	case lua.AuditCancel, lua.AuditResetBucket:
+	case store.AuditCancel, store.AuditResetBucket:
 		return entry.Name
 	}
-	return lua.GateName(entry.Name).Words()
+	return store.GateName(entry.Name).Words()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newBreaker() *cobra.Command {
@@ -50,8 +50,8 @@ func newBreakerList(o *operator) *cobra.Command {
 			if !slices.Contains([]string{"", breaker.Closed.String(), breaker.Open.String(), breaker.HalfOpen.String()}, state) {
 				return usage(fieldError("state", strconv.Quote(state), "closed, open or half-open"))
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				states, err := store.Breakers(ctx)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				states, err := s.Breakers(ctx)
 				if err != nil {
 					return err
 				}
@@ -76,13 +76,13 @@ func newBreakerShow(o *operator) *cobra.Command {
 			if err := admission.ValidateName("NAME", args[0], false); err != nil {
 				return usage(err)
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showBreaker(ctx, c, store, args[0]) })
+			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.showBreaker(ctx, c, s, args[0]) })
 		},
 	}
 }
 
 // showBreaker writes the state of a breaker.
-func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store *lua.Store, downstream string) error {
+func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store *store.Store, downstream string) error {
 	state, err := store.Breaker(ctx, downstream)
 	if err != nil {
 		return err
@@ -100,11 +100,11 @@ type forceFlags struct {
 // validate reports everything that is wrong about a change.
 func (f *forceFlags) validate(downstream string) error {
 	bad := []error{admission.ValidateName("NAME", downstream, false)}
-	if f.duration != 0 && (f.duration < time.Millisecond || f.duration > lua.MaxForce) {
-		bad = append(bad, fieldError("for", f.duration.String(), "0, until it is reset, or 1ms to "+lua.MaxForce.String()))
+	if f.duration != 0 && (f.duration < time.Millisecond || f.duration > store.MaxForce) {
+		bad = append(bad, fieldError("for", f.duration.String(), "0, until it is reset, or 1ms to "+store.MaxForce.String()))
 	}
-	if n := len(f.reason); n == 0 || n > lua.MaxReason {
-		bad = append(bad, fieldError("reason", fmt.Sprintf("of %d bytes", n), "1 to "+strconv.Itoa(lua.MaxReason)+" bytes, for those who will ask"))
+	if n := len(f.reason); n == 0 || n > store.MaxReason {
+		bad = append(bad, fieldError("reason", fmt.Sprintf("of %d bytes", n), "1 to "+strconv.Itoa(store.MaxReason)+" bytes, for those who will ask"))
 	}
 	return usage(errors.Join(bad...))
 }
@@ -125,14 +125,14 @@ func newBreakerForce(o *operator, to breaker.State, short, long, example string)
 			if err := f.validate(args[0]); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if _, err := store.Breaker(ctx, args[0]); errors.Is(err, lua.ErrNoBreaker) {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				if _, err := s.Breaker(ctx, args[0]); errors.Is(err, store.ErrNoBreaker) {
 					fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no call of downstream %s was seen yet\n", args[0])
 				}
-				if _, err := store.ForceBreaker(ctx, args[0], to, f.duration, by(f.reason)); err != nil {
+				if _, err := s.ForceBreaker(ctx, args[0], to, f.duration, by(f.reason)); err != nil {
 					return err
 				}
-				return o.showBreaker(ctx, c, store, args[0])
+				return o.showBreaker(ctx, c, s, args[0])
 			})
 		},
 	}
@@ -154,11 +154,11 @@ closed starts slowly: a few jobs at a time, twice as many each second.`,
 			if err := f.validate(args[0]); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if _, err := store.ResetBreaker(ctx, args[0], by(f.reason)); err != nil {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				if _, err := s.ResetBreaker(ctx, args[0], by(f.reason)); err != nil {
 					return err
 				}
-				return o.showBreaker(ctx, c, store, args[0])
+				return o.showBreaker(ctx, c, s, args[0])
 			})
 		},
 	}

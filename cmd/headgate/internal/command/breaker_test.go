@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // report tells the plant's breaker of smtp what two workers counted.
@@ -16,11 +16,11 @@ func (p *plant) report(sequence uint64, c breaker.Counts) {
 	config, err := breaker.Config{OpenBase: time.Hour, OpenMax: time.Hour}.Complete()
 	must(p.t, err)
 	for _, name := range []string{"ada", "bob"} {
-		o := lua.Outcomes{Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: sequence, Counts: c, Streak: c.Failures}, Ran: 40 * time.Millisecond}
+		o := store.Outcomes{Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: sequence, Counts: c, Streak: c.Failures}, Ran: 40 * time.Millisecond}
 		if c.Failures > 0 {
-			o.Errors = []lua.CallError{{Text: "dial tcp 10.0.0.1:25: connection \x1b[2Jrefused", Count: int64(c.Failures)}}
+			o.Errors = []store.CallError{{Text: "dial tcp 10.0.0.1:25: connection \x1b[2Jrefused", Count: int64(c.Failures)}}
 		}
-		_, _, err := p.store.ReportOutcomes(p.t.Context(), lua.Reporter{Name: name}, []lua.Outcomes{o})
+		_, _, err := p.store.ReportOutcomes(p.t.Context(), store.Reporter{Name: name}, []store.Outcomes{o})
 		must(p.t, err)
 	}
 }
@@ -204,7 +204,7 @@ func TestTheAuditIsListed(t *testing.T) {
 func TestMistakesAboutBreakersAreNamed(t *testing.T) {
 	t.Parallel()
 	const at = " --redis 127.0.0.1:1"
-	long := strings.Repeat("x", lua.MaxReason+1)
+	long := strings.Repeat("x", store.MaxReason+1)
 	for _, row := range []struct{ args, want string }{
 		{"breaker bogus", `there is no command "bogus"`},
 		{"breaker show" + at, "headgate breaker show takes one argument, NAME, got 0"},

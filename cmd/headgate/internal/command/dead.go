@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newDead() *cobra.Command {
@@ -35,8 +35,8 @@ func newDeadList(o *operator) *cobra.Command {
 		Example: `  headgate dead list --redis localhost:6379
   headgate dead list --queue mail --reason max_attempts --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f.query.Place = lua.PlaceDead
-			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.list(ctx, c, store, f.query) })
+			f.query.Place = store.PlaceDead
+			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.list(ctx, c, s, f.query) })
 		},
 	}
 	f.add(c)
@@ -51,15 +51,15 @@ func newDeadShow(o *operator) *cobra.Command {
 		Example: `  headgate dead show acme order-17 --redis localhost:6379
   headgate dead show acme order-17 --payload --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				sight, err := store.Look(ctx, keyOf(args))
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				sight, err := s.Look(ctx, keyOf(args))
 				if err != nil {
 					return err
 				}
-				if sight.Place != lua.PlaceDead {
+				if sight.Place != store.PlaceDead {
 					return fmt.Errorf("job %s: %w: it is %s", keyOf(args), admission.ErrNotDead, sight.Place)
 				}
-				return o.show(ctx, c, store, keyOf(args), payload)
+				return o.show(ctx, c, s, keyOf(args), payload)
 			})
 		},
 	}
@@ -69,7 +69,7 @@ func newDeadShow(o *operator) *cobra.Command {
 
 // purgeFlags are the flags of headgate dead purge.
 type purgeFlags struct {
-	query     lua.ListQuery
+	query     store.ListQuery
 	olderThan time.Duration
 	yes       bool
 	why       string
@@ -89,11 +89,11 @@ for good, with payload and history.`,
 			if err := f.validate(len(args) == 0); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
 				if len(args) == 2 {
-					return o.purgeOne(ctx, c, store, keyOf(args), f)
+					return o.purgeOne(ctx, c, s, keyOf(args), f)
 				}
-				return o.purgeMany(ctx, c, store, f)
+				return o.purgeMany(ctx, c, s, f)
 			})
 		},
 	}
@@ -101,7 +101,7 @@ for good, with payload and history.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.DurationVar(&f.olderThan, "older-than", 0, "those that died longer ago than `DURATION` only, such as 24h")
-	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", lua.MaxReason))
+	flags.StringVar(&f.why, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
 	flags.BoolVar(&f.yes, "yes", false, "yes, all of them, for good")
 	return c
 }
@@ -138,7 +138,7 @@ type purgedView struct {
 
 func (v purgedView) write(to io.Writer) { fmt.Fprintf(to, "%d dead letters are purged\n", v.Purged) }
 
-func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, f purgeFlags) error {
+func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *store.Store, key admission.Key, f purgeFlags) error {
 	sight, err := store.Look(ctx, key)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *lua.St
 	return o.print(c, purgedView{1}, purgedView{1}.write)
 }
 
-func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.Store, f purgeFlags) error {
+func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *store.Store, f purgeFlags) error {
 	painter := report.NewPainter(c.ErrOrStderr())
 	who := by(f.why)
 	var view purgedView
@@ -186,24 +186,24 @@ func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *lua.S
 
 // eachDead hands the dead letters that a query names to do, in portions of one call, the oldest first: those that died
 // longer ago than age when it began, at most most unless 0. A letter that dies again meanwhile is not handed out again.
-func eachDead(ctx context.Context, store *lua.Store, query lua.ListQuery, age time.Duration, most int, do func([]admission.Key) error) error {
-	if _, err := store.Queue(ctx, query.Queue); err != nil {
+func eachDead(ctx context.Context, s *store.Store, query store.ListQuery, age time.Duration, most int, do func([]admission.Key) error) error {
+	if _, err := s.Queue(ctx, query.Queue); err != nil {
 		return err
 	}
-	now, err := store.Time(ctx)
+	now, err := s.Time(ctx)
 	if err != nil {
 		return err
 	}
-	query.Place, query.Before = lua.PlaceDead, now.Add(-age)
+	query.Place, query.Before = store.PlaceDead, now.Add(-age)
 	for left := most; most == 0 || left > 0; {
-		query.Limit = lua.MaxBatchJobs
+		query.Limit = store.MaxBatchJobs
 		if most > 0 {
-			query.Limit = min(left, lua.MaxBatchJobs)
+			query.Limit = min(left, store.MaxBatchJobs)
 		}
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
-		page, err := store.List(ctx, query)
+		page, err := s.List(ctx, query)
 		if err != nil {
 			return err
 		}

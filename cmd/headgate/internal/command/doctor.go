@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newDoctor() *cobra.Command {
@@ -29,14 +29,14 @@ line.`,
 	return c
 }
 
-// examine does without lua.Open, which refuses what this is to tell.
+// examine does without store.Open, which refuses what this is to tell.
 func (o *operator) examine(c *cobra.Command) (err error) {
 	opened, err := o.open(c.Context(), c.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	found, err := lua.Examine(c.Context(), opened.Client(), o.loaded.Keys())
+	found, err := store.Examine(c.Context(), opened.Client(), o.loaded.Keys())
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (o *operator) examine(c *cobra.Command) (err error) {
 	if err := o.print(c, view, func(to io.Writer) { writeReport(to, view) }); err != nil {
 		return err
 	}
-	if view.Health == lua.HealthFail {
+	if view.Health == store.HealthFail {
 		return errors.New("something is wrong: see the lines that say fail")
 	}
 	return nil

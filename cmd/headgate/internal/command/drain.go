@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // How often drain looks, and for how long each time it suspends enqueueing: a drain that is killed ends by itself.
@@ -27,7 +27,7 @@ type drainFlags struct {
 
 	timeout time.Duration
 	keep    bool
-	by      lua.Intervention
+	by      store.Intervention
 }
 
 func newDrain() *cobra.Command {
@@ -45,8 +45,8 @@ Exit codes: 0 the queue is empty, 1 it is not, 2 a wrong command line, 3 no such
 			if f.timeout < 0 {
 				return fieldError("timeout", f.timeout.String(), "0, for none, or more")
 			}
-			f.by = by(lua.DrainReason)
-			return f.with(c, func(ctx context.Context, store *lua.Store) error { return f.run(ctx, c, store, args[0]) })
+			f.by = by(store.DrainReason)
+			return f.with(c, func(ctx context.Context, s *store.Store) error { return f.run(ctx, c, s, args[0]) })
 		},
 	}
 	f.add(c)
@@ -68,8 +68,8 @@ type drainedView struct {
 	TookS     float64 `json:"took_s"`
 }
 
-func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store, queue string) error {
-	state, err := store.Queue(ctx, queue)
+func (f *drainFlags) run(ctx context.Context, c *cobra.Command, s *store.Store, queue string) error {
+	state, err := s.Queue(ctx, queue)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 	began := time.Now()
 	before := state.Suspended
 	forever := before != nil && before.Until.IsZero()
-	left, failed := f.wait(bounded, c, store, queue, forever)
+	left, failed := f.wait(bounded, c, s, queue, forever)
 	// What follows belongs to the end of a drain, however it ended.
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
@@ -93,11 +93,11 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 	switch {
 	case forever: // As it was before.
 	case f.keep:
-		err = store.Suspend(end, lua.QueueGate(queue), 0, f.by)
+		err = s.Suspend(end, store.QueueGate(queue), 0, f.by)
 	case view.Suspended:
-		err = f.restore(end, store, queue, before)
+		err = f.restore(end, s, queue, before)
 	default:
-		_, err = store.Resume(end, lua.QueueGate(queue), f.by)
+		_, err = s.Resume(end, store.QueueGate(queue), f.by)
 	}
 	printed := f.print(c, view, func(to io.Writer) {
 		if view.Drained {
@@ -108,31 +108,31 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store
 }
 
 // restore leaves the suspension of before where it ends later than the drain's, or puts what is left of it in place of that.
-func (f *drainFlags) restore(ctx context.Context, store *lua.Store, queue string, before *lua.Suspension) error {
-	state, err := store.Queue(ctx, queue)
+func (f *drainFlags) restore(ctx context.Context, s *store.Store, queue string, before *store.Suspension) error {
+	state, err := s.Queue(ctx, queue)
 	if err != nil || state.Suspended != nil && state.Suspended.Since.Equal(before.Since) && state.Suspended.Reason == before.Reason {
 		return err
 	}
-	by := lua.Intervention{Author: before.Author, Reason: before.Reason, Act: f.by.Act}
-	return store.Suspend(ctx, lua.QueueGate(queue), time.Until(before.Until), by)
+	by := store.Intervention{Author: before.Author, Reason: before.Reason, Act: f.by.Act}
+	return s.Suspend(ctx, store.QueueGate(queue), time.Until(before.Until), by)
 }
 
 // wait suspends enqueueing, unless it is for good, and returns when nothing is left, or with what is when ctx ends.
-func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Store, queue string, suspended bool) (lua.Remaining, error) {
+func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, s *store.Store, queue string, suspended bool) (store.Remaining, error) {
 	painter := report.NewPainter(c.ErrOrStderr())
 	defer painter.Done(true)
 	ticker := time.NewTicker(drainEvery)
 	defer ticker.Stop()
-	var left lua.Remaining
+	var left store.Remaining
 	var renewed time.Time
 	for {
 		if !suspended && time.Since(renewed) >= drainRenew {
-			if _, err := store.Drain(ctx, queue, drainHold, f.by); err != nil {
+			if _, err := s.Drain(ctx, queue, drainHold, f.by); err != nil {
 				return left, err
 			}
 			renewed = time.Now()
 		}
-		now, err := remaining(ctx, store, queue)
+		now, err := remaining(ctx, s, queue)
 		switch {
 		case err == nil && now.Total() == 0:
 			return now, nil
@@ -152,13 +152,13 @@ func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, store *lua.Stor
 }
 
 // remaining counts once also when ctx ends meanwhile, so that the last word is of what is left.
-func remaining(ctx context.Context, store *lua.Store, queue string) (lua.Remaining, error) {
+func remaining(ctx context.Context, store *store.Store, queue string) (store.Remaining, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainCount)
 	defer cancel()
 	return store.Remaining(ctx, queue)
 }
 
-func counted(left lua.Remaining) string {
+func counted(left store.Remaining) string {
 	text := fmt.Sprintf("%d waiting, %d ready, %d running, %d later", left.Waiting, left.Ready, left.Running, left.Later)
 	if left.Spilled > 0 {
 		text += fmt.Sprintf(", %d spilled", left.Spilled)

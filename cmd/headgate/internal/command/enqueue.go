@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/intake"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 )
 
@@ -117,13 +117,13 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr()), Observer: observed.Producer()})
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+		p, err := producer.New(s, producer.Config{Logger: f.producerLogger(c.ErrOrStderr()), Observer: observed.Producer()})
 		if err != nil {
 			return err
 		}
 		sent := time.Now()
-		now, err := store.Time(ctx)
+		now, err := s.Time(ctx)
 		if err != nil {
 			return fmt.Errorf("read the clock of redis: %w", err)
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 var tallyKeys = strings.Fields("admitted bad_lines duplicates interrupted refused retry_after_ms submitted unanswered")
@@ -161,7 +161,7 @@ func TestSlowLinesAreSentAsTheyCome(t *testing.T) {
 	if _, err := io.WriteString(writer, `{"tenant":"acme","type":"send"}`+"\n"); err != nil {
 		t.Fatal(err)
 	}
-	d.await("the line to be sent", func(c lua.Census) bool { return c.Accepted == 1 })
+	d.await("the line to be sent", func(c store.Census) bool { return c.Accepted == 1 })
 	cancel() // The pipe stays open: nothing more comes, and the read would wait for ever.
 	out := <-done
 	if s := decode(t, out.stdout); out.code != exitFailure || s["admitted"] != 1.0 || s["interrupted"] != true {

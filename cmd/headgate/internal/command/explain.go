@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // explained are the kinds in the order of the help.
@@ -39,8 +39,8 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.
 		},
 		Args: explainArgs,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				answer, err := explain.New(ctx, store, args[0], strings.Join(args[1:], ":"), shown.Everything)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				answer, err := explain.New(ctx, s, args[0], strings.Join(args[1:], ":"), shown.Everything)
 				if err != nil {
 					return err
 				}

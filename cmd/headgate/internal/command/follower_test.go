@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // settings are a worker's file, as one of them writes it.
@@ -100,7 +100,7 @@ func TestWorkerFollowsItsFile(t *testing.T) {
 		}
 	}
 	send(20)
-	d.await("a job to end", func(c lua.Census) bool { return c.Left["completed"] > 0 }) // So SIGHUP is heard.
+	d.await("a job to end", func(c store.Census) bool { return c.Left["completed"] > 0 }) // So SIGHUP is heard.
 
 	mount(t, dir, settings(second.URL, "debug", "  concurrency: 20\n"))
 	awaitLog(t, log, `"changed":["worker.deliver.url","log.level"]`, 1)

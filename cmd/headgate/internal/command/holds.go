@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newHolds() *cobra.Command {
@@ -23,12 +23,12 @@ Caps, rates and breakers are no holds: --json has all gates.`,
 		Example: `  headgate holds --redis localhost:6379
   headgate holds --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				now, err := store.Time(ctx)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				now, err := s.Time(ctx)
 				if err != nil {
 					return err
 				}
-				holds, err := shown.ReadHolds(ctx, store, func(lua.GateName) bool { return true })
+				holds, err := shown.ReadHolds(ctx, s, func(store.GateName) bool { return true })
 				if err != nil {
 					return err
 				}
@@ -43,7 +43,7 @@ Caps, rates and breakers are no holds: --json has all gates.`,
 func writeHolds(to io.Writer, holds shown.Holds, now time.Time) {
 	t := report.NewTable(to, 1, "what", "held back", "who", "since", "until", "why")
 	rows := 0
-	add := func(name lua.GateName, what, author string, since, until *time.Time, reason string) {
+	add := func(name store.GateName, what, author string, since, until *time.Time, reason string) {
 		rows++
 		t.AppendRow(table.Row{tame(name.Words(), shownText), what, held(author), sinceWhen(since, now), at(until), tame(reason, shownText)})
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newJob() *cobra.Command {
@@ -33,8 +33,8 @@ func newJobShow(o *operator) *cobra.Command {
 		Example: `  headgate job show acme order-17 --redis localhost:6379
   headgate job show acme order-17 --payload --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				return o.show(ctx, c, store, keyOf(args), payload)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				return o.show(ctx, c, s, keyOf(args), payload)
 			})
 		},
 	}
@@ -43,14 +43,14 @@ func newJobShow(o *operator) *cobra.Command {
 }
 
 // show writes all that is known of a job.
-func (o *operator) show(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, payload bool) error {
-	sight, err := store.Look(ctx, key)
+func (o *operator) show(ctx context.Context, c *cobra.Command, s *store.Store, key admission.Key, payload bool) error {
+	sight, err := s.Look(ctx, key)
 	if err != nil {
 		return err
 	}
 	view := viewOf(sight)
-	if payload && sight.Place != lua.PlaceEnded {
-		if view.Payload, err = store.Payload(ctx, key); err != nil {
+	if payload && sight.Place != store.PlaceEnded {
+		if view.Payload, err = s.Payload(ctx, key); err != nil {
 			return err
 		}
 	}
@@ -59,14 +59,14 @@ func (o *operator) show(ctx context.Context, c *cobra.Command, store *lua.Store,
 
 // listFlags are the flags of the commands that list jobs.
 type listFlags struct {
-	query lua.ListQuery
+	query store.ListQuery
 	place string
 }
 
 func (f *listFlags) add(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.query.Queue, "queue", "", "those of `QUEUE` only")
-	flags.IntVar(&f.query.Limit, "limit", lua.DefaultPage, "at most `N` jobs, 1 to 1000")
+	flags.IntVar(&f.query.Limit, "limit", store.DefaultPage, "at most `N` jobs, 1 to 1000")
 	flags.StringVar(&f.query.Cursor, "cursor", "", "go on after the page that ended with `CURSOR`")
 }
 
@@ -81,7 +81,7 @@ show twice, or not at all; one that stays shows.`,
   headgate job list --tenant acme --type welcome --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.query.Place = admission.Place(f.place)
-			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.list(ctx, c, store, f.query) })
+			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.list(ctx, c, s, f.query) })
 		},
 	}
 	f.add(c)
@@ -92,9 +92,9 @@ show twice, or not at all; one that stays shows.`,
 }
 
 // list writes one page of a listing. The store may need several calls to fill it.
-func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store, query lua.ListQuery) error {
+func (o *operator) list(ctx context.Context, c *cobra.Command, s *store.Store, query store.ListQuery) error {
 	if query.Limit < 1 {
-		return fieldError("limit", strconv.Itoa(query.Limit), fmt.Sprintf("1 to %d jobs", lua.MaxPage))
+		return fieldError("limit", strconv.Itoa(query.Limit), fmt.Sprintf("1 to %d jobs", store.MaxPage))
 	}
 	view := listView{Jobs: []listedView{}}
 	for left := query.Limit; left > 0; left = query.Limit - len(view.Jobs) {
@@ -103,7 +103,7 @@ func (o *operator) list(ctx context.Context, c *cobra.Command, store *lua.Store,
 		if view.Cursor != "" {
 			query.Cursor = view.Cursor
 		}
-		page, err := store.List(ctx, query)
+		page, err := s.List(ctx, query)
 		if err != nil {
 			return err
 		}

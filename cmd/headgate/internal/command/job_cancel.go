@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // cancelFlags are the flags of job cancel.
@@ -40,19 +40,19 @@ Jobs that wait for a time, run, or are in a worker's stream go on; --dry-run tel
 			if err := f.validate(); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
 				switch {
 				case !f.all:
-					return o.cancel(ctx, c, store, keyOf(args), f.reason)
+					return o.cancel(ctx, c, s, keyOf(args), f.reason)
 				case f.dryRun:
-					return o.countBacklog(ctx, c, store, f.tenant, f.queue)
+					return o.countBacklog(ctx, c, s, f.tenant, f.queue)
 				}
-				return o.cancelAll(ctx, c, store, &f)
+				return o.cancelAll(ctx, c, s, &f)
 			})
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told, and for the audit", lua.MaxReason))
+	flags.StringVar(&f.reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that its handler is told, and for the audit", store.MaxReason))
 	flags.BoolVar(&f.all, "all", false, "end all that wait, of --tenant in --queue")
 	flags.StringVar(&f.tenant, "tenant", "", "`TENANT` of --all")
 	flags.StringVar(&f.queue, "queue", "", "`QUEUE` of --all")
@@ -80,7 +80,7 @@ func (f *cancelFlags) validate() error {
 }
 
 // cancel ends one job.
-func (o *operator) cancel(ctx context.Context, c *cobra.Command, store *lua.Store, key admission.Key, reason string) error {
+func (o *operator) cancel(ctx context.Context, c *cobra.Command, store *store.Store, key admission.Key, reason string) error {
 	if _, err := store.Look(ctx, key); err != nil {
 		return err // A name that none can have, or one that nobody knows.
 	}
@@ -114,7 +114,7 @@ type clearedView struct {
 const clearedEvery = 6400
 
 // cancelAll ends all that waits, a portion a call.
-func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store *lua.Store, f *cancelFlags) error {
+func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store *store.Store, f *cancelFlags) error {
 	view, who := clearedView{Tenant: f.tenant, Queue: f.queue}, by(f.reason)
 	for more := true; more; {
 		var n int
@@ -133,7 +133,7 @@ func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store *lua.S
 }
 
 // countBacklog tells how many jobs of a tenant wait in a queue.
-func (o *operator) countBacklog(ctx context.Context, c *cobra.Command, store *lua.Store, tenant, queue string) error {
+func (o *operator) countBacklog(ctx context.Context, c *cobra.Command, store *store.Store, tenant, queue string) error {
 	backlogs, err := store.Backlogs(ctx, tenant)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // jobView is a job, with what only whoever reaches Redis may see.
@@ -25,14 +25,14 @@ type jobView struct {
 	Payload []byte            `json:"payload,omitempty"`
 }
 
-func viewOf(g lua.Sighting) jobView {
+func viewOf(g store.Sighting) jobView {
 	return jobView{Job: shown.JobOf(g, shown.Everything), Suspect: g.Record.Suspect, Token: g.Token, Headers: g.Record.Job.Headers}
 }
 
 // write writes a job for people.
 func (v jobView) write(to io.Writer) {
 	fmt.Fprintf(to, "Job %s of tenant %s: %s\n", v.ID, v.Tenant, v.where())
-	if v.Place == lua.PlaceEnded {
+	if v.Place == store.PlaceEnded {
 		return
 	}
 	for _, w := range v.Waits {
@@ -90,19 +90,19 @@ func (v jobView) where() string {
 		return fmt.Sprintf("spilled, at place %d of its overflow store", v.Position)
 	case admission.PlaceReady:
 		return "ready, in the stream of pool " + v.Pool
-	case lua.PlaceRunning:
+	case store.PlaceRunning:
 		text := "running on worker " + v.Worker + " since " + at(v.Since)
 		if v.Cancelled {
 			text += ", to be cancelled: " + cmp.Or(tame(v.Reason, shownText), "no reason given")
 		}
 		return text
-	case lua.PlaceDead:
+	case store.PlaceDead:
 		text := "dead since " + at(v.At) + ", " + v.Reason
 		if v.Text != "" {
 			text += ": " + tame(v.Text, 0)
 		}
 		return text
-	case lua.PlaceEnded:
+	case store.PlaceEnded:
 		return "ended; its id is remembered for a while, nothing else"
 	}
 	return "in no place: this is a fault of the store, please report it"
@@ -140,7 +140,7 @@ func (v listView) write(to io.Writer) {
 		t := report.NewTable(to, 9, "tenant", "id", "place", "queue", "type", "class", "failed", "at", "note")
 		for _, j := range v.Jobs {
 			note, when := j.Worker, ""
-			if j.Place == lua.PlaceDead || j.Place == admission.PlaceLater {
+			if j.Place == store.PlaceDead || j.Place == admission.PlaceLater {
 				when = at(j.At)
 			}
 			if j.Reason != "" {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // patience bounds what must happen, on a machine that does other things too.
@@ -20,17 +20,17 @@ const patience = 60 * time.Second
 type deployment struct {
 	t     *testing.T
 	where []string // flags
-	store *lua.Store
+	store *store.Store
 }
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix})
+	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &deployment{t: t, where: []string{"--redis", server.URL(), "--prefix", prefix}, store: store}
+	return &deployment{t: t, where: []string{"--redis", server.URL(), "--prefix", prefix}, store: s}
 }
 
 // run runs a command on the deployment with the given standard input.
@@ -91,11 +91,11 @@ func (d *deployment) start(stderr io.Writer, name string, args ...string) (stop 
 }
 
 // await waits until Redis holds what it should.
-func (d *deployment) await(what string, done func(lua.Census) bool) lua.Census {
+func (d *deployment) await(what string, done func(store.Census) bool) store.Census {
 	d.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	var c lua.Census
+	var c store.Census
 	for end := time.Now().Add(patience); time.Now().Before(end); <-tick.C {
 		var err error
 		if c, err = d.store.Census(d.t.Context()); err != nil {
@@ -110,7 +110,7 @@ func (d *deployment) await(what string, done func(lua.Census) bool) lua.Census {
 }
 
 // idle waits until no job waits or runs.
-func (d *deployment) idle() lua.Census {
+func (d *deployment) idle() store.Census {
 	d.t.Helper()
-	return d.await("all jobs to end", func(c lua.Census) bool { return c.Waiting+c.Later+c.Ready == 0 })
+	return d.await("all jobs to end", func(c store.Census) bool { return c.Waiting+c.Later+c.Ready == 0 })
 }

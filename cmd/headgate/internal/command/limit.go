@@ -15,8 +15,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func newLimit() *cobra.Command {
@@ -40,12 +40,12 @@ func newLimitGet(o *operator) *cobra.Command {
 		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: oneArg("SCOPE"),
 		Example: `  headgate limit get acme:mail --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error { return o.showLimit(ctx, c, store, args[0]) })
+			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.showLimit(ctx, c, s, args[0]) })
 		},
 	}
 }
 
-func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *lua.Store, scope string) error {
+func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *store.Store, scope string) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func writeLimit(to io.Writer, config shown.LimitConfig) {
 		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
 		return
 	}
-	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, lua.SharesWords(config.Shares))
+	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, store.SharesWords(config.Shares))
 }
 
 // limitFlags say a limit.
@@ -127,11 +127,11 @@ func newLimitSet(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if err := editLimit(ctx, store, args[0], value, f.reason); err != nil {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				if err := editLimit(ctx, s, args[0], value, f.reason); err != nil {
 					return err
 				}
-				return o.showLimit(ctx, c, store, args[0])
+				return o.showLimit(ctx, c, s, args[0])
 			})
 		},
 	}
@@ -149,11 +149,11 @@ func newLimitDelete(o *operator) *cobra.Command {
 		Long:    "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
 		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if err := editLimit(ctx, store, args[0], nil, reason); err != nil {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				if err := editLimit(ctx, s, args[0], nil, reason); err != nil {
 					return err
 				}
-				return o.showLimit(ctx, c, store, args[0])
+				return o.showLimit(ctx, c, s, args[0])
 			})
 		},
 	}
@@ -165,7 +165,7 @@ func newLimitDelete(o *operator) *cobra.Command {
 var errNoOwnLimit = errors.New("the scope has no limit of its own")
 
 // editLimit stores the policy with another limit of a scope; nil takes it away.
-func editLimit(ctx context.Context, store *lua.Store, scope string, value json.RawMessage, reason string) error {
+func editLimit(ctx context.Context, store *store.Store, scope string, value json.RawMessage, reason string) error {
 	path, err := policy.LimitPath(admission.Scope(scope))
 	if err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestLimitCommands(t *testing.T) {
@@ -64,9 +64,9 @@ func TestLimitCommands(t *testing.T) {
 func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix, Partitions: 2})
+	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix, Partitions: 2})
 	must(t, err)
-	p := &plant{t: t, store: store, where: []string{"--redis", server.URL(), "--prefix", prefix}}
+	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 	for scope, want := range map[string]string{"global": "; the partitions have 3.5, 3.5 of that", "acme": ""} {
 		if out := p.run(exitOK, "limit set "+scope+" --tokens 7 --per 24h --burst 8"); out.stdout != scope+" gets 7 tokens a day and holds 8, its own limit"+want+"\n" {
 			t.Errorf("%s", out.stdout)
@@ -87,7 +87,7 @@ func TestTheTopScopesAreListed(t *testing.T) {
 	if out := p.run(exitOK, "limit top"); out.stdout != "" || !strings.Contains(out.stderr, "nothing like that was counted") {
 		t.Errorf("%+v", out)
 	}
-	_, err := p.store.Count(t.Context(), []lua.ScopeCount{{Scope: "acme", Allowed: 9, Tokens: 9}, {Scope: "bolt", Allowed: 1, Refused: 4, Tokens: 50}, {Scope: "cobra", Allowed: 2, Refused: 1, Tokens: 3}})
+	_, err := p.store.Count(t.Context(), []store.ScopeCount{{Scope: "acme", Allowed: 9, Tokens: 9}, {Scope: "bolt", Allowed: 1, Refused: 4, Tokens: 50}, {Scope: "cobra", Allowed: 2, Refused: 1, Tokens: 3}})
 	must(t, err)
 	for flags, want := range map[string]string{"": "acme bolt cobra", "--sort refused": "bolt cobra", "--sort tokens --limit 1": "bolt", "--sort allowed --minutes 61": "acme cobra bolt"} {
 		var names []string

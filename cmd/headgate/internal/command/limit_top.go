@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // topBudget is how long reading what was counted may take.
@@ -23,25 +23,25 @@ const topBudget = 10 * time.Second
 func newLimitTop(o *operator) *cobra.Command {
 	var order string
 	var most, minutes int
-	const longest = int(lua.CountedFor/time.Minute) + 1
+	const longest = int(store.CountedFor/time.Minute) + 1
 	c := &cobra.Command{
 		Use: "top", Short: "List the scopes with the most decisions in the last minutes", Args: noArgs,
 		Long: fmt.Sprintf(`Lists what limits decided on the jobs and checks of those scopes that have the most, in the last minutes,
 the one under way included. Counted are the %d scopes with the most in each minute, and those in the
-policy's "observe", by processes that count (Producer.Run, headgate serve, limiter.Config.Minutes).`, lua.TopScopes),
+policy's "observe", by processes that count (Producer.Run, headgate serve, limiter.Config.Minutes).`, store.TopScopes),
 		Example: `  headgate limit top --redis localhost:6379
   headgate limit top --sort refused --limit 10 --minutes 60 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case !slices.Contains(shown.Orders, order):
 				return fieldError("sort", strconv.Quote(order), "one of "+strings.Join(shown.Orders, ", "))
-			case most < 1 || most > lua.MaxPage:
-				return fieldError("limit", strconv.Itoa(most), fmt.Sprintf("1 to %d scopes", lua.MaxPage))
+			case most < 1 || most > store.MaxPage:
+				return fieldError("limit", strconv.Itoa(most), fmt.Sprintf("1 to %d scopes", store.MaxPage))
 			case minutes < 1 || minutes > longest:
 				return fieldError("minutes", strconv.Itoa(minutes), fmt.Sprintf("1 to %d", longest))
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				counted, err := store.LastMinutes(ctx, minutes, topBudget)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				counted, err := s.LastMinutes(ctx, minutes, topBudget)
 				if err != nil {
 					return err
 				}
@@ -54,7 +54,7 @@ policy's "observe", by processes that count (Producer.Run, headgate serve, limit
 		},
 	}
 	c.Flags().StringVar(&order, "sort", shown.ByRequests, "by `WHAT`, the most first: "+strings.Join(shown.Orders, ", "))
-	c.Flags().IntVar(&most, "limit", 20, fmt.Sprintf("largest `NUMBER` of scopes, up to %d", lua.MaxPage))
+	c.Flags().IntVar(&most, "limit", 20, fmt.Sprintf("largest `NUMBER` of scopes, up to %d", store.MaxPage))
 	c.Flags().IntVar(&minutes, "minutes", 5, fmt.Sprintf("`NUMBER` of minutes, up to %d", longest))
 	return c
 }

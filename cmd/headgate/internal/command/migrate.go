@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // migrateFlags are the flags of headgate migrate.
@@ -77,8 +77,8 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	if f.wait < 0 {
 		return fieldError("wait", f.wait.String(), "0 or more")
 	}
-	if f.partitions < 1 || f.partitions > lua.MaxPartitions {
-		return fieldError("partitions", strconv.Itoa(f.partitions), fmt.Sprintf("1 to %d", lua.MaxPartitions))
+	if f.partitions < 1 || f.partitions > store.MaxPartitions {
+		return fieldError("partitions", strconv.Itoa(f.partitions), fmt.Sprintf("1 to %d", store.MaxPartitions))
 	}
 	if f.from != "" {
 		f.extra = map[string]any{config.PathURL: f.from}
@@ -100,9 +100,9 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	defer func() { err = errors.Join(err, to.Close()) }()
 
 	painter := report.NewPainter(c.ErrOrStderr())
-	m, err := lua.OpenMigration(c.Context(), from.Client(), to.Client(), lua.MigrationConfig{
+	m, err := store.OpenMigration(c.Context(), from.Client(), to.Client(), store.MigrationConfig{
 		Prefix: f.loaded.Keys().Prefix, Partitions: f.partitions, Target: plainURL(target.loaded.Config.Redis.URL), Wait: f.wait, Update: rollout.Renew,
-		Observe: func(p lua.MigrationProgress) { paintMigration(painter, p) },
+		Observe: func(p store.MigrationProgress) { paintMigration(painter, p) },
 	})
 	if err == nil {
 		err = f.migrate(c, m)
@@ -110,7 +110,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	painter.Done(true)
 	bad, invalid := errors.AsType[*admission.FieldError](err)
 	switch {
-	case errors.Is(err, lua.ErrBusy):
+	case errors.Is(err, store.ErrBusy):
 		return nothing("%w", err)
 	case invalid:
 		return usage(bad)
@@ -118,7 +118,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	return err
 }
 
-func (f *migrateFlags) migrate(c *cobra.Command, m *lua.Migration) error {
+func (f *migrateFlags) migrate(c *cobra.Command, m *store.Migration) error {
 	began := time.Now()
 	do := m.Run
 	if f.dryRun {
@@ -138,7 +138,7 @@ func (f *migrateFlags) migrate(c *cobra.Command, m *lua.Migration) error {
 	return f.print(c, view, func(to io.Writer) { writeMigration(to, view) })
 }
 
-func paintMigration(painter *report.Painter, p lua.MigrationProgress) {
+func paintMigration(painter *report.Painter, p store.MigrationProgress) {
 	line := "headgate: " + p.Step
 	if p.Total > 0 {
 		line += fmt.Sprintf(", %d of %d", p.Done, p.Total)

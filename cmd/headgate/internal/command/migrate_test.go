@@ -21,9 +21,9 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
@@ -61,7 +61,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 	if queue := p.object(exitOK, "queue show mail"); queue["waiting"] != 40.0 {
 		t.Errorf("%v", queue)
 	}
-	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, lua.ErrPartitions) {
+	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, store.ErrPartitions) {
 		t.Errorf("a producer that was there before: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 	if out := here.run(exitFailure, "migrate --partitions 2 --to ftp://x"); !strings.Contains(out.stderr, "--to: open the store: redis address has an unknown scheme") {
 		t.Errorf("%+v", out)
 	}
-	other, err := lua.Open(t.Context(), there.Client(t), lua.Config{Prefix: here.prefix()})
+	other, err := store.Open(t.Context(), there.Client(t), store.Config{Prefix: here.prefix()})
 	must(t, err)
 	p, err := producer.New(other, producer.Config{Policy: new(policy.Unlimited())})
 	must(t, err)
@@ -183,12 +183,12 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 	var p *producer.Producer
 	for n := 0; n < jobs && s.Context().Err() == nil; {
 		if p == nil {
-			store, err := lua.Open(s.Context(), s.client, lua.Config{})
-			if errors.Is(err, lua.ErrMigrating) {
+			st, err := store.Open(s.Context(), s.client, store.Config{})
+			if errors.Is(err, store.ErrMigrating) {
 				continue
 			}
 			if err == nil {
-				p, err = producer.New(store, producer.Config{Policy: new(policy.Unlimited())})
+				p, err = producer.New(st, producer.Config{Policy: new(policy.Unlimited())})
 			}
 			if err != nil {
 				return err
@@ -197,7 +197,7 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 		job := admission.NewJob(fmt.Sprintf("tenant-%d", n%50), "mail", "welcome", nil)
 		job.ID = fmt.Sprintf("job-%d", n)
 		switch _, err := p.Enqueue(s.Context(), job); {
-		case errors.Is(err, lua.ErrPartitions):
+		case errors.Is(err, store.ErrPartitions):
 			p = nil
 		case errors.Is(err, admission.ErrUnavailable):
 		case err != nil:
@@ -237,7 +237,7 @@ func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
 }
 
 // audit asks that all jobs are accounted for, and that each was delivered once.
-func (s *movingSite) audit(store *lua.Store, jobs int64) {
+func (s *movingSite) audit(store *store.Store, jobs int64) {
 	s.Helper()
 	census, err := store.Census(s.Context())
 	must(s.T, err)
@@ -289,9 +289,9 @@ func TestMigrateUnderLoad(t *testing.T) {
 	must(t, second.Process.Signal(syscall.SIGTERM))
 	must(t, second.Wait())
 
-	store, err := lua.Open(t.Context(), s.client, lua.Config{Partitions: partitions})
+	st, err := store.Open(t.Context(), s.client, store.Config{Partitions: partitions})
 	must(t, err)
-	s.audit(store, jobs)
+	s.audit(st, jobs)
 	t.Logf("killed %d times", kills)
 }
 
@@ -306,14 +306,14 @@ func TestMigrateToAClusterIsKilledAndGoesOn(t *testing.T) {
 	} else {
 		t.Logf("killed %d times", kills)
 	}
-	if _, err := lua.Open(t.Context(), s.client, lua.Config{}); !errors.Is(err, lua.ErrMoved) {
+	if _, err := store.Open(t.Context(), s.client, store.Config{}); !errors.Is(err, store.ErrMoved) {
 		t.Errorf("where it was: %v", err)
 	}
-	store, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Partitions: partitions})
+	st, err := store.Open(t.Context(), cluster.Client(t), store.Config{Partitions: partitions})
 	must(t, err)
 	last := s.worker(cluster.URL())
 	s.until("all jobs have run", func() bool { return s.delivered() == jobs })
 	must(t, last.Process.Signal(syscall.SIGTERM))
 	must(t, last.Wait())
-	s.audit(store, jobs)
+	s.audit(st, jobs)
 }

@@ -10,15 +10,15 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // plant is a deployment of a test's own, and its commands.
 type plant struct {
 	t        *testing.T
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 	where    []string
 }
@@ -26,11 +26,11 @@ type plant struct {
 func newPlant(t *testing.T) *plant {
 	t.Helper()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	store, err := lua.Open(t.Context(), server.Client(t), lua.Config{Prefix: prefix})
+	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
 	must(t, err)
-	p, err := producer.New(store, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	p, err := producer.New(s, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	must(t, err)
-	return &plant{t: t, store: store, producer: p, where: []string{"--redis", server.URL(), "--prefix", prefix}}
+	return &plant{t: t, store: s, producer: p, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 }
 
 func must(t *testing.T, err error) {
@@ -67,7 +67,7 @@ func (p *plant) enqueue(ids ...string) {
 	}
 }
 
-var mailPool = lua.Pool{Queues: []lua.QueueWeight{{Queue: "mail", Weight: 1}}}
+var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 
 // kill makes a worker take n jobs and make dead letters of them.
 func (p *plant) kill(n int) {
@@ -81,8 +81,8 @@ func (p *plant) kill(n int) {
 		p.t.Fatalf("%d leases, want %d", len(leases), n)
 	}
 	for _, l := range leases {
-		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w", []lua.Finish{{
-			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: lua.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
+		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w", []store.Finish{{
+			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
 		}})
 		must(p.t, err)
 	}
@@ -224,14 +224,14 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 		_, err := p.store.Promote(t.Context(), "s", time.Second)
 		must(t, err)
 		sight, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "late"})
-		return err == nil && sight.Place == lua.PlaceDead
+		return err == nil && sight.Place == store.PlaceDead
 	})
 	p.enqueue("a", "b", "c", "d", "e")
 	p.kill(5)
 	limited := policy.Policy{Version: 1, Tiers: map[string]policy.Tier{policy.StandardTier: {Limit: admission.PerSecond(20, 2)}}}
 	text, err := policy.Marshal(limited)
 	must(t, err)
-	must(t, p.store.PutPolicy(t.Context(), lua.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
+	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
 	first := p.object(exitNothing, "redrive --queue mail --limit 1") // The first to die.
 	rest := p.object(exitNothing, "redrive --queue mail")
 	if fmt.Sprint(first["refused"]) != "map[deadline:1]" || rest["redriven"] != 5.0 || fmt.Sprint(rest["refused"]) != "map[deadline:1]" {
@@ -275,7 +275,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 		t.Errorf("%s", out.stderr)
 	}
 	p.enqueue("c") // Enqueueing goes on after a drain that was given up.
-	must(t, p.store.Suspend(t.Context(), lua.QueueGate("mail"), time.Hour, lua.Intervention{Reason: "mine"}))
+	must(t, p.store.Suspend(t.Context(), store.QueueGate("mail"), time.Hour, store.Intervention{Reason: "mine"}))
 	if view := p.object(exitFailure, "drain mail --timeout 1s"); view["suspended"] != true {
 		t.Errorf("%v", view)
 	}
@@ -283,7 +283,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	if err != nil || q.Suspended == nil || q.Suspended.Reason != "mine" || time.Until(q.Suspended.Until) < 59*time.Minute {
 		t.Errorf("a suspension of before: %+v, %v", q.Suspended, err)
 	}
-	_, err = p.store.Resume(t.Context(), lua.QueueGate("mail"), lua.Intervention{})
+	_, err = p.store.Resume(t.Context(), store.QueueGate("mail"), store.Intervention{})
 	must(t, err)
 
 	var wait sync.WaitGroup
@@ -337,7 +337,7 @@ func TestDoctorCommand(t *testing.T) {
 func TestDoctorOverACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartNodes(t, 2, false)
-	_, err := lua.Open(t.Context(), cluster.Client(t), lua.Config{Partitions: 2})
+	_, err := store.Open(t.Context(), cluster.Client(t), store.Config{Partitions: 2})
 	must(t, err)
 	out := runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
 	if out.code != exitOK || !strings.Contains(out.stdout, "2, keys hg{*") {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // exitNothing is the exit code of a command that found nothing, or was refused: all works, and the answer is no.
@@ -58,16 +58,16 @@ func (o *operator) add(c *cobra.Command) {
 
 // with opens the store for the time of a call. What the store does not know becomes the exit code 3, a bad name or
 // cursor the exit code 2.
-func (o *operator) with(c *cobra.Command, do func(context.Context, *lua.Store) error) error {
-	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		err := do(ctx, store)
+func (o *operator) with(c *cobra.Command, do func(context.Context, *store.Store) error) error {
+	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+		err := do(ctx, s)
 		bad, invalid := errors.AsType[*admission.FieldError](err)
 		switch {
 		case errors.Is(err, admission.ErrUnknownJob), errors.Is(err, admission.ErrEnded), errors.Is(err, admission.ErrNotDead):
 			return nothing("%w", err)
-		case errors.Is(err, lua.ErrUnknownQueue):
+		case errors.Is(err, store.ErrUnknownQueue):
 			return nothing("%w: headgate queue list tells which there are", err)
-		case errors.Is(err, lua.ErrNoBreaker):
+		case errors.Is(err, store.ErrNoBreaker):
 			return nothing("%w: headgate breaker list tells which there are", err)
 		case invalid:
 			return usage(bad)

@@ -19,8 +19,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // part is a kind of thing that may have settings of its own in the policy: a tenant, a queue, a tier, a downstream.
@@ -32,7 +32,7 @@ type part struct {
 	// lost says what applies once all is taken away.
 	lost string
 	// show prints a thing after an edit.
-	show func(ctx context.Context, o *operator, c *cobra.Command, store *lua.Store, name string) error
+	show func(ctx context.Context, o *operator, c *cobra.Command, s *store.Store, name string) error
 }
 
 // setting is something that a thing may have of its own.
@@ -145,11 +145,11 @@ func (p part) newSet(o *operator, long, example string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if err := p.set(ctx, store, args[0], edits, reason); err != nil {
+			return o.with(c, func(ctx context.Context, st *store.Store) error {
+				if err := p.set(ctx, st, args[0], edits, reason); err != nil {
 					return err
 				}
-				return p.show(ctx, o, c, store, args[0])
+				return p.show(ctx, o, c, st, args[0])
 			})
 		},
 	}
@@ -181,7 +181,7 @@ func editsOf(noun string, settings []setting, flags *pflag.FlagSet) (all []polic
 }
 
 // set stores the policy with edits of a thing.
-func (p part) set(ctx context.Context, store *lua.Store, name string, edits []policy.Edit, reason string) error {
+func (p part) set(ctx context.Context, store *store.Store, name string, edits []policy.Edit, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
 		var whole []policy.Edit
 		for _, e := range edits {
@@ -219,11 +219,11 @@ func (p part) newUnset(o *operator, example string) *cobra.Command {
 			return words, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				if err := p.unset(ctx, store, args[0], args[1:], reason); err != nil {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				if err := p.unset(ctx, s, args[0], args[1:], reason); err != nil {
 					return err
 				}
-				return p.show(ctx, o, c, store, args[0])
+				return p.show(ctx, o, c, s, args[0])
 			})
 		},
 	}
@@ -239,7 +239,7 @@ func (p part) words() (words []string) {
 }
 
 // unset stores the policy without settings of a thing, all of them for no words.
-func (p part) unset(ctx context.Context, store *lua.Store, name string, words []string, reason string) error {
+func (p part) unset(ctx context.Context, store *store.Store, name string, words []string, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
 		edits := []policy.Edit{{Path: p.path(name)}}
 		if len(words) > 0 {
@@ -268,8 +268,8 @@ func newPartList(o *operator, use, short, long, example string, section shown.Se
 	return &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				current, err := rollout.Current(ctx, store)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
 				}
@@ -298,9 +298,9 @@ func writeParts(to io.Writer, v shown.Parts) {
 }
 
 // showPart prints what a thing of a section has of its own.
-func showPart(section shown.Section) func(context.Context, *operator, *cobra.Command, *lua.Store, string) error {
-	return func(ctx context.Context, o *operator, c *cobra.Command, store *lua.Store, name string) error {
-		current, err := rollout.Current(ctx, store)
+func showPart(section shown.Section) func(context.Context, *operator, *cobra.Command, *store.Store, string) error {
+	return func(ctx context.Context, o *operator, c *cobra.Command, s *store.Store, name string) error {
+		current, err := rollout.Current(ctx, s)
 		if err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // target is what pause and resume are about.
@@ -31,7 +31,7 @@ func (t *target) add(c *cobra.Command, what, enqueue string) {
 }
 
 // gate names the target.
-func (t *target) gate() (lua.GateName, error) {
+func (t *target) gate() (store.GateName, error) {
 	var bad []error
 	if t.queue != "" {
 		bad = append(bad, admission.ValidateName("queue", t.queue, true))
@@ -46,16 +46,16 @@ func (t *target) gate() (lua.GateName, error) {
 	case t.queue == "" && t.tenant == "":
 		return "", usage(errors.New("say what with --queue, --tenant, or both for a tenant in a queue"))
 	case t.tenant == "":
-		return lua.QueueGate(t.queue), nil
+		return store.QueueGate(t.queue), nil
 	case t.queue == "":
-		return lua.TenantGate(t.tenant), nil
+		return store.TenantGate(t.tenant), nil
 	}
-	return lua.TenantQueueGate(t.tenant, t.queue), nil
+	return store.TenantQueueGate(t.tenant, t.queue), nil
 }
 
 // pausedView is what became of a pause or a resume.
 type pausedView struct {
-	Gate lua.GateName `json:"gate"`
+	Gate store.GateName `json:"gate"`
 	// Dispatch and Enqueue say what is held back now: "paused", "resumed" or, where nothing was done, "".
 	Dispatch string     `json:"dispatch,omitempty"`
 	Enqueue  string     `json:"enqueue,omitempty"`
@@ -86,26 +86,26 @@ are refused, with the reason, and what has entered runs. For both, call it twice
 			if err := checkReason(reason); err != nil {
 				return err
 			}
-			return t.with(c, func(ctx context.Context, store *lua.Store) error {
-				return t.pause(ctx, c, store, gate, duration, reason)
+			return t.with(c, func(ctx context.Context, s *store.Store) error {
+				return t.pause(ctx, c, s, gate, duration, reason)
 			})
 		},
 	}
 	t.add(c, "hold back", "refuse what is enqueued, instead of holding back what has entered")
 	c.Flags().DurationVar(&duration, "for", 0, "`DURATION` of the pause, such as 10m; by default until headgate resume")
-	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that is shown, and with --enqueue told to producers", lua.MaxReason))
+	c.Flags().StringVar(&reason, "reason", "", fmt.Sprintf("`TEXT` of up to %d bytes that is shown, and with --enqueue told to producers", store.MaxReason))
 	return c
 }
 
-func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName, duration time.Duration, reason string) error {
+func (t *target) pause(ctx context.Context, c *cobra.Command, s *store.Store, gate store.GateName, duration time.Duration, reason string) error {
 	if t.queue != "" {
-		if _, err := store.Queue(ctx, t.queue); errors.Is(err, lua.ErrUnknownQueue) {
+		if _, err := s.Queue(ctx, t.queue); errors.Is(err, store.ErrUnknownQueue) {
 			fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no job of queue %s was seen yet\n", t.queue)
 		}
 	}
 	view := pausedView{Gate: gate}
 	if duration > 0 {
-		now, err := store.Time(ctx)
+		now, err := s.Time(ctx)
 		if err != nil {
 			return err
 		}
@@ -113,12 +113,12 @@ func (t *target) pause(ctx context.Context, c *cobra.Command, store *lua.Store, 
 	}
 	text := gate.Words() + " is paused"
 	if t.enqueue {
-		if err := store.Suspend(ctx, gate, duration, by(reason)); err != nil {
+		if err := s.Suspend(ctx, gate, duration, by(reason)); err != nil {
 			return err
 		}
 		view.Enqueue, text = "paused", "enqueueing is suspended for "+gate.Words()
 	} else {
-		held, err := store.Pause(ctx, gate, duration, by(reason))
+		held, err := s.Pause(ctx, gate, duration, by(reason))
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ Exit code 3 says that nothing was paused.`,
 			if err != nil {
 				return err
 			}
-			return t.with(c, func(ctx context.Context, store *lua.Store) error { return t.resume(ctx, c, store, gate, by(reason)) })
+			return t.with(c, func(ctx context.Context, s *store.Store) error { return t.resume(ctx, c, s, gate, by(reason)) })
 		},
 	}
 	t.add(c, "resume", "resume enqueueing alone")
@@ -157,7 +157,7 @@ Exit code 3 says that nothing was paused.`,
 	return c
 }
 
-func (t *target) resume(ctx context.Context, c *cobra.Command, store *lua.Store, gate lua.GateName, by lua.Intervention) error {
+func (t *target) resume(ctx context.Context, c *cobra.Command, store *store.Store, gate store.GateName, by store.Intervention) error {
 	view := pausedView{Gate: gate}
 	suspended, err := store.Resume(ctx, gate, by)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 func newPolicy() *cobra.Command {
@@ -43,8 +43,8 @@ func newPolicyGet(o *operator) *cobra.Command {
 		Use: "get", Short: "Print the policy in force", Args: noArgs,
 		Example: `  headgate policy get --redis localhost:6379 > policy.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				return printPolicy(ctx, store, c.OutOrStdout())
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				return printPolicy(ctx, s, c.OutOrStdout())
 			})
 		},
 	}
@@ -70,10 +70,10 @@ makes all checks, tells what would change, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
 				edit := editBy(reason)
 				if !replace && document.Version == 0 {
-					edit.Expected, err = dropsNothing(ctx, c, store, text, document)
+					edit.Expected, err = dropsNothing(ctx, c, s, text, document)
 					_, drops := errors.AsType[*nothingError](err)
 					switch {
 					case drops && dry:
@@ -84,9 +84,9 @@ makes all checks, tells what would change, and changes nothing.`,
 				}
 				var done rollout.Result
 				if dry {
-					done, err = rollout.DryRun(ctx, store, document)
+					done, err = rollout.DryRun(ctx, s, document)
 				} else {
-					done, err = rollout.Put(ctx, store, document, edit)
+					done, err = rollout.Put(ctx, s, document, edit)
 				}
 				if err != nil {
 					return err
@@ -106,7 +106,7 @@ makes all checks, tells what would change, and changes nothing.`,
 const shownDrops = 20
 
 // dropsNothing reports settings in force that a text would do away with by not naming them, and the version that has them.
-func dropsNothing(ctx context.Context, c *cobra.Command, store *lua.Store, text []byte, document policy.Policy) (version int64, err error) {
+func dropsNothing(ctx context.Context, c *cobra.Command, store *store.Store, text []byte, document policy.Policy) (version int64, err error) {
 	current, err := rollout.Current(ctx, store)
 	if err != nil || current.Version == 0 { // What is built in is nobody's setting.
 		return 0, err
@@ -139,8 +139,8 @@ there. A "version" in the file must be that in force. "-" reads standard input.`
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				done, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) { return current.Merge(patch) })
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				done, err := rollout.Change(ctx, s, editBy(reason), func(current policy.Policy) (policy.Policy, error) { return current.Merge(patch) })
 				if err != nil {
 					return err
 				}
@@ -166,8 +166,8 @@ func newPolicyDiff(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				current, err := rollout.Current(ctx, store)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
 				}
@@ -189,13 +189,13 @@ func newPolicyDiff(o *operator) *cobra.Command {
 }
 
 func reasonFlag(c *cobra.Command, reason *string) {
-	c.Flags().StringVar(reason, "reason", "", fmt.Sprintf("why, for the audit: `TEXT` of up to %d bytes", lua.MaxReason))
+	c.Flags().StringVar(reason, "reason", "", fmt.Sprintf("why, for the audit: `TEXT` of up to %d bytes", store.MaxReason))
 }
 
 // checkReason bounds a reason that goes into no audit.
 func checkReason(reason string) error {
-	if len(reason) > lua.MaxReason {
-		return fieldError("reason", fmt.Sprintf("of %d bytes", len(reason)), "up to "+strconv.Itoa(lua.MaxReason)+" bytes")
+	if len(reason) > store.MaxReason {
+		return fieldError("reason", fmt.Sprintf("of %d bytes", len(reason)), "up to "+strconv.Itoa(store.MaxReason)+" bytes")
 	}
 	return nil
 }
@@ -206,8 +206,8 @@ func editBy(reason string) rollout.Edit {
 }
 
 // by says that whoever runs the command changes something. All that the command does is one act.
-func by(reason string) lua.Intervention {
-	return lua.Intervention{Author: author(), Reason: reason, Act: rand.Text()}
+func by(reason string) store.Intervention {
+	return store.Intervention{Author: author(), Reason: reason, Act: rand.Text()}
 }
 
 // author names whoever runs the command, for the audit.
@@ -219,7 +219,7 @@ func author() string {
 	return who.Username
 }
 
-func printPolicy(ctx context.Context, store *lua.Store, to io.Writer) error {
+func printPolicy(ctx context.Context, store *store.Store, to io.Writer) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newPolicyDryRun(o *operator) *cobra.Command {
@@ -25,7 +25,7 @@ changed. What was asked for is counted by the minute, of the %d scopes with the 
 those in the policy's "observe"; the coverage is the part of all of it whose tenants were
 counted. The estimate takes it to be spread evenly over its minute, buckets to be full an hour
 ago, and who is refused not to come again. Amounts are tokens. The table has the %d scopes for
-which most would change, --json all.`, lua.TopScopes, forecastRows),
+which most would change, --json all.`, store.TopScopes, forecastRows),
 		Args:    oneArg("FILE or default"),
 		Example: `  headgate policy dry-run policy.json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -33,12 +33,12 @@ which most would change, --json all.`, lua.TopScopes, forecastRows),
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				would, err := rollout.DryRun(ctx, store, document)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				would, err := rollout.DryRun(ctx, s, document)
 				if err != nil {
 					return err
 				}
-				forecast, err := rollout.Foresee(ctx, store, document)
+				forecast, err := rollout.Foresee(ctx, s, document)
 				if err != nil {
 					return err
 				}

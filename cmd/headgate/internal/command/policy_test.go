@@ -9,8 +9,8 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // writePolicy writes a document and returns the name of its file.
@@ -41,7 +41,7 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	if out := p.run(exitOK, "policy dry-run "+premium); !strings.HasSuffix(out.stdout, "nothing was counted in the last hour\n") {
 		t.Errorf("dry run: %+v", out)
 	}
-	_, err := p.store.Count(t.Context(), []lua.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
+	_, err := p.store.Count(t.Context(), []store.ScopeCount{{Scope: "global", Allowed: 90, Tokens: 90}, {Scope: "acme", Allowed: 40, Refused: 5, Tokens: 45}})
 	must(t, err)
 	strict := writePolicy(t, `{"tenants": {"acme": {"limit": {"tokens": 1, "per": "24h", "burst": 30}}}}`)
 	out := p.run(exitOK, "policy dry-run "+strict)
@@ -83,7 +83,7 @@ func TestAPolicyIsTriedSetAndTakenBack(t *testing.T) {
 	p.run(exitNothing, "policy show 9")
 	p.run(exitNothing, "policy rollback 9")
 	p.run(exitUsage, "policy show latest")
-	p.run(exitUsage, "policy set default --replace --reason "+strings.Repeat("x", lua.MaxReason+1))
+	p.run(exitUsage, "policy set default --replace --reason "+strings.Repeat("x", store.MaxReason+1))
 	stale := writePolicy(t, `{"version": 1}`)
 	p.run(exitFailure, "policy set "+stale+" --dry-run")
 	p.run(exitFailure, "policy set "+stale)
@@ -156,7 +156,7 @@ func TestARolloutIsBegunGrownAndEnded(t *testing.T) {
 	if !ok {
 		t.Fatal("acme is not in")
 	}
-	must(t, p.store.Shadow(t.Context(), 6, "s", []lua.Question{{Tenant: "acme", Queue: "mail", Cost: 1, Limits: limits}}))
+	must(t, p.store.Shadow(t.Context(), 6, "s", []store.Question{{Tenant: "acme", Queue: "mail", Cost: 1, Limits: limits}}))
 	if out := p.run(exitOK, "policy rollout shadow"); !strings.Contains(out.stdout, "1 allowed") || !strings.Contains(out.stdout, "by tenant: 0") {
 		t.Errorf("shadow: %+v", out)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newPolicyHistory(o *operator) *cobra.Command {
@@ -18,8 +18,8 @@ func newPolicyHistory(o *operator) *cobra.Command {
 		Use: "history", Short: "List the versions that are kept, the newest first", Args: noArgs,
 		Example: `  headgate policy history --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				versions, err := store.PolicyVersions(ctx)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				versions, err := s.PolicyVersions(ctx)
 				if err != nil {
 					return err
 				}
@@ -45,8 +45,8 @@ func newPolicyShow(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				text, err := store.PolicyVersion(ctx, version)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				text, err := s.PolicyVersion(ctx, version)
 				if err != nil {
 					return unknownVersion(err)
 				}
@@ -69,8 +69,8 @@ byte but for its number. Nothing is undone in the history.`,
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				done, err := rollout.Rollback(ctx, store, version, editBy(reason))
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				done, err := rollout.Rollback(ctx, s, version, editBy(reason))
 				if err != nil {
 					return unknownVersion(err)
 				}
@@ -93,14 +93,14 @@ func versionArg(text string) (int64, error) {
 
 // unknownVersion makes an answer of a version that is not kept.
 func unknownVersion(err error) error {
-	if errors.Is(err, lua.ErrUnknownVersion) {
+	if errors.Is(err, store.ErrUnknownVersion) {
 		return nothing("%w: headgate policy history lists those that are kept", err)
 	}
 	return err
 }
 
 // summaryOf reads what the audit keeps of the changes of an edit.
-func summaryOf(entry lua.AuditEntry) (rollout.Summary, bool) {
+func summaryOf(entry store.AuditEntry) (rollout.Summary, bool) {
 	var s rollout.Summary
 	err := json.Unmarshal(entry.Changes, &s)
 	return s, err == nil

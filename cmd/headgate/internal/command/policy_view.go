@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // writeChanges writes a line a change.
@@ -65,7 +65,7 @@ type versionView struct {
 	Changes  *int       `json:"changes,omitempty"`
 }
 
-func versionViewOf(entry lua.AuditEntry) versionView {
+func versionViewOf(entry store.AuditEntry) versionView {
 	v := versionView{Version: entry.To, At: shown.Stamp(entry.At), Author: entry.Author, Reason: entry.Reason, Restored: entry.Restored}
 	if s, ok := summaryOf(entry); ok {
 		v.Changes = &s.Total

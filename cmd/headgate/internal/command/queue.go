@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func newQueue() *cobra.Command {
@@ -33,8 +33,8 @@ func newQueueList(o *operator) *cobra.Command {
 		Example: `  headgate queue list --redis localhost:6379
   headgate queue list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				queues, err := store.Queues(ctx)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				queues, err := s.Queues(ctx)
 				if err != nil {
 					return err
 				}
@@ -57,8 +57,8 @@ func newQueueShow(o *operator) *cobra.Command {
 		Example: `  headgate queue show mail --redis localhost:6379
   headgate queue show mail --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				view, err := readQueue(ctx, store, args[0])
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				view, err := readQueue(ctx, s, args[0])
 				if err != nil {
 					return err
 				}
@@ -68,7 +68,7 @@ func newQueueShow(o *operator) *cobra.Command {
 	}
 }
 
-func readQueue(ctx context.Context, store *lua.Store, name string) (queueDetails, error) {
+func readQueue(ctx context.Context, store *store.Store, name string) (queueDetails, error) {
 	queue, err := store.Queue(ctx, name)
 	if err != nil {
 		return queueDetails{}, err
@@ -97,11 +97,11 @@ each. A tenant that was served comes again by its share, which this does not for
 		Example: `  headgate queue peek mail --redis localhost:6379
   headgate queue peek mail --tenants 3 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			if n < 1 || n > lua.MaxPeek {
-				return fieldError("tenants", strconv.Itoa(n), "1 to "+strconv.Itoa(lua.MaxPeek)+" tenants")
+			if n < 1 || n > store.MaxPeek {
+				return fieldError("tenants", strconv.Itoa(n), "1 to "+strconv.Itoa(store.MaxPeek)+" tenants")
 			}
-			return o.with(c, func(ctx context.Context, store *lua.Store) error {
-				queue, classes, err := store.Peek(ctx, args[0], n)
+			return o.with(c, func(ctx context.Context, s *store.Store) error {
+				queue, classes, err := s.Peek(ctx, args[0], n)
 				if err != nil {
 					return err
 				}

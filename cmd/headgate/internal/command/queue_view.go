@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // queueState says in a few words what holds a queue back.
@@ -95,7 +95,7 @@ type workerView struct {
 }
 
 // newQueueDetails keeps the gates and workers that concern the queue.
-func newQueueDetails(q *lua.QueueState, tenants []lua.TenantWaiting, partial bool, gates []lua.GateState, workers []lua.WorkerState) queueDetails {
+func newQueueDetails(q *store.QueueState, tenants []store.TenantWaiting, partial bool, gates []store.GateState, workers []store.WorkerState) queueDetails {
 	v := queueDetails{Queue: shown.QueueOf(q), Tenants: []tenantView{}, TenantsPartial: partial, Gates: []shown.Gate{}, WorkerList: []workerView{}}
 	for _, t := range tenants {
 		v.Tenants = append(v.Tenants, tenantView{t.Tenant, t.Waiting})
@@ -177,10 +177,10 @@ type peekedView struct {
 	Type   string     `json:"type,omitempty"`
 	By     *time.Time `json:"by,omitempty"` // its deadline, or arrival + horizon
 	// Behind is the closed gate at which it will park.
-	Behind lua.GateName `json:"behind,omitempty"`
+	Behind store.GateName `json:"behind,omitempty"`
 }
 
-func newPeekView(q *lua.QueueState, classes []lua.PeekedClass) peekView {
+func newPeekView(q *store.QueueState, classes []store.PeekedClass) peekView {
 	v := peekView{Queue: q.Name, TurnLeft: q.TurnLeft, Classes: []peekedClassView{}}
 	if q.Turn < len(q.Classes) {
 		v.Turn = q.Classes[q.Turn].Name

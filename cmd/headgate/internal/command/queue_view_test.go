@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // TestQueueShowSaysWhatAGateIs: a rate, and a cap of which no partition has a whole unit just now, are no pauses, and a breaker's gate
@@ -14,9 +14,9 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	client := server.Client(t)
-	store, err := lua.Open(t.Context(), client, lua.Config{Prefix: prefix, Partitions: 2})
+	s, err := store.Open(t.Context(), client, store.Config{Prefix: prefix, Partitions: 2})
 	must(t, err)
-	p := &plant{t: t, store: store, where: []string{"--redis", server.URL(), "--prefix", prefix}}
+	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 	p.setPolicy(`{"queues": {"mail": {"max_running": 2}}, "downstreams": {"api": {"dispatch": {"tokens": 600, "per": "1h", "burst": 2}}}}`)
 	p.run(exitOK, "enqueue --tenant acme --queue mail --type send")
 	p.run(exitOK, "breaker open ill --reason leak")
@@ -40,7 +40,7 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 	if list := states("queue list")["mail"]; !strings.Contains(list, "0 of 2 jobs") {
 		t.Errorf("a cap: %s", list)
 	}
-	for _, part := range store.Partitions() { // As after an edit that lowers the cap far, until the next look at all shares.
+	for _, part := range s.Partitions() { // As after an edit that lowers the cap far, until the next look at all shares.
 		gates := part.Keys().Gates()
 		stored := client.HGet(t.Context(), gates, "q:mail").Val()
 		must(t, client.HSet(t.Context(), gates, "q:mail", "-"+stored).Err())

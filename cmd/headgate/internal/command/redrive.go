@@ -15,15 +15,15 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // redriveFlags are the flags of headgate redrive.
 type redriveFlags struct {
 	operator
 
-	query   lua.ListQuery
+	query   store.ListQuery
 	limit   int
 	options producer.RedriveOptions
 }
@@ -49,7 +49,7 @@ there was none.`,
 			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0) {
 				return usage(errors.New("--reason and --limit choose among the dead letters of a --queue"))
 			}
-			return f.with(c, func(ctx context.Context, store *lua.Store) error { return f.run(ctx, c, store, args) })
+			return f.with(c, func(ctx context.Context, s *store.Store) error { return f.run(ctx, c, s, args) })
 		},
 	}
 	f.add(c)
@@ -57,7 +57,7 @@ there was none.`,
 	flags.StringVar(&f.query.Queue, "queue", "", "all of `QUEUE`")
 	flags.StringVar(&f.query.Reason, "reason", "", "those that died for `REASON` only")
 	flags.IntVar(&f.limit, "limit", 0, "at most `N` of the queue; 0 takes all")
-	flags.StringVar(&f.options.Reason, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", lua.MaxReason))
+	flags.StringVar(&f.options.Reason, "why", "", fmt.Sprintf("`TEXT` of up to %d bytes for the audit", store.MaxReason))
 	flags.BoolVar(&f.options.WithoutLimits, "without-limits", false, "check and charge no limit")
 	flags.BoolVar(&f.options.DropDeadline, "drop-deadline", false, "take away deadlines that have passed; without it such jobs are refused")
 	return c
@@ -112,8 +112,8 @@ func (v *redrivenView) write(to io.Writer) {
 	}
 }
 
-func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Store, args []string) error {
-	p, err := producer.New(store, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
+func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s *store.Store, args []string) error {
+	p, err := producer.New(s, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
 	if err != nil {
 		return err
 	}
@@ -128,20 +128,20 @@ func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, store *lua.Sto
 		})
 	}
 	if len(args) == 0 {
-		err = eachDead(ctx, store, f.query, 0, f.limit, do)
+		err = eachDead(ctx, s, f.query, 0, f.limit, do)
 	} else {
 		keys := make([]admission.Key, 0, len(args)-1)
 		for _, id := range args[1:] {
 			keys = append(keys, admission.Key{Tenant: args[0], ID: id})
 		}
-		for portion := range slices.Chunk(keys, lua.MaxBatchJobs) {
+		for portion := range slices.Chunk(keys, store.MaxBatchJobs) {
 			if err = do(portion); err != nil {
 				break
 			}
 		}
 	}
 	painter.Done(true)
-	if _, invalid := errors.AsType[*admission.FieldError](err); invalid || errors.Is(err, lua.ErrUnknownQueue) {
+	if _, invalid := errors.AsType[*admission.FieldError](err); invalid || errors.Is(err, store.ErrUnknownQueue) {
 		return err
 	}
 	if printed := f.print(c, view, view.write); err != nil || printed != nil {

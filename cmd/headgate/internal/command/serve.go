@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 const serveHelp = `Serves the admin API: queues, jobs, dead letters, pauses, decisions without a job, health and
@@ -93,8 +93,8 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	}
 	defer exporter.Close(c.Context())
 	options.Tracer, options.Version = exporter.Provider(), release
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		server, err := serve.New(store, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+		server, err := serve.New(s, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
 		if err != nil {
 			return err
 		}

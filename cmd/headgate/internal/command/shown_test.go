@@ -24,8 +24,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/limiter"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
 )
 
 // deployFolder is the folder of what is deployed beside the binary.
@@ -204,15 +204,15 @@ func (d *deployment) unknown() {
 	d.t.Helper()
 	ctx, job := d.t.Context(), admission.NewJob("e", "odd", "unheard", nil)
 	job.ID = "odd"
-	_, err := d.store.Admit(ctx, 1, []lua.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	_, err := d.store.Admit(ctx, 1, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	must(d.t, err)
-	pool := lua.Pool{Queues: []lua.QueueWeight{{Queue: "odd", Weight: 1}}}
+	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "odd", Weight: 1}}}
 	_, err = d.store.Register(ctx, "w", pool, 1, time.Minute)
 	must(d.t, err)
 	leases, err := d.store.Read(ctx, "w", pool.ID(), 1, -1, false)
 	must(d.t, err)
-	_, _, err = d.store.Finish(ctx, pool.ID(), "w", []lua.Finish{{
-		Token: leases[0].Token, Key: admission.Key{Tenant: "e", ID: "odd"}, Outcome: lua.Release, Delay: time.Hour, Text: lua.UnknownType + " unheard",
+	_, _, err = d.store.Finish(ctx, pool.ID(), "w", []store.Finish{{
+		Token: leases[0].Token, Key: admission.Key{Tenant: "e", ID: "odd"}, Outcome: store.Release, Delay: time.Hour, Text: store.UnknownType + " unheard",
 	}})
 	must(d.t, err)
 }
@@ -221,11 +221,11 @@ func (d *deployment) unknown() {
 func scrapeLimiter(t *testing.T) string {
 	t.Helper()
 	proxy, registry := redistest.NewProxy(t, redistest.Shared(t).Addr()), prometheus.NewRegistry()
-	store, err := lua.Open(t.Context(), proxy.Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	limits := policy.Unlimited()
 	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
-	l, err := limiter.New(store, limiter.Config{Policy: &limits, Metrics: registry, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
+	l, err := limiter.New(s, limiter.Config{Policy: &limits, Metrics: registry, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
 	must(t, err)
 	for _, tenant := range []string{"a", "a", "a", "b"} {
 		if tenant == "b" {

@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/spans"
 	"github.com/headgate/headgate/internal/embedded"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // redisVariable names the environment variable that stands in for --redis.
@@ -117,15 +117,15 @@ func (s *site) traces(logger zerolog.Logger) (*spans.Exporter, error) {
 }
 
 // with opens the store for the time of a call.
-func (s *site) with(ctx context.Context, notes io.Writer, do func(context.Context, *lua.Store) error) (err error) {
+func (s *site) with(ctx context.Context, notes io.Writer, do func(context.Context, *store.Store) error) (err error) {
 	opened, err := s.open(ctx, notes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	store, err := lua.Open(ctx, opened.Client(), s.loaded.Keys())
+	st, err := store.Open(ctx, opened.Client(), s.loaded.Keys())
 	if err != nil {
 		return err
 	}
-	return do(ctx, store)
+	return do(ctx, st)
 }

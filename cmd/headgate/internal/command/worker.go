@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -132,8 +132,8 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	options.Observer = meter.Worker(worker.Observer{Finished: journal.finished})
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, store *lua.Store) error {
-		w, err := worker.New(store, options)
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+		w, err := worker.New(s, options)
 		if err != nil {
 			return usage(err)
 		}
@@ -144,7 +144,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		for _, name := range types {
 			worker.Register(w, name, serving.Handle)
 		}
-		warnOf(ctx, store, logger)
+		warnOf(ctx, s, logger)
 		logger.Info().Stringer("to", to).Strs("queues", queueNames(options.Queues)).Strs("types", types).Int("concurrency", options.Concurrency).
 			Msg("worker starts")
 		follow := newFollower(f, loaded, log, serving)
@@ -183,7 +183,7 @@ func complete(loaded *config.Loaded) error {
 }
 
 // queueNames writes queues as --queue takes them.
-func queueNames(queues []lua.QueueWeight) (names []string) {
+func queueNames(queues []store.QueueWeight) (names []string) {
 	for _, q := range queues {
 		names = append(names, q.Queue+"="+strconv.Itoa(q.Weight))
 	}
@@ -192,14 +192,14 @@ func queueNames(queues []lua.QueueWeight) (names []string) {
 
 // warnOf logs what is not well with the Redis that the worker starts on, such as what a crash of it would lose. That nobody
 // works is about to be mended.
-func warnOf(ctx context.Context, store *lua.Store, logger zerolog.Logger) {
-	found, err := store.Doctor(ctx)
+func warnOf(ctx context.Context, s *store.Store, logger zerolog.Logger) {
+	found, err := s.Doctor(ctx)
 	if err != nil {
 		logger.Warn().Err(err).Msg("redis not examined")
 		return
 	}
 	for _, f := range found.Findings {
-		if f.Health != lua.HealthOK && f.Name != "workers" {
+		if f.Health != store.HealthOK && f.Name != "workers" {
 			logger.Warn().Str("check", f.Name).Str("health", string(f.Health)).Str("do", f.Do).Msg(f.Text)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // receiver answers by the type of the job, and remembers what came.
@@ -200,12 +200,12 @@ func TestWorkerEndsACommandAsItDrains(t *testing.T) {
 	started := filepath.Join(t.TempDir(), "started")
 	d.enqueue("long", "--max-attempts", "1")
 	stop := d.work("--drain-timeout", "100ms", "--exec", "sh", "-c", `trap "" TERM; echo $$ > "$1"; sleep 300`, "sh", started)
-	d.await("the command to start", func(lua.Census) bool { _, err := os.Stat(started); return err == nil })
+	d.await("the command to start", func(store.Census) bool { _, err := os.Stat(started); return err == nil })
 	out := stop()
 	if out.code != exitOK || !strings.Contains(out.stderr, `"reason":"shutdown"`) {
 		t.Errorf("exit code %d: %s", out.code, out.stderr)
 	}
-	c := d.await("the job to be back", func(lua.Census) bool { return true })
+	c := d.await("the job to be back", func(store.Census) bool { return true })
 	if c.Waiting+c.Ready != 1 || c.Dead != 0 {
 		t.Errorf("the job is not back: %+v", c)
 	}
@@ -225,7 +225,7 @@ func TestWorkerTakesTheTypesItIsTold(t *testing.T) {
 	d.enqueue("mine")
 	d.enqueue("other")
 	d.work("--deliver", r.URL, "--allow-private", "--types", "mine,also", "--strict")
-	d.await("its own", func(c lua.Census) bool { return c.Left["completed"] == 1 })
+	d.await("its own", func(c store.Census) bool { return c.Left["completed"] == 1 })
 	if got := r.deliveries(); got != "mine 1" {
 		t.Errorf("got %s", got)
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Config is a configuration. What the options mean is in the tables beside it and in docs/CONFIG.md.
@@ -28,7 +28,7 @@ type Redis struct {
 	PasswordFile string
 	PoolSize     int
 	TLS          TLS
-	Store        lua.Config
+	Store        store.Config
 }
 
 // TLS is for a Redis at rediss://.
@@ -42,7 +42,7 @@ type TLS struct {
 
 // Worker is what headgate worker does.
 type Worker struct {
-	Queues       []lua.QueueWeight
+	Queues       []store.QueueWeight
 	Strict       bool
 	Concurrency  int
 	Types        []string

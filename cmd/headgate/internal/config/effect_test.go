@@ -30,7 +30,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -228,15 +228,15 @@ func TestServersJudgeCallsAsWorkersDo(t *testing.T) {
 func TestBoundsAreThoseOfThePackages(t *testing.T) {
 	t.Parallel()
 	refuses := func(c Config, section string) bool {
-		c.Worker.Queues = []lua.QueueWeight{{Queue: "q"}}
+		c.Worker.Queues = []store.QueueWeight{{Queue: "q"}}
 		l := &Loaded{Config: c}
 		if section != "serve" {
-			_, err := worker.New(&lua.Store{}, l.Worker(logs.New(io.Discard, logs.Config{})))
+			_, err := worker.New(&store.Store{}, l.Worker(logs.New(io.Discard, logs.Config{})))
 			return err != nil
 		}
 		options, noCredentials := l.Serve()
 		options.NoAuth = true
-		_, noServer := serve.New(&lua.Store{}, zerolog.Nop(), zerolog.Nop(), options)
+		_, noServer := serve.New(&store.Store{}, zerolog.Nop(), zerolog.Nop(), options)
 		return errors.Join(noCredentials, noServer) != nil
 	}
 	jwks := writeText(t, t.TempDir(), "jwks", keySet)

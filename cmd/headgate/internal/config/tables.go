@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // The paths that code names.
@@ -75,7 +75,7 @@ func redisOptions() []Option {
 		},
 		{
 			Path: "redis.partitions", Default: "0", Doc: "Into how many parts a new deployment is divided, each of which one master of a cluster can serve; 0 takes what it has, 1 if it is new. headgate migrate changes it.",
-			value: count(0, lua.MaxPartitions, func(c *Config) *int { return &c.Redis.Store.Partitions }),
+			value: count(0, store.MaxPartitions, func(c *Config) *int { return &c.Redis.Store.Partitions }),
 		},
 		{
 			Path: "redis.replicas", Default: "0", Doc: "Replicas that are to have a job before a producer hears that it is in. With fewer its verdict says so.",
@@ -128,10 +128,10 @@ func workerOptions() []Option {
 	return []Option{
 		{
 			Path: "worker.queues", Flag: "queue", Unset: "a worker says that it needs some", Doc: "Queues to serve and their weights, which are 1 unless given.",
-			value: list[lua.QueueWeight]{
+			value: list[store.QueueWeight]{
 				allowed: "1 to 64 queues, each once: NAME, or NAME=WEIGHT with a weight of 1 to 1000", most: 64,
-				at: func(c *Config) *[]lua.QueueWeight { return &c.Worker.Queues }, parse: parseQueue, id: func(q lua.QueueWeight) string { return q.Queue },
-				text: func(q lua.QueueWeight) string { return q.Queue + "=" + strconv.Itoa(q.Weight) },
+				at: func(c *Config) *[]store.QueueWeight { return &c.Worker.Queues }, parse: parseQueue, id: func(q store.QueueWeight) string { return q.Queue },
+				text: func(q store.QueueWeight) string { return q.Queue + "=" + strconv.Itoa(q.Weight) },
 			},
 		},
 		{
@@ -174,7 +174,7 @@ func workerOptions() []Option {
 }
 
 // parseQueue reads NAME and NAME=WEIGHT.
-func parseQueue(text string) (lua.QueueWeight, bool) {
+func parseQueue(text string) (store.QueueWeight, bool) {
 	name, number, given := strings.Cut(text, "=")
 	weight := 1
 	var err error
@@ -182,7 +182,7 @@ func parseQueue(text string) (lua.QueueWeight, bool) {
 		weight, err = strconv.Atoi(number)
 	}
 	ok := err == nil && weight >= 1 && weight <= 1000 && admission.ValidateName("queue", name, true) == nil
-	return lua.QueueWeight{Queue: name, Weight: weight}, ok
+	return store.QueueWeight{Queue: name, Weight: weight}, ok
 }
 
 func deliveryOptions() []Option {

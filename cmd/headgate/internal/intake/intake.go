@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // Config says how to take jobs in. The zero value works.
@@ -123,7 +123,7 @@ func (r *run) take(ctx context.Context, line numbered) error {
 		return r.bad(line.number, err)
 	}
 	r.jobs, r.numbers = append(r.jobs, job), append(r.numbers, line.number)
-	if len(r.jobs) == lua.MaxBatchJobs {
+	if len(r.jobs) == store.MaxBatchJobs {
 		return r.flush(ctx)
 	}
 	return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/cmd/headgate/internal/stage"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // drainTimeout is how long handlers may go on after an interrupt.
@@ -109,7 +109,7 @@ func (r *replay) feed(ctx context.Context) error {
 		}
 		elapsed := time.Since(began)
 		var batch []admission.Job
-		for next < len(rows) && len(batch) < lua.MaxBatchJobs && due(next) <= elapsed {
+		for next < len(rows) && len(batch) < store.MaxBatchJobs && due(next) <= elapsed {
 			batch = append(batch, r.jobs.of(&rows[next]))
 			next++
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/internal/fairness"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // balanced is a run whose books balance.
@@ -23,7 +23,7 @@ func balanced() Run {
 			Breakers: []ledger.Breaker{{Downstream: "mail", Opened: 2, HeldBack: 3}},
 			Fairness: ledger.Fairness{Evenness: fairness.Evenness{Jain: 1}},
 		},
-		Census: lua.Census{
+		Census: store.Census{
 			Accepted: 9, Waiting: 1, Later: 1, Ready: 1, Dead: 3, Live: 6,
 			Left: map[string]int64{"completed": 2, "cancelled": 1}, Died: map[string]int64{"expired": 1, "max_attempts": 1, "dropped": 1},
 		},

@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Run is what a report is made of.
@@ -18,7 +18,7 @@ type Run struct {
 	Rows, BadRows, Excluded int
 	Figures                 ledger.Figures
 	// Census is what Redis held at the end.
-	Census lua.Census
+	Census store.Census
 	// States are the breakers' at the end, by downstream.
 	States      map[string]string
 	Wall        time.Duration
@@ -132,7 +132,7 @@ func NewSummary(run Run) Summary {
 
 // take fills in what Redis holds, and whether it adds up. Dead letters of the reasons with a count of their own, and
 // those that were purged or evicted, are in that of the reason; a run redrives none.
-func (s *Summary) take(c lua.Census) {
+func (s *Summary) take(c store.Census) {
 	s.Completed = c.Left["completed"]
 	s.Cancelled = c.Left["cancelled"]
 	s.Dropped = c.Died["dropped"]

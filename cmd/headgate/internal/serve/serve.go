@@ -15,8 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admin"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
 )
 
@@ -30,7 +30,7 @@ type Server struct {
 }
 
 // New returns a server, or every fault of the config at once. producers is the log of what is enqueued over HTTP.
-func New(store *lua.Store, logger, producers zerolog.Logger, config Config) (*Server, error) {
+func New(store *store.Store, logger, producers zerolog.Logger, config Config) (*Server, error) {
 	s := &Server{config: config, logger: logger}
 	registry := prometheus.NewRegistry()
 	if err := registerProcess(registry, config.Version); err != nil {

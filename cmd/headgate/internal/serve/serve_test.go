@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -75,9 +75,9 @@ func plain() serve.Config {
 
 func newServer(t *testing.T, log lines, config serve.Config) (*serve.Server, error) {
 	t.Helper()
-	store, err := lua.Open(t.Context(), redistest.Shared(t).Client(t), lua.Config{Prefix: redistest.Prefix(t)})
+	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
-	return serve.New(store, zerolog.New(log), zerolog.Nop(), config)
+	return serve.New(s, zerolog.New(log), zerolog.Nop(), config)
 }
 
 // start runs a server until the test ends.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // clock estimates the clock of Redis: the best of some samples, carried on by the monotonic clock of this machine. It
@@ -16,7 +16,7 @@ type clock struct {
 // clockSamples is enough for one to meet a connection that is open and a machine that is not busy.
 const clockSamples = 9
 
-func readClock(ctx context.Context, store *lua.Store) (clock, error) {
+func readClock(ctx context.Context, store *store.Store) (clock, error) {
 	var best clock
 	shortest := time.Duration(-1)
 	for range clockSamples {

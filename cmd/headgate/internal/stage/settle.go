@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // settleEvery is how often Settle looks.
@@ -12,14 +12,16 @@ const settleEvery = 25 * time.Millisecond
 
 // Settled reports whether a run is over, by what Redis holds. Of the jobs that are due later, spared were probes of a
 // breaker that is not closed, and will stand behind it again.
-type Settled func(c lua.Census, spared int) bool
+type Settled func(c store.Census, spared int) bool
 
 // NothingRunnable is the end of a run in which no job is in a worker's hand, in its stream, or due later but behind a
 // breaker. What still waits then stands behind a gate: no script ends with room in a stream and a runnable job (law W).
-func NothingRunnable(c lua.Census, spared int) bool { return c.Ready == 0 && c.Later <= int64(spared) }
+func NothingRunnable(c store.Census, spared int) bool {
+	return c.Ready == 0 && c.Later <= int64(spared)
+}
 
 // NothingWaits is the end of a run in which every job has left or is a dead letter.
-func NothingWaits(c lua.Census, _ int) bool { return c.Live == c.Dead }
+func NothingWaits(c store.Census, _ int) bool { return c.Live == c.Dead }
 
 // Settle waits until a worker is there and a run is over, and is seen to be twice in a row, or ctx ends. It counts in
 // Redis only while no handler starts.

@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/internal/rollout"
-	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
+	"github.com/headgate/headgate/store"
 )
 
 // Config says what to put on the stage.
@@ -55,7 +55,7 @@ type Stage struct {
 	config   Config
 	prefix   string
 	redis    *embedded.Store
-	store    *lua.Store
+	store    *store.Store
 	producer *producer.Producer
 	compiled *policy.Compiled
 	ledger   *ledger.Ledger
@@ -80,7 +80,7 @@ func Open(ctx context.Context, config Config) (*Stage, error) {
 }
 
 func (s *Stage) prepare(ctx context.Context) (err error) {
-	if s.store, err = lua.Open(ctx, s.redis.Client(), lua.Config{Prefix: s.prefix}); err != nil {
+	if s.store, err = store.Open(ctx, s.redis.Client(), store.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
 	document := s.config.Policy
@@ -115,7 +115,7 @@ func (s *Stage) Limit(tenant string) admission.Limit {
 const censusTimeout = 30 * time.Second
 
 // Census counts what Redis holds. It does so even when ctx has ended, because it comes last.
-func (s *Stage) Census(ctx context.Context) (lua.Census, error) {
+func (s *Stage) Census(ctx context.Context) (store.Census, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), censusTimeout)
 	defer cancel()
 	return s.store.Census(ctx)

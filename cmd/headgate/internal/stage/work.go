@@ -7,7 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
-	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -21,7 +21,7 @@ type Task struct {
 // Work runs jobs of the given types with one handler until ctx ends, and drains. It is to be called once.
 func (s *Stage) Work(ctx context.Context, types []string, handle func(context.Context, Task) error) error {
 	w, err := worker.New(s.store, worker.Config{
-		Logger: s.config.Logger, Queues: []lua.QueueWeight{{Queue: s.config.Queue}}, Concurrency: s.config.Concurrency,
+		Logger: s.config.Logger, Queues: []store.QueueWeight{{Queue: s.config.Queue}}, Concurrency: s.config.Concurrency,
 		DrainTimeout: s.config.DrainTimeout, DefaultTimeout: admission.MaxTimeout, Backoff: s.config.Backoff,
 		Breaker: s.config.Breaker, Observer: worker.Observer{Started: s.started, Finished: s.finished},
 	})

@@ -1,0 +1,61 @@
+package lua
+
+import (
+	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by it; nothing secret depends on it.
+	"encoding/hex"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Script is one as Redis takes it: EVAL by its text, EVALSHA by its hash.
+type Script struct {
+	Text, SHA string
+}
+
+// NewScript returns the script of a text.
+func NewScript(text string) Script {
+	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
+	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
+}
+
+// Library has every script by its name. Each is put together when it is first called, which takes a millisecond.
+type Library map[string]func() Script
+
+// Names returns the names of all scripts in their order.
+func Names() []string { return slices.Sorted(maps.Keys(paths)) }
+
+// SingleLayout is the layout of a deployment of one partition; that of another is the number of its partitions.
+const SingleLayout = "1"
+
+// oneLayout is how fragments/state.lua names the layout; newLibrary puts another in its place.
+const oneLayout = "local PARTITIONS = '" + SingleLayout + "'\n"
+
+// libraries has the scripts of the process, by preamble and layout.
+var libraries sync.Map
+
+// Scripts returns every script for deployments of a layout, behind a preamble that is empty but in a cluster. It is the same
+// Library for all of the process: clone it to put another script in it.
+func Scripts(preamble, layout string) Library {
+	name := preamble + "\n" + layout
+	if known, ok := libraries.Load(name); ok {
+		return known.(Library) //nolint:forcetypeassert // the next line stores no other
+	}
+	known, _ := libraries.LoadOrStore(name, newLibrary(preamble, layout))
+	return known.(Library) //nolint:forcetypeassert // as above
+}
+
+func newLibrary(preamble, layout string) Library {
+	all := make(Library, len(paths))
+	for name := range paths {
+		all[name] = sync.OnceValue(func() Script {
+			text, err := assemble(name)
+			if err != nil {
+				panic(err) // The sources are in the binary, and a test assembles each.
+			}
+			return NewScript(preamble + strings.Replace(text, oneLayout, "local PARTITIONS = '"+layout+"'\n", 1))
+		})
+	}
+	return all
+}

@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+)
+
+// movingPolicy has something of each kind that partitions divide or keep.
+func movingPolicy(version int64) PolicyUpdate {
+	return PolicyUpdate{
+		Expected: version - 1, Version: version, Text: fmt.Appendf(nil, `{"version":%d}`, version), Window: time.Hour, Edit: strconv.FormatInt(version, 10),
+		Queues: []QueueSettings{
+			{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour},
+			{Queue: "hook", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: Overflow{Policy: Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
+		},
+		Weights: []TenantWeight{{Class: admission.Medium, Weight: 2}, {Class: admission.High, Tenant: "t1", Weight: 7}},
+		Caps: []Cap{
+			{Gate: QueueGate("mail"), Limit: 1000},
+			{Gate: DownstreamGate("api"), Limit: 999},
+			{Gate: TenantGate("t2"), Limit: 50},
+			{Gate: TenantRateGate("t3"), Rate: admission.PerSecond(100, 1000)},
+			{Gate: DownstreamRateGate("api"), Rate: admission.PerSecond(1000, 1000)},
+		},
+		MaxParked: map[string]int{"": 1000},
+	}
+}
+
+func renewed(_ []byte, version int64) (PolicyUpdate, error) { return movingPolicy(version), nil }
+
+// crowd fills a deployment with tenants, and jobs in every place and with everything that a job may own.
+type crowd struct {
+	t      *testing.T
+	s      *Store
+	random *rand.Rand
+	n      int
+	// ended are ids that have ended, which stay refused.
+	ended []admission.Key
+}
+
+const crowdTenants = 12
+
+var crowdQueues = Pool{Queues: []QueueWeight{{"mail", 1}, {"hook", 1}}}
+
+// crowdLimits hardly refill, so that their tokens can be counted.
+var crowdLimits = [admission.Levels]admission.Limit{
+	{Tokens: 1, Per: 1000 * time.Hour, Burst: 1e6}, {Tokens: 1, Per: 1000 * time.Hour, Burst: 1e6}, {Disabled: true}, {Disabled: true},
+}
+
+// tokensLeft returns the micro-tokens of the global limit in all partitions.
+func tokensLeft(ctx context.Context, t *testing.T, s *Store) (sum float64) {
+	t.Helper()
+	for _, part := range s.Partitions() {
+		b, found, err := part.globalBucket(ctx)
+		check(t, err)
+		if !found {
+			b.level = 1e6 * microsPerToken / float64(len(s.Partitions()))
+		}
+		sum += b.level
+	}
+	return sum
+}
+
+// job makes one with whatever chance gives it.
+func (c *crowd) job() (job admission.Job, class int) {
+	c.n++
+	pick := func(n int) bool { return c.random.IntN(n) == 0 }
+	job = admission.NewJob(fmt.Sprintf("t%d", c.random.IntN(crowdTenants)), []string{"mail", "hook"}[c.random.IntN(2)], "kind", []byte("payload"))
+	job.ID, class = fmt.Sprintf("job-%d", c.n), c.random.IntN(3)
+	job.Priority = admission.DefaultClasses()[class].Name
+	job.Cost = admission.Tokens(1 + c.random.IntN(3))
+	if pick(4) {
+		job.ID = fmt.Sprintf("0190c2e4-7a3b-7c1d-8e2f-%012x", c.n)
+	}
+	if pick(3) {
+		job.Deadline = time.Now().Add(time.Hour + time.Duration(c.random.IntN(1e6))*time.Millisecond)
+	}
+	if pick(3) {
+		job.Downstream = []string{"api", "smtp"}[c.random.IntN(2)]
+	}
+	if pick(6) {
+		job.Payload = []byte(strings.Repeat("large", 2000))
+	}
+	if pick(5) {
+		job.Delay = time.Hour / 2
+	}
+	if pick(4) {
+		job.Unique = admission.Unique{Key: fmt.Sprintf("key-%d", c.n), Release: []admission.Release{admission.ReleaseAtEnd, admission.ReleaseAtStart, admission.ReleaseAtExpiry}[c.random.IntN(3)]}
+	}
+	if pick(4) {
+		job.Headers = map[string]string{"trace": strconv.Itoa(c.n)}
+	}
+	return job, class
+}
+
+func (c *crowd) admit(jobs int) {
+	c.t.Helper()
+	for range jobs {
+		job, class := c.job()
+		limits := crowdLimits
+		verdicts, err := c.s.of(job.Tenant).Admit(c.t.Context(), 1, []Candidate{{Job: &job, Class: class, Limits: &limits}})
+		check(c.t, err)
+		check(c.t, verdicts[0].Err())
+	}
+}
+
+// work lets workers read some jobs and end them in each way, and then leave.
+func (c *crowd) work(slots int) {
+	c.t.Helper()
+	ctx := c.t.Context()
+	for _, part := range c.s.Partitions() {
+		_, err := part.Register(ctx, "w", crowdQueues, slots, time.Minute)
+		check(c.t, err)
+		leases, err := part.Read(ctx, "w", crowdQueues.ID(), slots, -1, false)
+		check(c.t, err)
+		for i, l := range leases {
+			f := Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}}
+			switch i % 4 {
+			case 0:
+				f.Outcome, f.Result, f.KeepResult = Complete, []byte("result"), time.Hour
+				c.ended = append(c.ended, f.Key)
+			case 1:
+				f.Outcome, f.Delay, f.Text = Retry, time.Hour, "not now"
+			case 2:
+				f.Outcome, f.Reason, f.Text = Kill, "discarded", "never"
+			default:
+				continue // reclaimed
+			}
+			_, _, err := part.Finish(ctx, crowdQueues.ID(), "w", []Finish{f})
+			check(c.t, err)
+		}
+		for more := true; more; {
+			more, err = part.Reclaim(ctx, "w")
+			check(c.t, err)
+		}
+	}
+}
+
+// newCrowd fills s with what chance gives.
+func newCrowd(t *testing.T, s *Store, seed uint64) *crowd {
+	t.Helper()
+	c := &crowd{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
+	ctx := t.Context()
+	check(t, s.PutPolicy(ctx, movingPolicy(1)))
+	c.admit(120)
+	_, err := s.ForceBreaker(ctx, "smtp", breaker.Open, time.Hour, Intervention{Reason: "ill"})
+	check(t, err)
+	c.work(8)
+	c.admit(60)
+	for _, name := range []GateName{QueueGate("hook"), TenantGate("t4"), TenantGate("t5"), DownstreamGate("api")} {
+		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, Intervention{Reason: "for a reason"})
+		check(t, err)
+	}
+	for i, part := range s.Partitions() {
+		check(t, part.NoteFollowed(ctx, DeathFollower, Death{At: time.UnixMicro(int64(1000 - i))}))
+	}
+	check(t, s.Suspend(ctx, TenantGate("t6"), 0, Intervention{Reason: "billing"}))
+	check(t, s.Suspend(ctx, QueueGate("later"), time.Hour, Intervention{Reason: "full"}))
+	c.work(3)
+	check(t, s.Shadow(ctx, 1, "candidate", []Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
+	_, err = s.LastTick(ctx, "nightly", time.UnixMicro(1))
+	check(t, err)
+	return c
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// remove takes what has moved out of partitions that stay in use. What goes as a whole goes when all is committed.
+func (m *Migration) remove(ctx context.Context) error {
+	if !m.inPlace {
+		return nil
+	}
+	for i, part := range m.to {
+		if err := m.removeJobs(ctx, i); err != nil {
+			return err
+		}
+		err := part.unlink(ctx, func(name string) bool {
+			owner, owned := ownerOf(name)
+			return owned && m.moves(i, owner)
+		})
+		if err != nil {
+			return err
+		}
+		if err := m.removeGates(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeGates ends pauses and suspensions of tenants that have moved, where they were.
+func (m *Migration) removeGates(ctx context.Context, from int) error {
+	part := m.from[from]
+	gates, err := part.Gates(ctx)
+	if err != nil {
+		return err
+	}
+	for _, g := range gates {
+		if tenant, ofTenant := g.Name.tenant(); ofTenant && tenant != Every && m.moves(from, tenant) && g.Paused() {
+			if _, err := part.Unpause(ctx, g.Name, Intervention{Own: true}); err != nil {
+				return err
+			}
+		}
+	}
+	suspensions, err := part.Suspensions(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range suspensions {
+		if tenant, ofTenant := p.Name.tenant(); ofTenant && m.moves(from, tenant) {
+			if _, err := part.Resume(ctx, p.Name, Intervention{Own: true}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// commit lets processes in that know the new layout. The first partition, which each reads before the others, goes last.
+func (m *Migration) commit(ctx context.Context) error {
+	for _, part := range slices.Backward(m.to) {
+		if err := part.mark(ctx, strconv.Itoa(len(m.to)), m.id, m.targetRole()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tidy deletes what nobody needs any more: partitions that there are no more, and on another Redis all but a state that says
+// where the deployment has moved. The first partition goes last, so whoever is killed here finds what is left to do.
+func (m *Migration) tidy(ctx context.Context) error {
+	for _, part := range m.to {
+		if err := part.forgetCarried(ctx); err != nil {
+			return err
+		}
+	}
+	if m.inPlace {
+		return m.unlinkStrays(ctx, len(m.to))
+	}
+	for i, part := range slices.Backward(m.from) {
+		m.observe("delete what has moved", int64(len(m.from)-1-i), int64(len(m.from)))
+		if err := part.unlink(ctx, func(name string) bool { return name != "state" }); err != nil {
+			return err
+		}
+		pipe := connection(part).TxPipeline()
+		pipe.Del(ctx, part.partition.State())
+		pipe.HSet(ctx, part.partition.State(), partitionsField, ">"+m.config.Target, migrationField, m.id, dataField, migratedData)
+		if _, err := pipe.Exec(ctx); err != nil {
+			return fmt.Errorf("write where it has moved: %w", unread(err))
+		}
+	}
+	return nil
+}
+
+// unlinkStrays deletes the partitions from one on of which a migration has left something.
+func (m *Migration) unlinkStrays(ctx context.Context, from int) error {
+	for i := from; i < MaxPartitions; i++ {
+		part := m.part(m.target, i)
+		text, err := connection(part).HGet(ctx, part.partition.State(), partitionsField).Result()
+		if err != nil && !isNil(err) {
+			return fmt.Errorf("look for partition %d: %w", i, unread(err))
+		}
+		if strings.Contains(text, ">") {
+			if err := part.unlinkAll(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// carriedField begins the names of what carry.lua notes.
+const carriedField = "carried:"
+
+func (s *Store) forgetCarried(ctx context.Context) error {
+	fields, err := connection(s).HKeys(ctx, s.partition.State()).Result()
+	if err != nil {
+		return fmt.Errorf("read state: %w", unread(err))
+	}
+	for _, field := range fields {
+		if strings.HasPrefix(field, carriedField) {
+			if err := connection(s).HDel(ctx, s.partition.State(), field).Err(); err != nil {
+				return fmt.Errorf("write state: %w", unread(err))
+			}
+		}
+	}
+	return nil
+}
+
+// globalBucket is a partition's part of the global limit, in the units of fragments/bucket.lua.
+type globalBucket struct{ level, burst, rate float64 }
+
+// divideGlobal divides the tokens of the global limit that there are by the new number of partitions. In place it writes over what
+// it has read, so what each is to have is noted before.
+func (m *Migration) divideGlobal(ctx context.Context) error {
+	noted, first := carriedField+m.id+":global", m.to[0]
+	text, err := connection(first).HGet(ctx, first.partition.State(), noted).Result()
+	if isNil(err) {
+		var each globalBucket
+		if each, err = m.eachGlobal(ctx); err != nil {
+			return err
+		}
+		text = fmt.Sprintf("%.0f %.17g %.17g", each.level, each.burst, each.rate)
+		err = connection(first).HSet(ctx, first.partition.State(), noted, text).Err()
+	}
+	if err != nil {
+		return fmt.Errorf("note part of the global limit: %w", unread(err))
+	}
+	var each globalBucket
+	if _, err := fmt.Sscan(text, &each.level, &each.burst, &each.rate); err != nil {
+		return fmt.Errorf("read part of the global limit %q: %w", text, err)
+	}
+	for _, part := range m.to { // Shares of its rate were shares of another number of parts.
+		if err := connection(part).HDel(ctx, part.partition.State(), "gm").Err(); err != nil {
+			return fmt.Errorf("forget share of the global limit: %w", unread(err))
+		}
+	}
+	if each.rate == 0 {
+		return nil
+	}
+	for _, part := range m.to {
+		if err := part.putGlobal(ctx, each); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachGlobal returns what each partition is to have of the global limit; none where all are full, or there is none.
+func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err error) {
+	var sum globalBucket
+	found := 0.0
+	for _, part := range m.from[:m.before] {
+		b, ok, err := part.globalBucket(ctx)
+		if err != nil {
+			return each, err
+		}
+		if ok {
+			found++
+			sum.level, sum.burst, sum.rate = sum.level+b.level, sum.burst+b.burst, sum.rate+b.rate
+		}
+	}
+	if found == 0 {
+		return each, nil
+	}
+	before, parts := float64(m.before), float64(len(m.to))
+	full := (before - found) * sum.burst / found // what is not stored is full
+	return globalBucket{level: math.Floor((sum.level + full) / parts), burst: sum.burst * before / found / parts, rate: sum.rate * before / found / parts}, nil
+}
+
+// globalBucket reads level:stamp:fill:rate as it stands now.
+func (s *Store) globalBucket(ctx context.Context) (b globalBucket, found bool, err error) {
+	text, err := connection(s).HGet(ctx, s.partition.State(), "gb").Result()
+	if isNil(err) || err == nil && text == "" {
+		return b, false, nil
+	}
+	if err != nil {
+		return b, false, fmt.Errorf("read global bucket: %w", unread(err))
+	}
+	clock, err := s.bucketClock(ctx)
+	if err != nil {
+		return b, false, err
+	}
+	parts := strings.Split(text, ":")
+	if len(parts) != 4 {
+		return b, false, fmt.Errorf("read global bucket %q: %w", text, errUnknownReply)
+	}
+	if b.rate, err = strconv.ParseFloat(parts[3], 64); err != nil {
+		return b, false, fmt.Errorf("read global bucket %q: %w", text, err)
+	}
+	level, passed := float64(whole(parts[0])), float64(max(0, whole(clock)-whole(parts[1])))
+	b.burst = level + float64(whole(parts[2]))*b.rate
+	b.level = min(b.burst, level+passed*b.rate)
+	return b, true, nil
+}
+
+func (s *Store) putGlobal(ctx context.Context, b globalBucket) error {
+	clock, err := s.bucketClock(ctx)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%.0f:%s:%.0f:%s", b.level, clock, math.Ceil((b.burst-b.level)/b.rate), strconv.FormatFloat(b.rate, 'g', 17, 64))
+	if err := connection(s).HSet(ctx, s.partition.State(), "gb", text).Err(); err != nil {
+		return fmt.Errorf("write global bucket: %w", unread(err))
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// keptScript reads what has to be the same before and after a migration from one partition: kind, name, contents in order.
+const keptScript = `
+local base, now = string.sub(KEYS[1], 1, -6), redis.call('TIME')
+local out = {}
+local function add(...) out[#out + 1] = table.concat({...}, ' ') end
+local function zset(kind, key)
+  local all = redis.call('ZRANGE', base .. key, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do add(kind, all[i], all[i + 1]) end
+end
+local function hash(kind, key)
+  local all = redis.call('HGETALL', base .. key)
+  for i = 1, #all, 2 do add(kind, all[i], all[i + 1]) end
+end
+for _, kind in ipairs({ 'jobs', 'why', 'ukeys', 'starts', 'depth', 'policies', 'periodic' }) do hash(kind, kind) end
+for _, kind in ipairs({ 'later', 'dead' }) do zset(kind, kind) end
+local due = redis.call('ZRANGE', base .. 'due', 0, -1, 'WITHSCORES')
+for i = 1, #due, 2 do
+  -- That of a lane stays when its head is dispatched: there it is anew.
+  if string.find(due[i], '^[dx]') then add('timer', due[i], string.find(due[i], '^x') and due[i + 1] or '') end
+end
+local waits = redis.call('HGETALL', base .. 'waits')
+for i = 1, #waits, 2 do for n = 1, tonumber(waits[i + 1]) do add('wait', waits[i]) end end
+for _, key in ipairs(redis.call('KEYS', base .. '*')) do
+  local name = string.sub(key, #base + 1)
+  local kind = string.match(name, '^[^:]*')
+  if kind == 'lane' then add(name, table.concat(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' '))
+  elseif kind == 'old' or kind == 'spill' then add(name, table.concat(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' '))
+  elseif kind == 'log' then add(name, table.concat(redis.call('LRANGE', key, 0, -1), ' '))
+  elseif kind == 'large' or kind == 'result' or kind == 'unique' then
+    add(name, redis.call('GET', key), redis.call('PTTL', key) > 0 and 'for a time' or 'for ever')
+  elseif kind == 'b' or kind == 'x' then
+    local all = redis.call('HGETALL', key)
+    for i = 1, #all, 2 do add(name, all[i], all[i + 1]) end
+  elseif kind == 'ended' then
+    for _, id in ipairs(redis.call('SMEMBERS', key)) do add('ended', id) end
+  elseif kind == 'dead' and name ~= 'dead' then zset(name, name)
+  end
+end
+return out`
+
+// keptOf returns what a migration has to keep, and fails where a partition breaks a rule of its structures or of conservation.
+func keptOf(ctx context.Context, t *testing.T, s *Store) (kept []string, census Census) {
+	t.Helper()
+	for i, part := range s.Partitions() {
+		lines, err := connection(part).Eval(ctx, keptScript, []string{part.partition.State()}).StringSlice()
+		check(t, err)
+		kept = append(kept, lines...)
+		for _, line := range dumpRedis(ctx, t, part) {
+			if strings.HasPrefix(line, "BROKEN") {
+				t.Errorf("partition %d: %s", i, line)
+			}
+		}
+		one, err := part.Census(ctx)
+		check(t, err)
+		if !one.Conserved() {
+			t.Errorf("partition %d does not conserve: %+v", i, one)
+		}
+	}
+	for _, all := range [][]string{pausesOf(ctx, t, s), suspensionsOf(ctx, t, s), breakersOf(ctx, t, s)} {
+		kept = append(kept, all...)
+	}
+	slices.Sort(kept)
+	census, err := s.Census(ctx)
+	check(t, err)
+	return slices.CompactFunc(kept, func(a, b string) bool { return a == b && mayBeInSeveral(a) }), census
+}
+
+// mayBeInSeveral reports whether several partitions may say the same.
+func mayBeInSeveral(line string) bool {
+	kind, _, _ := strings.Cut(line, " ")
+	return slices.Contains([]string{"ended", "policies", "suspended", "breaker"}, kind)
+}
+
+// pausesOf tells of each pause in how many partitions it stands, all of those it is about being 1.
+func pausesOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+	t.Helper()
+	found := map[string]int{}
+	for _, part := range s.Partitions() {
+		gates, err := part.Gates(ctx)
+		check(t, err)
+		for _, g := range gates {
+			if kind, _ := g.Name.split(); kind != gateBreaker && g.Burst == 0 && g.Limit == 0 {
+				found[fmt.Sprintf("pause %s %s until the end of time %t", g.Name, g.Reason, g.Until.IsZero())]++
+			}
+		}
+	}
+	for line, n := range found {
+		lines = append(lines, fmt.Sprintf("%s in all: %t", line, n == len(s.Partitions()) || n == 1 && strings.HasPrefix(line, "pause t:")))
+	}
+	return lines
+}
+
+func suspensionsOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+	t.Helper()
+	all, err := s.Suspensions(ctx)
+	check(t, err)
+	for _, p := range all {
+		lines = append(lines, fmt.Sprintf("suspended %s %s until the end of time %t", p.Name, p.Reason, p.Until.IsZero()))
+	}
+	return lines
+}
+
+func breakersOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+	t.Helper()
+	for i, part := range s.Partitions() {
+		all, err := part.Breakers(ctx)
+		check(t, err)
+		for _, b := range all {
+			g, found, err := part.gateState(ctx, GateName("b:"+b.Downstream))
+			check(t, err)
+			lines = append(lines, fmt.Sprintf("breaker %s is %s, gate %t %d", b.Downstream, b.State, found, g.Limit))
+		}
+		if len(all) == 0 {
+			t.Errorf("partition %d has no breaker", i)
+		}
+	}
+	return lines
+}

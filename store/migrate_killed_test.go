@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// mortal is a process that dies before or after one of its commands.
+type mortal struct{ left *atomic.Int32 }
+
+// like returns a client of the same Redis for such a process. A cluster's masters have clients of their own.
+func (d mortal) like(client redis.UniversalClient) redis.UniversalClient {
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		own := redis.NewClusterClient(cluster.Options())
+		own.OnNewNode(func(node *redis.Client) { node.AddHook(d) })
+		return own
+	}
+	single := redis.NewClient(client.(*redis.Client).Options())
+	single.AddHook(d)
+	return single
+}
+
+func (d mortal) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (d mortal) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if d.left.Add(-1) < 0 {
+			return errDied
+		}
+		err := next(ctx, cmd)
+		if d.left.Add(-1) < 0 {
+			return errDied
+		}
+		return err
+	}
+}
+
+func (d mortal) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if d.left.Add(-1) < 0 {
+			return errDied
+		}
+		err := next(ctx, cmds)
+		if d.left.Add(-1) < 0 {
+			return errDied
+		}
+		return err
+	}
+}
+
+// TestAMigrationThatIsKilledGoesOn ends a migration at ever later commands, before Redis has them or once it has answered,
+// until one comes through.
+func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, r := range []route{routes[1], routes[3], routes[4], routes[6]} {
+		t.Run(r.name, func(t *testing.T) {
+			t.Parallel()
+			c, from, to := r.open(t)
+			ctx := t.Context()
+			before, census := keptOf(ctx, t, c.s)
+			tokens := tokensLeft(ctx, t, c.s)
+			deaths := 0
+			for {
+				left := &atomic.Int32{}
+				left.Store(int32(15*deaths + c.random.IntN(80)))
+				clients := []redis.UniversalClient{from, to}
+				for i, client := range clients {
+					clients[i] = mortal{left}.like(client)
+				}
+				err := func() error {
+					m, err := migration(ctx, clients[0], clients[1], c.s.config.Prefix, r.to)
+					if err != nil {
+						return err
+					}
+					_, err = m.Run(ctx)
+					return err
+				}()
+				for _, client := range clients {
+					check(t, client.Close())
+				}
+				if err == nil || errors.Is(err, ErrMoved) {
+					break // All but the last answer had come.
+				}
+				if deaths++; !errors.Is(err, errDied) {
+					t.Fatalf("after %d deaths: %v", deaths, err)
+				}
+			}
+			if deaths < 3 {
+				t.Errorf("it was killed %d times only", deaths)
+			}
+			t.Logf("killed %d times", deaths)
+			r.check(t, c, to, before, census, tokens)
+		})
+	}
+}
+
+// TestAMigrationIsNotMistakenForAnother ends one early and lets others begin that have to do with its Redises.
+func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c, here, there := routes[4].open(t)
+	third := anotherRedis(t)
+	other, err := Open(ctx, third, Config{Prefix: c.s.config.Prefix})
+	check(t, err)
+	admitOne(t, other, keyOfTenant(1), admission.Limit{})
+	run := func(from, to redis.UniversalClient, partitions int) error {
+		m, err := migration(ctx, from, to, c.s.config.Prefix, partitions)
+		if err == nil {
+			_, err = m.Run(ctx)
+		}
+		return err
+	}
+	left := &atomic.Int32{}
+	left.Store(120)
+	mortals := redis.NewClient(there.(*redis.Client).Options())
+	defer func() { _ = mortals.Close() }()
+	mortals.AddHook(mortal{left})
+	if err := run(here, mortals, 4); !errors.Is(err, errDied) {
+		t.Fatalf("it did not die: %v", err)
+	}
+	for _, wrong := range []struct {
+		name       string
+		from, to   redis.UniversalClient
+		partitions int
+		want       string
+	}{
+		{"its source in place", here, here, 4, `is "from" in that: end it first`},
+		{"its target in place", there, there, 4, `is "to" in that: end it first`},
+		{"back before it has ended", there, here, 1, `is "to" in that: end it first`},
+		{"another number", here, there, 5, "to 4 partitions: end that first"},
+		{"another target", here, anotherRedis(t), 4, "to another target than this one"},
+		{"another source", third, there, 4, "or a part of one"},
+		{"into its source", third, here, 4, "or a part of one"},
+	} {
+		if err := run(wrong.from, wrong.to, wrong.partitions); err == nil || !strings.Contains(err.Error(), wrong.want) {
+			t.Errorf("%s: %v", wrong.name, err)
+		}
+	}
+	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
+		t.Errorf("a worker in the middle: %v", err)
+	}
+	if _, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix}); !errors.Is(err, ErrMigrating) {
+		t.Errorf("a start in the middle: %v", err)
+	}
+	check(t, run(here, there, 4))
+	check(t, run(there, here, 1)) // and back to the Redis that has a note of where it went
+	s, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix})
+	check(t, err)
+	if census, err := s.Census(ctx); err != nil || !census.Conserved() || census.Accepted != 180 {
+		t.Errorf("there and back: %+v, %v", census, err)
+	}
+}

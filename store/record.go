@@ -1,0 +1,245 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// The layout is drawn in fragments/header.lua; offsets here count from 0.
+const (
+	recordVersion  = 1
+	flagDeadline   = 1
+	flagLarge      = 2
+	flagTimed      = 4
+	flagCounted    = 8
+	flagEnd        = 16 // a unique key goes with the job's end
+	flagHistory    = 32
+	flagStart      = 64 // a unique key goes with the job's start; with flagEnd, when its time is over
+	flagDelayed    = 128
+	atSeq          = 6
+	atScore        = 14
+	atArrival      = 22
+	atCost         = 30
+	atQueueLen     = 34
+	atDownLen      = 35
+	headerSize     = 36
+	largePayload   = 4 << 10
+	maxRecordClass = admission.MaxClasses
+)
+
+// encodeID returns a UUID in canonical form as its 16 raw bytes and any other id as it is. The two cannot meet:
+// byte 8 of an RFC 9562 UUID is above 0x7f, which no name holds.
+func encodeID(id string) string {
+	if len(id) != 36 {
+		return id
+	}
+	u, err := uuid.Parse(id)
+	if err != nil || u.Variant() != uuid.RFC4122 || strings.ContainsAny(id, "ABCDEF") {
+		return id
+	}
+	return string(u[:])
+}
+
+func decodeID(raw string) string {
+	if len(raw) != 16 || raw[8] < 0x80 {
+		return raw
+	}
+	u, err := uuid.FromBytes([]byte(raw))
+	if err != nil {
+		return raw
+	}
+	return u.String()
+}
+
+// encodeKey is a job's field in the jobs hash.
+func encodeKey(k admission.Key) string { return k.Tenant + ":" + encodeID(k.ID) }
+
+func decodeKey(raw string) (admission.Key, error) {
+	tenant, id, ok := strings.Cut(raw, ":")
+	if !ok {
+		return admission.Key{}, fmt.Errorf("job key %q holds no ':'", raw)
+	}
+	return admission.Key{Tenant: tenant, ID: decodeID(id)}, nil
+}
+
+// encodeRecord returns a job's record as admit takes it, and its payload where that stands under its own key.
+func encodeRecord(j *admission.Job, class int) (record, large []byte) {
+	size := headerSize + len(j.Queue) + len(j.Downstream) + len(j.Type) + 4*binary.MaxVarintLen64
+	for name, value := range j.Headers {
+		size += len(name) + len(value) + 4
+	}
+	flags := byte(0)
+	if len(j.Payload) > largePayload {
+		flags |= flagLarge
+		large = j.Payload
+	} else {
+		size += len(j.Payload)
+	}
+	r := make([]byte, headerSize, size)
+	r[0], r[2] = recordVersion, byte(class)
+	r[4] = byte(admission.DefaultMaxAttempts)
+	if j.MaxAttempts > 0 {
+		r[4] = byte(j.MaxAttempts)
+	}
+	if !j.Deadline.IsZero() {
+		flags |= flagDeadline
+		binary.BigEndian.PutUint64(r[atScore:], uint64(j.Deadline.UnixMicro()))
+	}
+	if j.Delay > 0 || !j.RunAt.IsZero() {
+		flags |= flagDelayed
+	}
+	r[1] = flags | uniqueFlags(j.Unique)
+	binary.BigEndian.PutUint32(r[atCost:], uint32(j.Cost))
+	r[atQueueLen], r[atDownLen] = byte(len(j.Queue)), byte(len(j.Downstream))
+	r = append(r, j.Queue...)
+	r = append(r, j.Downstream...)
+	r = appendString(r, j.Type)
+	r = binary.AppendUvarint(r, uint64(j.Timeout.Microseconds()))
+	r = binary.AppendUvarint(r, uint64(len(j.Headers)))
+	if len(j.Headers) > 0 {
+		sorted := make([]string, 0, len(j.Headers))
+		for name := range j.Headers {
+			sorted = append(sorted, name)
+		}
+		slices.Sort(sorted)
+		for _, name := range sorted {
+			r = appendString(r, name)
+			r = appendString(r, j.Headers[name])
+		}
+	}
+	if flags&flagLarge == 0 {
+		r = append(r, j.Payload...)
+	}
+	return r, large
+}
+
+func uniqueFlags(u admission.Unique) byte {
+	switch {
+	case u.Key == "":
+		return 0
+	case u.Release == admission.ReleaseAtStart:
+		return flagStart
+	case u.Release == admission.ReleaseAtExpiry:
+		return flagStart | flagEnd
+	}
+	return flagEnd
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// Record is a job as the store holds it.
+type Record struct {
+	Job admission.Job
+	// Class is the index of the job's class in its queue.
+	Class int
+	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease after Store.Started
+	// had told of them. Suspect means that any delivery ended so, known to have begun or not.
+	Attempts, Lost int
+	Suspect        bool
+	// Seq orders jobs by arrival; Arrival is the time of admission by Redis.
+	Seq     uint64
+	Arrival time.Time
+	// Large means that the payload stands under a key of its own.
+	Large bool
+	// Timed means that the deadline is the longest wait of the job's queue, not the caller's.
+	Timed bool
+	// Plain means that the job owns nothing but its record.
+	Plain bool
+}
+
+var errShortRecord = errors.New("record too short")
+
+// ErrRecordGone is the Err of a Lease whose record somebody, or a lost slot of a cluster, has taken away.
+var ErrRecordGone = errors.New("its record is gone")
+
+// decodeRecord reads what admit stored under key. The job's texts are parts of raw, its payload is a copy.
+func decodeRecord(key, raw string) (Record, error) {
+	if len(raw) < headerSize || raw[0] != recordVersion {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
+	}
+	b, rest := []byte(raw[:headerSize]), raw[headerSize:]
+	k, err := decodeKey(key)
+	if err != nil {
+		return Record{}, err
+	}
+	rec := Record{
+		Class: int(b[2]), Attempts: int(b[3]), Lost: max(0, int(b[5])-1), Suspect: b[5] > 0, Seq: binary.BigEndian.Uint64(b[atSeq:]),
+		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[atArrival:]))), Large: b[1]&flagLarge != 0,
+		Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|flagDelayed) == 0 && b[5] == 0,
+	}
+	j := &rec.Job
+	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])
+	j.Cost = admission.Tokens(binary.BigEndian.Uint32(b[atCost:]))
+	if b[1]&flagDeadline != 0 {
+		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[atScore:])))
+	}
+	queueLen, downLen := int(b[atQueueLen]), int(b[atDownLen])
+	if len(rest) < queueLen+downLen {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
+	}
+	j.Queue, j.Downstream = rest[:queueLen], rest[queueLen:queueLen+downLen]
+	if len(rest) == queueLen+downLen { // What stands in for it has no body: see fill.lua.
+		return Record{}, fmt.Errorf("read record of %q: %w", key, ErrRecordGone)
+	}
+	if err := decodeBody(j, rest[queueLen+downLen:]); err != nil {
+		return Record{}, fmt.Errorf("read record of %q: %w", key, err)
+	}
+	return rec, nil
+}
+
+func decodeBody(j *admission.Job, text string) error {
+	var ok bool
+	if j.Type, text, ok = cutString(text); !ok {
+		return errShortRecord
+	}
+	timeout, text, ok := cutUvarint(text)
+	if !ok {
+		return errShortRecord
+	}
+	j.Timeout = time.Duration(timeout) * time.Microsecond
+	count, text, ok := cutUvarint(text)
+	if !ok || count > admission.MaxHeaders {
+		return errShortRecord
+	}
+	if count > 0 {
+		j.Headers = make(map[string]string, count)
+	}
+	for range count {
+		var name, value string
+		if name, text, ok = cutString(text); !ok {
+			return errShortRecord
+		}
+		if value, text, ok = cutString(text); !ok {
+			return errShortRecord
+		}
+		j.Headers[name] = value
+	}
+	j.Payload = []byte(text)
+	return nil
+}
+
+func cutUvarint(text string) (value uint64, rest string, ok bool) {
+	value, n := binary.Uvarint([]byte(text[:min(len(text), binary.MaxVarintLen64)]))
+	if n <= 0 {
+		return 0, "", false
+	}
+	return value, text[n:], true
+}
+
+func cutString(text string) (value, rest string, ok bool) {
+	n, text, ok := cutUvarint(text)
+	if !ok || n > uint64(len(text)) {
+		return "", "", false
+	}
+	return text[:n], text[n:], true
+}

@@ -1,0 +1,25 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Result returns what a completed job has left (Finish.Result), for as long as it is kept. The error matches
+// headgate.ErrUnknownJob when there is none: the job has not completed, gave no result, or its time is over.
+func (s *Store) Result(ctx context.Context, key admission.Key) ([]byte, error) {
+	s = s.of(key.Tenant)
+	result, err := connection(s).Get(ctx, s.partition.Result(encodeKey(key))).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("read result of %s: %w", key, admission.ErrUnknownJob)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read result of %s: %w", key, unread(err))
+	}
+	return result, nil
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// ShadowCounts are what a candidate in shadow would have answered since it began.
+type ShadowCounts struct {
+	// ID is that of the candidate; empty if nothing was counted yet.
+	ID string
+	// Since is when the first was counted, by the time of Redis.
+	Since time.Time
+	// Allowed is how many would have been admitted, Refused how many not, by the level whose limit says so.
+	Allowed int64
+	Refused [admission.Levels]int64
+}
+
+// Shadow asks up to MaxBatchJobs questions of a candidate, and counts its answers. Its buckets are its own: nobody else is
+// charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
+// is ErrStale. It is not to be sent again after an error: it would count twice.
+func (s *Store) Shadow(ctx context.Context, version int64, id string, questions []Question) error {
+	if s.all != nil {
+		return s.shadowAll(ctx, version, id, questions)
+	}
+	args := append(make([]any, 0, 8+limitsSize+(pathSize+2)*len(questions)), s.now, version, id, s.config.BucketCap)
+	args = s.appendGlobal(args, &questions[0].Limits[admission.LevelGlobal])
+	args = append(args, len(questions))
+	args = appendQuestions(args, questions)
+	for i := range questions {
+		args = append(args, i+1, int64(questions[i].Cost))
+	}
+	reply, err := s.run(ctx, "shadow", args...)
+	if err != nil {
+		return err
+	}
+	if len(reply) > 0 && reply[0] == "stale" {
+		return ErrStale
+	}
+	return nil
+}
+
+// ShadowCounts returns what was counted for the last candidate in shadow.
+func (s *Store) ShadowCounts(ctx context.Context) (ShadowCounts, error) {
+	if s.all != nil {
+		return s.shadowCountsOfAll(ctx)
+	}
+	fields, err := connection(s).HGetAll(ctx, s.partition.Shadow()).Result()
+	if err != nil {
+		return ShadowCounts{}, fmt.Errorf("read shadow: %w", unread(err))
+	}
+	counts := ShadowCounts{ID: fields["id"], Allowed: whole(fields["allowed"])}
+	if counts.ID != "" {
+		counts.Since = time.UnixMicro(whole(fields["since"]))
+	}
+	for level := range counts.Refused {
+		counts.Refused[level] = whole(fields["refused:"+strconv.Itoa(level)])
+	}
+	return counts, nil
+}

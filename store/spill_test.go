@@ -1,0 +1,40 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// TestSpilledJobsComeBackUpToTheBound: they begin below the low-water mark and go on to the bound, also where that is more than a call
+// moves. They once stopped at the mark, until as much had ended again.
+func TestSpilledJobsComeBackUpToTheBound(t *testing.T) {
+	t.Parallel()
+	const most, low, spilled = 300, 50, 400
+	y := newYard(t)
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []QueueSettings{{
+		Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour,
+		Overflow: Overflow{Policy: Spillover, MaxJobs: most, MaxSpilled: spilled, LowWater: low},
+	}}}))
+	jobs := make([]admission.Job, most+spilled)
+	for i := range jobs {
+		jobs[i] = mail("acme", fmt.Sprint("job-", i))
+	}
+	y.admitAt(1, jobs...)
+	y.register(1)
+	for range most * (100 - low) / 100 {
+		y.read(1)
+		for id := range y.tokens {
+			y.finish(id, Finish{Outcome: Complete})
+			delete(y.tokens, id)
+		}
+	}
+	y.promoteAll()
+	census, err := y.store.Census(t.Context())
+	check(t, err)
+	if census.Waiting+census.Ready != most {
+		t.Errorf("after the depth has fallen to the mark: %+v", census)
+	}
+}

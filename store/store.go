@@ -1,0 +1,331 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/lua"
+)
+
+// Config is what a Store needs beside a client. The zero value works.
+type Config struct {
+	// Prefix begins every key; empty means "hg". 1-32 bytes of [A-Za-z0-9._-].
+	Prefix string
+	// EndedCap is the largest number of ended ids kept for dedup; zero means 4 million (some 80 bytes each).
+	EndedCap int
+	// BucketCap is the largest number of buckets of one tenant; zero means 4096.
+	BucketCap int
+	// Replicas is how many replicas are to have a job before Admit answers, so that a failover to one of them does not
+	// lose it; 0 to 16, zero waits for none. A verdict says when so many did not answer in time: see
+	// headgate.Verdict.Unreplicated.
+	Replicas int
+	// ReplicaTimeout bounds that wait, 1 to 400 ms; zero means 100 ms. While replicas are away each call of Admit takes it.
+	ReplicaTimeout time.Duration
+	// ReplicaQueues are the queues whose jobs are waited for; empty means all.
+	ReplicaQueues []string
+	// Partitions is into how many parts a new deployment is divided, 1 to MaxPartitions, each of which one master of a
+	// cluster can serve; zero takes what the deployment has, one for a new one. It is chosen at the first start: another
+	// number is ErrPartitions then.
+	Partitions int
+}
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = keyspace.DefaultPrefix
+	}
+	if c.EndedCap == 0 {
+		c.EndedCap = 4_000_000
+	}
+	if c.BucketCap == 0 {
+		c.BucketCap = 4096
+	}
+	c.ReplicaTimeout = cmp.Or(c.ReplicaTimeout, defaultReplicaTimeout)
+	return c
+}
+
+func (c Config) validate() error {
+	var bad []error
+	if err := admission.ValidateName("prefix", c.Prefix, true); err != nil || len(c.Prefix) > 32 {
+		bad = append(bad, &admission.FieldError{Field: "prefix", Value: strconv.Quote(c.Prefix), Allowed: "1-32 bytes of [A-Za-z0-9._@/-]"})
+	}
+	if c.EndedCap < 1 {
+		bad = append(bad, &admission.FieldError{Field: "ended cap", Value: strconv.Itoa(c.EndedCap), Allowed: "1 or more ids"})
+	}
+	if c.BucketCap < 4 {
+		bad = append(bad, &admission.FieldError{Field: "bucket cap", Value: strconv.Itoa(c.BucketCap), Allowed: "4 or more buckets"})
+	}
+	if c.Partitions < 0 || c.Partitions > MaxPartitions {
+		bad = append(bad, &admission.FieldError{Field: "partitions", Value: strconv.Itoa(c.Partitions), Allowed: "1 to 256, or 0 for what the deployment has"})
+	}
+	return errors.Join(append(bad, c.validateReplicas()...)...)
+}
+
+// Store runs the scripts of a deployment. Where that has several partitions, what is about one tenant goes to the tenant's,
+// what is about all goes to all, the policy is kept in the first; the methods of workers and schedulers are for the stores
+// that Partitions returns. It may be used by several goroutines. It never resends a command by itself.
+type Store struct {
+	client any // a redis.UniversalClient; see connection
+	// master returns that of a key's master in a cluster; nil elsewhere.
+	master func(key string) any
+
+	partition keyspace.Partition
+	// all are the stores of the partitions, nil where there is but one, and in these stores themselves. index is the
+	// partition's place among them, parts how many there are, 0 for one.
+	all          []*Store
+	index, parts int
+	// whole is the store that has this one among all, nil where there is but one.
+	whole    *Store
+	config   Config
+	preamble string // "#!lua ..." in tests on a cluster
+	scripts  lua.Library
+	// now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
+	now string
+}
+
+// Connect returns the store at a URL, redis://, rediss://, unix://, redis-sentinel:// or redis-cluster://, with the client
+// settings of the house, after the checks of Open. Close ends its connections.
+func Connect(ctx context.Context, url string, config Config) (*Store, error) {
+	client, err := redisclient.Dial(url)
+	if err != nil {
+		return nil, &admission.FieldError{
+			Field: "redis URL", Value: "(not shown, it may hold a password; it " + err.Error() + ")",
+			Allowed: "redis://[user:password@]host:port[/db], rediss:// for TLS, unix://path, redis-sentinel://host:port,host:port/db?master=NAME, " +
+				"or redis-cluster://host:port,host:port",
+		}
+	}
+	s, err := Open(ctx, client, config)
+	if err != nil {
+		return nil, errors.Join(err, client.Close())
+	}
+	return s, nil
+}
+
+// Close ends the connections of the store's client.
+func (s *Store) Close() error { return connection(s).Close() }
+
+// connection returns the store's client; in a cluster, that of the partition's master as far as it is known, so that whatever
+// is read or written, by a key or not, is about the partition, and nothing is redirected to a node that has but a part of it.
+// Neither the struct nor a method names its type: every package that knows Store would compile the two thousand methods
+// behind it once more, which takes 1.3 s each.
+func connection(s *Store) redis.UniversalClient {
+	client := s.client
+	if s.master != nil {
+		client = s.master(s.partition.State())
+	}
+	universal, _ := client.(redis.UniversalClient) // newStore takes nothing else
+	return universal
+}
+
+// mastersOf returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
+// background.
+func mastersOf(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
+	if _, err := cluster.MasterForKey(ctx, first); err != nil {
+		return nil, fmt.Errorf("read the slots of the cluster: %w", unread(err))
+	}
+	detached := context.WithoutCancel(ctx)
+	return func(key string) any {
+		node, err := cluster.MasterForKey(detached, key)
+		if err != nil {
+			return cluster
+		}
+		return node
+	}, nil
+}
+
+// ReadTimeout returns how long the client of the store waits for an answer, 0 where that is not known.
+func (s *Store) ReadTimeout() time.Duration {
+	if c, ok := s.client.(*redis.Client); ok {
+		return c.Options().ReadTimeout
+	}
+	return 0
+}
+
+// Open returns the store behind client after the start-up checks: Redis answers within two seconds, or within the
+// client's ReadTimeout where that is longer, is new enough, and does not evict live keys.
+func Open(ctx context.Context, client redis.UniversalClient, config Config) (*Store, error) {
+	if c, ok := client.(*redis.Client); ok && c.Options().MaxRetries > 0 {
+		return nil, &admission.FieldError{
+			Field: "MaxRetries of the redis client", Value: strconv.Itoa(c.Options().MaxRetries),
+			Allowed: "-1: what is in doubt is resent by the layer that knows for how long ids are remembered (or use Connect)",
+		}
+	}
+	s, err := newStore(client, config, "")
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(checkTimeout, s.ReadTimeout()))
+	defer cancel()
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		if s.master, err = mastersOf(ctx, cluster, s.partition.State()); err != nil {
+			return nil, fmt.Errorf("open store: %w", err)
+		}
+	}
+	if err := s.check(ctx); err != nil {
+		return nil, fmt.Errorf("open store: %w", err)
+	}
+	return s, nil
+}
+
+func newStore(client redis.UniversalClient, config Config, preamble string) (*Store, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Store{client: client, config: config, preamble: preamble}
+	s.setLayout(lua.SingleLayout)
+	s.partition = keyspace.New(config.Prefix, 0)
+	return s, nil
+}
+
+// setLayout gives s the scripts for deployments of a layout.
+func (s *Store) setLayout(layout string) {
+	preamble := s.preamble
+	if _, cluster := s.client.(*redis.ClusterClient); cluster && preamble == "" {
+		preamble = movingPreamble
+	}
+	s.scripts = lua.Scripts(preamble, layout)
+}
+
+// movingPreamble begins scripts in a cluster. While a slot moves, each node has some of a partition's keys, and a script that
+// does not find one on the old node is refused in the middle: so each begins by looking for a key that nobody has, and is
+// refused before it has written anything.
+const movingPreamble = "redis.call('EXISTS', KEYS[1] .. ':moving')\n"
+
+// Keys returns the names of the partition's keys.
+func (s *Store) Keys() keyspace.Partition { return s.partition }
+
+// run calls a script, loads it where Redis does not know it, and returns its reply as strings.
+func (s *Store) run(ctx context.Context, name string, args ...any) ([]string, error) {
+	return s.runBy(ctx, connection(s).Process, name, args)
+}
+
+// runBy is run by another way to send a command.
+func (s *Store) runBy(ctx context.Context, send func(context.Context, redis.Cmder) error, name string, args []any) ([]string, error) {
+	sc := s.scripts[name]()
+	all := make([]any, 0, 4+len(args))
+	all = append(all, "evalsha", sc.SHA, 1, s.partition.State())
+	all = append(all, args...)
+	cmd := redis.NewStringSliceCmd(ctx, all...)
+	err := send(ctx, cmd)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		all[0], all[1] = "eval", sc.Text
+		cmd = redis.NewStringSliceCmd(ctx, all...)
+		err = send(ctx, cmd)
+	}
+	if err != nil {
+		return nil, &runError{script: name, err: classify(err)}
+	}
+	if len(cmd.Val()) == 0 {
+		return nil, &runError{script: name, err: errUnknownReply}
+	}
+	return cmd.Val(), nil
+}
+
+// runFor is run for a reply of so many words.
+func (s *Store) runFor(ctx context.Context, words int, name string, args ...any) ([]string, error) {
+	reply, err := s.run(ctx, name, args...)
+	if err == nil && len(reply) != words {
+		err = &runError{script: name, err: fmt.Errorf("reply has %d words, not %d: %w", len(reply), words, errUnknownReply)}
+	}
+	return reply, err
+}
+
+// runError is a script call that ended without a reply that could be read, or with an error of Redis.
+type runError struct {
+	script string
+	err    error
+}
+
+func (e *runError) Error() string { return "run script " + e.script + ": " + e.err.Error() }
+func (e *runError) Unwrap() error { return e.err }
+
+// classify adds ErrUnavailable where the command was certainly not carried out: nothing was sent, or Redis was not ready.
+func classify(err error) error {
+	if other := asLayoutError(err); other != nil {
+		return other
+	}
+	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
+	// time-out of the connection.
+	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
+	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) || isNotReady(err) {
+		return errors.Join(admission.ErrUnavailable, err)
+	}
+	return err
+}
+
+// isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
+// too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
+func isNotReady(err error) bool {
+	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", movingError} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.
+func IsMoved(err error) bool {
+	reply, ok := errors.AsType[redis.Error](err)
+	if !ok {
+		return false
+	}
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", movingError} {
+		if redis.HasErrorPrefix(reply, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsDenied reports whether Redis does not take the credential that it was shown, or its user may not do what was to be done.
+func IsDenied(err error) bool {
+	for _, prefix := range []string{"WRONGPASS ", "NOAUTH ", "NOPERM "} {
+		if reply, ok := errors.AsType[redis.Error](err); ok && redis.HasErrorPrefix(reply, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// movingError is how the refusal of a script begins whose slot moves; see movingPreamble.
+const movingError = "Script attempted to access a non local key"
+
+// InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
+// Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.
+func InDoubt(err error) bool {
+	var run *runError
+	if !errors.As(err, &run) || errors.Is(err, admission.ErrUnavailable) {
+		return false
+	}
+	var reply redis.Error
+	return !errors.As(err, &reply)
+}
+
+// unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
+func unread(err error) error {
+	if _, ok := errors.AsType[redis.Error](err); ok && !isNotReady(err) {
+		return err
+	}
+	return errors.Join(admission.ErrUnavailable, err)
+}
+
+func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }
+
+func rate(l admission.Limit) string {
+	return strconv.FormatFloat(float64(l.Rate()), 'g', 17, 64)
+}
+
+// microsPerToken is the number of micro-tokens in a token.
+const microsPerToken = 1_000_000
+
+func burst(l admission.Limit) int64 { return int64(l.Burst) * microsPerToken }

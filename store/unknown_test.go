@@ -1,0 +1,115 @@
+package store
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// bounce lets the job "a" come to the worker at an instant of Redis, and hands it back with a text. It returns for how long it stays
+// away.
+func (y *yard) bounce(at int64, text string) time.Duration {
+	y.tb.Helper()
+	y.store.now = strconv.FormatInt(at, 10)
+	y.register(1)
+	y.promoteAll()
+	y.read(1)
+	y.finish("a", Finish{Outcome: Release, Delay: 400 * time.Millisecond, Text: text})
+	sight := y.look("a")
+	if sight.Place != admission.PlaceLater {
+		y.tb.Fatalf("it is %s", sight.Place)
+	}
+	return time.Duration(sight.At.UnixMicro()-at) * time.Microsecond
+}
+
+// TestAJobOfAnUnknownTypeComesBackEverMoreSeldom lives through an hour of a job that no worker knows, and counts.
+func TestAJobOfAnUnknownTypeComesBackEverMoreSeldom(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	start := ahead()
+	y.store.now = strconv.FormatInt(start, 10)
+	y.admit(mail("acme", "a"))
+	bounces := 0
+	for at := start; at < start+time.Hour.Microseconds(); bounces++ {
+		wait := y.bounce(at, UnknownType+" welcome")
+		want := time.Duration(float64(400*time.Millisecond) * min(math.Pow(2, float64(min(bounces, historyCap-1))/2), 300))
+		if wait < want-time.Microsecond || wait > want {
+			t.Fatalf("hand-back %d: away for %s, want %s", bounces+1, wait, want)
+		}
+		at += wait.Microseconds()
+	}
+	if bounces > 50 { // 9,000 without a backoff
+		t.Errorf("it came back %d times in an hour", bounces)
+	}
+	sight := y.look("a")
+	if len(sight.Waits) == 0 || sight.Waits[0].Kind != WaitType || !strings.Contains(sight.Waits[0].Text, "knows type welcome: it was handed back 20 times or more in a row") {
+		t.Errorf("got %+v", sight.Waits)
+	}
+	counters, err := y.store.Counters(t.Context())
+	check(t, err)
+	if got := counters.Unknown["mail"]; got.Count != int64(bounces) || got.Type != "welcome" || got.Last.UnixMicro() < start || len(counters.Unknown) != 1 {
+		t.Errorf("got %+v, want %d", counters.Unknown, bounces)
+	}
+	r, err := y.store.Doctor(t.Context())
+	check(t, err)
+	if f := finding(t, r, "types"); f.Health != HealthWarn || !strings.Contains(f.Text, "queue mail, "+strconv.Itoa(bounces)+" times in all, the last of type welcome") || f.Do == "" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestOnlyHandBacksInARowCount: what else became of the job, or another reason, begins anew.
+func TestOnlyHandBacksInARowCount(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	at := ahead()
+	y.store.now = strconv.FormatInt(at, 10)
+	y.admit(mail("acme", "a"))
+	const first = 400 * time.Millisecond
+	for i, text := range []string{UnknownType + " welcome", UnknownType + " welcome", "breaker_open", UnknownType + " welcome", UnknownType, UnknownType + "s|unknown_type welcome"} {
+		wait := y.bounce(at, text)
+		if want := map[bool]time.Duration{true: first * 141421 / 100000, false: first}[i == 1]; wait.Round(time.Millisecond) != want.Round(time.Millisecond) {
+			t.Errorf("hand-back %d: away for %s, want %s", i+1, wait, want)
+		}
+		at += wait.Microseconds()
+	}
+}
+
+// TestAnUnknownTypeDoesNotKeepAJobBeyondItsDeadline: it is due then, and expires.
+func TestAnUnknownTypeDoesNotKeepAJobBeyondItsDeadline(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	at := ahead()
+	y.store.now = strconv.FormatInt(at, 10)
+	job := mail("acme", "a")
+	job.Deadline = time.UnixMicro(at).Add(3 * time.Second)
+	y.admit(job)
+	for n := 0; n < 20 && at < job.Deadline.UnixMicro(); n++ {
+		at += y.bounce(at, UnknownType+" welcome").Microseconds()
+	}
+	if back := time.UnixMicro(at); !back.Equal(job.Deadline) {
+		t.Errorf("it comes back %s after its deadline", back.Sub(job.Deadline))
+	}
+	y.store.now = strconv.FormatInt(job.Deadline.UnixMicro()+1, 10)
+	y.promoteAll()
+	if sight := y.look("a"); sight.Place != PlaceDead || sight.Reason != "expired" {
+		t.Errorf("it is %s: %s", sight.Place, sight.Reason)
+	}
+}
+
+// TestHandBacksOfAllPartitionsAddUp by queue, with the latest of them.
+func TestHandBacksOfAllPartitionsAddUp(t *testing.T) {
+	t.Parallel()
+	early, late := Unknown{2, time.UnixMicro(5), "old"}, Unknown{3, time.UnixMicro(7), "new"}
+	for _, got := range []Unknown{early.add(late), late.add(early)} {
+		if got != (Unknown{5, time.UnixMicro(7), "new"}) {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if got := unknownOf(map[string]string{"ut:mail": "3|7|a|b", "ut:bad": "x|7|a", "ut:short": "1", "left:done": "3"}); len(got) != 1 || got["mail"] != (Unknown{3, time.UnixMicro(7), "a|b"}) {
+		t.Errorf("got %+v", got)
+	}
+}

@@ -1,0 +1,50 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// TestAUnitWakesOneOfEachLine (law L12): a gate has waiters in more classes of queues than a call has moves. A unit that comes free
+// wakes one of each, in two calls, however many wait. They once began anew with each call, until all were awake.
+func TestAUnitWakesOneOfEachLine(t *testing.T) {
+	t.Parallel()
+	const queues, tenants = 24, 20
+	y := newYard(t)
+	_, _, err := y.store.SetGate(t.Context(), Gate{Name: DownstreamGate("api"), Limit: 1, By: Intervention{Reason: t.Name()}})
+	check(t, err)
+	classes := admission.DefaultClasses()
+	var pool Pool
+	for q := range queues {
+		pool.Queues = append(pool.Queues, QueueWeight{fmt.Sprint("queue-", q), 1})
+		var jobs []Candidate
+		for n := range tenants * len(classes) {
+			class := n % len(classes)
+			j := admission.NewJob(fmt.Sprint("tenant-", n/len(classes)), pool.Queues[q].Queue, "t", nil)
+			j.ID, j.Downstream, j.Priority = fmt.Sprint(q, "-", n), "api", classes[class].Name
+			jobs = append(jobs, Candidate{Job: &j, Class: class, Limits: &[admission.Levels]admission.Limit{}})
+		}
+		_, err := y.store.Admit(t.Context(), 0, jobs)
+		check(t, err)
+	}
+	_, err = y.store.Register(t.Context(), "w", pool, 10, time.Hour)
+	check(t, err)
+	y.promoteAll()
+	const lines = 3 * queues
+	for range 3 {
+		leases, err := y.store.Read(t.Context(), "w", pool.ID(), 10, -1, false)
+		check(t, err)
+		if len(leases) != 1 {
+			t.Fatalf("%d jobs run, one may", len(leases))
+		}
+		done := Finish{Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: Complete}
+		_, _, err = y.store.Finish(t.Context(), pool.ID(), "w", []Finish{done})
+		check(t, err)
+		if moves := y.promoteAll(); moves > 2*lines { // each wakes, and parks again but for one
+			t.Errorf("a unit cost %d moves beside those of finish, for %d lines", moves, lines)
+		}
+	}
+}
