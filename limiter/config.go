@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
@@ -38,10 +37,10 @@ type Config struct {
 	// Minutes also counts checks in the minutes of their scopes, which /rate-limit/metrics shows and dry runs replay. It costs a
 	// check some 5 ns, and Redis a call a second for each 500 scopes in use.
 	Minutes bool
+	// Count also counts the checks that cost no call, for Stats. It costs a check some 5 ns.
+	Count bool
 	// Logger hears of outages and new policies; the zero value is silent.
 	Logger zerolog.Logger
-	// Metrics, if there is one, gets what is counted and the bound in force; docs/API.md lists them. It takes the metrics of one limiter.
-	Metrics prometheus.Registerer
 }
 
 // Outage says how a scope's checks are answered while Redis is away. Tokens on lease are spent first, until the lease ends.

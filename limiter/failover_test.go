@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/internal/redistest"
@@ -91,7 +89,7 @@ func sever(t *testing.T, master *redistest.Server) {
 func (f *fleet) debited() admission.Tokens {
 	sum := f.exact
 	for _, l := range slices.Concat(f.killed, f.limiters) {
-		sum += admission.Tokens(testutil.ToFloat64(l.counts.leased))
+		sum += l.Stats().Leased
 	}
 	return sum
 }

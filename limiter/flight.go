@@ -144,7 +144,7 @@ func (l *Limiter) land(f *flight, granted store.Granted, err error) {
 	if err != nil {
 		return
 	}
-	l.counts.calls.Inc()
+	l.counts.calls.Add(1)
 	if granted.Members >= 0 {
 		l.members.Store(int64(max(1, granted.Members)))
 	}

@@ -40,7 +40,7 @@ type Limiter struct {
 	members atomic.Int64
 	beatAt  atomic.Int64
 	blind   blind
-	counts  counts
+	counts  *counts
 	reports reports
 }
 
@@ -66,7 +66,7 @@ func New(store *store.Store, config Config) (*Limiter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)
 	}
-	l := &Limiter{store: store, whole: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts()}
+	l := &Limiter{store: store, whole: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts(&config)}
 	if config.Policy != nil {
 		snapshot, err := config.Policy.Prepare()
 		if err != nil {
@@ -81,12 +81,6 @@ func New(store *store.Store, config Config) (*Limiter, error) {
 	}
 	if err != nil {
 		return nil, err
-	}
-	if err := l.counts.register(config.Metrics, newGauges(l)); err != nil {
-		return nil, err
-	}
-	for _, part := range l.parts {
-		part.counts = l.counts
 	}
 	return l, nil
 }
@@ -126,7 +120,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 		return l.ask(ctx, newTicket(w.asked, w, r.Cost))
 	case a.outcome == denied:
 		if l.counts.byDenial != nil {
-			l.counts.byDenial.Inc()
+			l.counts.byDenial.Add(1)
 		}
 		l.note(ctx, w, oneRefused, r.Cost)
 		a.denial.tell(&v, a.scope.name, a.wait)
@@ -135,7 +129,7 @@ func (l *Limiter) Check(ctx context.Context, r Request) (v Verdict, err error) {
 		l.fetch(ctx, w)
 	}
 	if l.counts.byLease != nil {
-		l.counts.byLease.Inc()
+		l.counts.byLease.Add(1)
 	}
 	l.note(ctx, w, oneAdmitted, r.Cost)
 	v.Admitted, v.Source = true, Leased

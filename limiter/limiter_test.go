@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
@@ -64,13 +62,13 @@ func TestADenialAnswersWhatItKnows(t *testing.T) {
 	if v := ask(5); v.Admitted || v.Source != Exact {
 		t.Fatalf("%+v", v)
 	}
-	before := testutil.ToFloat64(l.counts.calls)
+	before := l.Stats().Calls
 	v := ask(5)
 	if v.Admitted || v.Source != Cached || v.TokensLeft != 4 || v.RetryAfter < 2*time.Hour || v.RetryAfter > 3*time.Hour {
 		t.Errorf("5 of 4 again: %+v", v)
 	}
-	if calls := testutil.ToFloat64(l.counts.calls) - before; calls != 0 {
-		t.Errorf("%g calls for what was known", calls)
+	if calls := l.Stats().Calls - before; calls != 0 {
+		t.Errorf("%d calls for what was known", calls)
 	}
 	for _, source := range []Source{Exact, Cached} {
 		if v := ask(11); v.Reason != admission.ReasonTooCostly || v.Source != source {
@@ -94,7 +92,7 @@ func TestManyCallersShareCalls(t *testing.T) {
 		<-hold // The first call stays until all others wait.
 		return redistest.Action{}
 	})
-	before := testutil.ToFloat64(l.counts.calls)
+	before := l.Stats().Calls
 	var callers sync.WaitGroup
 	call := func() {
 		if v, err := l.Check(t.Context(), Request{Tenant: "acme"}); err != nil || !v.Admitted {
@@ -113,8 +111,8 @@ func TestManyCallersShareCalls(t *testing.T) {
 	}
 	close(hold)
 	callers.Wait()
-	if calls := testutil.ToFloat64(l.counts.calls) - before; calls > 3 {
-		t.Errorf("%g calls for 1 caller and then %d", calls, 2*store.MaxBatchJobs)
+	if calls := l.Stats().Calls - before; calls > 3 {
+		t.Errorf("%d calls for 1 caller and then %d", calls, 2*store.MaxBatchJobs)
 	}
 }
 

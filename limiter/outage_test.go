@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
 	"github.com/headgate/headgate/admission"
@@ -197,7 +196,7 @@ func (o *outage) refill(tb testing.TB) error {
 }
 
 func blindAdmissions(l *Limiter, mode Outage) int {
-	return int(testutil.ToFloat64(l.counts.blind.WithLabelValues(string(mode), resultOf(true))))
+	return int(blindOf(l, mode, true)) //nolint:gosec // Few.
 }
 
 // TestAnOpenBreakerSendsNothing: while it is open, checks cost no call and no wait.

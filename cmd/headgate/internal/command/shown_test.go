@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/telemetry"
 )
 
 // deployFolder is the folder of what is deployed beside the binary.
@@ -225,8 +226,9 @@ func scrapeLimiter(t *testing.T) string {
 	must(t, err)
 	limits := policy.Unlimited()
 	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}
-	l, err := limiter.New(s, limiter.Config{Policy: &limits, Metrics: registry, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
+	l, err := limiter.New(s, limiter.Config{Policy: &limits, Count: true, Outage: limiter.OutageOpen, Timeout: 10 * time.Second})
 	must(t, err)
+	must(t, registry.Register(telemetry.Limiter(l)))
 	for _, tenant := range []string{"a", "a", "a", "b"} {
 		if tenant == "b" {
 			proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Cut: redistest.CutBefore} })

@@ -1,0 +1,148 @@
+package limiter
+
+import (
+	"sync/atomic"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Stats is what a limiter has counted since its start, and the bound in force. No field grows with the scopes. Package
+// telemetry shows it to Prometheus.
+type Stats struct {
+	// Calls is how many calls to Redis were answered.
+	Calls uint64
+	// Checks are those that were answered, but for blind ones.
+	Checks []CheckCount
+	// Blind are the checks to which Redis gave no answer, and BlindTokens the cost of those that were admitted.
+	Blind       []BlindCount
+	BlindTokens admission.Tokens
+	// Grants is how often tokens of a scope were taken on lease, and Leased how many, of all scopes.
+	Grants uint64
+	Leased admission.Tokens
+	// Returns is how many leases were given back on closing, and Returned how many tokens.
+	Returns  uint64
+	Returned admission.Tokens
+	// Levels are those that have a limit, of which somebody has asked.
+	Levels []LevelStats
+}
+
+// CheckCount is how many checks a source has answered in one way. Those that cost no call are there where Config.Count says so.
+type CheckCount struct {
+	Source   Source
+	Admitted bool
+	N        uint64
+}
+
+// BlindCount is how many checks were answered without Redis in one way; none are counted that did not happen.
+type BlindCount struct {
+	// Mode is that of the scope that decided, or empty where tokens on lease did.
+	Mode     Outage
+	Admitted bool
+	N        uint64
+}
+
+// LevelStats is what is in force at a level: at the global one that is one scope, at others the sum of what is held and the
+// largest bound. It is kept as scopes come and go, so reading it looks at none.
+type LevelStats struct {
+	Level admission.Level
+	// Held is what is on lease as each scope last asked for some.
+	Held admission.Tokens
+	// Bound has the largest burst, rate and tokens on lease; Guarantee.Parts and the like are not set.
+	Bound Guarantee
+}
+
+// Stats returns what was counted. It asks Redis for nothing.
+func (l *Limiter) Stats() Stats {
+	c := l.counts
+	s := Stats{
+		Calls: c.calls.Load(), Grants: c.grants.Load(), Leased: admission.Tokens(c.leased.Load()),
+		Returns: c.returns.Load(), Returned: admission.Tokens(c.returned.Load()), BlindTokens: admission.Tokens(c.blindTokens.Load()),
+		Checks: []CheckCount{{Exact, true, c.exact[index(true)].Load()}, {Exact, false, c.exact[index(false)].Load()}},
+	}
+	if l.config.Count {
+		s.Checks = append(s.Checks, CheckCount{Leased, true, c.byLease.Load()}, CheckCount{Cached, false, c.byDenial.Load()})
+	}
+	for i, mode := range blindModes {
+		for _, admitted := range []bool{true, false} {
+			if n := c.blind[i][index(admitted)].Load(); n > 0 {
+				s.Blind = append(s.Blind, BlindCount{mode, admitted, n})
+			}
+		}
+	}
+	for i := range admission.Levels {
+		if bound, held := l.inForce(admission.Level(i)); bound.Burst != 0 {
+			s.Levels = append(s.Levels, LevelStats{admission.Level(i), held, bound})
+		}
+	}
+	return s
+}
+
+// inForce returns the largest bound of a level, and what is on lease there.
+func (l *Limiter) inForce(level admission.Level) (bound Guarantee, held admission.Tokens) {
+	if l.parts == nil {
+		return l.ways.bounds()[level], admission.Tokens(l.ways.onLease[level].Load())
+	}
+	for _, part := range l.parts {
+		of, leased := part.inForce(level)
+		held += leased
+		bound.Burst, bound.Rate, bound.Leased = max(bound.Burst, of.Burst), max(bound.Rate, of.Rate), max(bound.Leased, of.Leased)
+	}
+	return bound, held
+}
+
+// blindModes are the modes of blind checks; the first stands for tokens on lease.
+var blindModes = [...]Outage{"", OutageShare, OutageOpen, OutageClosed, OutageGrace}
+
+// counts are what a limiter counts, in all of its partitions together.
+type counts struct {
+	calls, grants, returns        atomic.Uint64
+	leased, returned, blindTokens atomic.Int64 // tokens
+	// byLease and byDenial are the checks that cost no call. All callers would write the same line of memory, so they are nil
+	// where nobody would read them.
+	byLease, byDenial *atomic.Uint64
+	exact             [2]atomic.Uint64
+	blind             [len(blindModes)][2]atomic.Uint64
+}
+
+func newCounts(config *Config) *counts {
+	c := &counts{}
+	if config.Count {
+		c.byLease, c.byDenial = &atomic.Uint64{}, &atomic.Uint64{}
+	}
+	return c
+}
+
+func index(admitted bool) int {
+	if admitted {
+		return 1
+	}
+	return 0
+}
+
+func (c *counts) answered(admitted bool) { c.exact[index(admitted)].Add(1) }
+
+// answeredBlind counts a check without Redis; no mode means that tokens on lease decided.
+func (c *counts) answeredBlind(mode Outage, admitted bool, cost admission.Tokens) {
+	for i := range blindModes {
+		if blindModes[i] == mode {
+			c.blind[i][index(admitted)].Add(1)
+		}
+	}
+	if admitted {
+		c.blindTokens.Add(int64(cost))
+	}
+}
+
+func (c *counts) granted(tokens admission.Tokens) {
+	if tokens > 0 {
+		c.grants.Add(1)
+		c.leased.Add(int64(tokens))
+	}
+}
+
+func (c *counts) gaveBack(all []leftover) {
+	for _, r := range all {
+		c.returns.Add(1)
+		c.returned.Add(int64(r.tokens))
+	}
+}
