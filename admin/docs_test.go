@@ -80,6 +80,9 @@ func TestPagesNameEndpointsThatThereAre(t *testing.T) {
 	p := newPlant(t, nil)
 	pages, err := filepath.Glob("../docs/*.md")
 	must(t, err)
+	below, err := filepath.Glob("../docs/*/*.md")
+	must(t, err)
+	pages = append(pages, below...)
 	found := 0
 	for _, name := range append(pages, "../README.md", "../deploy/rules/headgate.yml") {
 		text, err := os.ReadFile(name)

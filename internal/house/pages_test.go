@@ -31,7 +31,7 @@ var (
 // pages are the texts of the house. Those of the changelog name what there was once.
 func pages(t *testing.T, root string) (all []page) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md"} {
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		paths, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
 		if err != nil {
 			t.Fatal(err)

@@ -26,6 +26,9 @@ func TestPagesNameCommandsAndOptionsThatThereAre(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../../../docs/*.md")
 	must(t, err)
+	below, err := filepath.Glob("../../../../docs/*/*.md")
+	must(t, err)
+	pages = append(pages, below...)
 	options, variables := map[string]bool{}, map[string]bool{config.FileVariable: true, "HEADGATE_WORKER_BREAKERS": true}
 	for _, option := range reference(t) {
 		options[option.Path], variables[option.Env] = true, true

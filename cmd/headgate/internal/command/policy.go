@@ -23,8 +23,9 @@ func newPolicy() *cobra.Command {
 	var o operator
 	c := parent("policy", "Show or change the limits and weights in force", `A policy says which limit applies to whom: one for everybody, one for each tier of tenants,
 and overrides for tenants, queues and priorities; and which share each tenant has. It is one
-JSON document. All processes follow a new one within a second. The last 100 versions are kept,
-and an audit of who stored them, when and why.
+JSON document: headgate policy reference has its fields, headgate policy schema tells editors.
+All processes follow a new one within a second. The last 100 versions are kept, and an audit of
+who stored them, when and why.
 
 Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 there is no such version, diff found
 differences, or set would lose settings.`, `  headgate policy get --redis localhost:6379 > policy.json
@@ -32,9 +33,11 @@ differences, or set would lose settings.`, `  headgate policy get --redis localh
   headgate policy set policy.json --reason "launch of acme" --redis localhost:6379
   headgate policy merge part.json --reason "new contract" --redis localhost:6379
   headgate policy history --redis localhost:6379
-  headgate policy rollback 17 --reason "too strict" --redis localhost:6379`)
+  headgate policy rollback 17 --reason "too strict" --redis localhost:6379
+  headgate policy schema > policy.schema.json`)
 	o.add(c)
-	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o))
+	c.AddCommand(newPolicyGet(&o), newPolicySet(&o), newPolicyMerge(&o), newPolicyDryRun(&o), newPolicyDiff(&o), newPolicyHistory(&o), newPolicyShow(&o), newPolicyRollback(&o), newPolicyRollout(&o),
+		newPolicySchema(), newPolicyReference())
 	return c
 }
 

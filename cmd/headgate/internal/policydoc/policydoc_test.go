@@ -1,0 +1,331 @@
+package policydoc
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/headgate/headgate/policy"
+)
+
+var update = flag.Bool("update", false, "write docs/POLICY.md anew")
+
+var docs = filepath.Join("..", "..", "..", "..", "docs")
+
+// compiled returns the schema as editors would read it.
+func compiled(t *testing.T) *jsonschema.Schema {
+	t.Helper()
+	var text bytes.Buffer
+	if err := Schema(&text); err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(&text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(schemaID, parsed); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile(schemaID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return schema
+}
+
+// whole documents in which each object of the table stands, with %s for what is in it.
+var places = map[string]string{
+	"":           `{%s}`,
+	"limit":      `{"global": {%s}}`,
+	"tier":       `{"tiers": {"standard": {%s}}}`,
+	"tenant":     `{"tenants": {"acme": {%s}}}`,
+	"queue":      `{"queues": {"mail": {%s}}}`,
+	"class":      `{"queues": {"mail": {"classes": [{%s}]}}}`,
+	"overflow":   `{"overflows": {"acme:mail": {%s}}}`,
+	"downstream": `{"downstreams": {"smtp": {%s}}}`,
+	"breaker":    `{"downstreams": {"smtp": {"breaker": {%s}}}}`,
+	"rollout":    `{"rollout": {%s}}`,
+	"rules":      `{"rollout": {"id": "r", "percent": 5, "rules": {%s}}}`,
+}
+
+// beside is what has to stand beside a field for it to be right; what is not here stands alone.
+func beside(object, field string) string {
+	switch object + "." + field {
+	case "limit.tokens":
+		return `"per": "1s", "burst": 100`
+	case "limit.per":
+		return `"tokens": 1000000000, "burst": 100`
+	case "limit.burst":
+		return `"tokens": 1000000000, "per": "1s"`
+	case "limit.rate_per_second":
+		return `"burst": 100`
+	case "limit.burst_capacity":
+		return `"rate_per_second": 1000000000`
+	case "class.name":
+		return `"weight": 1`
+	case "class.weight":
+		return `"name": "high"`
+	case "overflow.max_jobs":
+		return `"policy": "reject", "max_bytes": 5`
+	case "overflow.max_bytes":
+		return `"policy": "reject", "max_jobs": 5`
+	case "overflow.max_spilled", "overflow.low_water_percent":
+		return `"policy": "spillover", "max_jobs": 5`
+	case "breaker.open_base":
+		return `"open_max": "24h"`
+	case "breaker.open_max":
+		return `"open_base": "1ms"`
+	case "rollout.id":
+		return `"percent": 5, "rules": {"max_running": {"acme:mail": 3}}`
+	case "rollout.percent", "rollout.shadow":
+		return `"id": "r", "rules": {"max_running": {"acme:mail": 3}}`
+	}
+	switch object {
+	case "tier":
+		return `"limit": {"enabled": false}`
+	case "rules":
+		return `"max_running": {"acme:mail": 3}`
+	}
+	return ""
+}
+
+// TestTheTableHasTheFieldsThatPolicyReads: each object has the fields that package policy names when it meets another.
+func TestTheTableHasTheFieldsThatPolicyReads(t *testing.T) {
+	t.Parallel()
+	named := regexp.MustCompile(`allowed is one of (.*)$`)
+	for _, o := range objects {
+		_, err := policy.Unmarshal(fmt.Appendf(nil, places[o.name], `"no such field": 1`))
+		if err == nil {
+			t.Fatalf("%s: a field that is none was read", o.title)
+		}
+		match := named.FindStringSubmatch(err.Error())
+		if match == nil {
+			t.Fatalf("%s: %v", o.title, err)
+		}
+		read := strings.Split(match[1], ", ")
+		described := make([]string, len(o.fields))
+		for i, f := range o.fields {
+			described[i] = f.name
+			if f.doc == "" || f.unset == "" {
+				t.Errorf("%s.%s is not described", o.title, f.name)
+			}
+		}
+		slices.Sort(read)
+		slices.Sort(described)
+		if !slices.Equal(read, described) {
+			t.Errorf("%s: policy reads  %v\nthe table has %v", o.title, read, described)
+		}
+	}
+}
+
+// trial is a value of a field, and whether it is right.
+type trial struct {
+	value string
+	right bool
+	// text says that a schema cannot know.
+	text bool
+}
+
+// trialsOf are values at the ends of a field's range and beyond.
+func trialsOf(k kind) (all []trial) {
+	switch k := k.(type) {
+	case whole:
+		all = []trial{{fmt.Sprint(k.low), true, false}, {fmt.Sprint(k.high), true, false}, {"1.5", false, false}, {`"1"`, false, false}, {"-1", false, false}}
+		if k.high < 1<<53-1 {
+			all = append(all, trial{fmt.Sprint(k.high + 1), false, false})
+		}
+		if k.low == 1 {
+			all = append(all, trial{"0", k.zero, false})
+		}
+	case share:
+		all = []trial{{"0.001", true, false}, {"1", true, false}, {"1.01", false, false}, {"-0.5", false, false}, {`"1"`, false, false}}
+	case span:
+		quoted := func(d time.Duration) string { return `"` + d.String() + `"` }
+		all = []trial{{quoted(k.low), true, false}, {quoted(k.high), true, false}, {quoted(k.low - 1), false, true}, {quoted(k.high + 1), false, true}, {`"soon"`, false, false}, {"30", false, false}, {`"-1s"`, false, false}}
+	case choice:
+		all = []trial{{`"neither"`, false, false}, {"true", false, false}}
+	case toggle:
+		all = []trial{{"1", false, false}}
+	case name:
+		all = []trial{{`"a b"`, false, false}, {`""`, false, false}}
+	}
+	return all
+}
+
+// TestTheRangesAreThoseOfPolicy: package policy takes the ends of each range and refuses what is beyond, and so does the schema, as far as
+// it can know.
+func TestTheRangesAreThoseOfPolicy(t *testing.T) {
+	t.Parallel()
+	schema := compiled(t)
+	tried := 0
+	for _, o := range objects {
+		for _, f := range o.fields {
+			for _, try := range trialsOf(f.kind) {
+				inside := beside(o.name, f.name)
+				if inside != "" {
+					inside += ", "
+				}
+				if o.name == "tenant" && f.name == "tier" && !try.right {
+					continue // A tier that there is not is refused whatever its name.
+				}
+				tried++
+				text := fmt.Sprintf(places[o.name], inside+`"`+f.name+`": `+try.value)
+				_, err := policy.Unmarshal([]byte(text))
+				if (err == nil) != try.right {
+					t.Errorf("%s: the table says %v, policy %v", text, try.right, err)
+				}
+				if err := validate(t, schema, text); (err == nil) != (try.right || try.text) {
+					t.Errorf("%s: the table says %v, the schema %v", text, try.right, err)
+				}
+			}
+		}
+	}
+	if tried < 200 {
+		t.Errorf("%d values were tried", tried)
+	}
+}
+
+func validate(t *testing.T, schema *jsonschema.Schema, text string) error {
+	t.Helper()
+	value, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return schema.Validate(value)
+}
+
+// TestPolicyAndSchemaAgree: what binds several fields, names and whole policies.
+func TestPolicyAndSchemaAgree(t *testing.T) {
+	t.Parallel()
+	schema := compiled(t)
+	for text, right := range map[string]bool{
+		`{}`: true,
+		`{"version": 7, "global": {"tokens": 5000, "per": "1s", "burst": 500}}`: true,
+		`{"global": {"tokens": 5, "burst": 5}}`:                                 false,
+		`{"global": {"tokens": 5, "per": "1s"}}`:                                false,
+		`{"global": {"rate_per_second": 5, "burst_capacity": 5}}`:               true,
+		`{"global": {"rate_per_second": 5, "tokens": 5, "burst": 5}}`:           false,
+		`{"global": {"rate_per_second": 5, "burst": 5, "burst_capacity": 5}}`:   false,
+		`{"global": {"enabled": false}}`:                                        true,
+		`{"global": {"enabled": false, "tokens": 5, "per": "1s", "burst": 5}}`:  true,
+		`{"limits": {}}`: false,
+		`{"tiers": {}}`:  false,
+		`{"tiers": {"gold": {"limit": {"enabled": false}}}}`:                                                    false,
+		`{"tiers": {"standard": {"limit": {"enabled": false}}, "gold": {"limit": {"enabled": false}}}}`:         true,
+		`{"tiers": {"standard": {"max_running": 4}}}`:                                                           false,
+		`{"tenants": {"global": {"max_running": 4}}}`:                                                           false,
+		`{"tenants": {"globally": {"max_running": 4, "priority_weights": {"high": 4}}}}`:                        true,
+		`{"tenants": {"a b": {"max_running": 4}}}`:                                                              false,
+		`{"tenants": {"acme": {"priority_weights": {"high": 0}}}}`:                                              false,
+		`{"tenants": {"acme": {"priority_weights": {"high": 1001}}}}`:                                           false,
+		`{"queue_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                            true,
+		`{"queue_limits": {"acme": {"tokens": 300, "per": "1m", "burst": 75}}}`:                                 false,
+		`{"priority_limits": {"acme:mail:high": {"tokens": 300, "per": "1m", "burst": 75}}}`:                    true,
+		`{"priority_limits": {"acme:mail": {"tokens": 300, "per": "1m", "burst": 75}}}`:                         false,
+		`{"max_running": {"acme:mail": 0}}`:                                                                     false,
+		`{"overflows": {"*": {"policy": "reject", "max_jobs": 5}, "*:*": {"policy": "reject", "max_jobs": 5}}}`: true,
+		`{"overflows": {"*:mail": {"policy": "reject", "max_jobs": 5}}}`:                                        false,
+		`{"overflows": {"acme:mail": {"policy": "reject"}}}`:                                                    false,
+		`{"overflows": {"acme:mail": {"max_jobs": 5}}}`:                                                         false,
+		`{"overflows": {"acme:mail": {"policy": "reject", "max_bytes": 5, "max_spilled": 5}}}`:                  false,
+		`{"overflows": {"acme:mail": {"policy": "none"}}}`:                                                      true,
+		`{"any_downstream": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}}}`:                              false,
+		`{"downstreams": {"smtp": {"dispatch": {"tokens": 5, "per": "1s", "burst": 5}, "max_parked": 5}}}`:      true,
+		`{"observe": ["global", "acme", "acme:mail", "acme:mail:high"]}`:                                        true,
+		`{"observe": ["acme:mail:high:1"]}`:                                                                     false,
+		`{"queues": {"mail": {"classes": []}}}`:                                                                 false,
+		`{"queues": {"mail": {"classes": [{"name": "high", "weight": 3}]}}}`:                                    true,
+		`{"rollout": {"id": "r", "percent": 5}}`:                                                                false,
+	} {
+		if _, err := policy.Unmarshal([]byte(text)); (err == nil) != right {
+			t.Errorf("%s: policy says %v", text, err)
+		}
+		if err := validate(t, schema, text); (err == nil) != right {
+			t.Errorf("%s: the schema says %v", text, err)
+		}
+	}
+	for _, p := range []policy.Policy{policy.Default(), policy.Unlimited()} {
+		text, err := policy.Marshal(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := validate(t, schema, string(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestThePoliciesOfTheDocsAreRight: each block of JSON or indented text in a page that is a policy is read by policy and by the schema.
+func TestThePoliciesOfTheDocsAreRight(t *testing.T) {
+	t.Parallel()
+	schema := compiled(t)
+	var pages []string
+	for _, pattern := range []string{filepath.Join(docs, "*.md"), filepath.Join(docs, "*", "*.md"), filepath.Join(docs, "..", "README.md")} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, found...)
+	}
+	fields := map[string]bool{}
+	for _, f := range objects[0].fields {
+		fields[f.name] = true
+	}
+	fenced, indented := regexp.MustCompile("(?ms)^```json\n(.*?)^```"), regexp.MustCompile(`(?m)((?:^    .*\n)+)`)
+	found := 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range slices.Concat(fenced.FindAllSubmatch(text, -1), indented.FindAllSubmatch(text, -1)) {
+			var members map[string]any
+			if json.Unmarshal(match[1], &members) != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(members)), func(name string) bool { return fields[name] }) {
+				continue
+			}
+			found++
+			if _, err := policy.Unmarshal(match[1]); err != nil {
+				t.Errorf("%s: %v in\n%s", page, err, match[1])
+			}
+			if err := validate(t, schema, string(match[1])); err != nil {
+				t.Errorf("%s: %v in\n%s", page, err, match[1])
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d policies were found", found)
+	}
+}
+
+func TestTheReferenceIsInTheDocs(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	if err := Reference(&out); err != nil {
+		t.Fatal(err)
+	}
+	page := filepath.Join(docs, "POLICY.md")
+	if *update {
+		if err := os.WriteFile(page, out.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(text, out.Bytes()) {
+		t.Errorf("%s is not what the table says: run this test with -update and read the diff", page)
+	}
+}

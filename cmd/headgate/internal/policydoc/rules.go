@@ -1,0 +1,42 @@
+package policydoc
+
+import "github.com/headgate/headgate/policy"
+
+// thing is a JSON object.
+type thing = map[string]any
+
+func needs(fields ...string) thing { return thing{"required": fields} }
+
+// limitRule: a rate and a burst, each said once, unless the limit is off.
+var limitRule = thing{
+	"if":               thing{"required": []string{"enabled"}, "properties": thing{"enabled": thing{"const": false}}},
+	"else":             thing{"allOf": []any{one(needs("tokens", "per"), needs("rate_per_second")), one(needs("burst"), needs("burst_capacity"))}},
+	"dependentSchemas": thing{"rate_per_second": thing{"not": thing{"anyOf": []any{needs("tokens"), needs("per")}}}, "burst_capacity": thing{"not": needs("burst")}},
+}
+
+func one(of ...any) thing { return thing{"oneOf": of} }
+
+// overflowRule: bounds have a policy, a policy has a bound, and what spillover alone knows is beside it alone.
+var overflowRule = thing{"allOf": []any{
+	thing{
+		"if":   thing{"required": []string{"policy"}, "properties": thing{"policy": thing{"not": thing{"const": string(policy.NoBound)}}}},
+		"then": thing{"anyOf": []any{aboveZero("max_jobs"), aboveZero("max_bytes")}},
+		"else": zero("max_jobs", "max_bytes"),
+	},
+	thing{
+		"if":   thing{"required": []string{"policy"}, "properties": thing{"policy": thing{"const": string(policy.Spillover)}}},
+		"else": zero("max_spilled", "low_water_percent"),
+	},
+}}
+
+func aboveZero(field string) thing {
+	return thing{"required": []string{field}, "properties": thing{field: thing{"minimum": 1}}}
+}
+
+func zero(fields ...string) thing {
+	properties := thing{}
+	for _, field := range fields {
+		properties[field] = thing{"const": 0}
+	}
+	return thing{"properties": properties}
+}

@@ -1,0 +1,186 @@
+package policydoc
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+)
+
+// part is the pattern of a name, as package admission has it; no tenant is called global.
+const (
+	part     = `[A-Za-z0-9._@/-]{1,128}`
+	noTenant = `^global(:|$)`
+)
+
+var (
+	anyName    = name{`^` + part + `$`, "", "1 to 128 bytes of `A-Za-z0-9._@/-`"}
+	queueName  = name{`^` + part + `$`, "", "queue"}
+	tierName   = name{`^` + part + `$`, "", "tier"}
+	className  = name{`^` + part + `$`, "", "class"}
+	downstream = name{`^` + part + `$`, "", "downstream"}
+	tenantName = name{`^` + part + `$`, noTenant, "tenant"}
+	inQueue    = name{`^` + part + `:` + part + `$`, noTenant, "`tenant:queue`"}
+	inClass    = name{`^` + part + `:` + part + `:` + part + `$`, noTenant, "`tenant:queue:class`"}
+	bounded    = name{`^(\*|\*:\*|` + part + `(:` + part + `)?)$`, noTenant, "`tenant:queue`, `*:*`, `tenant` or `*`"}
+	anyScope   = name{`^` + part + `(:` + part + `){0,2}$`, `^global:`, "`global`, `tenant`, `tenant:queue` or `tenant:queue:class`"}
+	limit      = of("limit")
+	tokens     = whole{low: 1, high: int64(admission.MaxLimitTokens)}
+	running    = whole{low: 1, high: policy.MaxMaxRunning, zero: true}
+	calls      = whole{low: 1, high: 1_000_000, zero: true}
+	weights    = named{keys: className, value: whole{low: 1, high: int64(admission.MaxWeight)}}
+	overDay    = span{time.Millisecond, 24 * time.Hour}
+	overHour   = span{time.Millisecond, time.Hour}
+	weightsDoc = "Shares of the tenant among the tenants of a class: twice the weight is twice the service while both have work."
+)
+
+// objects are the document itself and what it is made of.
+var objects = []object{
+	{
+		name: "", title: "Policy",
+		doc: "Which limits, weights and bounds are in force for whom. `headgate policy set FILE` stores one as JSON.",
+		fields: append([]field{
+			{"version", whole{low: 0, high: 1<<53 - 1}, "whatever version is in force is replaced, unless settings would be lost",
+				"The version that the document was made from. Where another one is in force by now, nothing is stored."},
+			{"global", limit, "no limit", "Limit of the whole deployment. Every job and every check pays here, then at its tenant, queue and class."},
+		}, append(ruleFields(named{tierName, of("tier"), []string{policy.StandardTier}}, "the three of the built-in policy: premium 400 tokens a second (burst 100), standard 200 (50), basic 100 (25)"),
+			field{"queues", named{keys: queueName, value: of("queue")}, "every queue goes by the defaults", "Queues that have something of their own."},
+			field{"downstreams", named{keys: downstream, value: of("downstream")}, "all go by `any_downstream`", "Downstreams, which jobs name as what they call, that have something of their own."},
+			field{"any_downstream", without{"downstream", "dispatch"}, "no bounds", "What holds for each downstream that is not named. A `dispatch` is refused here."},
+			field{"observe", list{0, policy.MaxObserved, anyScope}, "none", "Scopes whose decisions are always counted; others are while they are among the busiest."},
+			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
+			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
+				"How long at least the id of a job is remembered after the job has ended: sent again meanwhile, it is a duplicate."},
+		)...),
+	},
+	{
+		name: "limit", title: "limit",
+		doc: "A token bucket: `tokens` come in evenly over `per`, and `burst` is the most that it holds. A job costs one token unless it says otherwise. " +
+			"The rate is `tokens` with `per`, or `rate_per_second`; the burst is `burst` or `burst_capacity`. An empty bucket has to fill within 366 days.",
+		fields: []field{
+			{"tokens", tokens, "`rate_per_second` has to be there", "Tokens that come in over `per`."},
+			{"per", span{admission.MinLimitPer, admission.MaxLimitPer}, "`rate_per_second` has to be there", "The time over which `tokens` come in."},
+			{"burst", tokens, "`burst_capacity` has to be there", "Tokens that the bucket holds at most. A job that costs more is refused for good."},
+			{"rate_per_second", tokens, "`tokens` and `per` have to be there", "Tokens that come in a second, instead of `tokens` and `per`."},
+			{"burst_capacity", tokens, "`burst` has to be there", "Another name of `burst`."},
+			{"enabled", toggle{}, "`true`", "`false` says that there is no limit here; the figures may stay."},
+		},
+		rule: limitRule,
+	},
+	{
+		name: "tier", title: "tier", doc: "Defaults for the tenants that are in it. They share the figures, not the tokens: each has a bucket of its own.",
+		fields: []field{
+			{"limit", limit, "the tier is refused: one without a limit says `{\"enabled\": false}`", "Limit of each of its tenants."},
+			{"priority_weights", weights, "1 in each class", weightsDoc},
+			{"max_running", running, "no bound", "Most jobs of each of its tenants that workers hold at a time, over all workers. Others wait."},
+		},
+		needs: []string{"limit"},
+	},
+	{
+		name: "tenant", title: "tenant", doc: "What one tenant has of its own.",
+		fields: []field{
+			{"tier", anyName, "`standard`", "Tier whose limit, weights and bound it has where it has none of its own."},
+			{"limit", limit, "that of its tier", "Limit of the tenant, instead of its tier's. `{\"enabled\": false}` lifts that."},
+			{"priority_weights", weights, "those of its tier, class by class", weightsDoc},
+			{"max_running", running, "that of its tier", "Most jobs of the tenant that workers hold at a time, over all workers. Others wait."},
+			{"dispatch", limit, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost. Others wait; none is refused for it."},
+		},
+	},
+	{
+		name: "queue", title: "queue", doc: "What one queue has of its own.",
+		fields: []field{
+			{"classes", list{1, admission.MaxClasses, of("class")}, "high 3, medium 2, low 1", "Classes of urgency, the most urgent first."},
+			{"horizon", span{policy.MinHorizon, policy.MaxHorizon}, "1h", "Places jobs without a deadline among those of their tenant with one, as if theirs were this long after their arrival."},
+			{"expired_policy", choice{string(policy.DeadLetter), string(policy.Drop)}, "`dead_letter`", "What becomes of a job that did not start before its deadline: kept as a dead letter, or forgotten. It is counted either way."},
+			{"max_wait", span{policy.MinMaxWait, policy.MaxMaxWait}, "no bound", "Longest that a job may wait once it could start; then it expires."},
+			{"poison_limit", whole{1, policy.MaxPoisonLimit, true}, "3", "Workers that may be lost while they are known to run a job; then the job is a dead letter."},
+			{"keep_dead", span{policy.MinKeepDead, policy.MaxKeepDead}, "as long as `max_dead` allows", "How long a dead letter is kept."},
+			{"max_dead", whole{1, policy.MaxMaxDead, true}, "100,000", "Most dead letters. Beyond, the oldest of the tenant that has the most go."},
+			{"overflow", of("overflow"), "no bound", "How many jobs each tenant may have waiting in the queue, and what becomes of others."},
+			{"max_running", running, "no bound", "Most jobs of the queue that workers hold at a time, over all workers. Others wait."},
+			{"max_running_per_tenant", running, "no bound", "Most jobs of each tenant in the queue that workers hold at a time, over all workers. Others wait."},
+			{"most_attempts", whole{1, admission.MaxAttemptsLimit, true}, "25", "Most runs that a job may ask for. One that asks for more is refused."},
+			{"least_backoff", span{time.Millisecond, admission.MaxBackoff}, "100ms", "Least wait after a failed run that a job's own header `headgate-backoff` may ask for."},
+		},
+	},
+	{
+		name: "class", title: "class", doc: "A class of urgency of a queue.",
+		fields: []field{
+			{"name", anyName, "refused", "Name of the class, as jobs have it in their priority."},
+			{"weight", whole{low: 1, high: admission.MaxClassWeight}, "refused", "Its turns in the pattern by which classes are served: 3, 2 and 1 are HHHMML."},
+		},
+		needs: []string{"name", "weight"},
+	},
+	{
+		name: "overflow", title: "overflow",
+		doc: "A bound on the jobs of a tenant that live: waiting, for later or running; dead letters and spilled ones apart. `max_jobs`, `max_bytes` or both are needed beside a policy other than `none`.",
+		fields: []field{
+			{"policy", choice{string(policy.NoBound), string(policy.Reject), string(policy.DropOldest), string(policy.Spillover)}, "`none`",
+				"What becomes of a job for which there is no room. `reject` refuses it; `drop_oldest` makes a dead letter of the tenant's oldest waiting job, never of a class above the newcomer's; " +
+					"`spillover` keeps it aside and brings it back in order; `none` lets it in. Over all queues of a tenant only `none` and `reject` may be."},
+			{"max_jobs", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs."},
+			{"max_bytes", whole{1, policy.MaxOverflowBytes, true}, "no bound", "Most bytes of jobs as they are stored: payload, headers, names and some 40 bytes."},
+			{"max_spilled", whole{1, policy.MaxMaxSpilled, true}, "10,000", "Most jobs that are kept aside; with `spillover` alone."},
+			{"low_water_percent", whole{1, 100, true}, "50", "Per cent of the bounds at which spilled jobs begin to come back; with `spillover` alone."},
+		},
+		rule: overflowRule,
+	},
+	{
+		name: "downstream", title: "downstream", doc: "What holds for the jobs that call one downstream.",
+		fields: []field{
+			{"max_running", running, "no bound", "Most of its jobs that workers hold at a time, over all workers. Others wait."},
+			{"dispatch", limit, "no bound", "How many of its jobs are handed to workers in a time, a token each whatever they cost, over all workers. Others wait; none fails for it."},
+			{"max_parked", whole{1, policy.MaxOverflowJobs, true}, "no bound", "Most jobs that may wait for it while its circuit breaker is not closed. Others are refused."},
+			{"breaker", of("breaker"), "that of the workers' configuration", "By which rules its circuit breaker goes, for all workers."},
+		},
+	},
+	{
+		name: "breaker", title: "breaker",
+		doc: "Rules of a circuit breaker. Those that are left out are the defaults here, not what a worker says.",
+		fields: []field{
+			{"window", span{10 * time.Millisecond, time.Hour}, "10s", "How long the outcome of a call counts."},
+			{"buckets", whole{1, 100, true}, "10", "Slices in which the window slides."},
+			{"min_calls", calls, "10", "Fewest calls in the window by which a rate is judged."},
+			{"failure_rate", share{}, "0.5", "Part of the calls in the window whose failure opens the breaker."},
+			{"failure_threshold", calls, "10", "Failures in a row that open it, whatever the window holds."},
+			{"slow_call_duration", overDay, "30s", "What a call has to last to be slow. It counts while it still runs."},
+			{"slow_call_rate", share{}, "0.8", "Part of slow calls in the window that opens it."},
+			{"success_threshold", whole{1, 1000, true}, "5", "Probes that have to pass before it closes."},
+			{"max_probes", whole{1, 100, true}, "1", "Most probes under way at a time."},
+			{"probe_timeout", overHour, "30s", "After which time a probe that has not ended counts as failed."},
+			{"open_base", overDay, "1m", "How long it stays open the first time, less a jitter of up to half. Each further time in a row doubles it."},
+			{"open_max", overDay, "10m, or `open_base` if that is longer", "Longest that it stays open, before jitter. Not below `open_base`."},
+			{"reset_after", overDay, "10m", "How long it has to stay closed for the next time to be `open_base` again."},
+			{"call_timeout", span{time.Millisecond, admission.MaxTimeout}, "that of the worker", "Ends the ctx of a handler whose job has no time-out of its own."},
+		},
+	},
+	{
+		name: "rollout", title: "rollout",
+		doc: "A candidate: rules that replace those of the policy with the same names for a part of the tenants, or for nobody while their answers are counted.",
+		fields: []field{
+			{"id", anyName, "refused", "Salt by which tenants are chosen. It stays while the share changes."},
+			{"percent", whole{low: 0, high: policy.MaxPercent}, "0", "Per cent of the tenants that are in. A tenant that is in stays in while it grows."},
+			{"shadow", toggle{}, "`false`", "`true` puts none of it in force: what its limits would answer is counted."},
+			{"rules", of("rules"), "refused", "What differs."},
+		},
+		needs: []string{"id", "rules"},
+	},
+	{
+		name: "rules", title: "rules",
+		doc:    "What a candidate says of tenants. It may not change the weights and `max_running` of tier `standard`, nor `*` and `*:*` of `overflows`, which Redis knows for all unnamed tenants together.",
+		fields: ruleFields(named{keys: tierName, value: of("tier")}, "as in force"),
+	},
+}
+
+// ruleFields are what a policy, and a candidate, say of tenants.
+func ruleFields(tiers named, noTiers string) []field {
+	return []field{
+		{"tiers", tiers, noTiers, "Tiers: defaults for the tenants that are in them. `standard` has to be among them: it is the tier of each tenant that names none."},
+		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
+		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue. A job pays there beside its tenant's limit."},
+		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue."},
+		{"overflows", named{keys: bounded, value: of("overflow")}, "the `overflow` of queues alone",
+			"Bounds of waiting jobs: of one tenant in one queue, instead of the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues; of each other tenant (`*`)."},
+		{"max_running", named{keys: inQueue, value: whole{low: 1, high: policy.MaxMaxRunning}}, "the `max_running_per_tenant` of queues alone", "Most jobs of one tenant in one queue that workers hold at a time, over all workers."},
+	}
+}
