@@ -120,8 +120,8 @@ neighbour: deps ## Attack headgate serve with one tenant's key and 128 connectio
 OLD ?= HEAD~10
 
 .PHONY: clocks
-clocks: deps ## Run the tests of the laws, of schedulers and limiters on a Redis whose clock is ten minutes ahead, then behind.
-	for off in 10m -10m; do HEADGATE_TEST_CLOCK=$$off $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter ./scheduler || exit 1; done
+clocks: deps ## Run the tests of the laws, of schedulers and limiters on a Redis whose clock is ten minutes ahead, then behind, then steps so far while they run.
+	for off in 10m -10m 10m@4s -10m@4s; do HEADGATE_TEST_CLOCK=$$off $(GO) test $(TESTCOMPILE) -count 1 -timeout $(TIMEOUT) $(TESTFLAGS) ./internal/laws ./limiter ./scheduler || exit 1; done
 
 .PHONY: upgrade
 upgrade: deps ## Run the processes of commit OLD, ten before this one unless told otherwise, side by side with these under load, upgrade and take back.

@@ -9,13 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 )
 
-// ClockVariable is of the environment: how far the clocks of all servers are off that have none of their own, such as 10m or -10m.
-// `make clocks` runs the tests of the laws so.
+// ClockVariable is of the environment: how far the clocks of all servers are off that have none of their own, such as 10m or -10m; or
+// by how much they step some time after the first server was started, as in -10m@5s. `make clocks` runs the tests of the laws so.
 const ClockVariable = "HEADGATE_TEST_CLOCK"
 
 // Clock is the time of day that servers read; see Options. Their monotonic clocks stay as they are. It may be used by several
@@ -107,7 +108,8 @@ var everyClock = sync.OnceValues(func() (*Clock, error) {
 	if text == "" {
 		return nil, nil
 	}
-	offset, err := time.ParseDuration(text)
+	by, after, steps := strings.Cut(text, "@")
+	offset, err := time.ParseDuration(by)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", ClockVariable, err)
 	}
@@ -115,7 +117,22 @@ var everyClock = sync.OnceValues(func() (*Clock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newClock(dir, offset)
+	if !steps {
+		return newClock(dir, offset)
+	}
+	wait, err := time.ParseDuration(after)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", ClockVariable, err)
+	}
+	c, err := newClock(dir, 0)
+	if err == nil {
+		time.AfterFunc(wait, func() {
+			if err := c.step(offset); err != nil {
+				panic(err) // No test is to pass for a clock that did not step.
+			}
+		})
+	}
+	return c, err
 })
 
 // Now returns the time of servers without a clock of their own: this machine's, or what ClockVariable makes of it.
