@@ -126,3 +126,24 @@ func TestATenantsBacklogIsClearedInPortions(t *testing.T) {
 		t.Errorf("%d entries in the audit", entries)
 	}
 }
+
+// TestWhatIsKeptAsideIsClearedAtOnce: jobs that had no room do not come in where others were cleared.
+func TestWhatIsKeptAsideIsClearedAtOnce(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
+		Version: 1, Text: []byte("{}"), Window: time.Minute,
+		Overflows: []TenantOverflow{{Tenant: "evil", Queue: "mail", Overflow: Overflow{Policy: Spillover, MaxJobs: 1, MaxSpilled: 5}}},
+	}))
+	for n := range 4 {
+		check(t, y.offerAt(1, mail("evil", fmt.Sprint("j", n))).Err())
+	}
+	cancelled, more, err := y.store.ClearTenant(t.Context(), "evil", "mail", Intervention{Author: "op"})
+	if err != nil || more || cancelled != 4 {
+		t.Errorf("%d of 4 are cancelled, more %t, %v", cancelled, more, err)
+	}
+	backlogs, err := y.store.Backlogs(t.Context(), "evil")
+	if err != nil || len(backlogs) != 0 {
+		t.Errorf("left are %+v, %v", backlogs, err)
+	}
+}

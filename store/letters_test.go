@@ -91,3 +91,27 @@ func TestLettersOfAnOlderReleaseGoFirst(t *testing.T) {
 		t.Errorf("counted: %s", got)
 	}
 }
+
+// TestOfTenantsWithAsManyLettersTheNewcomerLosesOne: whatever their names.
+func TestOfTenantsWithAsManyLettersTheNewcomerLosesOne(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][2]string{{"acme", "zeta"}, {"zeta", "acme"}} {
+		there, comes := names[0], names[1]
+		y := newYard(t)
+		y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+		lower(t, y.store.scripts, "local DEAD_CAP = %d\n", modelDeadCap, 5)
+		y.bury(there, "mail", "a", "b", "c")
+		y.bury(comes, "hook", "d", "e", "f")
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			tenant := there
+			if id > "c" {
+				tenant = comes
+			}
+			sight, err := y.store.Look(t.Context(), admission.Key{Tenant: tenant, ID: id})
+			check(t, err)
+			if dead := sight.Place == PlaceDead; dead != (id != "d") {
+				t.Errorf("%s comes when %s has as many: its %s is %s", comes, there, id, sight.Place)
+			}
+		}
+	}
+}
