@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -230,5 +231,16 @@ func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 		if f := finding(t, r, "bounds"); f.Health != row.health || f.Text != row.text || (f.Do != "") != (f.Health == HealthWarn) {
 			t.Errorf("%+v", f)
 		}
+	}
+	names := make([]any, 3100)
+	for i := range names {
+		names[i] = fmt.Sprint("d", i)
+	}
+	check(t, y.client.HDel(t.Context(), y.store.partition.State(), "nq", "nd").Err())
+	check(t, y.client.SAdd(t.Context(), y.store.partition.Breakers(), names...).Err())
+	r, err := y.store.Doctor(t.Context())
+	check(t, err)
+	if f := finding(t, r, "bounds"); f.Health != HealthWarn || !strings.HasPrefix(f.Text, "3100 of 4096 breakers are there: beyond, the one that is closed and was quiet for longest") {
+		t.Errorf("%+v", f)
 	}
 }

@@ -32,7 +32,7 @@ func TestVitals(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	check(t, client.HSet(t.Context(), store.Keys().State(), "nq", 7, "nd", 8).Err())
-	if v = due(time.Hour); !slices.Equal(v.Bounds, []BoundUse{{"queues", 7, mostQueues}, {"dead letters", 8, mostLetters}, {"lanes", 0, mostLanes}}) {
+	if v = due(time.Hour); !slices.Equal(v.Bounds, []BoundUse{{"queues", 7, mostQueues}, {"dead letters", 8, mostLetters}, {"lanes", 0, mostLanes}, {"breakers", 0, mostBreakers}}) {
 		t.Errorf("bounds %+v", v.Bounds)
 	}
 	if v := due(time.Hour); v.Late != 0 {

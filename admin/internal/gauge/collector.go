@@ -44,7 +44,7 @@ var (
 	slotsDesc = prometheus.NewDesc("headgate_worker_slots", "Slots of registered workers, by whether a job is in them.", []string{"state"}, nil)
 	lateDesc  = prometheus.NewDesc("headgate_timers_late_seconds", "For how long the timer that is due first has been, 0 where none is.", nil, nil)
 	memDesc   = prometheus.NewDesc("headgate_redis_memory_bytes", "Memory that Redis uses, and its maxmemory, 0 for none.", []string{"kind"}, nil)
-	boundDesc = prometheus.NewDesc("headgate_bound_used_ratio", "Part that is used of what the store keeps at most: names of queues, dead letters, lanes of a tenant in a class of a queue (0 below 3072).", []string{"bound"}, nil)
+	boundDesc = prometheus.NewDesc("headgate_bound_used_ratio", "Part that is used of what the store keeps at most: names of queues, dead letters, circuit breakers, lanes of a tenant in a class of a queue (0 below 3072).", []string{"bound"}, nil)
 	upDesc    = prometheus.NewDesc("headgate_redis_up", "Whether Redis answered this scrape.", nil, nil)
 )
 
