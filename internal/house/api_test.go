@@ -61,7 +61,9 @@ func TestAPI(t *testing.T) {
 // isPublic reports whether a package is for other modules.
 func isPublic(u unit) bool {
 	path := strings.Split(u.ImportPath, "/")
-	return u.Name != "main" && len(u.GoFiles) > 0 && !slices.Contains(path, "internal") && !slices.Contains(path, "loadtest")
+	return u.Name != "main" && len(u.GoFiles) > 0 && !slices.ContainsFunc(path, func(folder string) bool {
+		return folder == "internal" || folder == "loadtest" || folder == "docs"
+	})
 }
 
 // missing returns the lines of one text that the other has not, each behind its package.

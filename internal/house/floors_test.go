@@ -44,6 +44,7 @@ var rooms = []room{
 	{path: "telemetry", floor: 5},
 	{path: "loadtest", floor: 6},
 	{path: "cmd", floor: 6},
+	{path: "docs", floor: 6},
 	{path: "internal/redisclient", floor: 0, leaf: true},
 	{path: "internal/embedded", floor: 0, leaf: true},
 	{path: "internal/redistest", floor: 0, leaf: true},

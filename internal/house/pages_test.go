@@ -120,7 +120,7 @@ func (h house) faults(t *testing.T, p page) (all []string) {
 			all = append(all, fault)
 		}
 	}
-	all = append(all, doubled(p.text)...)
+	all = append(all, doubled(prose)...)
 	if p.path == "CHANGELOG.md" {
 		return all
 	}

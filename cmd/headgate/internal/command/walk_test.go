@@ -13,14 +13,14 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
-// readmeBlock returns the indented block that follows a heading of the README.
-func readmeBlock(t *testing.T, heading string) string {
+// pageBlock returns the indented block that follows a heading of docs/GETTING-STARTED.md.
+func pageBlock(t *testing.T, heading string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../../../README.md")
+	page, err := os.ReadFile("../../../../docs/GETTING-STARTED.md")
 	must(t, err)
 	_, section, ok := strings.Cut(string(page), heading+"\n")
 	if !ok {
-		t.Fatalf("the README has no %q", heading)
+		t.Fatalf("the page has no %q", heading)
 	}
 	var block strings.Builder
 	for line := range strings.Lines(section) {
@@ -32,14 +32,14 @@ func readmeBlock(t *testing.T, heading string) string {
 			return block.String()
 		}
 	}
-	t.Fatalf("the README has no block after %q", heading)
+	t.Fatalf("the page has no block after %q", heading)
 	return ""
 }
 
-// TestTheWalkOfTheReadme does what the README says a new user may do: it runs the README's own lines.
-func TestTheWalkOfTheReadme(t *testing.T) {
+// TestTheWalkOfTheGuide does what docs/GETTING-STARTED.md says a new user may do: it runs the page's own lines.
+func TestTheWalkOfTheGuide(t *testing.T) {
 	t.Parallel()
-	block := readmeBlock(t, "### A limit, from refused to passed")
+	block := pageBlock(t, "### A limit, from refused to passed")
 	dir := t.TempDir()
 	self, err := os.Executable()
 	must(t, err)

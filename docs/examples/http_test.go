@@ -1,0 +1,56 @@
+package examples_test
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// snippet: limit
+// limited lets through what the tenant's limits allow.
+func limited(limiter *headgate.Limiter, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := limiter.Check(r.Context(), headgate.Request{Tenant: r.Header.Get("X-Customer"), Queue: "search"})
+		var no *headgate.Refusal
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r)
+		case errors.As(err, &no):
+			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.RetryAfter.Seconds()))))
+			http.Error(w, err.Error(), http.StatusTooManyRequests)
+		default:
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})
+}
+
+// end
+
+func TestAnHTTPHandlerIsLimited(t *testing.T) {
+	t.Parallel()
+	hg := open(t)
+	ctx := t.Context()
+	check(t, smallTier(ctx, hg))
+	// snippet: limiter
+	limiter, err := hg.Limiter(headgate.LimiterConfig{WithoutRedis: "open"})
+	// end
+	check(t, err)
+	check(t, limiter.Close(ctx))
+	limiter, err = hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})
+	check(t, err)
+	defer func() { check(t, limiter.Close(ctx)) }()
+	handler := limited(limiter, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for _, want := range []int{200, 200, 429} {
+		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, "/search", http.NoBody), httptest.NewRecorder()
+		request.Header.Set("X-Customer", "acme")
+		if handler.ServeHTTP(answer, request); answer.Code != want || want == 429 && answer.Header().Get("Retry-After") != "3600" {
+			t.Errorf("%d, want %d: %v", answer.Code, want, answer.Header())
+		}
+	}
+}

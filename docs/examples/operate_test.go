@@ -1,0 +1,39 @@
+package examples_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate"
+)
+
+// migrate holds the mails back, lists those of acme that wait, and says why one of them does.
+func migrate(ctx context.Context, hg *headgate.Client) (why headgate.Explanation, err error) {
+	// snippet: operate
+	_, err = hg.Operate("ada").Pause(ctx, headgate.Queue("mail"), headgate.For(10*time.Minute, "provider migrates"))
+	if err != nil {
+		return why, err
+	}
+	for job, err := range hg.Inspect().Jobs(ctx, headgate.Filter{Tenant: "acme", Place: headgate.PlaceWaiting}) {
+		if err != nil {
+			return why, err
+		}
+		fmt.Println(job.Key.ID, job.Queue, job.Place)
+	}
+	return hg.Inspect().Explain(ctx, headgate.Key{Tenant: "acme", ID: "order-17"})
+	// end
+}
+
+func TestAnOperatorLooksAndActs(t *testing.T) {
+	t.Parallel()
+	hg := open(t)
+	ctx := t.Context()
+	_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Args: Welcome{To: "ada"}, ID: "order-17"})
+	check(t, err)
+	why, err := migrate(ctx, hg)
+	if err != nil || len(why.Reasons) == 0 {
+		t.Errorf("%+v, %v", why, err)
+	}
+}
