@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "measure all anew and write the account into docs/DESIGN.md")
+var update = flag.Bool("update", false, "measure all anew and write the account into docs/perf/account.md")
 
 // row is a call whose cost is measured.
 type row struct {
@@ -30,7 +30,7 @@ func rows() []row {
 // fewCalls tell all but the time, for which mostCalls are made.
 const fewCalls = 8
 
-// TestTheAccountIsTrue asserts that each call sends the commands that docs/DESIGN.md says, in as many bytes, with as many
+// TestTheAccountIsTrue asserts that each call sends the commands that docs/perf/account.md says, in as many bytes, with as many
 // allocations. It is not parallel, nor is any other test here: the allocations are those of the whole process.
 func TestTheAccountIsTrue(t *testing.T) {
 	redis, page := newBench(t), readPage(t)
@@ -83,7 +83,7 @@ func underRace() bool {
 	return info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// TestEachCommandIsExplained asserts that docs/DESIGN.md says of each command of the account why it is there, and of no other.
+// TestEachCommandIsExplained asserts that docs/perf/account.md says of each command of the account why it is there, and of no other.
 func TestEachCommandIsExplained(t *testing.T) {
 	page := readPage(t)
 	sent := map[string]bool{}

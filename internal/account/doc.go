@@ -1,4 +1,4 @@
-// Package account keeps the account of the hot paths that docs/DESIGN.md prints: what a call of the SDK on the way of a job
+// Package account keeps the account of the hot paths that docs/perf/account.md prints: what a call of the SDK on the way of a job
 // costs, in commands of Redis by name, in Redis's time, in bytes on the wire and in Go's allocations. It holds no code of
 // the product.
 //

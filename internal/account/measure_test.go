@@ -165,7 +165,7 @@ func (s *site) grouped(commands []command) (texts []string) {
 	return texts
 }
 
-// kind is what docs/DESIGN.md calls a key in its table of keys: the part before the first colon.
+// kind is what docs/design/keys.md calls a key: the part before the first colon.
 func (s *site) kind(key string) string {
 	kind, _, _ := strings.Cut(strings.TrimPrefix(key, s.store.Keys().Base()), ":")
 	return kind

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	document = "../../docs/DESIGN.md"
+	document = "../../docs/perf/account.md"
 	begin    = "<!-- go test ./internal/account -update -->\n"
 	end      = "<!-- end of the account -->"
 	// explained heads the list of why each command is there.
-	explained = "\n### Why each command is there\n"
+	explained = "\n## Why each command is there\n"
 	head      = "| call | script: what runs of it | commands of Redis | bytes there, back | Go: allocations, bytes | µs of Redis, of them commands |\n" +
 		"| --- | --- | --- | --- | --- | --- |\n"
 )
 
-// page is docs/DESIGN.md around the table.
+// page is docs/perf/account.md around the table.
 type page struct {
 	before, after string
 	// rows are those of the table, by their calls.
