@@ -13,6 +13,18 @@ const (
 	HalfOpen
 )
 
+// Severity orders states by how few calls they let through: closed, half-open, open.
+func (s State) Severity() int {
+	switch s {
+	case Open:
+		return 2
+	case HalfOpen:
+		return 1
+	case Closed:
+	}
+	return 0
+}
+
 // String returns "closed", "open" or "half-open".
 func (s State) String() string {
 	switch s {

@@ -22,7 +22,7 @@ func tenantOf(key admission.Key) string { return key.Tenant }
 // all tells the audit of it.
 func (s *Store) under(name GateName, by Intervention, do func(part *Store, by Intervention) error) error {
 	by = by.named()
-	if tenant, ofTenant := name.tenant(); ofTenant {
+	if tenant, ofTenant := name.Tenant(); ofTenant {
 		return do(s.of(tenant), by)
 	}
 	return s.Each(func(i int, part *Store) error {

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/headgate/headgate/breaker"
 )
 
 // merge puts what the partitions returned into one list by name: what is of the same name is added to the first.
@@ -242,7 +240,7 @@ func (s *Store) peekAll(ctx context.Context, queue string, n int) (QueueState, [
 // one; where their states differ, the one that lets the fewest through is told.
 func addBreaker(to, more *BreakerState) {
 	waiting := to.Waiting + more.Waiting
-	if severity(more) > severity(to) {
+	if more.State.Severity() > to.State.Severity() {
 		*to = *more
 	}
 	to.Waiting = waiting
@@ -262,15 +260,3 @@ func (s *Store) breakersOfAll(ctx context.Context) ([]BreakerState, error) {
 }
 
 func breakerName(b *BreakerState) string { return b.Downstream }
-
-// severity orders states by how few they let through.
-func severity(b *BreakerState) int {
-	switch b.State {
-	case breaker.Open:
-		return 2
-	case breaker.HalfOpen:
-		return 1
-	case breaker.Closed:
-	}
-	return 0
-}

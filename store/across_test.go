@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -300,4 +302,17 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 			t.Fatalf("after %v: %+v", admitted, v)
 		}
 	}
+}
+
+// gateState returns a gate as it is stored.
+func (s *Store) gateState(ctx context.Context, name GateName) (g GateState, found bool, err error) {
+	value, err := connection(s).HGet(ctx, s.partition.Gates(), string(name)).Result()
+	if err != nil {
+		if redisconn.IsNil(err) {
+			err = nil
+		}
+		return GateState{}, false, err
+	}
+	g, err = parseGate(string(name), value, nil)
+	return g, err == nil && !strings.HasPrefix(value, "*"), err
 }

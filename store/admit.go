@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/lua"
 )
 
 // Bounds of one admit call; one larger job may go alone.
@@ -79,7 +81,7 @@ func (s *Store) admitArgs(version int64, jobs []Candidate) []any {
 		path := of[i]
 		if c.Redrive > 0 {
 			path = -path
-			binary.BigEndian.PutUint64(record[atSeq:], c.Redrive)
+			binary.BigEndian.PutUint64(record[lua.AtSeq:], c.Redrive)
 		}
 		ids[i] = encodeID(c.Job.ID)
 		args = append(args, path, &ids[i], record)
@@ -224,7 +226,7 @@ func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case word == "buckets" && len(numbers) == 1:
 		v.Reason, v.Scope, v.RetryAfter = admission.ReasonBuckets, scope(), dedupRetry
 	default:
-		return v, fmt.Errorf("read verdict %q: %w", line, errUnknownReply)
+		return v, fmt.Errorf("read verdict %q: %w", line, redisconn.ErrUnknownReply)
 	}
 	return v, nil
 }
@@ -253,8 +255,6 @@ func parseHeld(v *admission.Verdict, word, rest string) error {
 	v.Reason, v.Detail = admission.ReasonUnique, holder.ID
 	return err
 }
-
-var errUnknownReply = errors.New("unknown reply")
 
 // How long to wait where no bucket says so.
 const (

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // SchedulerState is a scheduler that lives.
@@ -38,7 +40,7 @@ func (s *Store) Schedulers(ctx context.Context) ([]SchedulerState, error) {
 	}
 	found, err := connection(s).ZRangeWithScores(ctx, s.partition.Schedulers(), 0, -1).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list schedulers: %w", unread(err))
+		return nil, fmt.Errorf("list schedulers: %w", redisconn.Unread(err))
 	}
 	var all []SchedulerState
 	for _, z := range found {

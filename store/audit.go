@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // ErrUnknownVersion means that a version of the policy is not kept, or never was.
@@ -123,10 +124,10 @@ func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 	for i, part := range parts {
 		readers[i] = &auditReader{store: part, at: at[i], first: i == 0, left: auditLook}
 		gone, err := connection(part).HGet(ctx, part.partition.State(), "al").Result()
-		if err != nil && !isNil(err) {
-			return AuditPage{}, fmt.Errorf("read audit: %w", unread(err))
+		if err != nil && !redisconn.IsNil(err) {
+			return AuditPage{}, fmt.Errorf("read audit: %w", redisconn.Unread(err))
 		}
-		page.Gone += whole(gone)
+		page.Gone += redisconn.Whole(gone)
 	}
 	for len(page.Entries) < q.Limit {
 		latest, err := latestOf(ctx, readers)
@@ -188,7 +189,7 @@ func (r *auditReader) peek(ctx context.Context) error {
 	}
 	found, err := connection(r.store).XRevRangeN(ctx, r.store.partition.Audit(), from, "-", auditPortion).Result()
 	if err != nil {
-		return fmt.Errorf("read audit: %w", unread(err))
+		return fmt.Errorf("read audit: %w", redisconn.Unread(err))
 	}
 	r.left -= len(found)
 	r.ahead, r.end = found, len(found) < auditPortion
@@ -240,22 +241,16 @@ func isStreamID(text string) bool {
 	return ok && first == nil && second == nil && (high > 0 || low > 0)
 }
 
-// whole reads what a script wrote; empty is zero.
-func whole(text string) int64 {
-	n, _ := strconv.ParseInt(text, 10, 64)
-	return n
-}
-
 func auditEntry(values map[string]any) AuditEntry {
 	text := func(name string) string {
 		value, _ := values[name].(string)
 		return value
 	}
 	return AuditEntry{
-		At: time.UnixMicro(whole(text("at"))), Action: cmp.Or(text("action"), AuditPolicy), Downstream: text("downstream"),
-		Name: text("name"), Jobs: whole(text("n")),
-		For: time.Duration(whole(text("for"))) * time.Microsecond, From: whole(text("from")), To: whole(text("to")), Author: text("author"),
-		Reason: text("reason"), Restored: whole(text("restored")), Changes: []byte(text("changes")),
+		At: time.UnixMicro(redisconn.Whole(text("at"))), Action: cmp.Or(text("action"), AuditPolicy), Downstream: text("downstream"),
+		Name: text("name"), Jobs: redisconn.Whole(text("n")),
+		For: time.Duration(redisconn.Whole(text("for"))) * time.Microsecond, From: redisconn.Whole(text("from")), To: redisconn.Whole(text("to")), Author: text("author"),
+		Reason: text("reason"), Restored: redisconn.Whole(text("restored")), Changes: []byte(text("changes")),
 	}
 }
 
@@ -264,7 +259,7 @@ func auditEntry(values map[string]any) AuditEntry {
 func (s *Store) PolicyVersions(ctx context.Context) ([]AuditEntry, error) {
 	kept, err := connection(s).HKeys(ctx, s.partition.Policies()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read versions: %w", unread(err))
+		return nil, fmt.Errorf("read versions: %w", redisconn.Unread(err))
 	}
 	told := map[int64]AuditEntry{}
 	for q := (AuditQuery{Limit: MaxPage, Action: AuditPolicy}); len(told) < len(kept); {
@@ -283,7 +278,7 @@ func (s *Store) PolicyVersions(ctx context.Context) ([]AuditEntry, error) {
 	}
 	versions := make([]AuditEntry, len(kept))
 	for i, text := range kept {
-		version := whole(text)
+		version := redisconn.Whole(text)
 		versions[i] = told[version]
 		versions[i].To = version
 	}
@@ -298,7 +293,7 @@ func (s *Store) PolicyVersion(ctx context.Context, version int64) ([]byte, error
 		return nil, fmt.Errorf("%w: %d", ErrUnknownVersion, version)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read version %d: %w", version, unread(err))
+		return nil, fmt.Errorf("read version %d: %w", version, redisconn.Unread(err))
 	}
 	return text, nil
 }

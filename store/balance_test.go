@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -296,7 +297,7 @@ func (d *divided) limits() []string {
 func (d *divided) texts(pipe redis.Pipeliner) (texts []string) {
 	d.t.Helper()
 	reads, err := pipe.Exec(d.t.Context())
-	if err != nil && !isNil(err) {
+	if err != nil && !redisconn.IsNil(err) {
 		d.t.Fatal(err)
 	}
 	for _, read := range reads {
@@ -320,7 +321,7 @@ func (d *divided) assert() {
 	for p := range d.held {
 		gate, version := texts[2*p], texts[2*p+1]
 		held += len(d.held[p])
-		settled = settled && whole(version) == d.version
+		settled = settled && redisconn.Whole(version) == d.version
 		if gate == "" {
 			continue
 		}
@@ -375,12 +376,12 @@ func (d *divided) underWay() bool {
 		for _, args := range line.waiting() {
 			key, _ := args[3].(string)
 			ballot, err := connection(d.stores[0]).HGet(d.t.Context(), key, "sb").Result()
-			if err != nil && !isNil(err) {
+			if err != nil && !redisconn.IsNil(err) {
 				d.t.Fatal(err)
 			}
 			number, rest, _ := strings.Cut(ballot, "|")
 			owner, _, _ := strings.Cut(rest, "|")
-			if sent, _ := args[5].(int64); sent > whole(number) || sent == whole(number) && args[6] == owner {
+			if sent, _ := args[5].(int64); sent > redisconn.Whole(number) || sent == redisconn.Whole(number) && args[6] == owner {
 				return true
 			}
 		}

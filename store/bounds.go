@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // BoundUse is how much is used of what a partition keeps at most.
@@ -33,7 +35,7 @@ func (s *Store) boundsIn(ctx context.Context, pipe redis.Pipeliner) func() []Bou
 			lanes.Used = int64(z.Score)
 		}
 		return []BoundUse{
-			{"queues", whole(textAt(state.Val(), 0)), mostQueues}, {"dead letters", whole(textAt(state.Val(), 1)), mostLetters}, lanes,
+			{"queues", redisconn.Whole(redisconn.TextAt(state.Val(), 0)), mostQueues}, {"dead letters", redisconn.Whole(redisconn.TextAt(state.Val(), 1)), mostLetters}, lanes,
 			{"breakers", breakers.Val(), mostBreakers},
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Outcomes is what one worker counted of a downstream since its last report.
@@ -110,7 +111,7 @@ func (s *Store) ReportOutcomes(ctx context.Context, from Reporter, reports []Out
 		if words[i], err = parseWord(own); err != nil {
 			return nil, false, fmt.Errorf("report outcomes: %w", err)
 		}
-		words[i].Differs, words[i].Policy = own[4] == "differs", whole(reply[1])
+		words[i].Differs, words[i].Policy = own[4] == "differs", redisconn.Whole(reply[1])
 		if words[i].Aside, err = parseTenants(own[3]); err != nil {
 			return nil, false, fmt.Errorf("report outcomes: %w", err)
 		}
@@ -199,7 +200,7 @@ func parseTenants(text string) (numbers []uint16, err error) {
 	for part := range strings.SplitSeq(text, ",") {
 		n, err := strconv.ParseUint(part, 10, 16)
 		if err != nil {
-			return nil, errUnknownReply
+			return nil, redisconn.ErrUnknownReply
 		}
 		numbers = append(numbers, uint16(n))
 	}
@@ -220,7 +221,7 @@ func parseWord(reply []string) (BreakerWord, error) {
 	}
 	numbers, err := parseNumbers(reply[1] + " " + reply[2])
 	if err == nil && len(numbers) != 2 {
-		err = errUnknownReply
+		err = redisconn.ErrUnknownReply
 	}
 	if err != nil {
 		return BreakerWord{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // BreakerState is the breaker of one downstream for the whole fleet.
@@ -82,7 +83,7 @@ func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
 	}
 	names, err := connection(s).SMembers(ctx, s.partition.Breakers()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("list breakers: %w", unread(err))
+		return nil, fmt.Errorf("list breakers: %w", redisconn.Unread(err))
 	}
 	slices.Sort(names)
 	var all []BreakerState
@@ -106,7 +107,7 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 		reads[i] = pipe.HGetAll(ctx, s.partition.Breaker(name))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read breakers: %w", unread(err))
+		return nil, fmt.Errorf("read breakers: %w", redisconn.Unread(err))
 	}
 	clock, ahead, err := parseClocks(clocks.Val())
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 			state.For = max(0, state.Until.Sub(read.Val()))
 		}
 		if err == nil {
-			state.Waiting, err = strconv.ParseInt(cmp.Or(textAt(waiting.Val(), i), "0"), 10, 64)
+			state.Waiting, err = strconv.ParseInt(cmp.Or(redisconn.TextAt(waiting.Val(), i), "0"), 10, 64)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read breaker of %s: %w", downstreams[i], err)
@@ -134,7 +135,7 @@ func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]Break
 
 // parseClocks reads the fields t and bt of the state: the breakers' clock, and by how much it is ahead of that of Redis.
 func parseClocks(fields []any) (clock, ahead int64, err error) {
-	n, err := parseNumbers(cmp.Or(textAt(fields, 0), "0") + " " + cmp.Or(textAt(fields, 1), "0"))
+	n, err := parseNumbers(cmp.Or(redisconn.TextAt(fields, 0), "0") + " " + cmp.Or(redisconn.TextAt(fields, 1), "0"))
 	if err == nil && len(n) != 2 {
 		err = errBreakerText
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Census is where every accepted job is or how it left, as Redis holds it (law L4).
@@ -94,7 +95,7 @@ func (s *Store) count(ctx context.Context, pipe redis.Pipeliner) (Census, error)
 		readyCounts = append(readyCounts, pipe.XLen(ctx, key))
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Census{}, fmt.Errorf("count jobs: %w", unread(err))
+		return Census{}, fmt.Errorf("count jobs: %w", redisconn.Unread(err))
 	}
 	c := Census{Live: live.Val(), Later: later.Val(), Dead: dead.Val()}
 	for _, n := range waiting {
@@ -122,7 +123,7 @@ func waitingOf(state map[string]string) (n int64) {
 		}
 		for i, text := range strings.Split(value, "|") {
 			if i >= 5 && i%2 == 1 {
-				n += whole(text)
+				n += redisconn.Whole(text)
 			}
 		}
 	}
@@ -226,10 +227,10 @@ func countersIn(ctx context.Context, client redis.UniversalClient, p keyspace.Pa
 		err = state.Err()
 	}
 	if err != nil {
-		return Counters{}, fmt.Errorf("read counters: %w", unread(err))
+		return Counters{}, fmt.Errorf("read counters: %w", redisconn.Unread(err))
 	}
 	c.Accepted, c.Left, c.Died = countersOf(state.Val())
-	c.Unknown, c.Retried = unknownOf(state.Val()), whole(state.Val()["retried"])
+	c.Unknown, c.Retried = unknownOf(state.Val()), redisconn.Whole(state.Val()["retried"])
 	return c, nil
 }
 
@@ -248,7 +249,7 @@ type places struct {
 func (s *Store) placeKeys(ctx context.Context) (p places, err error) {
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return places{}, fmt.Errorf("read state: %w", unread(err))
+		return places{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
 	base := s.partition.Base()
 	for field, value := range state {

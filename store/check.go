@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Question asks for tokens of every bucket on the way of a scope.
@@ -109,7 +110,7 @@ func parseAnswer(line string, q *Question) (Answer, error) {
 	a := Answer{Verdict: admission.Verdict{Decision: admission.Admitted}}
 	fields := strings.SplitN(line, " ", int(admission.Levels)+1)
 	if len(fields) != int(admission.Levels)+1 {
-		return a, fmt.Errorf("read answer %q: %w", line, errUnknownReply)
+		return a, fmt.Errorf("read answer %q: %w", line, redisconn.ErrUnknownReply)
 	}
 	for level, text := range fields[:admission.Levels] {
 		if text == "-" {
@@ -165,7 +166,7 @@ func (s *Store) BucketsTTL(ctx context.Context, tenant string) (time.Duration, e
 	s = s.of(tenant)
 	left, err := connection(s).PTTL(ctx, s.partition.Buckets(tenant)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("read buckets: %w", unread(err))
+		return 0, fmt.Errorf("read buckets: %w", redisconn.Unread(err))
 	}
 	return max(left, 0), nil
 }

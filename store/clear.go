@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // AuditClear is what ClearTenant is in the audit.
@@ -84,20 +85,20 @@ func (s *Store) backlogs(ctx context.Context, tenant string, names []string) ([]
 		dead[i] = pipe.ZScore(ctx, base+"deadin:"+tenant, name)
 		spilled[i] = pipe.ZCard(ctx, base+"spill:"+tenant+":"+name)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return nil, fmt.Errorf("read backlog of %s: %w", tenant, unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read backlog of %s: %w", tenant, redisconn.Unread(err))
 	}
 	var all []Backlog
 	for i := range queues {
 		q := &queues[i]
 		q.Dead, q.Spilled = int64(dead[i].Val()), spilled[i].Val()
-		err := eachWaitingClass(q.Queue, textAt(states[i].Val(), 0), func(cq string) error {
+		err := eachWaitingClass(q.Queue, redisconn.TextAt(states[i].Val(), 0), func(cq string) error {
 			at, err := connection(s).HGet(ctx, base+"ten:"+cq, tenant).Result()
-			if isNil(err) {
+			if redisconn.IsNil(err) {
 				return nil
 			}
 			if err != nil {
-				return fmt.Errorf("read backlog of %s: %w", tenant, unread(err))
+				return fmt.Errorf("read backlog of %s: %w", tenant, redisconn.Unread(err))
 			}
 			waiting := map[string]int64{}
 			partial, err := s.addWaiting(ctx, cq, []field{{name: tenant, value: at}}, waiting)

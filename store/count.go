@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Bounds of what is counted by scope.
@@ -82,8 +83,8 @@ func (s *Store) Minutes(ctx context.Context, scope admission.Scope) ([]Minute, e
 	for i := range found {
 		found[i] = pipe.HGet(ctx, s.partition.Counts(last-minutes+1+int64(i)), string(scope))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return nil, fmt.Errorf("read counts: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read counts: %w", redisconn.Unread(err))
 	}
 	all := []Minute{}
 	for i, one := range found {
@@ -98,7 +99,7 @@ func (s *Store) Minutes(ctx context.Context, scope admission.Scope) ([]Minute, e
 func minuteOf(minute int64, text string) Minute {
 	parts := append(strings.Split(text, ":"), "", "", "", "")
 	return Minute{
-		At: time.Unix(minute*60, 0), Allowed: whole(parts[0]), Refused: whole(parts[1]), Tokens: admission.Tokens(whole(parts[2])),
+		At: time.Unix(minute*60, 0), Allowed: redisconn.Whole(parts[0]), Refused: redisconn.Whole(parts[1]), Tokens: admission.Tokens(redisconn.Whole(parts[2])),
 		Partial: parts[3] == "1",
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -118,7 +119,7 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 	used := func() float64 {
 		text, err := client.Info(t.Context(), "memory").Result()
 		check(t, err)
-		return float64(number(t, parseInfo(text)["used_memory"])) / maxMemory
+		return float64(number(t, redisconn.ParseInfo(text)["used_memory"])) / maxMemory
 	}
 	_, v := fill("evil", 1000, 64<<10)
 	if v.Reason != admission.ReasonMemory || v.Scope != "evil" || !strings.Contains(v.Err().Error(), "more than its share of what is left") || used() < 0.8 || used() > 0.89 {
@@ -210,16 +211,16 @@ func TestNothingIsKeptOfALargeJobThatIsRefused(t *testing.T) {
 func (y *yard) held() map[string]int64 {
 	y.tb.Helper()
 	sizes := map[string]int64{}
-	check(y.tb, y.store.eachKey(y.tb.Context(), func(names []string) error {
-		for _, name := range names {
-			n, err := y.client.MemoryUsage(y.tb.Context(), y.store.partition.Base()+name, 0).Result()
-			if err != nil && err != redis.Nil {
-				return err
-			}
-			sizes[name] = n
+	base := y.store.partition.Base()
+	all := y.client.Scan(y.tb.Context(), 0, base+"*", 1000).Iterator()
+	for all.Next(y.tb.Context()) {
+		n, err := y.client.MemoryUsage(y.tb.Context(), all.Val(), 0).Result()
+		if err != redis.Nil {
+			check(y.tb, err)
 		}
-		return nil
-	}))
+		sizes[strings.TrimPrefix(all.Val(), base)] = n
+	}
+	check(y.tb, all.Err())
 	return sizes
 }
 

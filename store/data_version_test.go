@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -21,16 +22,16 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	s, err := open()
 	check(t, err)
 	state := s.partition.State()
-	if got := client.HGet(t.Context(), state, dataField).Val(); got != strconv.Itoa(firstData) {
+	if got := client.HGet(t.Context(), state, redisconn.DataField).Val(); got != strconv.Itoa(redisconn.FirstData) {
 		t.Errorf("the first start wrote version %q", got)
 	}
 	_, err = open()
 	check(t, err)
-	check(t, client.HSet(t.Context(), state, dataField, 0).Err())
+	check(t, client.HSet(t.Context(), state, redisconn.DataField, 0).Err())
 	_, err = open()
 	check(t, err)
 
-	check(t, client.HSet(t.Context(), state, dataField, DataVersion+1).Err())
+	check(t, client.HSet(t.Context(), state, redisconn.DataField, DataVersion+1).Err())
 	before := client.HGetAll(t.Context(), state).Val()
 	_, err = open()
 	if !errors.Is(err, ErrNewerData) || !strings.Contains(err.Error(), "version 3, this one knows up to 2; run the newer release") {
@@ -44,7 +45,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	if f := finding(t, report, "data"); f.Health != HealthFail || f.Do == "" {
 		t.Errorf("%+v", f)
 	}
-	check(t, client.HSet(t.Context(), state, dataField, "new").Err())
+	check(t, client.HSet(t.Context(), state, redisconn.DataField, "new").Err())
 	if _, err = open(); err == nil || !strings.Contains(err.Error(), `"new"`) {
 		t.Errorf("%v", err)
 	}

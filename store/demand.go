@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Demand is what is runnable for a pool in one partition.
@@ -36,7 +38,7 @@ func (s *Store) Demand(ctx context.Context, pool Pool) (Demand, error) {
 	if len(reply) != len(pool.Queues)+1 {
 		return Demand{}, fmt.Errorf("read demand: reply has %d lines", len(reply))
 	}
-	d := Demand{Entries: int(whole(reply[0])), Queues: make([]QueueDemand, len(pool.Queues))}
+	d := Demand{Entries: int(redisconn.Whole(reply[0])), Queues: make([]QueueDemand, len(pool.Queues))}
 	for i, line := range reply[1:] {
 		if d.Queues[i], err = parseQueueDemand(strings.Fields(line)); err != nil {
 			return Demand{}, fmt.Errorf("read demand: %w", err)
@@ -49,7 +51,7 @@ func (s *Store) Demand(ctx context.Context, pool Pool) (Demand, error) {
 func parseQueueDemand(fields []string) (q QueueDemand, err error) {
 	for _, field := range fields {
 		weight, runnable, _ := strings.Cut(field, ":")
-		class := ClassDemand{Weight: int(whole(weight))}
+		class := ClassDemand{Weight: int(redisconn.Whole(weight))}
 		if class.Runnable, err = strconv.ParseFloat(runnable, 64); err != nil {
 			return nil, err
 		}

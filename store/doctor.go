@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Health is how a finding is.
@@ -73,7 +74,7 @@ func Examine(ctx context.Context, client redis.UniversalClient, config Config) (
 	first := &Store{client: client, config: config, partition: keyspace.New(config.Prefix, 0)}
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		var err error
-		if first.master, err = mastersOf(ctx, cluster, first.partition.State()); err != nil {
+		if first.master, err = redisconn.Masters(ctx, cluster, first.partition.State()); err != nil {
 			return Report{}, err
 		}
 	}
@@ -105,7 +106,7 @@ func (d *doctor) server(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
 	}
-	d.info = parseInfo(info)
+	d.info = redisconn.ParseInfo(info)
 	if d.info["redis_mode"] == "" {
 		d.add("version", HealthWarn, "this is a store inside a process: one process, nothing survives it", "run Redis 7.0 or newer for anything but a demo")
 	} else {
@@ -132,8 +133,8 @@ func (d *doctor) version() {
 	version := d.info["redis_version"]
 	var major, minor int
 	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	if err != nil || major < minMajor || major == minMajor && minor < minMinor {
-		d.add("version", HealthFail, fmt.Sprintf("Redis %q", version), fmt.Sprintf("run Redis %d.%d or newer", minMajor, minMinor))
+	if err != nil || major < redisconn.MinMajor || major == redisconn.MinMajor && minor < redisconn.MinMinor {
+		d.add("version", HealthFail, fmt.Sprintf("Redis %q", version), fmt.Sprintf("run Redis %d.%d or newer", redisconn.MinMajor, redisconn.MinMinor))
 		return
 	}
 	d.add("version", HealthOK, "Redis "+version+", "+d.info["redis_mode"], "")

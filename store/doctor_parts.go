@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // partitionFacts are what a partition adds to what is told of all.
@@ -19,11 +20,11 @@ type partitionFacts struct {
 
 // examineAll looks at every partition, and once at each master that serves one.
 func examineAll(ctx context.Context, first *Store) (Report, error) {
-	layout, err := connection(first).HGet(ctx, first.partition.State(), partitionsField).Result()
-	if err != nil && !isNil(err) {
-		return Report{}, fmt.Errorf("read number of partitions: %w", unread(err))
+	layout, err := connection(first).HGet(ctx, first.partition.State(), redisconn.LayoutField).Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return Report{}, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
 	}
-	n := max(1, int(whole(layout)))
+	n := max(1, int(redisconn.Whole(layout)))
 	var servers, states examined
 	seen := map[redis.UniversalClient]*doctor{}
 	var facts []partitionFacts
@@ -102,7 +103,7 @@ func (e *examined) worst() []Finding {
 // layoutFinding tells how many partitions there are, and whether all of them agree.
 func layoutFinding(first *Store, layout string, facts []partitionFacts) Finding {
 	if strings.Contains(layout, ">") {
-		return Finding{"partitions", HealthFail, (&layoutError{stored: layout}).Error(), "headgate migrate, as before, ends a migration that was killed"}
+		return Finding{"partitions", HealthFail, (&redisconn.LayoutError{Stored: layout}).Error(), "headgate migrate, as before, ends a migration that was killed"}
 	}
 	for i, f := range facts {
 		if f.layout != layout && (f.layout != "" || i == 0) {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // setting returns a setting of Redis; told is false where CONFIG is not allowed.
@@ -41,7 +43,7 @@ func (d *doctor) clock() {
 func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFacts, error) {
 	p := d.partition
 	pipe := d.client.Pipeline()
-	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", dataField, partitionsField, "nd", "stranded")
+	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded")
 	counted := pipe.HGetAll(ctx, p.State())
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
@@ -50,19 +52,19 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	workers := pipe.HLen(ctx, p.Workers())
 	bounds := (&Store{partition: p}).boundsIn(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil && state.Err() != nil {
-		return partitionFacts{}, fmt.Errorf("read state: %w", unread(err))
+		return partitionFacts{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
-	facts := partitionFacts{layout: textAt(state.Val(), 7), version: whole(textAt(state.Val(), 0)), live: live.Val(), bytes: sample.Val()}
-	d.data(textAt(state.Val(), 6))
+	facts := partitionFacts{layout: redisconn.TextAt(state.Val(), 7), version: redisconn.Whole(redisconn.TextAt(state.Val(), 0)), live: live.Val(), bytes: sample.Val()}
+	d.data(redisconn.TextAt(state.Val(), 6))
 	numbers := make([]int64, 4)
 	for i := range numbers {
-		numbers[i] = whole(textAt(state.Val(), i))
+		numbers[i] = redisconn.Whole(redisconn.TextAt(state.Val(), i))
 	}
 	d.policy(ctx, facts.version, max(inForce, facts.version))
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
 	d.bounds(bounds())
-	d.workers(workers.Val(), live.Val()-whole(textAt(state.Val(), 8)))
-	if err := d.conservation(ctx, whole(textAt(state.Val(), 9))); err != nil {
+	d.workers(workers.Val(), live.Val()-redisconn.Whole(redisconn.TextAt(state.Val(), 8)))
+	if err := d.conservation(ctx, redisconn.Whole(redisconn.TextAt(state.Val(), 9))); err != nil {
 		return partitionFacts{}, err
 	}
 	d.types(unknownOf(counted.Val()))
@@ -70,13 +72,13 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	for _, z := range append(due.Val(), later.Val()...) {
 		first = math.Min(first, z.Score)
 	}
-	d.timers(first, textAt(state.Val(), 5))
+	d.timers(first, redisconn.TextAt(state.Val(), 5))
 	return facts, nil
 }
 
 func (d *doctor) data(text string) {
 	stored, _ := strconv.Atoi(text)
-	if err := newerData(stored); err != nil {
+	if err := redisconn.CheckData(stored); err != nil {
 		d.add("data", HealthFail, err.Error(), "run the newer release")
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -153,9 +154,9 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 		{"conservation", "partition 2: 1 of ", func() error { return client.HIncrBy(ctx, last.State(), "accepted", 1).Err() }},
 		{"timers", "partition 2: the first is ", func() error { return client.ZAdd(ctx, last.Due(), redis.Z{Score: 1, Member: "sx"}).Err() }},
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
-		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), partitionsField, 5).Err() }},
+		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), redisconn.LayoutField, 5).Err() }},
 		{"partitions", "the deployment is being migrated from 3 to 5 partitions", func() error {
-			return client.HSet(ctx, s.partition.State(), partitionsField, "3>5").Err()
+			return client.HSet(ctx, s.partition.State(), redisconn.LayoutField, "3>5").Err()
 		}},
 	} {
 		check(t, spoiled.do())

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // BreakerEvent is one transition of a fleet's breaker.
@@ -43,15 +44,15 @@ func (s *Store) eventsOn(ctx context.Context, on redis.Cmdable, after string, wa
 		return s.lastEvent(ctx)
 	}
 	streams, err := on.XRead(ctx, &redis.XReadArgs{Streams: []string{s.partition.Events(), after}, Count: eventsPortion, Block: wait}).Result()
-	if isNil(err) {
+	if redisconn.IsNil(err) {
 		return nil, after, nil
 	}
 	if err != nil {
-		return nil, after, fmt.Errorf("read events: %w", unread(err))
+		return nil, after, fmt.Errorf("read events: %w", redisconn.Unread(err))
 	}
 	messages, err := messagesOf(streams)
 	if err != nil {
-		return nil, after, fmt.Errorf("read events: %w", unread(err))
+		return nil, after, fmt.Errorf("read events: %w", redisconn.Unread(err))
 	}
 	for _, m := range messages {
 		e, err := parseEvent(m)
@@ -71,7 +72,7 @@ const eventsPortion = 100
 func (s *Store) lastEvent(ctx context.Context) ([]BreakerEvent, string, error) {
 	last, err := connection(s).XRevRangeN(ctx, s.partition.Events(), "+", "-", 1).Result()
 	if err != nil {
-		return nil, "", fmt.Errorf("read events: %w", unread(err))
+		return nil, "", fmt.Errorf("read events: %w", redisconn.Unread(err))
 	}
 	if len(last) == 0 {
 		return nil, "0-0", nil
@@ -82,8 +83,8 @@ func (s *Store) lastEvent(ctx context.Context) ([]BreakerEvent, string, error) {
 // EventsFollowed returns the position up to which a follower has told transitions; empty when it has not begun.
 func (s *Store) EventsFollowed(ctx context.Context, follower string) (position string, err error) {
 	position, err = connection(s).HGet(ctx, s.partition.Followers(), follower).Result()
-	if err != nil && !isNil(err) {
-		return "", fmt.Errorf("read place of follower %s: %w", follower, unread(err))
+	if err != nil && !redisconn.IsNil(err) {
+		return "", fmt.Errorf("read place of follower %s: %w", follower, redisconn.Unread(err))
 	}
 	return position, nil
 }
@@ -91,7 +92,7 @@ func (s *Store) EventsFollowed(ctx context.Context, follower string) (position s
 // NoteEventsFollowed notes that position.
 func (s *Store) NoteEventsFollowed(ctx context.Context, follower, position string) error {
 	if err := connection(s).HSet(ctx, s.partition.Followers(), follower, position).Err(); err != nil {
-		return fmt.Errorf("note place of follower %s: %w", follower, unread(err))
+		return fmt.Errorf("note place of follower %s: %w", follower, redisconn.Unread(err))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Death is the place of a dead letter in the order of deaths: by time, then by key.
@@ -43,7 +44,7 @@ func (s *Store) Deaths(ctx context.Context, from time.Time, count int) ([]Death,
 		Min: strconv.FormatInt(from.UnixMicro(), 10), Max: "+inf", Count: int64(count),
 	}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", unread(err))
+		return nil, fmt.Errorf("read dead letters: %w", redisconn.Unread(err))
 	}
 	deaths := make([]Death, len(found))
 	for i, z := range found {
@@ -67,7 +68,7 @@ func (s *Store) DeadLetters(ctx context.Context, deaths []Death) ([]DeadLetter, 
 	why := pipe.HMGet(ctx, s.partition.Why(), members...)
 	records := pipe.HMGet(ctx, s.partition.Jobs(), members...)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read dead letters: %w", unread(err))
+		return nil, fmt.Errorf("read dead letters: %w", redisconn.Unread(err))
 	}
 	letters := make([]DeadLetter, 0, len(deaths))
 	for i, d := range deaths {
@@ -102,7 +103,7 @@ func (s *Store) Followed(ctx context.Context, follower string) (Death, error) {
 		return Death{At: time.UnixMicro(0)}, nil
 	}
 	if err != nil {
-		return Death{}, fmt.Errorf("read place of follower %s: %w", follower, unread(err))
+		return Death{}, fmt.Errorf("read place of follower %s: %w", follower, redisconn.Unread(err))
 	}
 	at, member, _ := strings.Cut(text, "|")
 	us, err := strconv.ParseInt(at, 10, 64)
@@ -116,7 +117,7 @@ func (s *Store) Followed(ctx context.Context, follower string) (Death, error) {
 func (s *Store) NoteFollowed(ctx context.Context, follower string, last Death) error {
 	text := strconv.FormatInt(last.At.UnixMicro(), 10) + "|" + last.member
 	if err := connection(s).HSet(ctx, s.partition.Followers(), follower, text).Err(); err != nil {
-		return fmt.Errorf("note place of follower %s: %w", follower, unread(err))
+		return fmt.Errorf("note place of follower %s: %w", follower, redisconn.Unread(err))
 	}
 	return nil
 }

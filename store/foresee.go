@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // foreseeLook is how many timers Foresee looks at: the first ones, for a far one may as well be asked for again.
@@ -25,8 +27,8 @@ func (s *Store) Foresee(ctx context.Context, pool string) (time.Duration, error)
 	spec := pipe.HGet(ctx, s.partition.State(), "pool:"+pool)
 	timers := pipe.ZRangeWithScores(ctx, s.partition.Due(), 0, foreseeLook-1)
 	later := pipe.ZRangeWithScores(ctx, s.partition.Later(), 0, 0)
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return 0, fmt.Errorf("foresee work: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return 0, fmt.Errorf("foresee work: %w", redisconn.Unread(err))
 	}
 	if spec.Val() == "" {
 		return -1, nil
@@ -54,14 +56,14 @@ func (s *Store) idle(ctx context.Context, pool Pool) (bool, error) {
 	}
 	stored, err := connection(s).HMGet(ctx, s.partition.Gates(), gates...).Result()
 	if err != nil {
-		return false, fmt.Errorf("foresee work: %w", unread(err))
+		return false, fmt.Errorf("foresee work: %w", redisconn.Unread(err))
 	}
 	demand, err := s.Demand(ctx, pool)
 	if err != nil {
 		return false, err
 	}
 	for i, q := range pool.Queues {
-		gate, err := parseGate(gates[i], textAt(stored, i), nil)
+		gate, err := parseGate(gates[i], redisconn.TextAt(stored, i), nil)
 		if paused := err == nil && gate.Paused(); !paused && queues[q.Queue].Waiting() == 0 {
 			return true, nil
 		}
@@ -101,8 +103,8 @@ func (s *Store) firstGate(ctx context.Context, pool Pool, now time.Time, timers 
 	if len(all) == 0 {
 		return -1, nil
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return 0, fmt.Errorf("foresee what opens: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return 0, fmt.Errorf("foresee what opens: %w", redisconn.Unread(err))
 	}
 	for _, o := range all {
 		gate, err := parseGate(string(o.name), o.state.Val(), nil)

@@ -12,6 +12,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/lua"
 )
 
 // FuzzRecord: a record that can be read is written again with the same meaning, and holds no more than a job may.
@@ -22,8 +24,8 @@ func FuzzRecord(f *testing.F) {
 	f.Add("acme:a", plain)
 	f.Add(encodeKey(admission.Key{Tenant: "acme", ID: "018f4e9c-0000-7000-8000-000000000000"}), plain)
 	f.Add("", []byte{})
-	f.Add("acme:a", plain[:headerSize])
-	f.Add("acme:a", slices.Concat(plain[:headerSize], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}))
+	f.Add("acme:a", plain[:lua.HeaderSize])
+	f.Add("acme:a", slices.Concat(plain[:lua.HeaderSize], []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}))
 	f.Fuzz(func(t *testing.T, key string, raw []byte) {
 		record, err := decodeRecord(key, string(raw))
 		if err != nil {
@@ -164,7 +166,7 @@ func FuzzStored(f *testing.F) {
 		}
 		config := parseQueueConfig(value)
 		_, _ = config.class(0), config.class(255)
-		_, _ = parsePool(value), parseInfo(value)
+		_, _ = parsePool(value), redisconn.ParseInfo(value)
 		_, _ = parseDelivery(name)
 		_, _ = parseMoment(name)
 		_ = minuteOf(1, value)

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Grant is one call for the callers of a limiter.
@@ -106,7 +107,7 @@ func (s *Store) grantArgs(g *Grant) []any {
 
 func parseGranted(reply []string, g *Grant) (Granted, error) {
 	if len(reply) < 2+len(g.Accounts) {
-		return Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), errUnknownReply)
+		return Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 	}
 	members, err := strconv.Atoi(reply[1])
 	if err != nil {
@@ -120,7 +121,7 @@ func parseGranted(reply []string, g *Grant) (Granted, error) {
 			continue
 		}
 		if len(lines) <= len(g.Accounts) {
-			return Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), errUnknownReply)
+			return Granted{}, fmt.Errorf("grant: reply has %d lines: %w", len(reply), redisconn.ErrUnknownReply)
 		}
 		verdict := admission.Verdict{Decision: admission.Admitted}
 		if lines[0] != "" {
@@ -133,7 +134,7 @@ func parseGranted(reply []string, g *Grant) (Granted, error) {
 	for i := range granted.Leases {
 		numbers, err := parseNumbers(lines[i])
 		if err != nil || len(numbers) != 3 {
-			return Granted{}, fmt.Errorf("read lease %q: %w", lines[i], errors.Join(err, errUnknownReply))
+			return Granted{}, fmt.Errorf("read lease %q: %w", lines[i], errors.Join(err, redisconn.ErrUnknownReply))
 		}
 		granted.Leases[i] = Leased{Tokens: admission.Tokens(numbers[0]), Paid: admission.Tokens(numbers[1]), Holders: int(numbers[2])}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Held returns the lease of a job that a worker of a pool holds, for a caller that remembers nothing but its names; a
@@ -27,7 +28,7 @@ func (s *Store) Held(ctx context.Context, pool, worker, token string, key admiss
 	if _, err := pipe.Exec(ctx); IsPoolGone(err) {
 		return Lease{}, lost
 	} else if err != nil {
-		return Lease{}, fmt.Errorf("read lease: %w", unread(err))
+		return Lease{}, fmt.Errorf("read lease: %w", redisconn.Unread(err))
 	}
 	if len(pending.Val()) == 0 || len(entries.Val()) == 0 {
 		return Lease{}, lost

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 )
@@ -26,7 +27,7 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 	for layout, want := range map[string][]error{
 		"3": {ErrPartitions}, "2>3": {ErrMigrating, admission.ErrUnavailable}, ">redis://there:6379": {ErrMoved},
 	} {
-		check(t, client.HSet(t.Context(), state, partitionsField, layout).Err())
+		check(t, client.HSet(t.Context(), state, redisconn.LayoutField, layout).Err())
 		before := fmt.Sprint(client.HGetAll(t.Context(), state).Val())
 		for _, name := range lua.Names() {
 			if slices.Contains([]string{"alive", "count", "probing", "start"}, name) {

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Letter is a dead letter, or says that there is none.
@@ -37,8 +38,8 @@ func (s *Store) Letters(ctx context.Context, keys []admission.Key) ([]Letter, er
 		scores[i] = pipe.ZScore(ctx, s.partition.Dead(), names[i])
 		sizes[i] = pipe.StrLen(ctx, s.partition.Large(names[i]))
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return nil, fmt.Errorf("read dead letters: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read dead letters: %w", redisconn.Unread(err))
 	}
 	rows, err := s.records(ctx, names)
 	if err != nil {

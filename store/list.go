@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Sizes of a page of a listing.
@@ -213,13 +214,13 @@ func (s *Store) records(ctx context.Context, names []string) ([]Listed, error) {
 	records := pipe.HMGet(ctx, s.partition.Jobs(), names...)
 	why := pipe.HMGet(ctx, s.partition.Why(), names...)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read jobs: %w", unread(err))
+		return nil, fmt.Errorf("read jobs: %w", redisconn.Unread(err))
 	}
 	rows := make([]Listed, len(names))
 	for i, name := range names {
-		if rec := textAt(records.Val(), i); rec != "" {
+		if rec := redisconn.TextAt(records.Val(), i); rec != "" {
 			rows[i] = listedOf(name, rec)
-			rows[i].Reason, rows[i].Text, _ = strings.Cut(textAt(why.Val(), i), "|")
+			rows[i].Reason, rows[i].Text, _ = strings.Cut(redisconn.TextAt(why.Val(), i), "|")
 		}
 	}
 	return rows, nil
@@ -260,8 +261,8 @@ func (l *lister) config(ctx context.Context, queue string) (queueConfig, error) 
 		return c, nil
 	}
 	text, err := connection(l.store).HGet(ctx, l.store.partition.State(), "cfg:"+queue).Result()
-	if err != nil && !isNil(err) {
-		return queueConfig{}, fmt.Errorf("read queue %s: %w", queue, unread(err))
+	if err != nil && !redisconn.IsNil(err) {
+		return queueConfig{}, fmt.Errorf("read queue %s: %w", queue, redisconn.Unread(err))
 	}
 	l.configs[queue] = parseQueueConfig(text)
 	return l.configs[queue], nil

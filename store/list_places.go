@@ -14,14 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // stepReady goes on in the ready streams, pool by pool.
 func (l *lister) stepReady(ctx context.Context, n int) error {
 	if l.spans == nil {
 		ids, err := connection(l.store).HGet(ctx, l.store.partition.State(), "pools").Result()
-		if err != nil && !isNil(err) {
-			return fmt.Errorf("read pools: %w", unread(err))
+		if err != nil && !redisconn.IsNil(err) {
+			return fmt.Errorf("read pools: %w", redisconn.Unread(err))
 		}
 		l.spans = slices.Sorted(strings.FieldsSeq(ids))
 	}
@@ -57,7 +58,7 @@ func (s *Store) entries(ctx context.Context, pool, after string, n int) (rows []
 	}
 	messages, err := connection(s).XRangeN(ctx, ready, from, "+", int64(n)).Result()
 	if err != nil {
-		return nil, "", fmt.Errorf("list pool %s: %w", pool, unread(err))
+		return nil, "", fmt.Errorf("list pool %s: %w", pool, redisconn.Unread(err))
 	}
 	if len(messages) == 0 {
 		return nil, after, nil
@@ -67,7 +68,7 @@ func (s *Store) entries(ctx context.Context, pool, after string, n int) (rows []
 		Stream: ready, Group: group, Start: messages[0].ID, End: last, Count: int64(2 * n),
 	}).Result()
 	if err != nil && !IsPoolGone(err) {
-		return nil, "", fmt.Errorf("list pool %s: %w", pool, unread(err))
+		return nil, "", fmt.Errorf("list pool %s: %w", pool, redisconn.Unread(err))
 	}
 	holders := map[string]string{}
 	for _, p := range pending {
@@ -180,11 +181,11 @@ func (l *lister) nextLane(ctx context.Context, cq string) error {
 		l.at.Lanes.Begun = true
 		value, err := connection(l.store).HGet(ctx, l.store.partition.Base()+"ten:"+cq, l.at.Tenant).Result()
 		switch {
-		case isNil(err) || err == nil && len(value) <= tenantHeader:
+		case redisconn.IsNil(err) || err == nil && len(value) <= tenantHeader:
 			l.leaveTenant()
 			return nil
 		case err != nil:
-			return fmt.Errorf("read tenant %s: %w", l.at.Tenant, unread(err))
+			return fmt.Errorf("read tenant %s: %w", l.at.Tenant, redisconn.Unread(err))
 		}
 		own, others, err := laneNamed(l.at.Tenant, value)
 		if err != nil {
@@ -214,7 +215,7 @@ func (l *lister) otherLane(ctx context.Context, cq string) error {
 		if at.Scan == 0 {
 			few, err := connection(l.store).ZRange(ctx, key, 0, smallHash).Result()
 			if err != nil {
-				return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, unread(err))
+				return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, redisconn.Unread(err))
 			}
 			if len(few) <= smallHash {
 				few = slices.DeleteFunc(few, func(name string) bool { return name <= string(at.After) })
@@ -229,7 +230,7 @@ func (l *lister) otherLane(ctx context.Context, cq string) error {
 		}
 		pairs, next, err := connection(l.store).ZScan(ctx, key, at.Scan, "", laneBatch).Result()
 		if err != nil {
-			return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, unread(err))
+			return fmt.Errorf("read lanes of %s: %w", l.at.Tenant, redisconn.Unread(err))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			at.Rest = append(at.Rest, []byte(pairs[i]))
@@ -256,7 +257,7 @@ func (l *lister) leaveTenant() {
 // laneNamed reads what ten:CQ says of a tenant's lanes: the only one, "+" and the only open one beside others, or "*" for others.
 func laneNamed(tenant, value string) (own string, others bool, err error) {
 	if len(value) < tenantHeader {
-		return "", false, fmt.Errorf("read tenant %s: %w", tenant, errUnknownReply)
+		return "", false, fmt.Errorf("read tenant %s: %w", tenant, redisconn.ErrUnknownReply)
 	}
 	own, others = strings.CutPrefix(value[tenantHeader:], "+")
 	if own == "*" {
@@ -274,7 +275,7 @@ func (s *Store) lanesIn(ctx context.Context, cq, tenant, value string, most int)
 	if others {
 		lanes, err = connection(s).ZRange(ctx, s.partition.Base()+"lanes:"+cq+":"+tenant, 0, int64(most)).Result()
 		if err != nil {
-			return nil, false, fmt.Errorf("read lanes of %s: %w", tenant, unread(err))
+			return nil, false, fmt.Errorf("read lanes of %s: %w", tenant, redisconn.Unread(err))
 		}
 	}
 	if own != "" {
@@ -330,8 +331,8 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 		found[i][2] = pipe.ZScore(ctx, s.laneKey(cq, r.Job.Tenant, r.lane()), r.member())
 		found[i][3] = pipe.ZScore(ctx, s.spillKey(r.Job.Tenant, r.Job.Queue), raw)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return fmt.Errorf("find places: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return fmt.Errorf("find places: %w", redisconn.Unread(err))
 	}
 	missing := map[admission.Key]*Listed{}
 	for i := range rows {
@@ -364,8 +365,8 @@ func (s *Store) findPlaces(ctx context.Context, rows []Listed) error {
 // findEntries calls see for each entry of every ready stream. They are never longer than the workers' slots.
 func (s *Store) findEntries(ctx context.Context, see func(Listed)) error {
 	ids, err := connection(s).HGet(ctx, s.partition.State(), "pools").Result()
-	if err != nil && !isNil(err) {
-		return fmt.Errorf("read pools: %w", unread(err))
+	if err != nil && !redisconn.IsNil(err) {
+		return fmt.Errorf("read pools: %w", redisconn.Unread(err))
 	}
 	for id := range strings.FieldsSeq(ids) {
 		for after, more := "", true; more; {
@@ -400,7 +401,7 @@ func (r *Record) member() string {
 func (s *Store) queueNames(ctx context.Context) ([]string, error) {
 	fields, err := connection(s).HKeys(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read queues: %w", unread(err))
+		return nil, fmt.Errorf("read queues: %w", redisconn.Unread(err))
 	}
 	names := map[string]bool{}
 	for _, f := range fields {

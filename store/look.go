@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // The places of a job beside those of a Verdict.
@@ -76,7 +77,7 @@ func (s *Store) Look(ctx context.Context, key admission.Key) (Sighting, error) {
 		return Sighting{}, err
 	}
 	if len(reply) < 2 {
-		return Sighting{}, fmt.Errorf("look at %s: %w", key, errUnknownReply)
+		return Sighting{}, fmt.Errorf("look at %s: %w", key, redisconn.ErrUnknownReply)
 	}
 	sight := Sighting{Key: key, Place: admission.Place(reply[0])}
 	switch {
@@ -163,7 +164,7 @@ func (g *Sighting) read(pairs []string) (facts, error) {
 func parseDelivery(line string) (Delivery, error) {
 	parts := strings.SplitN(line, "|", 5)
 	if len(parts) < 5 {
-		return Delivery{}, errUnknownReply
+		return Delivery{}, redisconn.ErrUnknownReply
 	}
 	at, err := parseMicros(parts[1])
 	if err != nil {
@@ -211,11 +212,11 @@ func (s *Store) readSurroundings(ctx context.Context, sight *Sighting) (surround
 	gated := pipe.HMGet(ctx, s.partition.Breaker(job.Downstream), "m", "r")
 	cancelled := pipe.HGet(ctx, s.partition.Base()+"cancelled", raw)
 	large := pipe.StrLen(ctx, s.partition.Large(raw))
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return surroundings{}, fmt.Errorf("look at %s: %w", sight.Key, unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return surroundings{}, fmt.Errorf("look at %s: %w", sight.Key, redisconn.Unread(err))
 	}
-	around := surroundings{queue: parseQueueConfig(textAt(state.Val(), 2)), pools: strings.Fields(textAt(state.Val(), 3))}
-	if meta := textAt(gated.Val(), 0); meta != "" {
+	around := surroundings{queue: parseQueueConfig(redisconn.TextAt(state.Val(), 2)), pools: strings.Fields(redisconn.TextAt(state.Val(), 3))}
+	if meta := redisconn.TextAt(gated.Val(), 0); meta != "" {
 		_, ahead, err := parseClocks(state.Val())
 		if err == nil {
 			around.breaker, _, err = parseMeta(meta, ahead)
@@ -223,7 +224,7 @@ func (s *Store) readSurroundings(ctx context.Context, sight *Sighting) (surround
 		if err != nil {
 			return surroundings{}, fmt.Errorf("look at %s: read breaker of %s: %w", sight.Key, job.Downstream, err)
 		}
-		around.breaker.Reason = textAt(gated.Val(), 1)
+		around.breaker.Reason = redisconn.TextAt(gated.Val(), 1)
 	}
 	job.Priority = around.queue.class(sight.Record.Class)
 	sight.PayloadBytes = int64(len(job.Payload))
@@ -244,27 +245,15 @@ func (s *Store) Payload(ctx context.Context, key admission.Key) ([]byte, error) 
 	s = s.of(key.Tenant)
 	raw := encodeKey(key)
 	rec, err := connection(s).HGet(ctx, s.partition.Jobs(), raw).Result()
-	if isNil(err) {
+	if redisconn.IsNil(err) {
 		return nil, fmt.Errorf("read payload of %s: %w", key, admission.ErrUnknownJob)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read payload of %s: %w", key, unread(err))
+		return nil, fmt.Errorf("read payload of %s: %w", key, redisconn.Unread(err))
 	}
 	lease, err := s.lease(ctx, redis.XMessage{Values: map[string]any{"j": raw, "r": rec}})
 	if err != nil {
 		return nil, err
 	}
 	return lease.Job.Payload, lease.Err
-}
-
-// isNil reports whether Redis answered that there is nothing.
-func isNil(err error) bool { return err == redis.Nil } //nolint:errorlint // go-redis returns it bare.
-
-// textAt returns the text at a place of a reply to HMGET, "" for nil.
-func textAt(values []any, i int) string {
-	if i >= len(values) {
-		return ""
-	}
-	text, _ := values[i].(string)
-	return text
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // setMark is a position in a sorted set: after the member Key with the score At. What is removed before it moves
@@ -33,7 +35,7 @@ func (s *Store) after(ctx context.Context, key string, mark setMark, n int) ([]m
 		}
 		page, err := connection(s).ZRangeByScoreWithScores(ctx, key, &redis.ZRangeBy{Min: from, Max: "+inf", Count: int64(count)}).Result()
 		if err != nil {
-			return nil, fmt.Errorf("list %s: %w", key, unread(err))
+			return nil, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))
 		}
 		before := len(found)
 		for _, z := range page {
@@ -82,7 +84,7 @@ func (s *Store) wholeHash(ctx context.Context, key, pattern string) (map[string]
 	for cursor := uint64(0); ; {
 		pairs, next, err := connection(s).HScan(ctx, key, cursor, pattern, hashPage).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", key, unread(err))
+			return nil, fmt.Errorf("read %s: %w", key, redisconn.Unread(err))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			all[pairs[i]] = pairs[i+1]
@@ -106,7 +108,7 @@ func (s *Store) fields(ctx context.Context, key string, mark hashMark, n int) (f
 	if !mark.Begun {
 		size, err := connection(s).HLen(ctx, key).Result()
 		if err != nil {
-			return nil, mark, false, fmt.Errorf("list %s: %w", key, unread(err))
+			return nil, mark, false, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))
 		}
 		if size <= smallHash {
 			return s.sortedFields(ctx, key, mark, n)
@@ -114,7 +116,7 @@ func (s *Store) fields(ctx context.Context, key string, mark hashMark, n int) (f
 	}
 	pairs, scan, err := connection(s).HScan(ctx, key, mark.Scan, "", scanBatch).Result()
 	if err != nil {
-		return nil, mark, false, fmt.Errorf("list %s: %w", key, unread(err))
+		return nil, mark, false, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		found = append(found, field{pairs[i], pairs[i+1]})
@@ -137,7 +139,7 @@ func (s *Store) restOf(ctx context.Context, key string, mark hashMark, n int) (f
 	next.Rest = mark.Rest[len(names):]
 	values, err := connection(s).HMGet(ctx, key, names...).Result()
 	if err != nil {
-		return nil, mark, false, fmt.Errorf("list %s: %w", key, unread(err))
+		return nil, mark, false, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))
 	}
 	for i, name := range names {
 		if value, ok := values[i].(string); ok {
@@ -150,7 +152,7 @@ func (s *Store) restOf(ctx context.Context, key string, mark hashMark, n int) (f
 func (s *Store) sortedFields(ctx context.Context, key string, mark hashMark, n int) (found []field, next hashMark, end bool, err error) {
 	all, err := connection(s).HGetAll(ctx, key).Result()
 	if err != nil {
-		return nil, mark, false, fmt.Errorf("list %s: %w", key, unread(err))
+		return nil, mark, false, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))
 	}
 	next = mark
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool {

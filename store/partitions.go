@@ -13,13 +13,11 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // MaxPartitions is the largest number of partitions of a deployment.
 const MaxPartitions = 256
-
-// partitionsField is the field of the state that holds how many partitions a deployment has; absent means one.
-const partitionsField = "partitions"
 
 // Partitions returns the store of each partition, in order; a store of one partition is its own only one. Workers and
 // schedulers work on these, since registrations, ready streams and timers are a partition's.
@@ -71,14 +69,14 @@ return ARGV[2]`
 func (s *Store) checkPartitions(ctx context.Context) error {
 	wanted := s.config.Partitions
 	if wanted <= 1 {
-		text, err := connection(s).HGet(ctx, s.partition.State(), partitionsField).Result()
+		text, err := connection(s).HGet(ctx, s.partition.State(), redisconn.LayoutField).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
-			return fmt.Errorf("read number of partitions: %w", unread(err))
+			return fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
 		}
 		if strings.Contains(text, ">") {
-			return &layoutError{stored: text}
+			return &redisconn.LayoutError{Stored: text}
 		}
-		stored := max(1, int(whole(text)))
+		stored := max(1, int(redisconn.Whole(text)))
 		if err := checkNumber(wanted, stored); err != nil {
 			return err
 		}
@@ -114,12 +112,12 @@ func (s *Store) checkParts(ctx context.Context) error {
 }
 
 func (s *Store) agreeOn(ctx context.Context, partitions int) (int, error) {
-	text, err := connection(s).Eval(ctx, s.preamble+agree, []string{s.partition.State()}, partitionsField, partitions).Text()
+	text, err := connection(s).Eval(ctx, s.preamble+agree, []string{s.partition.State()}, redisconn.LayoutField, partitions).Text()
 	if err != nil {
-		return 0, fmt.Errorf("agree on number of partitions: %w", unread(err))
+		return 0, fmt.Errorf("agree on number of partitions: %w", redisconn.Unread(err))
 	}
 	if strings.Contains(text, ">") {
-		return 0, &layoutError{stored: text}
+		return 0, &redisconn.LayoutError{Stored: text}
 	}
 	return strconv.Atoi(text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -45,12 +46,12 @@ func TestTheNumberOfPartitionsIsThatOfTheFirstStart(t *testing.T) {
 	store, err := open(many, 0)
 	check(t, err)
 	for i, part := range store.Partitions() {
-		stored := client.HGet(t.Context(), part.Keys().State(), partitionsField).Val()
+		stored := client.HGet(t.Context(), part.Keys().State(), redisconn.LayoutField).Val()
 		if part.Keys() != keyspace.New(many, i) || stored != "4" {
 			t.Errorf("partition %d at %s says %q", i, part.Keys().State(), stored)
 		}
 	}
-	if client.HExists(t.Context(), keyspace.New(one, 0).State(), partitionsField).Val() {
+	if client.HExists(t.Context(), keyspace.New(one, 0).State(), redisconn.LayoutField).Val() {
 		t.Error("a deployment of one partition has got a field that older ones do not have")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Pause keeps jobs under a gate from the workers, for a duration from 1 ms; zero means until Unpause. Those that run go on: held
@@ -76,8 +78,8 @@ func (s *Store) standing(ctx context.Context, queue string) (text string, left R
 	state := s.partition.State()
 	for {
 		ids, err := connection(s).HGet(ctx, state, "pools").Result()
-		if err != nil && !isNil(err) {
-			return "", Remaining{}, fmt.Errorf("read pools: %w", unread(err))
+		if err != nil && !redisconn.IsNil(err) {
+			return "", Remaining{}, fmt.Errorf("read pools: %w", redisconn.Unread(err))
 		}
 		pipe := connection(s).TxPipeline()
 		now := pipe.HMGet(ctx, state, "pools", "cfg:"+queue, "q:"+queue)
@@ -86,16 +88,16 @@ func (s *Store) standing(ctx context.Context, queue string) (text string, left R
 			streams = append(streams, pipe.XRange(ctx, s.partition.Ready(id), "-", "+"))
 		}
 		if _, err := pipe.Exec(ctx); err != nil {
-			return "", Remaining{}, fmt.Errorf("count jobs of %s: %w", queue, unread(err))
+			return "", Remaining{}, fmt.Errorf("count jobs of %s: %w", queue, redisconn.Unread(err))
 		}
-		if textAt(now.Val(), 0) != ids {
+		if redisconn.TextAt(now.Val(), 0) != ids {
 			continue // A pool has come or gone.
 		}
 		q := QueueState{Name: queue}
-		for _, class := range parseQueueConfig(textAt(now.Val(), 1)).classes {
+		for _, class := range parseQueueConfig(redisconn.TextAt(now.Val(), 1)).classes {
 			q.Classes = append(q.Classes, ClassState{Class: class})
 		}
-		text = textAt(now.Val(), 2)
+		text = redisconn.TextAt(now.Val(), 2)
 		q.readText(text)
 		for _, stream := range streams {
 			for _, m := range stream.Val() {

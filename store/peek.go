@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Peeked is a tenant's place in the order of its class, with the job that is next of it.
@@ -64,7 +66,7 @@ func (s *Store) Peek(ctx context.Context, queue string, n int) (QueueState, []Pe
 		runnable := pipe.ZCard(ctx, s.partition.Base()+"act:"+cq)
 		tenants := pipe.HLen(ctx, s.partition.Base()+"ten:"+cq)
 		if _, err := pipe.Exec(ctx); err != nil {
-			return QueueState{}, nil, fmt.Errorf("peek into %s: %w", queue, unread(err))
+			return QueueState{}, nil, fmt.Errorf("peek into %s: %w", queue, redisconn.Unread(err))
 		}
 		c.Runnable, c.Held = runnable.Val(), max(0, tenants.Val()-runnable.Val())
 		for _, z := range first.Val() {
@@ -103,8 +105,8 @@ func (s *Store) peekJobs(ctx context.Context, cq string, next []Peeked) error {
 		modes[i] = pipe.HGet(ctx, base+"ten:"+cq, p.Tenant)
 		lanes[i] = pipe.ZRange(ctx, base+"lanes:"+cq+":"+p.Tenant, 0, 0)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return fmt.Errorf("peek at tenants: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return fmt.Errorf("peek at tenants: %w", redisconn.Unread(err))
 	}
 	for i := range next {
 		p := &next[i]

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // LastTick returns the last tick of a periodic job that was noted. Where none was, first is noted and returned: what is
@@ -16,7 +18,7 @@ func (s *Store) LastTick(ctx context.Context, name string, first time.Time) (tim
 	pipe.HSetNX(ctx, s.partition.Periodic(), name, first.UnixMicro())
 	last := pipe.HGet(ctx, s.partition.Periodic(), name)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return time.Time{}, fmt.Errorf("read last tick of %s: %w", name, unread(err))
+		return time.Time{}, fmt.Errorf("read last tick of %s: %w", name, redisconn.Unread(err))
 	}
 	us, err := last.Int64()
 	if err != nil {
@@ -31,13 +33,13 @@ func (s *Store) LastTick(ctx context.Context, name string, first time.Time) (tim
 func (s *Store) NoteTick(ctx context.Context, name string, tick time.Time) error {
 	noted, err := connection(s).HGet(ctx, s.partition.Periodic(), name).Int64()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("note tick of %s: %w", name, unread(err))
+		return fmt.Errorf("note tick of %s: %w", name, redisconn.Unread(err))
 	}
 	if noted >= tick.UnixMicro() {
 		return nil
 	}
 	if err := connection(s).HSet(ctx, s.partition.Periodic(), name, tick.UnixMicro()).Err(); err != nil {
-		return fmt.Errorf("note tick of %s: %w", name, unread(err))
+		return fmt.Errorf("note tick of %s: %w", name, redisconn.Unread(err))
 	}
 	return nil
 }

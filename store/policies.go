@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // The policy of a deployment of several partitions is that of the first. With it, in the same script, the first keeps what the
@@ -31,7 +32,7 @@ func (s *Store) putPolicies(ctx context.Context, u PolicyUpdate) error {
 
 // checkPolicies reports whether each partition would store a new version, which the first has to expect.
 func (s *Store) checkPolicies(ctx context.Context, u PolicyUpdate) error {
-	if err := u.checkParts(len(s.all)); err != nil {
+	if err := u.CheckPartitions(len(s.all)); err != nil {
 		return err
 	}
 	u.Edit = onlyAsk
@@ -51,23 +52,23 @@ func (s *Store) checkPolicies(ctx context.Context, u PolicyUpdate) error {
 func (s *Store) policyVersion(ctx context.Context) (version int64, edit string, err error) {
 	values, err := connection(s).HMGet(ctx, s.partition.State(), "pv", "pe").Result()
 	if err != nil {
-		return 0, "", fmt.Errorf("read policy version: %w", unread(err))
+		return 0, "", fmt.Errorf("read policy version: %w", redisconn.Unread(err))
 	}
-	return whole(textAt(values, 0)), textAt(values, 1), nil
+	return redisconn.Whole(redisconn.TextAt(values, 0)), redisconn.TextAt(values, 1), nil
 }
 
 // finishPolicy does what is left of an edit in a partition whose process has died.
 func (s *Store) finishPolicy(ctx context.Context) error {
 	left, err := connection(s).HMGet(ctx, s.partition.State(), "pg", "pr").Result()
 	if err != nil {
-		return fmt.Errorf("read policy: %w", unread(err))
+		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
 	}
-	if textAt(left, 0) != "" {
+	if redisconn.TextAt(left, 0) != "" {
 		if err := s.finishEdit(ctx); err != nil {
 			return err
 		}
 	}
-	if textAt(left, 0)+textAt(left, 1) == "" {
+	if redisconn.TextAt(left, 0)+redisconn.TextAt(left, 1) == "" {
 		return nil
 	}
 	return s.countBounds(ctx)
@@ -103,7 +104,7 @@ func (s *Store) SpreadPolicy(ctx context.Context) error {
 	}
 	text, err := connection(s).Get(ctx, s.partition.Base()+"copy").Bytes()
 	if err != nil {
-		return fmt.Errorf("read policy to copy: %w", unread(err))
+		return fmt.Errorf("read policy to copy: %w", redisconn.Unread(err))
 	}
 	var u PolicyUpdate
 	if err := json.Unmarshal(text, &u); err != nil {
@@ -161,8 +162,8 @@ func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
 	return of
 }
 
-// checkParts refuses bounds that leave a partition nothing: its jobs would wait for ever.
-func (u *PolicyUpdate) checkParts(parts int) error {
+// CheckPartitions refuses bounds that leave one of so many partitions nothing: its jobs would wait for ever.
+func (u *PolicyUpdate) CheckPartitions(parts int) error {
 	var bad []error
 	least := func(field string, value int) {
 		if value < parts {

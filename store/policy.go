@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // QueueSettings are what dispatch must know of a queue.
@@ -285,7 +286,7 @@ func (u *PolicyUpdate) readReply(reply []string) error {
 	case word == "stored" || word == "more" || word == "fine" || word == "begun": // What is left of a fill is the timers'.
 		return nil
 	case len(reply) != 2:
-		return fmt.Errorf("store policy: %w", errUnknownReply)
+		return fmt.Errorf("store policy: %w", redisconn.ErrUnknownReply)
 	case word == "conflict":
 		return fmt.Errorf("%w: version %s is in force, %d was expected", ErrConflict, reply[1], u.Expected)
 	case word == "editing":
@@ -300,8 +301,8 @@ func (s *Store) settingsBefore(ctx context.Context, u *PolicyUpdate) (settings, 
 	if u.Before != nil {
 		known := u.Before.settings()
 		told, err := connection(s).HGet(ctx, s.partition.State(), "ps").Result()
-		if err != nil && !isNil(err) {
-			return nil, fmt.Errorf("read settings: %w", unread(err))
+		if err != nil && !redisconn.IsNil(err) {
+			return nil, fmt.Errorf("read settings: %w", redisconn.Unread(err))
 		}
 		if told == strconv.FormatInt(u.Expected, 10)+" "+known.digest() {
 			return known, nil
@@ -315,11 +316,11 @@ func (s *Store) settingsBefore(ctx context.Context, u *PolicyUpdate) (settings, 
 func (s *Store) countBounds(ctx context.Context) error {
 	const page = 100
 	of, err := connection(s).HGet(ctx, s.partition.State(), "pr").Result()
-	if isNil(err) {
+	if redisconn.IsNil(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read policy: %w", unread(err))
+		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
 	}
 	for cursor := "0"; ; {
 		reply, err := s.run(ctx, "recount", s.now, cursor, page, of)
@@ -341,7 +342,7 @@ func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, s.partition.Buckets("*"), page).Result()
 		if err != nil {
-			return fmt.Errorf("keep buckets: %w", unread(err))
+			return fmt.Errorf("keep buckets: %w", redisconn.Unread(err))
 		}
 		if len(keys) > 0 {
 			pipe := node.Pipeline()
@@ -349,7 +350,7 @@ func (s *Store) keepBuckets(ctx context.Context, fill time.Duration) error {
 				pipe.Do(ctx, "pexpire", key, fill.Milliseconds(), "gt")
 			}
 			if _, err := pipe.Exec(ctx); err != nil {
-				return fmt.Errorf("keep buckets: %w", unread(err))
+				return fmt.Errorf("keep buckets: %w", redisconn.Unread(err))
 			}
 		}
 		if cursor = next; cursor == 0 {
@@ -380,7 +381,7 @@ func (s *Store) Policy(ctx context.Context) ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read policy: %w", unread(err))
+		return nil, fmt.Errorf("read policy: %w", redisconn.Unread(err))
 	}
 	return text, nil
 }

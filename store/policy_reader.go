@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // PolicyReader tells one goroutine of new versions of the policy. It blocks on the audit, to which the script that stores
@@ -36,7 +38,7 @@ func (r *PolicyReader) Next(ctx context.Context, known int64) (int64, error) {
 		if r.position == "" {
 			last, err := connection(r.store).XRevRangeN(ctx, r.store.partition.Audit(), "+", "-", 1).Result()
 			if err != nil {
-				return known, fmt.Errorf("follow policy: %w", unread(err))
+				return known, fmt.Errorf("follow policy: %w", redisconn.Unread(err))
 			}
 			r.position = "0-0"
 			if len(last) > 0 {
@@ -51,7 +53,7 @@ func (r *PolicyReader) Next(ctx context.Context, known int64) (int64, error) {
 			return version, nil
 		}
 		if err := r.line.block(ctx, r.poll, r.await); err != nil {
-			return known, fmt.Errorf("follow policy: %w", unread(err))
+			return known, fmt.Errorf("follow policy: %w", redisconn.Unread(err))
 		}
 	}
 	return known, nil
@@ -61,7 +63,7 @@ func (r *PolicyReader) Next(ctx context.Context, known int64) (int64, error) {
 // smaller ids, is what the poll is for.
 func (r *PolicyReader) await(ctx context.Context, on redis.Cmdable) error {
 	streams, err := on.XRead(ctx, &redis.XReadArgs{Streams: []string{r.store.partition.Audit(), r.position}, Block: r.poll}).Result()
-	if isNil(err) {
+	if redisconn.IsNil(err) {
 		return nil
 	}
 	if err != nil {
@@ -83,7 +85,7 @@ func (r *PolicyReader) inForce(ctx context.Context) (int64, error) {
 func (s *Store) PolicyInForce(ctx context.Context) (int64, error) {
 	text, err := connection(s).HGet(ctx, s.partition.State(), "pv").Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return 0, fmt.Errorf("read the policy's version: %w", unread(err))
+		return 0, fmt.Errorf("read the policy's version: %w", redisconn.Unread(err))
 	}
-	return whole(text), nil
+	return redisconn.Whole(text), nil
 }

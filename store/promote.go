@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Promotion is what one call of Promote did.
@@ -53,7 +55,7 @@ func (s *Store) PromoteAfter(ctx context.Context, leap Leap, owner string, timer
 	}
 	numbers, err := parseNumbers(strings.Join(reply[1:], " "))
 	if err == nil && len(numbers) != 4 {
-		err = errUnknownReply
+		err = redisconn.ErrUnknownReply
 	}
 	if err != nil {
 		return Promotion{}, fmt.Errorf("promote: %w", err)
@@ -76,11 +78,11 @@ func (s *Store) WaitWake(ctx context.Context, last string, wait time.Duration) (
 // TimerLease returns which scheduler holds the timer lease, and until when; owner is empty where none does.
 func (s *Store) TimerLease(ctx context.Context) (owner string, end time.Time, err error) {
 	text, err := connection(s).HGet(ctx, s.partition.State(), "promoter").Result()
-	if isNil(err) {
+	if redisconn.IsNil(err) {
 		return "", time.Time{}, nil
 	}
 	if err != nil {
-		return "", time.Time{}, fmt.Errorf("read timer lease: %w", unread(err))
+		return "", time.Time{}, fmt.Errorf("read timer lease: %w", redisconn.Unread(err))
 	}
 	now, err := s.Time(ctx)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // ErrUnknownQueue means that the store has seen no job, no worker and no settings of a queue.
@@ -95,9 +96,9 @@ func (s *Store) Queue(ctx context.Context, name string) (QueueState, error) {
 	}
 	known, err := connection(s).HMGet(ctx, s.partition.State(), "q:"+name, "cfg:"+name, "pools:"+name).Result()
 	if err != nil {
-		return QueueState{}, fmt.Errorf("read queue %s: %w", name, unread(err))
+		return QueueState{}, fmt.Errorf("read queue %s: %w", name, redisconn.Unread(err))
 	}
-	if textAt(known, 0)+textAt(known, 1)+textAt(known, 2) == "" {
+	if redisconn.TextAt(known, 0)+redisconn.TextAt(known, 1)+redisconn.TextAt(known, 2) == "" {
 		return QueueState{}, fmt.Errorf("%w %s", ErrUnknownQueue, name)
 	}
 	states, err := s.queueStates(ctx, []string{name})
@@ -132,16 +133,16 @@ func (s *Store) readDynamics(ctx context.Context, queues map[string]*QueueState)
 		dead[name] = pipe.ZCard(ctx, s.partition.Dead()+":"+name)
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("read queues: %w", unread(err))
+		return fmt.Errorf("read queues: %w", redisconn.Unread(err))
 	}
 	for name, q := range queues {
 		values := states[name].Val()
-		config := parseQueueConfig(textAt(values, 0))
+		config := parseQueueConfig(redisconn.TextAt(values, 0))
 		for _, class := range config.classes {
 			q.Classes = append(q.Classes, ClassState{Class: class})
 		}
-		q.readText(textAt(values, 1))
-		q.Pools = strings.Fields(textAt(values, 2))
+		q.readText(redisconn.TextAt(values, 1))
+		q.Pools = strings.Fields(redisconn.TextAt(values, 2))
 		q.Dead = dead[name].Val()
 	}
 	return nil
@@ -180,17 +181,17 @@ func (s *Store) readHolds(ctx context.Context, queues map[string]*QueueState) er
 		shut := pipe.HMGet(ctx, s.partition.Gates(), gates...)
 		suspended := pipe.HMGet(ctx, s.partition.Base()+"suspended", gates...)
 		if _, err := pipe.Exec(ctx); err != nil {
-			return fmt.Errorf("read holds: %w", unread(err))
+			return fmt.Errorf("read holds: %w", redisconn.Unread(err))
 		}
 		for i, name := range names {
-			if text := textAt(shut.Val(), i); text != "" {
+			if text := redisconn.TextAt(shut.Val(), i); text != "" {
 				g, err := parseGate(gates[i], text, nil)
 				if err != nil {
 					return err
 				}
 				queues[name].Gate = &g
 			}
-			if text := textAt(suspended.Val(), i); text != "" {
+			if text := redisconn.TextAt(suspended.Val(), i); text != "" {
 				p, err := parseSuspension(gates[i], text)
 				if err != nil {
 					return err
@@ -384,7 +385,7 @@ func (s *Store) addWaiting(ctx context.Context, cq string, tenants []field, wait
 		return partial, nil
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return false, fmt.Errorf("count lanes: %w", unread(err))
+		return false, fmt.Errorf("count lanes: %w", redisconn.Unread(err))
 	}
 	for _, c := range counts {
 		if n := c.n.Val(); n > 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Lease is a job that a worker holds until its own lease ends.
@@ -56,7 +57,7 @@ func (s *Store) Read(ctx context.Context, worker, pool string, count int, block 
 		return nil, fmt.Errorf("read ready stream: %w: its slot moves", admission.ErrUnavailable)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read ready stream: %w", unread(err))
+		return nil, fmt.Errorf("read ready stream: %w", redisconn.Unread(err))
 	}
 	var leases []Lease
 	for _, stream := range streams {
@@ -80,7 +81,7 @@ func (s *Store) Pending(ctx context.Context, worker, pool string, count int, sin
 		Stream: s.partition.Ready(pool), Group: group, Idle: since, Start: "-", End: "+", Count: int64(count), Consumer: worker,
 	}).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read what %q holds: %w", worker, unread(err))
+		return nil, fmt.Errorf("read what %q holds: %w", worker, redisconn.Unread(err))
 	}
 	tokens := make([]string, len(entries))
 	for i := range entries {
@@ -119,7 +120,7 @@ func (s *Store) lease(ctx context.Context, m redis.XMessage) (Lease, error) {
 		case errors.Is(err, redis.Nil):
 			lease.Err = fmt.Errorf("read payload of %q: %w", key, errPayloadGone)
 		case err != nil:
-			return Lease{}, fmt.Errorf("read payload of %q: %w", key, unread(err))
+			return Lease{}, fmt.Errorf("read payload of %q: %w", key, redisconn.Unread(err))
 		}
 		lease.Job.Payload = payload
 	}
@@ -165,11 +166,11 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 		return last, nil
 	}
 	if err != nil {
-		return last, fmt.Errorf("wait for wake: %w", unread(err))
+		return last, fmt.Errorf("wait for wake: %w", redisconn.Unread(err))
 	}
 	entries, err := messagesOf(streams)
 	if err != nil {
-		return last, fmt.Errorf("wait for wake: %w", unread(err))
+		return last, fmt.Errorf("wait for wake: %w", redisconn.Unread(err))
 	}
 	return entries[0].ID, nil
 }
@@ -178,7 +179,7 @@ func (s *Store) readOne(ctx context.Context, stream, last string, wait time.Dura
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	t, err := connection(s).Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("read redis time: %w", unread(err))
+		return time.Time{}, fmt.Errorf("read redis time: %w", redisconn.Unread(err))
 	}
 	return t, nil
 }

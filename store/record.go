@@ -11,9 +11,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/lua"
 )
 
-// The layout is drawn in fragments/header.lua; offsets here count from 0.
+// The flags of a record, drawn in fragments/header.lua, and its bounds; the offsets are lua's.
 const (
 	recordVersion  = 1
 	flagDeadline   = 1
@@ -24,13 +25,6 @@ const (
 	flagHistory    = 32
 	flagStart      = 64 // a unique key goes with the job's start; with flagEnd, when its time is over
 	flagDelayed    = 128
-	atSeq          = 6
-	atScore        = 14
-	atArrival      = 22
-	atCost         = 30
-	atQueueLen     = 34
-	atDownLen      = 35
-	headerSize     = 36
 	largePayload   = 4 << 10
 	maxRecordClass = admission.MaxClasses
 )
@@ -72,7 +66,7 @@ func decodeKey(raw string) (admission.Key, error) {
 
 // encodeRecord returns a job's record as admit takes it, and its payload where that stands under its own key.
 func encodeRecord(j *admission.Job, class int) (record, large []byte) {
-	size := headerSize + len(j.Queue) + len(j.Downstream) + len(j.Type) + 4*binary.MaxVarintLen64
+	size := lua.HeaderSize + len(j.Queue) + len(j.Downstream) + len(j.Type) + 4*binary.MaxVarintLen64
 	for name, value := range j.Headers {
 		size += len(name) + len(value) + 4
 	}
@@ -83,7 +77,7 @@ func encodeRecord(j *admission.Job, class int) (record, large []byte) {
 	} else {
 		size += len(j.Payload)
 	}
-	r := make([]byte, headerSize, size)
+	r := make([]byte, lua.HeaderSize, size)
 	r[0], r[2] = recordVersion, byte(class)
 	r[4] = byte(admission.DefaultMaxAttempts)
 	if j.MaxAttempts > 0 {
@@ -91,14 +85,14 @@ func encodeRecord(j *admission.Job, class int) (record, large []byte) {
 	}
 	if !j.Deadline.IsZero() {
 		flags |= flagDeadline
-		binary.BigEndian.PutUint64(r[atScore:], uint64(j.Deadline.UnixMicro()))
+		binary.BigEndian.PutUint64(r[lua.AtScore:], uint64(j.Deadline.UnixMicro()))
 	}
 	if j.Delay > 0 || !j.RunAt.IsZero() {
 		flags |= flagDelayed
 	}
 	r[1] = flags | uniqueFlags(j.Unique)
-	binary.BigEndian.PutUint32(r[atCost:], uint32(j.Cost))
-	r[atQueueLen], r[atDownLen] = byte(len(j.Queue)), byte(len(j.Downstream))
+	binary.BigEndian.PutUint32(r[lua.AtCost:], uint32(j.Cost))
+	r[lua.AtQueueLen], r[lua.AtDownLen] = byte(len(j.Queue)), byte(len(j.Downstream))
 	r = append(r, j.Queue...)
 	r = append(r, j.Downstream...)
 	r = appendString(r, j.Type)
@@ -164,26 +158,26 @@ var ErrRecordGone = errors.New("its record is gone")
 
 // decodeRecord reads what admit stored under key. The job's texts are parts of raw, its payload is a copy.
 func decodeRecord(key, raw string) (Record, error) {
-	if len(raw) < headerSize || raw[0] != recordVersion {
+	if len(raw) < lua.HeaderSize || raw[0] != recordVersion {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}
-	b, rest := []byte(raw[:headerSize]), raw[headerSize:]
+	b, rest := []byte(raw[:lua.HeaderSize]), raw[lua.HeaderSize:]
 	k, err := decodeKey(key)
 	if err != nil {
 		return Record{}, err
 	}
 	rec := Record{
-		Class: int(b[2]), Attempts: int(b[3]), Lost: max(0, int(b[5])-1), Suspect: b[5] > 0, Seq: binary.BigEndian.Uint64(b[atSeq:]),
-		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[atArrival:]))), Large: b[1]&flagLarge != 0,
+		Class: int(b[2]), Attempts: int(b[3]), Lost: max(0, int(b[5])-1), Suspect: b[5] > 0, Seq: binary.BigEndian.Uint64(b[lua.AtSeq:]),
+		Arrival: time.UnixMicro(int64(binary.BigEndian.Uint64(b[lua.AtArrival:]))), Large: b[1]&flagLarge != 0,
 		Timed: b[1]&flagTimed != 0, Plain: b[1]&^(flagDeadline|flagTimed|flagDelayed) == 0 && b[5] == 0,
 	}
 	j := &rec.Job
 	j.Tenant, j.ID, j.MaxAttempts = k.Tenant, k.ID, int(b[4])
-	j.Cost = admission.Tokens(binary.BigEndian.Uint32(b[atCost:]))
+	j.Cost = admission.Tokens(binary.BigEndian.Uint32(b[lua.AtCost:]))
 	if b[1]&flagDeadline != 0 {
-		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[atScore:])))
+		j.Deadline = time.UnixMicro(int64(binary.BigEndian.Uint64(b[lua.AtScore:])))
 	}
-	queueLen, downLen := int(b[atQueueLen]), int(b[atDownLen])
+	queueLen, downLen := int(b[lua.AtQueueLen]), int(b[lua.AtDownLen])
 	if len(rest) < queueLen+downLen {
 		return Record{}, fmt.Errorf("read record of %q: %w", key, errShortRecord)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Recorded is what was counted in one minute.
@@ -56,7 +57,7 @@ func (s *Store) lastMinutes(ctx context.Context, minutes int, budget time.Durati
 	for minute := last; minute > last-int64(minutes) && time.Since(began) < budget; minute-- {
 		fields, err := connection(s).HGetAll(ctx, s.partition.Counts(minute)).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read counts: %w", unread(err))
+			return nil, fmt.Errorf("read counts: %w", redisconn.Unread(err))
 		}
 		if len(fields) == 0 {
 			continue
@@ -81,7 +82,7 @@ func (s *Store) CountedScopes(ctx context.Context) (n int64, err error) {
 		}
 		n, err := connection(part).HLen(ctx, part.partition.Counts(now.Unix()/60-1)).Result()
 		if err != nil {
-			return 0, fmt.Errorf("read counts: %w", unread(err))
+			return 0, fmt.Errorf("read counts: %w", redisconn.Unread(err))
 		}
 		return n, nil
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.
@@ -87,7 +88,7 @@ func (s *Store) Refund(ctx context.Context, id string, receipt Receipt) (Refund,
 	case Refunded, RefundedBefore, RefundLate, RefundStale:
 		return word, nil
 	}
-	return "", fmt.Errorf("refund: reply %q: %w", reply[0], errUnknownReply)
+	return "", fmt.Errorf("refund: reply %q: %w", reply[0], redisconn.ErrUnknownReply)
 }
 
 func parseMoment(line string) (at moment, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Registration is what a worker has in one partition.
@@ -34,11 +35,11 @@ func (s *Store) Registration(ctx context.Context, pool, worker string) (Registra
 		return Registration{}, fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
 	}
 	if err != nil {
-		return Registration{}, fmt.Errorf("read registration: %w", unread(err))
+		return Registration{}, fmt.Errorf("read registration: %w", redisconn.Unread(err))
 	}
 	parts := strings.Split(stored.Val(), "|")
 	if len(parts) != 3 || parts[0] != pool {
-		return Registration{}, fmt.Errorf("read registration of worker %s: %w", worker, errUnknownReply)
+		return Registration{}, fmt.Errorf("read registration of worker %s: %w", worker, redisconn.ErrUnknownReply)
 	}
 	slots, err := strconv.Atoi(parts[1])
 	if err != nil {

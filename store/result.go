@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Result returns what a completed job has left (Finish.Result), for as long as it is kept. The error matches
@@ -19,7 +20,7 @@ func (s *Store) Result(ctx context.Context, key admission.Key) ([]byte, error) {
 		return nil, fmt.Errorf("read result of %s: %w", key, admission.ErrUnknownJob)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read result of %s: %w", key, unread(err))
+		return nil, fmt.Errorf("read result of %s: %w", key, redisconn.Unread(err))
 	}
 	return result, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // ShadowCounts are what a candidate in shadow would have answered since it began.
@@ -51,14 +52,14 @@ func (s *Store) ShadowCounts(ctx context.Context) (ShadowCounts, error) {
 	}
 	fields, err := connection(s).HGetAll(ctx, s.partition.Shadow()).Result()
 	if err != nil {
-		return ShadowCounts{}, fmt.Errorf("read shadow: %w", unread(err))
+		return ShadowCounts{}, fmt.Errorf("read shadow: %w", redisconn.Unread(err))
 	}
-	counts := ShadowCounts{ID: fields["id"], Allowed: whole(fields["allowed"])}
+	counts := ShadowCounts{ID: fields["id"], Allowed: redisconn.Whole(fields["allowed"])}
 	if counts.ID != "" {
-		counts.Since = time.UnixMicro(whole(fields["since"]))
+		counts.Since = time.UnixMicro(redisconn.Whole(fields["since"]))
 	}
 	for level := range counts.Refused {
-		counts.Refused[level] = whole(fields["refused:"+strconv.Itoa(level)])
+		counts.Refused[level] = redisconn.Whole(fields["refused:"+strconv.Itoa(level)])
 	}
 	return counts, nil
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // globalBound names the rate of the global limit among what partitions divide; all else is named by its gate.
@@ -61,7 +63,7 @@ func (s *Store) share(ctx context.Context, number int64, owner string, settings 
 		return nil, 0, err
 	}
 	if reply[0] == "taken" {
-		return nil, whole(reply[1]), errTaken
+		return nil, redisconn.Whole(reply[1]), errTaken
 	}
 	if len(reply) != len(settings)+1 {
 		return nil, 0, fmt.Errorf("share bounds: reply has %d lines", len(reply))
@@ -88,7 +90,7 @@ func parsePortion(line string, rate bool) (portion, error) {
 	}
 	fields := strings.Fields(line)
 	if len(fields) < 5 {
-		return portion{}, errUnknownReply
+		return portion{}, redisconn.ErrUnknownReply
 	}
 	n, err := parseNumbers(strings.Join(fields[:5], " "))
 	if err != nil {
@@ -96,7 +98,7 @@ func parsePortion(line string, rate bool) (portion, error) {
 	}
 	p := portion{known: true, whole: int(n[0]), units: int(n[1]), of: int(n[2]), limit: int(n[3]), used: int(n[4])}
 	if p.of <= 0 {
-		return portion{}, errUnknownReply
+		return portion{}, redisconn.ErrUnknownReply
 	}
 	if rate && p.used > 0 {
 		p.used = p.have()
@@ -125,5 +127,5 @@ func (s *Store) unbalanced(ctx context.Context, cursor string) (pending, error) 
 	if len(reply) < 3 {
 		return pending{}, fmt.Errorf("find unbalanced shares: reply has %d lines", len(reply))
 	}
-	return pending{names: reply[3:], next: reply[0], since: time.Duration(whole(reply[1])) * time.Microsecond, owner: reply[2]}, nil
+	return pending{names: reply[3:], next: reply[0], since: time.Duration(redisconn.Whole(reply[1])) * time.Microsecond, owner: reply[2]}, nil
 }

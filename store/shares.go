@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Share is how the partitions divide a bound among them.
@@ -32,7 +33,7 @@ func (s *Store) Shares(ctx context.Context) ([]Share, error) {
 	all, err := gather(s, func(part *Store) (map[string]string, error) {
 		stored, err := connection(part).HGetAll(ctx, part.partition.Base()+"shares").Result()
 		if err != nil {
-			return nil, fmt.Errorf("read shares: %w", unread(err))
+			return nil, fmt.Errorf("read shares: %w", redisconn.Unread(err))
 		}
 		return stored, nil
 	})
@@ -69,8 +70,8 @@ func (s *Store) GlobalShares(ctx context.Context, tokens admission.Tokens) ([]fl
 	}
 	return gather(s, func(part *Store) (float64, error) {
 		text, err := connection(part).HGet(ctx, part.partition.State(), "gm").Result()
-		if err != nil && !isNil(err) {
-			return 0, fmt.Errorf("read share of the global limit: %w", unread(err))
+		if err != nil && !redisconn.IsNil(err) {
+			return 0, fmt.Errorf("read share of the global limit: %w", redisconn.Unread(err))
 		}
 		multiple := 1.0 // of the even part
 		if text != "" {
@@ -87,7 +88,7 @@ func parseShare(text string) (part float64, ok bool, err error) {
 	whole, rest, _ := strings.Cut(text, "|")
 	n, err := parseNumbers(strings.ReplaceAll(rest, "|", " "))
 	if err != nil || len(n) != 3 || n[1] <= 0 {
-		return 0, false, fmt.Errorf("%q: %w", text, errUnknownReply)
+		return 0, false, fmt.Errorf("%q: %w", text, redisconn.ErrUnknownReply)
 	}
 	return float64(n[0]) / float64(n[1]), whole != "", nil
 }

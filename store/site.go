@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // GateState is a gate as it stands.
@@ -67,6 +69,16 @@ func (n GateName) split() (kind byte, guarded string) {
 	return before[0], after
 }
 
+// Tenant returns the tenant that a gate is about.
+func (n GateName) Tenant() (tenant string, ofTenant bool) {
+	switch kind, guarded := n.split(); kind {
+	case gateTenant, gateTenantQueue, gateTenantRate:
+		tenant, _, _ = strings.Cut(guarded, ":")
+		return tenant, true
+	}
+	return "", false
+}
+
 // Words names what a gate guards for people, such as "tenant acme in queue mail".
 func (n GateName) Words() string {
 	kind, guarded := n.split()
@@ -99,7 +111,7 @@ func parseGate(name, value string, limits map[string]int) (GateState, error) {
 	g := GateState{Name: GateName(name), Then: Unlimited}
 	parts := strings.SplitN(value, "|", 5)
 	bad := func(err error) (GateState, error) {
-		return GateState{}, fmt.Errorf("read gate %s: %w", name, cmp.Or(err, errUnknownReply))
+		return GateState{}, fmt.Errorf("read gate %s: %w", name, cmp.Or(err, redisconn.ErrUnknownReply))
 	}
 	kind, _ := g.Name.split()
 	var err error
@@ -249,7 +261,7 @@ func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
 	}
 	stored, err := connection(s).HGetAll(ctx, s.partition.Workers()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read workers: %w", unread(err))
+		return nil, fmt.Errorf("read workers: %w", redisconn.Unread(err))
 	}
 	pools, err := s.pools(ctx)
 	if err != nil {
@@ -265,7 +277,7 @@ func (s *Store) Workers(ctx context.Context) ([]WorkerState, error) {
 		w := WorkerState{Name: name, LeaseEnd: ends[i]}
 		parts := strings.Split(stored[name], "|")
 		if len(parts) != 3 {
-			return nil, fmt.Errorf("read worker %s: %w", name, errUnknownReply)
+			return nil, fmt.Errorf("read worker %s: %w", name, redisconn.ErrUnknownReply)
 		}
 		w.Pool = parts[0]
 		if w.Slots, err = strconv.Atoi(parts[1]); err != nil {
@@ -292,7 +304,7 @@ func (s *Store) leaseEnds(ctx context.Context, workers []string) ([]time.Time, e
 	}
 	scores, err := connection(s).ZMScore(ctx, s.partition.Due(), timers...).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read leases: %w", unread(err))
+		return nil, fmt.Errorf("read leases: %w", redisconn.Unread(err))
 	}
 	for i, score := range scores {
 		if score > 0 {
@@ -314,7 +326,7 @@ type poolState struct {
 func (s *Store) pools(ctx context.Context) (map[string]*poolState, error) {
 	state, err := connection(s).HGetAll(ctx, s.partition.State()).Result()
 	if err != nil {
-		return nil, fmt.Errorf("read pools: %w", unread(err))
+		return nil, fmt.Errorf("read pools: %w", redisconn.Unread(err))
 	}
 	all := map[string]*poolState{}
 	for field, value := range state {
@@ -329,10 +341,10 @@ func (s *Store) pools(ctx context.Context) (map[string]*poolState, error) {
 			for worker, n := range pending.Consumers {
 				p.held[worker] = int(n)
 			}
-		case IsPoolGone(err) || isNil(err):
+		case IsPoolGone(err) || redisconn.IsNil(err):
 			continue // The pool was closed since the state was read.
 		default:
-			return nil, fmt.Errorf("read pool %s: %w", id, unread(err))
+			return nil, fmt.Errorf("read pool %s: %w", id, redisconn.Unread(err))
 		}
 		all[id] = p
 	}

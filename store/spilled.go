@@ -6,13 +6,15 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // spillsOf names the overflow stores that are not empty, as tenant:queue.
 func (s *Store) spillsOf(ctx context.Context) ([]string, error) {
 	names, err := connection(s).SMembers(ctx, s.partition.Base()+"spills").Result()
 	if err != nil {
-		return nil, fmt.Errorf("read overflow stores: %w", unread(err))
+		return nil, fmt.Errorf("read overflow stores: %w", redisconn.Unread(err))
 	}
 	return names, nil
 }
@@ -39,7 +41,7 @@ func (s *Store) countSpilled(ctx context.Context, queues map[string]*QueueState)
 		return nil
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("count spilled jobs: %w", unread(err))
+		return fmt.Errorf("count spilled jobs: %w", redisconn.Unread(err))
 	}
 	for count, q := range counts {
 		q.Spilled += count.Val()

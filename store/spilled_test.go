@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
 )
 
 // TestLookAndListSeeSpilledJobs: a job that is kept aside is found like any other, and a drain waits for it. One with a time
@@ -89,7 +90,7 @@ func TestASpilledJobThatArrivesAloneComesBack(t *testing.T) {
 // storedRecord returns a job's record as admission leaves it.
 func storedRecord(j *admission.Job) []byte {
 	record, _ := encodeRecord(j, 1)
-	binary.BigEndian.PutUint64(record[atSeq:], 1)
-	binary.BigEndian.PutUint64(record[atScore:], uint64(time.Now().Add(time.Hour).UnixMicro()))
+	binary.BigEndian.PutUint64(record[lua.AtSeq:], 1)
+	binary.BigEndian.PutUint64(record[lua.AtScore:], uint64(time.Now().Add(time.Hour).UnixMicro()))
 	return record
 }

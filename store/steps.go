@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // An edit that differs in more than one script may change is stored in steps. It is written under its name first, then begun: from
@@ -94,7 +96,7 @@ func (s *Store) stage(ctx context.Context, name string, u *PolicyUpdate, copied 
 func (s *Store) finishEdit(ctx context.Context) error {
 	under, err := connection(s).HExists(ctx, s.partition.State(), "pg").Result()
 	if err != nil {
-		return fmt.Errorf("read policy: %w", unread(err))
+		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
 	}
 	for under {
 		reply, err := s.run(ctx, "step", s.now)

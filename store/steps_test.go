@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -132,13 +133,13 @@ func (y *yard) halves(before, after *PolicyUpdate) {
 	check(y.tb, err)
 	old, next := knownOf(before), knownOf(after)
 	inForce := old
-	if textAt(version.Val(), 0) == "2" {
+	if redisconn.TextAt(version.Val(), 0) == "2" {
 		inForce = next
 	}
-	if string(next[settingKey{}]) != "" || (text.Val() == string(after.Text)) != (textAt(version.Val(), 0) == "2") {
+	if string(next[settingKey{}]) != "" || (text.Val() == string(after.Text)) != (redisconn.TextAt(version.Val(), 0) == "2") {
 		y.tb.Errorf("version %v with the text %s", version.Val(), text.Val())
 	}
-	now := settings{{settingQueue, "mail"}: textAt(version.Val(), 1)}
+	now := settings{{settingQueue, "mail"}: redisconn.TextAt(version.Val(), 1)}
 	for kind, fields := range map[string]map[string]string{settingGate: gates.Val(), settingWeight: weights.Val(), settingBound: bounds.Val()} {
 		for name, value := range fields {
 			now[settingKey{kind, name}] = strings.Split(value, "|")[0]
@@ -154,10 +155,10 @@ func (y *yard) halves(before, after *PolicyUpdate) {
 		for key := range all {
 			got := value(now, key)
 			if key.isGeneral() && got != inForce[key] {
-				y.tb.Errorf("version %s: %v is %s, want %s", textAt(version.Val(), 0), key, got, inForce[key])
+				y.tb.Errorf("version %s: %v is %s, want %s", redisconn.TextAt(version.Val(), 0), key, got, inForce[key])
 			}
 			if got != value(old, key) && got != value(next, key) {
-				y.tb.Fatalf("version %s: %v is %q, neither %q nor %q", textAt(version.Val(), 0), key, got, value(old, key), value(next, key))
+				y.tb.Fatalf("version %s: %v is %q, neither %q nor %q", redisconn.TextAt(version.Val(), 0), key, got, value(old, key), value(next, key))
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/lua"
 )
 
@@ -112,33 +113,9 @@ func Connect(ctx context.Context, url string, config Config) (*Store, error) {
 // Close ends the connections of the store's client.
 func (s *Store) Close() error { return connection(s).Close() }
 
-// connection returns the store's client; in a cluster, that of the partition's master as far as it is known, so that whatever
-// is read or written, by a key or not, is about the partition, and nothing is redirected to a node that has but a part of it.
-// Neither the struct nor a method names its type: every package that knows Store would compile the two thousand methods
-// behind it once more, which takes 1.3 s each.
+// connection returns the client of the store's partition; see redisconn.Client.
 func connection(s *Store) redis.UniversalClient {
-	client := s.client
-	if s.master != nil {
-		client = s.master(s.partition.State())
-	}
-	universal, _ := client.(redis.UniversalClient) // newStore takes nothing else
-	return universal
-}
-
-// mastersOf returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
-// background.
-func mastersOf(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
-	if _, err := cluster.MasterForKey(ctx, first); err != nil {
-		return nil, fmt.Errorf("read the slots of the cluster: %w", unread(err))
-	}
-	detached := context.WithoutCancel(ctx)
-	return func(key string) any {
-		node, err := cluster.MasterForKey(detached, key)
-		if err != nil {
-			return cluster
-		}
-		return node
-	}, nil
+	return redisconn.Client(redisconn.New(s.client, s.master, s.partition))
 }
 
 // ReadTimeout returns how long the client of the store waits for an answer, 0 where that is not known.
@@ -165,7 +142,7 @@ func Open(ctx context.Context, client redis.UniversalClient, config Config) (*St
 	ctx, cancel := context.WithTimeout(ctx, max(checkTimeout, s.ReadTimeout()))
 	defer cancel()
 	if cluster, ok := client.(*redis.ClusterClient); ok {
-		if s.master, err = mastersOf(ctx, cluster, s.partition.State()); err != nil {
+		if s.master, err = redisconn.Masters(ctx, cluster, s.partition.State()); err != nil {
 			return nil, fmt.Errorf("open store: %w", err)
 		}
 	}
@@ -225,7 +202,7 @@ func (s *Store) runBy(ctx context.Context, send func(context.Context, redis.Cmde
 		return nil, &runError{script: name, err: classify(err)}
 	}
 	if len(cmd.Val()) == 0 {
-		return nil, &runError{script: name, err: errUnknownReply}
+		return nil, &runError{script: name, err: redisconn.ErrUnknownReply}
 	}
 	return cmd.Val(), nil
 }
@@ -234,7 +211,7 @@ func (s *Store) runBy(ctx context.Context, send func(context.Context, redis.Cmde
 func (s *Store) runFor(ctx context.Context, words int, name string, args ...any) ([]string, error) {
 	reply, err := s.run(ctx, name, args...)
 	if err == nil && len(reply) != words {
-		err = &runError{script: name, err: fmt.Errorf("reply has %d words, not %d: %w", len(reply), words, errUnknownReply)}
+		err = &runError{script: name, err: fmt.Errorf("reply has %d words, not %d: %w", len(reply), words, redisconn.ErrUnknownReply)}
 	}
 	return reply, err
 }
@@ -250,27 +227,16 @@ func (e *runError) Unwrap() error { return e.err }
 
 // classify adds ErrUnavailable where the command was certainly not carried out: nothing was sent, or Redis was not ready.
 func classify(err error) error {
-	if other := asLayoutError(err); other != nil {
+	if other := redisconn.AsLayoutError(err); other != nil {
 		return other
 	}
 	// A ctx that ends while a call waits for a connection comes back bare; once the command is on its way its end is a
 	// time-out of the connection.
 	waiting := err == context.Canceled || err == context.DeadlineExceeded //nolint:errorlint // bare on purpose
-	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) || isNotReady(err) {
+	if waiting || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || isDialError(err) || redisconn.NotReady(err) {
 		return errors.Join(admission.ErrUnavailable, err)
 	}
 	return err
-}
-
-// isNotReady reports the replies by which a Redis serves nobody just now: it loads what it has kept, is a replica or has
-// too few of them, cannot write its disk, or is busy. They are no answer to the command, which was not carried out.
-func isNotReady(err error) bool {
-	for _, prefix := range []string{"LOADING ", "BUSY ", "MASTERDOWN ", "READONLY ", "NOREPLICAS ", "MISCONF ", "CLUSTERDOWN ", "TRYAGAIN ", "MOVED ", "ASK ", movingError} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.
@@ -279,7 +245,7 @@ func IsMoved(err error) bool {
 	if !ok {
 		return false
 	}
-	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", movingError} {
+	for _, prefix := range []string{"MOVED ", "ASK ", "TRYAGAIN ", redisconn.MovingError} {
 		if redis.HasErrorPrefix(reply, prefix) {
 			return true
 		}
@@ -297,9 +263,6 @@ func IsDenied(err error) bool {
 	return false
 }
 
-// movingError is how the refusal of a script begins whose slot moves; see movingPreamble.
-const movingError = "Script attempted to access a non local key"
-
 // InDoubt reports whether a command that ended with err may have been carried out all the same: a reply from
 // Redis itself settles it, also one that cannot be read; a lost connection or a time-out does not.
 func InDoubt(err error) bool {
@@ -309,14 +272,6 @@ func InDoubt(err error) bool {
 	}
 	var reply redis.Error
 	return !errors.As(err, &reply)
-}
-
-// unread is the error of a read: it has changed nothing, so whatever kept its reply away, Redis was not available.
-func unread(err error) error {
-	if _, ok := errors.AsType[redis.Error](err); ok && !isNotReady(err) {
-		return err
-	}
-	return errors.Join(admission.ErrUnavailable, err)
 }
 
 func micros(d time.Duration) string { return strconv.FormatInt(d.Microseconds(), 10) }

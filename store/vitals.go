@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // Vitals is what tells at a glance whether the store and its timers are well.
@@ -30,10 +32,10 @@ func (s *Store) Vitals(ctx context.Context) (Vitals, error) {
 	info := pipe.Info(ctx)
 	bounds := s.boundsIn(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return Vitals{}, fmt.Errorf("read vitals: %w", unread(err))
+		return Vitals{}, fmt.Errorf("read vitals: %w", redisconn.Unread(err))
 	}
 	v := Vitals{Late: lateness(now.Val(), first.Val()), Bounds: bounds()}
-	fields := parseInfo(info.Val())
+	fields := redisconn.ParseInfo(info.Val())
 	for to, name := range map[*int64]string{&v.Memory: "used_memory", &v.MaxMemory: "maxmemory"} {
 		if text := fields[name]; text != "" {
 			var err error

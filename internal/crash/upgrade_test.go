@@ -48,8 +48,8 @@ func otherRelease(t *testing.T) string {
 	}
 	replace("lua/scripts/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
 	next := strconv.Itoa(store.DataVersion + 1)
-	replace("store/data_version.go", "DataVersion = "+strconv.Itoa(store.DataVersion), "DataVersion = "+next)
-	replace("store/data_version.go", "firstData    = 1", "firstData    = "+next)
+	replace("internal/redisconn/data.go", "DataVersion = "+strconv.Itoa(store.DataVersion), "DataVersion = "+next)
+	replace("internal/redisconn/data.go", "FirstData    = 1", "FirstData    = "+next)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)

@@ -8,11 +8,13 @@
 //	1  buckets fairqueue breaker policy         pure; standard library only
 //	   internal/trace internal/fairness         what a trace holds, how even service was
 //	2  internal/keyspace lua                    the names of keys, the scripts
+//	   internal/redisconn                       a partition's Redis, which error means what
 //	3  store                                    the waist: all of Redis goes through it
 //	4  producer scheduler worker limiter        services; worker runs a scheduler, else none knows another
 //	   internal/rollout internal/shown          how a policy is put in force, what is shown as JSON
 //	   internal/explain internal/tally          what holds something back, decisions counted
 //	   internal/share                           how slots go to partitions
+//	   internal/migrate                         another number of partitions
 //	5  admin asynqbridge telemetry
 //	6  loadtest cmd                             wiring
 //	   internal/laws internal/crash             tests of the whole

@@ -28,11 +28,13 @@ var rooms = []room{
 	{path: "internal/keyspace", floor: 2},
 	{path: "internal/callback", floor: 2},
 	{path: "lua", floor: 2},
+	{path: "internal/redisconn", floor: 2},
 	{path: "store", floor: 3},
 	{path: "limiter", floor: 4},
 	{path: "producer", floor: 4},
 	{path: "scheduler", floor: 4},
 	{path: "worker", floor: 4},
+	{path: "internal/migrate", floor: 4},
 	{path: "internal/rollout", floor: 4},
 	{path: "internal/shown", floor: 4},
 	{path: "internal/explain", floor: 4},
@@ -61,6 +63,7 @@ type edge struct{ from, to string }
 var mayAlso = []edge{
 	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
+	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
 	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
@@ -84,8 +87,8 @@ type library struct {
 var libraries = []library{
 	{
 		path:  "github.com/redis/go-redis",
-		rooms: []string{"", "store", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
-		why:   "Redis is reached through store alone, asynq's by the bridge; the door takes a client that its user has",
+		rooms: []string{"", "internal/redisconn", "store", "internal/migrate", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
+		why:   "Redis is reached through store and its rooms alone, asynq's by the bridge; the door takes a client that its user has",
 	},
 	{
 		path:  "github.com/rs/zerolog",

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/migrate"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/store"
 )
@@ -100,9 +101,9 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	defer func() { err = errors.Join(err, to.Close()) }()
 
 	painter := report.NewPainter(c.ErrOrStderr())
-	m, err := store.OpenMigration(c.Context(), from.Client(), to.Client(), store.MigrationConfig{
+	m, err := migrate.Open(c.Context(), from.Client(), to.Client(), migrate.Config{
 		Prefix: f.loaded.Keys().Prefix, Partitions: f.partitions, Target: plainURL(target.loaded.Config.Redis.URL), Wait: f.wait, Update: rollout.Renew,
-		Observe: func(p store.MigrationProgress) { paintMigration(painter, p) },
+		Observe: func(p migrate.Progress) { paintMigration(painter, p) },
 	})
 	if err == nil {
 		err = f.migrate(c, m)
@@ -110,7 +111,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	painter.Done(true)
 	bad, invalid := errors.AsType[*admission.FieldError](err)
 	switch {
-	case errors.Is(err, store.ErrBusy):
+	case errors.Is(err, migrate.ErrBusy):
 		return nothing("%w", err)
 	case invalid:
 		return usage(bad)
@@ -118,7 +119,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 	return err
 }
 
-func (f *migrateFlags) migrate(c *cobra.Command, m *store.Migration) error {
+func (f *migrateFlags) migrate(c *cobra.Command, m *migrate.Migration) error {
 	began := time.Now()
 	do := m.Run
 	if f.dryRun {
@@ -138,7 +139,7 @@ func (f *migrateFlags) migrate(c *cobra.Command, m *store.Migration) error {
 	return f.print(c, view, func(to io.Writer) { writeMigration(to, view) })
 }
 
-func paintMigration(painter *report.Painter, p store.MigrationProgress) {
+func paintMigration(painter *report.Painter, p migrate.Progress) {
 	line := "headgate: " + p.Step
 	if p.Total > 0 {
 		line += fmt.Sprintf(", %d of %d", p.Done, p.Total)

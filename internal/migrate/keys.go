@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -8,15 +8,18 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
 
 // eachKey calls do for all keys of the partition, by their names without the base, a page at a time. Some may come twice.
-func (s *Store) eachKey(ctx context.Context, do func(names []string) error) error {
-	base := s.partition.Base()
+func eachKey(ctx context.Context, of redisconn.Conn, do func(names []string) error) error {
+	base := of.Partition.Base()
 	for cursor := uint64(0); ; {
-		keys, next, err := connection(s).Scan(ctx, cursor, base+"*", migratePage).Result()
+		keys, next, err := redisconn.Client(of).Scan(ctx, cursor, base+"*", migratePage).Result()
 		if err != nil {
-			return fmt.Errorf("read keys: %w", unread(err))
+			return fmt.Errorf("read keys: %w", redisconn.Unread(err))
 		}
 		for i, key := range keys {
 			keys[i] = strings.TrimPrefix(key, base)
@@ -49,8 +52,8 @@ func ownerOf(name string) (owner string, owned bool) {
 func (m *Migration) copyKeys(ctx context.Context) error {
 	done := int64(0)
 	for i, part := range m.from {
-		err := part.eachKey(ctx, func(names []string) error {
-			to := map[*Store][]string{}
+		err := eachKey(ctx, part.conn, func(names []string) error {
+			to := map[*partition][]string{}
 			for _, name := range names {
 				owner, owned := ownerOf(name)
 				switch {
@@ -87,16 +90,16 @@ const (
 )
 
 // copyTo copies keys, by their names without the base, into another partition, in place of what is there.
-func (s *Store) copyTo(ctx context.Context, to *Store, names ...string) error {
-	pipe := connection(s).Pipeline()
+func (p *partition) copyTo(ctx context.Context, to *partition, names ...string) error {
+	pipe := redisconn.Client(p.conn).Pipeline()
 	dumps, lives := make([]*redis.StringCmd, len(names)), make([]*redis.DurationCmd, len(names))
 	for i, name := range names {
-		dumps[i], lives[i] = pipe.Dump(ctx, s.partition.Base()+name), pipe.PTTL(ctx, s.partition.Base()+name)
+		dumps[i], lives[i] = pipe.Dump(ctx, p.conn.Partition.Base()+name), pipe.PTTL(ctx, p.conn.Partition.Base()+name)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return fmt.Errorf("read keys to copy: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return fmt.Errorf("read keys to copy: %w", redisconn.Unread(err))
 	}
-	pipe = connection(to).Pipeline()
+	pipe = redisconn.Client(to.conn).Pipeline()
 	for i, name := range names {
 		life := lives[i].Val()
 		if dumps[i].Err() != nil || life == gone {
@@ -107,10 +110,10 @@ func (s *Store) copyTo(ctx context.Context, to *Store, names ...string) error {
 		} else {
 			life = 0
 		}
-		pipe.RestoreReplace(ctx, to.partition.Base()+name, life, dumps[i].Val())
+		pipe.RestoreReplace(ctx, to.conn.Partition.Base()+name, life, dumps[i].Val())
 	}
 	if _, err := pipe.Exec(ctx); err != nil {
-		return fmt.Errorf("write copied keys: %w", unread(err))
+		return fmt.Errorf("write copied keys: %w", redisconn.Unread(err))
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ func (m *Migration) copyPartitions(ctx context.Context) error {
 		return err
 	}
 	for i, part := range m.to {
-		if _, err := part.run(ctx, "carry", part.now, clock, "", 0); err != nil {
+		if _, err := part.conn.Run(ctx, "carry", part.conn.Now, clock, "", 0); err != nil {
 			return err
 		}
 		switch {
@@ -146,13 +149,13 @@ func (m *Migration) copyPartitions(ctx context.Context) error {
 
 // copyFollowed lets followers of dead letters begin, where letters come to, at the earliest place of all: each is told at least once.
 func (m *Migration) copyFollowed(ctx context.Context) error {
-	earliest, begun := Death{}, true
+	earliest, begun := store.Death{}, true
 	for _, part := range m.from[:m.before] {
-		letters, err := connection(part).ZCard(ctx, part.partition.Dead()).Result()
+		letters, err := redisconn.Client(part.conn).ZCard(ctx, part.conn.Partition.Dead()).Result()
 		if err != nil {
-			return fmt.Errorf("count dead letters: %w", unread(err))
+			return fmt.Errorf("count dead letters: %w", redisconn.Unread(err))
 		}
-		place, err := part.Followed(ctx, DeathFollower)
+		place, err := part.Followed(ctx, store.DeathFollower)
 		if err != nil {
 			return err
 		}
@@ -167,25 +170,25 @@ func (m *Migration) copyFollowed(ctx context.Context) error {
 		switch {
 		case m.inPlace && i < m.before && m.before < len(m.to): // None comes there.
 		case begun && !earliest.At.IsZero():
-			err = part.NoteFollowed(ctx, DeathFollower, earliest)
+			err = part.NoteFollowed(ctx, store.DeathFollower, earliest)
 		default:
-			err = connection(part).HDel(ctx, part.partition.Followers(), DeathFollower).Err()
+			err = redisconn.Client(part.conn).HDel(ctx, part.conn.Partition.Followers(), store.DeathFollower).Err()
 		}
 		if err != nil {
-			return fmt.Errorf("copy places of followers: %w", unread(err))
+			return fmt.Errorf("copy places of followers: %w", redisconn.Unread(err))
 		}
 	}
 	return nil
 }
 
 // bucketClock returns the partition's clock of buckets now, in microseconds, empty where it has not begun.
-func (s *Store) bucketClock(ctx context.Context) (string, error) {
-	pipe := connection(s).Pipeline()
-	values, now := pipe.HMGet(ctx, s.partition.State(), "t", "bt"), pipe.Time(ctx)
+func (p *partition) bucketClock(ctx context.Context) (string, error) {
+	pipe := redisconn.Client(p.conn).Pipeline()
+	values, now := pipe.HMGet(ctx, p.conn.Partition.State(), "t", "bt"), pipe.Time(ctx)
 	if _, err := pipe.Exec(ctx); err != nil {
-		return "", fmt.Errorf("read clock: %w", unread(err))
+		return "", fmt.Errorf("read clock: %w", redisconn.Unread(err))
 	}
-	last, clock := whole(textAt(values.Val(), 0)), whole(textAt(values.Val(), 1))
+	last, clock := redisconn.Whole(redisconn.TextAt(values.Val(), 0)), redisconn.Whole(redisconn.TextAt(values.Val(), 1))
 	if last == 0 {
 		return "", nil
 	}
@@ -204,8 +207,8 @@ func (m *Migration) storePolicy(ctx context.Context) error {
 		if m.policy == nil {
 			return nil
 		}
-		if err := connection(target).HSet(ctx, target.partition.State(), "pv", m.policy.Expected).Err(); err != nil {
-			return fmt.Errorf("write policy version: %w", unread(err))
+		if err := redisconn.Client(target.conn).HSet(ctx, target.conn.Partition.State(), "pv", m.policy.Expected).Err(); err != nil {
+			return fmt.Errorf("write policy version: %w", redisconn.Unread(err))
 		}
 	}
 	if m.policy == nil {
@@ -217,15 +220,10 @@ func (m *Migration) storePolicy(ctx context.Context) error {
 	return nil
 }
 
-// unlinkAll deletes the partition.
-func (s *Store) unlinkAll(ctx context.Context) error {
-	return s.unlink(ctx, func(string) bool { return true })
-}
-
 // unlink deletes the keys that are chosen by their names without the base; the state goes last.
-func (s *Store) unlink(ctx context.Context, chosen func(name string) bool) error {
-	base := s.partition.Base()
-	err := s.eachKey(ctx, func(names []string) error {
+func unlink(ctx context.Context, of redisconn.Conn, chosen func(name string) bool) error {
+	base := of.Partition.Base()
+	err := eachKey(ctx, of, func(names []string) error {
 		var keys []string
 		for _, name := range names {
 			if name != "state" && chosen(name) {
@@ -235,22 +233,22 @@ func (s *Store) unlink(ctx context.Context, chosen func(name string) bool) error
 		if len(keys) == 0 {
 			return nil
 		}
-		return connection(s).Unlink(ctx, keys...).Err()
+		return redisconn.Client(of).Unlink(ctx, keys...).Err()
 	})
 	if err == nil && chosen("state") {
-		err = connection(s).Unlink(ctx, s.partition.State()).Err()
+		err = redisconn.Client(of).Unlink(ctx, of.Partition.State()).Err()
 	}
 	if err != nil {
-		return fmt.Errorf("delete keys: %w", unread(err))
+		return fmt.Errorf("delete keys: %w", redisconn.Unread(err))
 	}
 	return nil
 }
 
 // remaining returns how long it is until a time, by the clock of Redis; forever says that the time is none.
-func (s *Store) remaining(ctx context.Context, until time.Time) (left time.Duration, forever bool, err error) {
+func (p *partition) remaining(ctx context.Context, until time.Time) (left time.Duration, forever bool, err error) {
 	if until.IsZero() {
 		return 0, true, nil
 	}
-	now, err := s.Time(ctx)
+	now, err := p.Time(ctx)
 	return until.Sub(now), false, err
 }

@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/lua"
 )
 
 // migratePage is about how many jobs are read at a time; a call takes migrateCall of them, fewer where
@@ -22,15 +25,15 @@ const (
 type storedJob struct{ key, record string }
 
 // eachJob calls do for all jobs of the partition, a page at a time. Some may come twice.
-func (s *Store) eachJob(ctx context.Context, do func(page []storedJob) error) error {
+func (p *partition) eachJob(ctx context.Context, do func(page []storedJob) error) error {
 	for cursor := uint64(0); ; {
-		fields, next, err := connection(s).HScan(ctx, s.partition.Jobs(), cursor, "", migratePage).Result()
+		fields, next, err := redisconn.Client(p.conn).HScan(ctx, p.conn.Partition.Jobs(), cursor, "", migratePage).Result()
 		if err != nil {
-			return fmt.Errorf("read jobs: %w", unread(err))
+			return fmt.Errorf("read jobs: %w", redisconn.Unread(err))
 		}
 		page := make([]storedJob, 0, len(fields)/2)
 		for i := 0; i+1 < len(fields); i += 2 {
-			if len(fields[i+1]) < headerSize {
+			if len(fields[i+1]) < lua.HeaderSize {
 				return fmt.Errorf("job %q has a record of %d bytes, which is none", fields[i], len(fields[i+1]))
 			}
 			page = append(page, storedJob{fields[i], fields[i+1]})
@@ -48,21 +51,21 @@ func (s *Store) eachJob(ctx context.Context, do func(page []storedJob) error) er
 func (m *Migration) copyJobs(ctx context.Context) error {
 	done := int64(0)
 	for i, part := range m.from {
-		spills, err := connection(part).SMembers(ctx, part.partition.Base()+"spills").Result()
+		spills, err := redisconn.Client(part.conn).SMembers(ctx, part.conn.Partition.Base()+"spills").Result()
 		if err != nil {
-			return fmt.Errorf("read spills: %w", unread(err))
+			return fmt.Errorf("read spills: %w", redisconn.Unread(err))
 		}
 		spilled := make(map[string]bool, len(spills))
 		for _, name := range spills {
 			spilled[name] = true
 		}
 		err = part.eachJob(ctx, func(page []storedJob) error {
-			n, err := m.spreadJobs(i, page, func(to *Store, some []storedJob) error {
+			n, err := m.spreadJobs(i, page, func(to *partition, some []storedJob) error {
 				args, err := part.places(ctx, some, spilled)
 				if err != nil {
 					return err
 				}
-				_, err = to.run(ctx, "arrive", append([]any{to.now}, args...)...)
+				_, err = to.conn.Run(ctx, "arrive", append([]any{to.conn.Now}, args...)...)
 				return err
 			})
 			done += int64(n)
@@ -78,8 +81,8 @@ func (m *Migration) copyJobs(ctx context.Context) error {
 
 // spreadJobs calls do for those jobs of a page that move, in portions that one call takes, the partitions side by side. It returns
 // how many they are.
-func (m *Migration) spreadJobs(from int, page []storedJob, do func(to *Store, some []storedJob) error) (n int, err error) {
-	of := map[*Store][]storedJob{}
+func (m *Migration) spreadJobs(from int, page []storedJob, do func(to *partition, some []storedJob) error) (n int, err error) {
+	of := map[*partition][]storedJob{}
 	for _, job := range page {
 		if m.moves(from, job.key) {
 			home := m.home(job.key)
@@ -119,26 +122,26 @@ func oneCall(jobs []storedJob) []storedJob {
 }
 
 // places returns of each job what arrive takes: key, record, place, time, why it died and the unique key that it holds.
-func (s *Store) places(ctx context.Context, jobs []storedJob, spilled map[string]bool) ([]any, error) {
+func (p *partition) places(ctx context.Context, jobs []storedJob, spilled map[string]bool) ([]any, error) {
 	keys := make([]string, len(jobs))
 	for i, job := range jobs {
 		keys[i] = job.key
 	}
-	base := s.partition.Base()
-	pipe := connection(s).Pipeline()
-	later, dead := pipe.ZMScore(ctx, s.partition.Later(), keys...), pipe.ZMScore(ctx, s.partition.Dead(), keys...)
-	why, unique := pipe.HMGet(ctx, s.partition.Why(), keys...), pipe.HMGet(ctx, base+"ukeys", keys...)
+	base := p.conn.Partition.Base()
+	pipe := redisconn.Client(p.conn).Pipeline()
+	later, dead := pipe.ZMScore(ctx, p.conn.Partition.Later(), keys...), pipe.ZMScore(ctx, p.conn.Partition.Dead(), keys...)
+	why, unique := pipe.HMGet(ctx, p.conn.Partition.Why(), keys...), pipe.HMGet(ctx, base+"ukeys", keys...)
 	starts := pipe.HMGet(ctx, base+"starts", keys...)
 	spills := make([]*redis.FloatCmd, len(jobs))
 	for i, job := range jobs {
 		tenant, _, _ := strings.Cut(job.key, ":")
-		queue := job.record[headerSize : headerSize+int(job.record[atQueueLen])]
+		queue := job.record[lua.HeaderSize : lua.HeaderSize+int(job.record[lua.AtQueueLen])]
 		if name := tenant + ":" + queue; spilled[name] {
 			spills[i] = pipe.ZScore(ctx, base+"spill:"+name, job.key)
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isNil(err) {
-		return nil, fmt.Errorf("read places of jobs: %w", unread(err))
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read places of jobs: %w", redisconn.Unread(err))
 	}
 	args := make([]any, 0, 6*len(jobs))
 	for i, job := range jobs {
@@ -149,9 +152,9 @@ func (s *Store) places(ctx context.Context, jobs []storedJob, spilled map[string
 		case dead.Val()[i] > 0:
 			place, at = "dead", strconv.FormatFloat(dead.Val()[i], 'f', 0, 64)
 		case spills[i] != nil && spills[i].Err() == nil:
-			place, at = "spill", textAt(starts.Val(), i)
+			place, at = "spill", redisconn.TextAt(starts.Val(), i)
 		}
-		args = append(args, job.key, job.record, place, at, textAt(why.Val(), i), textAt(unique.Val(), i))
+		args = append(args, job.key, job.record, place, at, redisconn.TextAt(why.Val(), i), redisconn.TextAt(unique.Val(), i))
 	}
 	return args, nil
 }
@@ -160,17 +163,17 @@ func (s *Store) places(ctx context.Context, jobs []storedJob, spilled map[string
 func (m *Migration) verify(ctx context.Context) error {
 	for i, part := range m.from {
 		err := part.eachJob(ctx, func(page []storedJob) error {
-			_, err := m.spreadJobs(i, page, func(to *Store, some []storedJob) error {
+			_, err := m.spreadJobs(i, page, func(to *partition, some []storedJob) error {
 				keys := make([]string, len(some))
 				for k, job := range some {
 					keys[k] = job.key
 				}
-				there, err := connection(to).HMGet(ctx, to.partition.Jobs(), keys...).Result()
+				there, err := redisconn.Client(to.conn).HMGet(ctx, to.conn.Partition.Jobs(), keys...).Result()
 				if err != nil {
-					return fmt.Errorf("read copied jobs: %w", unread(err))
+					return fmt.Errorf("read copied jobs: %w", redisconn.Unread(err))
 				}
 				for k, job := range some {
-					if record := textAt(there, k); len(record) != len(job.record) || record[atSeq:atScore] != job.record[atSeq:atScore] {
+					if record := redisconn.TextAt(there, k); len(record) != len(job.record) || record[lua.AtSeq:lua.AtScore] != job.record[lua.AtSeq:lua.AtScore] {
 						return fmt.Errorf("job %q was copied and is not there: what runs on the target beside the migration?", job.key)
 					}
 				}
@@ -198,11 +201,11 @@ func (m *Migration) removeJobs(ctx context.Context, from int) error {
 		for len(gone) > 0 {
 			some := oneCall(gone)
 			gone = gone[len(some):]
-			args := []any{part.now}
+			args := []any{part.conn.Now}
 			for _, job := range some {
 				args = append(args, job.key)
 			}
-			if _, err := part.run(ctx, "depart", args...); err != nil {
+			if _, err := part.conn.Run(ctx, "depart", args...); err != nil {
 				return err
 			}
 			done += int64(len(some))

@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -7,6 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
 
 // remove takes what has moved out of partitions that stay in use. What goes as a whole goes when all is committed.
@@ -18,7 +22,7 @@ func (m *Migration) remove(ctx context.Context) error {
 		if err := m.removeJobs(ctx, i); err != nil {
 			return err
 		}
-		err := part.unlink(ctx, func(name string) bool {
+		err := unlink(ctx, part.conn, func(name string) bool {
 			owner, owned := ownerOf(name)
 			return owned && m.moves(i, owner)
 		})
@@ -40,8 +44,8 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 		return err
 	}
 	for _, g := range gates {
-		if tenant, ofTenant := g.Name.tenant(); ofTenant && tenant != Every && m.moves(from, tenant) && g.Paused() {
-			if _, err := part.Unpause(ctx, g.Name, Intervention{Own: true}); err != nil {
+		if tenant, ofTenant := g.Name.Tenant(); ofTenant && tenant != store.Every && m.moves(from, tenant) && g.Paused() {
+			if _, err := part.Unpause(ctx, g.Name, store.Intervention{Own: true}); err != nil {
 				return err
 			}
 		}
@@ -51,8 +55,8 @@ func (m *Migration) removeGates(ctx context.Context, from int) error {
 		return err
 	}
 	for _, p := range suspensions {
-		if tenant, ofTenant := p.Name.tenant(); ofTenant && m.moves(from, tenant) {
-			if _, err := part.Resume(ctx, p.Name, Intervention{Own: true}); err != nil {
+		if tenant, ofTenant := p.Name.Tenant(); ofTenant && m.moves(from, tenant) {
+			if _, err := part.Resume(ctx, p.Name, store.Intervention{Own: true}); err != nil {
 				return err
 			}
 		}
@@ -83,14 +87,14 @@ func (m *Migration) tidy(ctx context.Context) error {
 	}
 	for i, part := range slices.Backward(m.from) {
 		m.observe("delete what has moved", int64(len(m.from)-1-i), int64(len(m.from)))
-		if err := part.unlink(ctx, func(name string) bool { return name != "state" }); err != nil {
+		if err := unlink(ctx, part.conn, func(name string) bool { return name != "state" }); err != nil {
 			return err
 		}
-		pipe := connection(part).TxPipeline()
-		pipe.Del(ctx, part.partition.State())
-		pipe.HSet(ctx, part.partition.State(), partitionsField, ">"+m.config.Target, migrationField, m.id, dataField, migratedData)
+		pipe := redisconn.Client(part.conn).TxPipeline()
+		pipe.Del(ctx, part.conn.Partition.State())
+		pipe.HSet(ctx, part.conn.Partition.State(), redisconn.LayoutField, ">"+m.config.Target, migrationField, m.id, redisconn.DataField, redisconn.MigratedData)
 		if _, err := pipe.Exec(ctx); err != nil {
-			return fmt.Errorf("write where it has moved: %w", unread(err))
+			return fmt.Errorf("write where it has moved: %w", redisconn.Unread(err))
 		}
 	}
 	return nil
@@ -98,14 +102,14 @@ func (m *Migration) tidy(ctx context.Context) error {
 
 // unlinkStrays deletes the partitions from one on of which a migration has left something.
 func (m *Migration) unlinkStrays(ctx context.Context, from int) error {
-	for i := from; i < MaxPartitions; i++ {
-		part := m.part(m.target, i)
-		text, err := connection(part).HGet(ctx, part.partition.State(), partitionsField).Result()
-		if err != nil && !isNil(err) {
-			return fmt.Errorf("look for partition %d: %w", i, unread(err))
+	for i := from; i < store.MaxPartitions; i++ {
+		conn := m.to[0].conn.At(keyspace.New(m.config.Prefix, i))
+		text, err := redisconn.Client(conn).HGet(ctx, conn.Partition.State(), redisconn.LayoutField).Result()
+		if err != nil && !redisconn.IsNil(err) {
+			return fmt.Errorf("look for partition %d: %w", i, redisconn.Unread(err))
 		}
 		if strings.Contains(text, ">") {
-			if err := part.unlinkAll(ctx); err != nil {
+			if err := unlink(ctx, conn, func(string) bool { return true }); err != nil {
 				return err
 			}
 		}
@@ -116,15 +120,15 @@ func (m *Migration) unlinkStrays(ctx context.Context, from int) error {
 // carriedField begins the names of what carry.lua notes.
 const carriedField = "carried:"
 
-func (s *Store) forgetCarried(ctx context.Context) error {
-	fields, err := connection(s).HKeys(ctx, s.partition.State()).Result()
+func (p *partition) forgetCarried(ctx context.Context) error {
+	fields, err := redisconn.Client(p.conn).HKeys(ctx, p.conn.Partition.State()).Result()
 	if err != nil {
-		return fmt.Errorf("read state: %w", unread(err))
+		return fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
 	for _, field := range fields {
 		if strings.HasPrefix(field, carriedField) {
-			if err := connection(s).HDel(ctx, s.partition.State(), field).Err(); err != nil {
-				return fmt.Errorf("write state: %w", unread(err))
+			if err := redisconn.Client(p.conn).HDel(ctx, p.conn.Partition.State(), field).Err(); err != nil {
+				return fmt.Errorf("write state: %w", redisconn.Unread(err))
 			}
 		}
 	}
@@ -138,25 +142,25 @@ type globalBucket struct{ level, burst, rate float64 }
 // it has read, so what each is to have is noted before.
 func (m *Migration) divideGlobal(ctx context.Context) error {
 	noted, first := carriedField+m.id+":global", m.to[0]
-	text, err := connection(first).HGet(ctx, first.partition.State(), noted).Result()
-	if isNil(err) {
+	text, err := redisconn.Client(first.conn).HGet(ctx, first.conn.Partition.State(), noted).Result()
+	if redisconn.IsNil(err) {
 		var each globalBucket
 		if each, err = m.eachGlobal(ctx); err != nil {
 			return err
 		}
 		text = fmt.Sprintf("%.0f %.17g %.17g", each.level, each.burst, each.rate)
-		err = connection(first).HSet(ctx, first.partition.State(), noted, text).Err()
+		err = redisconn.Client(first.conn).HSet(ctx, first.conn.Partition.State(), noted, text).Err()
 	}
 	if err != nil {
-		return fmt.Errorf("note part of the global limit: %w", unread(err))
+		return fmt.Errorf("note part of the global limit: %w", redisconn.Unread(err))
 	}
 	var each globalBucket
 	if _, err := fmt.Sscan(text, &each.level, &each.burst, &each.rate); err != nil {
 		return fmt.Errorf("read part of the global limit %q: %w", text, err)
 	}
 	for _, part := range m.to { // Shares of its rate were shares of another number of parts.
-		if err := connection(part).HDel(ctx, part.partition.State(), "gm").Err(); err != nil {
-			return fmt.Errorf("forget share of the global limit: %w", unread(err))
+		if err := redisconn.Client(part.conn).HDel(ctx, part.conn.Partition.State(), "gm").Err(); err != nil {
+			return fmt.Errorf("forget share of the global limit: %w", redisconn.Unread(err))
 		}
 	}
 	if each.rate == 0 {
@@ -193,39 +197,39 @@ func (m *Migration) eachGlobal(ctx context.Context) (each globalBucket, err erro
 }
 
 // globalBucket reads level:stamp:fill:rate as it stands now.
-func (s *Store) globalBucket(ctx context.Context) (b globalBucket, found bool, err error) {
-	text, err := connection(s).HGet(ctx, s.partition.State(), "gb").Result()
-	if isNil(err) || err == nil && text == "" {
+func (p *partition) globalBucket(ctx context.Context) (b globalBucket, found bool, err error) {
+	text, err := redisconn.Client(p.conn).HGet(ctx, p.conn.Partition.State(), "gb").Result()
+	if redisconn.IsNil(err) || err == nil && text == "" {
 		return b, false, nil
 	}
 	if err != nil {
-		return b, false, fmt.Errorf("read global bucket: %w", unread(err))
+		return b, false, fmt.Errorf("read global bucket: %w", redisconn.Unread(err))
 	}
-	clock, err := s.bucketClock(ctx)
+	clock, err := p.bucketClock(ctx)
 	if err != nil {
 		return b, false, err
 	}
 	parts := strings.Split(text, ":")
 	if len(parts) != 4 {
-		return b, false, fmt.Errorf("read global bucket %q: %w", text, errUnknownReply)
+		return b, false, fmt.Errorf("read global bucket %q: %w", text, redisconn.ErrUnknownReply)
 	}
 	if b.rate, err = strconv.ParseFloat(parts[3], 64); err != nil {
 		return b, false, fmt.Errorf("read global bucket %q: %w", text, err)
 	}
-	level, passed := float64(whole(parts[0])), float64(max(0, whole(clock)-whole(parts[1])))
-	b.burst = level + float64(whole(parts[2]))*b.rate
+	level, passed := float64(redisconn.Whole(parts[0])), float64(max(0, redisconn.Whole(clock)-redisconn.Whole(parts[1])))
+	b.burst = level + float64(redisconn.Whole(parts[2]))*b.rate
 	b.level = min(b.burst, level+passed*b.rate)
 	return b, true, nil
 }
 
-func (s *Store) putGlobal(ctx context.Context, b globalBucket) error {
-	clock, err := s.bucketClock(ctx)
+func (p *partition) putGlobal(ctx context.Context, b globalBucket) error {
+	clock, err := p.bucketClock(ctx)
 	if err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%.0f:%s:%.0f:%s", b.level, clock, math.Ceil((b.burst-b.level)/b.rate), strconv.FormatFloat(b.rate, 'g', 17, 64))
-	if err := connection(s).HSet(ctx, s.partition.State(), "gb", text).Err(); err != nil {
-		return fmt.Errorf("write global bucket: %w", unread(err))
+	if err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), "gb", text).Err(); err != nil {
+		return fmt.Errorf("write global bucket: %w", redisconn.Unread(err))
 	}
 	return nil
 }

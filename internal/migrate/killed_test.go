@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -11,7 +11,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
 )
+
+var errDied = errors.New("the process has died")
 
 // mortal is a process that dies before or after one of its commands.
 type mortal struct{ left *atomic.Int32 }
@@ -76,7 +79,7 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 					clients[i] = mortal{left}.like(client)
 				}
 				err := func() error {
-					m, err := migration(ctx, clients[0], clients[1], c.s.config.Prefix, r.to)
+					m, err := migration(ctx, clients[0], clients[1], c.prefix, r.to)
 					if err != nil {
 						return err
 					}
@@ -86,7 +89,7 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 				for _, client := range clients {
 					check(t, client.Close())
 				}
-				if err == nil || errors.Is(err, ErrMoved) {
+				if err == nil || errors.Is(err, store.ErrMoved) {
 					break // All but the last answer had come.
 				}
 				if deaths++; !errors.Is(err, errDied) {
@@ -108,11 +111,14 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 	ctx := t.Context()
 	c, here, there := routes[4].open(t)
 	third := anotherRedis(t)
-	other, err := Open(ctx, third, Config{Prefix: c.s.config.Prefix})
+	other, err := store.Open(ctx, third, store.Config{Prefix: c.prefix})
 	check(t, err)
-	admitOne(t, other, keyOfTenant(1), admission.Limit{})
+	job := admission.NewJob("other", "mail", "t", nil)
+	job.ID, job.Priority = "one", admission.Medium
+	verdicts, err := other.Admit(ctx, 0, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	check(t, errors.Join(err, verdicts[0].Err()))
 	run := func(from, to redis.UniversalClient, partitions int) error {
-		m, err := migration(ctx, from, to, c.s.config.Prefix, partitions)
+		m, err := migration(ctx, from, to, c.prefix, partitions)
 		if err == nil {
 			_, err = m.Run(ctx)
 		}
@@ -144,15 +150,15 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 			t.Errorf("%s: %v", wrong.name, err)
 		}
 	}
-	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
+	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, store.ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("a worker in the middle: %v", err)
 	}
-	if _, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix}); !errors.Is(err, ErrMigrating) {
+	if _, err := store.Open(ctx, here, store.Config{Prefix: c.prefix}); !errors.Is(err, store.ErrMigrating) {
 		t.Errorf("a start in the middle: %v", err)
 	}
 	check(t, run(here, there, 4))
 	check(t, run(there, here, 1)) // and back to the Redis that has a note of where it went
-	s, err := Open(ctx, here, Config{Prefix: c.s.config.Prefix})
+	s, err := store.Open(ctx, here, store.Config{Prefix: c.prefix})
 	check(t, err)
 	if census, err := s.Census(ctx); err != nil || !census.Conserved() || census.Accepted != 180 {
 		t.Errorf("there and back: %+v, %v", census, err)

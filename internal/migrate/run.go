@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
 )
 
-// MigrationPlan is what a Migration has to do, and in the end did.
-type MigrationPlan struct {
+// Plan is what a Migration has to do, and in the end did.
+type Plan struct {
 	// From and To are the numbers of partitions.
 	From, To int
 	// InPlace says that it stays on its Redis.
@@ -30,8 +32,8 @@ type MigrationPlan struct {
 }
 
 // Plan counts what there is to do. It reads only.
-func (m *Migration) Plan(ctx context.Context) (MigrationPlan, error) {
-	p := MigrationPlan{From: m.before, To: m.config.Partitions, InPlace: m.inPlace, Resumed: m.fenced, Done: m.done}
+func (m *Migration) Plan(ctx context.Context) (Plan, error) {
+	p := Plan{From: m.before, To: m.config.Partitions, InPlace: m.inPlace, Resumed: m.fenced, Done: m.done}
 	if m.policy != nil {
 		p.Version = m.policy.Version
 	}
@@ -60,7 +62,7 @@ func (m *Migration) Plan(ctx context.Context) (MigrationPlan, error) {
 
 // Run migrates. It ends with ErrBusy while workers, schedulers or limiters live longer than it is to wait for them; whatever
 // else ends it, the same call again goes on from there. Meanwhile every script is refused with ErrMigrating.
-func (m *Migration) Run(ctx context.Context) (MigrationPlan, error) {
+func (m *Migration) Run(ctx context.Context) (Plan, error) {
 	plan, err := m.Plan(ctx)
 	if err != nil {
 		return plan, err
@@ -84,7 +86,7 @@ func (m *Migration) Run(ctx context.Context) (MigrationPlan, error) {
 
 func (m *Migration) observe(step string, done, total int64) {
 	if m.config.Observe != nil {
-		m.config.Observe(MigrationProgress{Step: step, Done: done, Total: total})
+		m.config.Observe(Progress{Step: step, Done: done, Total: total})
 	}
 }
 
@@ -94,7 +96,7 @@ func (m *Migration) moves(from int, key string) bool {
 }
 
 // home returns the partition of to in which a tenant is to be.
-func (m *Migration) home(key string) *Store {
+func (m *Migration) home(key string) *partition {
 	tenant, _, _ := strings.Cut(key, ":")
 	return m.to[m.target.PartitionOf(tenant)]
 }
@@ -120,9 +122,9 @@ func (m *Migration) fence(ctx context.Context) error {
 		}
 	}
 	for i, part := range m.from[:m.before] {
-		who, err := connection(part).Eval(ctx, fence, []string{part.partition.State()}, partitionsField, m.layout, migrationField, m.id, roleField, m.role(), dataField, migratedData).Text()
+		who, err := redisconn.Client(part.conn).Eval(ctx, fence, []string{part.conn.Partition.State()}, redisconn.LayoutField, m.layout, migrationField, m.id, roleField, m.role(), redisconn.DataField, redisconn.MigratedData).Text()
 		if err != nil {
-			return fmt.Errorf("fence partition %d: %w", i, unread(err))
+			return fmt.Errorf("fence partition %d: %w", i, redisconn.Unread(err))
 		}
 		if who != "" {
 			return errors.Join(fmt.Errorf("%w: %s has registered just now", ErrBusy, who), m.unfence(ctx, i))
@@ -143,8 +145,8 @@ func (m *Migration) unfence(ctx context.Context, fenced int) error {
 		return nil // An earlier run may have moved something: only its end opens them.
 	}
 	for _, part := range m.from[:fenced] {
-		if err := connection(part).HSet(ctx, part.partition.State(), partitionsField, m.before).Err(); err != nil {
-			return fmt.Errorf("open partition again: %w", unread(err))
+		if err := redisconn.Client(part.conn).HSet(ctx, part.conn.Partition.State(), redisconn.LayoutField, m.before).Err(); err != nil {
+			return fmt.Errorf("open partition again: %w", redisconn.Unread(err))
 		}
 	}
 	return nil
@@ -158,10 +160,10 @@ func (m *Migration) targetRole() string {
 	return roleTarget
 }
 
-func (s *Store) mark(ctx context.Context, layout, id, role string) error {
-	err := connection(s).HSet(ctx, s.partition.State(), partitionsField, layout, migrationField, id, roleField, role, dataField, migratedData).Err()
+func (p *partition) mark(ctx context.Context, layout, id, role string) error {
+	err := redisconn.Client(p.conn).HSet(ctx, p.conn.Partition.State(), redisconn.LayoutField, layout, migrationField, id, roleField, role, redisconn.DataField, redisconn.MigratedData).Err()
 	if err != nil {
-		return fmt.Errorf("mark %s: %w", s.partition.State(), unread(err))
+		return fmt.Errorf("mark %s: %w", p.conn.Partition.State(), redisconn.Unread(err))
 	}
 	return nil
 }
@@ -205,10 +207,8 @@ const (
 
 // reclaimDead runs the timers where no scheduler does, so that dead workers give back what they hold.
 func (m *Migration) reclaimDead(ctx context.Context) error {
-	for _, part := range m.from[:m.before] {
-		open := *part
-		open.setLayout(strconv.Itoa(m.before))
-		if _, err := open.Promote(ctx, migrateOwner, migrateLease); err != nil {
+	for _, part := range m.running {
+		if _, err := part.Promote(ctx, migrateOwner, migrateLease); err != nil {
 			return err
 		}
 	}
@@ -227,8 +227,8 @@ func (m *Migration) busy(ctx context.Context) ([]string, error) {
 }
 
 // addBusy adds those of a partition.
-func (s *Store) addBusy(ctx context.Context, to map[string]bool) error {
-	schedulers, err := s.Schedulers(ctx)
+func (p *partition) addBusy(ctx context.Context, to map[string]bool) error {
+	schedulers, err := p.Schedulers(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,22 +237,22 @@ func (s *Store) addBusy(ctx context.Context, to map[string]bool) error {
 			to["scheduler "+one.Name] = true
 		}
 	}
-	now, err := s.Time(ctx)
+	now, err := p.Time(ctx)
 	if err != nil {
 		return err
 	}
-	limiters, err := connection(s).ZRangeByScore(ctx, s.partition.Base()+"limiters", &redis.ZRangeBy{
+	limiters, err := redisconn.Client(p.conn).ZRangeByScore(ctx, p.conn.Partition.Base()+"limiters", &redis.ZRangeBy{
 		Min: "(" + strconv.FormatInt(now.UnixMicro(), 10), Max: "+inf",
 	}).Result()
 	if err != nil {
-		return fmt.Errorf("read limiters: %w", unread(err))
+		return fmt.Errorf("read limiters: %w", redisconn.Unread(err))
 	}
 	for _, name := range limiters {
 		to["limiter "+name] = true
 	}
-	workers, err := connection(s).HKeys(ctx, s.partition.Workers()).Result()
+	workers, err := redisconn.Client(p.conn).HKeys(ctx, p.conn.Partition.Workers()).Result()
 	if err != nil {
-		return fmt.Errorf("read workers: %w", unread(err))
+		return fmt.Errorf("read workers: %w", redisconn.Unread(err))
 	}
 	for _, name := range workers {
 		to["worker "+name] = true

@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
 
 // keptScript reads what has to be the same before and after a migration from one partition: kind, name, contents in order.
@@ -21,6 +24,29 @@ local function hash(kind, key)
   local all = redis.call('HGETALL', base .. key)
   for i = 1, #all, 2 do add(kind, all[i], all[i + 1]) end
 end
+-- index compares what a class says of its tenants' lanes with the lanes.
+local function index(class, tenants)
+  for i = 1, #tenants, 2 do
+    local tenant, value = tenants[i], tenants[i + 1]
+    local lanes, n, open = {}, 0, 0
+    local all = redis.call('ZRANGE', base .. 'lanes:' .. class .. ':' .. tenant, 0, -1, 'WITHSCORES')
+    for j = 1, #all, 2 do
+      local score, head = tonumber(all[j + 1]), redis.call('ZRANGE', base .. 'lane:' .. class .. ':' .. tenant .. ':' .. all[j], 0, 0, 'WITHSCORES')
+      lanes[all[j]], n = true, n + 1
+      if score < 4e15 then open = open + 1 end
+      local at = tonumber(head[2])
+      if not at or at ~= score and at + 4e15 ~= score then add('BROKEN lanes', class, tenant, all[j], all[j + 1], head[2] or 'no head') end
+    end
+    local named = string.sub(value, 10)
+    local only, parked = string.gsub(named, '^%+', '')
+    if only ~= '*' then
+      if lanes[only] or (parked == 1) ~= (n > 0) then add('BROKEN ten', class, tenant, named, 'beside', n) end
+      open = open + 1
+    end
+    if string.sub(value, 1, 1) ~= 't' and (named == '*') ~= (open ~= 1) then add('BROKEN ten', class, tenant, named, 'of', open) end
+  end
+end
+if redis.call('SCARD', base .. 'breakers') ~= #redis.call('KEYS', base .. 'br:*') then add('BROKEN breakers') end
 for _, kind in ipairs({ 'jobs', 'why', 'ukeys', 'starts', 'depth', 'policies', 'periodic' }) do hash(kind, kind) end
 for _, kind in ipairs({ 'later', 'dead' }) do zset(kind, kind) end
 local due = redis.call('ZRANGE', base .. 'due', 0, -1, 'WITHSCORES')
@@ -34,7 +60,9 @@ for _, key in ipairs(redis.call('KEYS', base .. '*')) do
   local name = string.sub(key, #base + 1)
   local kind = string.match(name, '^[^:]*')
   if kind == 'lane' then add(name, table.concat(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' '))
-  elseif kind == 'old' or kind == 'spill' then add(name, table.concat(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' '))
+  elseif kind == 'old' or kind == 'spill' then
+    if kind == 'spill' and redis.call('SISMEMBER', base .. 'spills', string.sub(name, 7)) == 0 then add('BROKEN', name, 'is not among the spills') end
+    add(name, table.concat(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'), ' '))
   elseif kind == 'log' then add(name, table.concat(redis.call('LRANGE', key, 0, -1), ' '))
   elseif kind == 'large' or kind == 'result' or kind == 'unique' then
     add(name, redis.call('GET', key), redis.call('PTTL', key) > 0 and 'for a time' or 'for ever')
@@ -44,18 +72,19 @@ for _, key in ipairs(redis.call('KEYS', base .. '*')) do
   elseif kind == 'ended' then
     for _, id in ipairs(redis.call('SMEMBERS', key)) do add('ended', id) end
   elseif kind == 'dead' and name ~= 'dead' then zset(name, name)
+  elseif kind == 'ten' then index(string.sub(name, 5), redis.call('HGETALL', key))
   end
 end
 return out`
 
 // keptOf returns what a migration has to keep, and fails where a partition breaks a rule of its structures or of conservation.
-func keptOf(ctx context.Context, t *testing.T, s *Store) (kept []string, census Census) {
+func keptOf(ctx context.Context, t *testing.T, s *store.Store) (kept []string, census store.Census) {
 	t.Helper()
 	for i, part := range s.Partitions() {
-		lines, err := connection(part).Eval(ctx, keptScript, []string{part.partition.State()}).StringSlice()
+		lines, err := redisconn.Client(part.Conn()).Eval(ctx, keptScript, []string{part.Conn().Partition.State()}).StringSlice()
 		check(t, err)
 		kept = append(kept, lines...)
-		for _, line := range dumpRedis(ctx, t, part) {
+		for _, line := range lines {
 			if strings.HasPrefix(line, "BROKEN") {
 				t.Errorf("partition %d: %s", i, line)
 			}
@@ -82,14 +111,14 @@ func mayBeInSeveral(line string) bool {
 }
 
 // pausesOf tells of each pause in how many partitions it stands, all of those it is about being 1.
-func pausesOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+func pausesOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
 	t.Helper()
 	found := map[string]int{}
 	for _, part := range s.Partitions() {
 		gates, err := part.Gates(ctx)
 		check(t, err)
 		for _, g := range gates {
-			if kind, _ := g.Name.split(); kind != gateBreaker && g.Burst == 0 && g.Limit == 0 {
+			if !strings.HasPrefix(string(g.Name), "b:") && g.Burst == 0 && g.Limit == 0 {
 				found[fmt.Sprintf("pause %s %s until the end of time %t", g.Name, g.Reason, g.Until.IsZero())]++
 			}
 		}
@@ -100,7 +129,7 @@ func pausesOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
 	return lines
 }
 
-func suspensionsOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+func suspensionsOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
 	t.Helper()
 	all, err := s.Suspensions(ctx)
 	check(t, err)
@@ -110,15 +139,20 @@ func suspensionsOf(ctx context.Context, t *testing.T, s *Store) (lines []string)
 	return lines
 }
 
-func breakersOf(ctx context.Context, t *testing.T, s *Store) (lines []string) {
+func breakersOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
 	t.Helper()
 	for i, part := range s.Partitions() {
 		all, err := part.Breakers(ctx)
 		check(t, err)
+		gates, err := part.Gates(ctx)
+		check(t, err)
 		for _, b := range all {
-			g, found, err := part.gateState(ctx, GateName("b:"+b.Downstream))
-			check(t, err)
-			lines = append(lines, fmt.Sprintf("breaker %s is %s, gate %t %d", b.Downstream, b.State, found, g.Limit))
+			at := slices.IndexFunc(gates, func(g store.GateState) bool { return string(g.Name) == "b:"+b.Downstream })
+			limit := 0
+			if at >= 0 {
+				limit = gates[at].Limit
+			}
+			lines = append(lines, fmt.Sprintf("breaker %s is %s, gate %t %d", b.Downstream, b.State, at >= 0, limit))
 		}
 		if len(all) == 0 {
 			t.Errorf("partition %d has no breaker", i)

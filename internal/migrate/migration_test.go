@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -14,12 +14,14 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
 )
 
 // migration opens one, from and to being clients of the same Redis or of two.
 func migration(ctx context.Context, from, to redis.UniversalClient, prefix string, partitions int) (*Migration, error) {
-	return OpenMigration(ctx, from, to, MigrationConfig{Prefix: prefix, Partitions: partitions, Target: "redis://elsewhere:6379", Update: renewed})
+	return Open(ctx, from, to, Config{Prefix: prefix, Partitions: partitions, Target: "redis://elsewhere:6379", Update: renewed})
 }
 
 // compareKept reports what a migration has changed, but for the version of the policy that it stores.
@@ -75,23 +77,24 @@ func (r route) open(t *testing.T) (c *crowd, from, to redis.UniversalClient) {
 	if to = from; r.elsewhere != nil {
 		to = r.elsewhere(t)
 	}
-	s, err := Open(t.Context(), from, Config{Prefix: redistest.Prefix(t), Partitions: r.from})
+	prefix := redistest.Prefix(t)
+	s, err := store.Open(t.Context(), from, store.Config{Prefix: prefix, Partitions: r.from})
 	check(t, err)
 	seed := *crowdSeed
 	if seed == 0 {
 		seed = rand.Uint64() //nolint:gosec // a test
 	}
 	t.Logf("-crowd-seed %d", seed)
-	return newCrowd(t, s, seed), from, to
+	return newCrowd(t, s, prefix, seed), from, to
 }
 
 var crowdSeed = flag.Uint64("crowd-seed", 0, "what the jobs that are migrated are drawn from; 0 draws that")
 
 // check compares a migrated deployment with what it was, and lets every job run.
-func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []string, census Census, tokens float64) {
+func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []string, census store.Census, tokens float64) {
 	t.Helper()
 	ctx := t.Context()
-	s, err := Open(ctx, to, Config{Prefix: c.s.config.Prefix, Partitions: r.to})
+	s, err := store.Open(ctx, to, store.Config{Prefix: c.prefix, Partitions: r.to})
 	check(t, err)
 	after, now := keptOf(ctx, t, s)
 	compareKept(t, before, after)
@@ -105,7 +108,7 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 	for _, key := range c.ended {
 		job := admission.NewJob(key.Tenant, "mail", "kind", nil)
 		job.ID, job.Priority = key.ID, admission.Low
-		verdicts, err := s.of(key.Tenant).Admit(ctx, 2, []Candidate{{Job: &job, Class: 2, Limits: &[admission.Levels]admission.Limit{}}})
+		verdicts, err := homeOf(s, key.Tenant).Admit(ctx, 2, []store.Candidate{{Job: &job, Class: 2, Limits: &[admission.Levels]admission.Limit{}}})
 		check(t, err)
 		if verdicts[0].Decision != admission.Duplicate {
 			t.Errorf("%s, which has ended, is %+v", key, verdicts[0])
@@ -114,37 +117,37 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 			t.Errorf("result of %s is %q: %v", key, result, err)
 		}
 	}
-	for i, part := range s.Partitions() {
+	for i, part := range partsOf(s.Partitions()) {
 		want := int64(1000 - r.from + 1)
 		if r.elsewhere == nil && i < r.from && r.from < r.to {
 			want = int64(1000 - i)
 		}
-		if place, err := part.Followed(ctx, DeathFollower); err != nil || place.At.UnixMicro() != want {
+		if place, err := part.Followed(ctx, store.DeathFollower); err != nil || place.At.UnixMicro() != want {
 			t.Errorf("dead letters of partition %d are followed from %d, want %d: %v", i, place.At.UnixMicro(), want, err)
 		}
 		if version, _, err := part.policyVersion(ctx); err != nil || version != 2 {
 			t.Errorf("partition %d is at version %d: %v", i, version, err)
 		}
 	}
-	audit, err := s.Audit(ctx, AuditQuery{Limit: 10})
+	audit, err := s.Audit(ctx, store.AuditQuery{Limit: 10})
 	check(t, err)
-	if len(audit.Entries) < 2 || !slices.ContainsFunc(audit.Entries, func(e AuditEntry) bool { return e.Author == "headgate migrate" }) {
+	if len(audit.Entries) < 2 || !slices.ContainsFunc(audit.Entries, func(e store.AuditEntry) bool { return e.Author == "headgate migrate" }) {
 		t.Errorf("the audit has %+v", audit.Entries)
 	}
 	// The process that was there before the migration is refused, whatever it does.
 	job, class := c.job()
-	_, err = c.s.of(job.Tenant).Admit(ctx, 1, []Candidate{{Job: &job, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
-	want := ErrPartitions
+	_, err = homeOf(c.s, job.Tenant).Admit(ctx, 1, []store.Candidate{{Job: &job, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
+	want := store.ErrPartitions
 	if r.elsewhere != nil {
-		want = ErrMoved
+		want = store.ErrMoved
 	}
-	if !errors.Is(err, want) || InDoubt(err) {
+	if !errors.Is(err, want) || store.InDoubt(err) {
 		t.Errorf("an old process: %v", err)
 	}
 	if _, err := c.s.Partitions()[0].Register(ctx, "old", crowdQueues, 1, time.Minute); !errors.Is(err, want) {
 		t.Errorf("an old worker: %v", err)
 	}
-	if _, err := Open(ctx, connection(c.s), Config{Prefix: c.s.config.Prefix, Partitions: r.from}); !errors.Is(err, want) {
+	if _, err := store.Open(ctx, redisconn.Client(c.s.Conn()), store.Config{Prefix: c.prefix, Partitions: r.from}); !errors.Is(err, want) {
 		t.Errorf("an old process that starts: %v", err)
 	}
 	c.s, c.t = s, t
@@ -155,11 +158,11 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 func (c *crowd) drain() {
 	c.t.Helper()
 	ctx := c.t.Context()
-	for _, name := range []GateName{QueueGate("hook"), TenantGate("t4"), TenantGate("t5"), DownstreamGate("api")} {
-		_, err := c.s.Unpause(ctx, name, Intervention{})
+	for _, name := range []store.GateName{store.QueueGate("hook"), store.TenantGate("t4"), store.TenantGate("t5"), store.DownstreamGate("api")} {
+		_, err := c.s.Unpause(ctx, name, store.Intervention{})
 		check(c.t, err)
 	}
-	_, err := c.s.ResetBreaker(ctx, "smtp", Intervention{})
+	_, err := c.s.ResetBreaker(ctx, "smtp", store.Intervention{})
 	check(c.t, err)
 	census, err := c.s.Census(ctx)
 	check(c.t, err)
@@ -176,7 +179,7 @@ func (c *crowd) drain() {
 					c.t.Errorf("%s runs twice", key)
 				}
 				ran[key.String()], idle = true, 0
-				_, _, err := part.Finish(ctx, crowdQueues.ID(), "w", []Finish{{Token: l.Token, Key: key, Outcome: Complete}})
+				_, _, err := part.Finish(ctx, crowdQueues.ID(), "w", []store.Finish{{Token: l.Token, Key: key, Outcome: store.Complete}})
 				check(c.t, err)
 			}
 			_, err = part.Promote(ctx, "s", time.Second)
@@ -201,7 +204,7 @@ func TestAMigrationKeepsEverything(t *testing.T) {
 			ctx := t.Context()
 			before, census := keptOf(ctx, t, c.s)
 			tokens := tokensLeft(ctx, t, c.s)
-			m, err := migration(ctx, from, to, c.s.config.Prefix, r.to)
+			m, err := migration(ctx, from, to, c.prefix, r.to)
 			check(t, err)
 			plan, err := m.Run(ctx)
 			check(t, err)

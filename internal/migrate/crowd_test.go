@@ -1,4 +1,4 @@
-package store
+package migrate
 
 import (
 	"context"
@@ -11,34 +11,36 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
 )
 
 // movingPolicy has something of each kind that partitions divide or keep.
-func movingPolicy(version int64) PolicyUpdate {
-	return PolicyUpdate{
+func movingPolicy(version int64) store.PolicyUpdate {
+	return store.PolicyUpdate{
 		Expected: version - 1, Version: version, Text: fmt.Appendf(nil, `{"version":%d}`, version), Window: time.Hour, Edit: strconv.FormatInt(version, 10),
-		Queues: []QueueSettings{
+		Queues: []store.QueueSettings{
 			{Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour},
-			{Queue: "hook", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: Overflow{Policy: Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
+			{Queue: "hook", Classes: admission.DefaultClasses(), Horizon: time.Hour, KeepDead: time.Hour, Overflow: store.Overflow{Policy: store.Spillover, MaxJobs: 3, MaxSpilled: 100, LowWater: 50}},
 		},
-		Weights: []TenantWeight{{Class: admission.Medium, Weight: 2}, {Class: admission.High, Tenant: "t1", Weight: 7}},
-		Caps: []Cap{
-			{Gate: QueueGate("mail"), Limit: 1000},
-			{Gate: DownstreamGate("api"), Limit: 999},
-			{Gate: TenantGate("t2"), Limit: 50},
-			{Gate: TenantRateGate("t3"), Rate: admission.PerSecond(100, 1000)},
-			{Gate: DownstreamRateGate("api"), Rate: admission.PerSecond(1000, 1000)},
+		Weights: []store.TenantWeight{{Class: admission.Medium, Weight: 2}, {Class: admission.High, Tenant: "t1", Weight: 7}},
+		Caps: []store.Cap{
+			{Gate: store.QueueGate("mail"), Limit: 1000},
+			{Gate: store.DownstreamGate("api"), Limit: 999},
+			{Gate: store.TenantGate("t2"), Limit: 50},
+			{Gate: store.TenantRateGate("t3"), Rate: admission.PerSecond(100, 1000)},
+			{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(1000, 1000)},
 		},
 		MaxParked: map[string]int{"": 1000},
 	}
 }
 
-func renewed(_ []byte, version int64) (PolicyUpdate, error) { return movingPolicy(version), nil }
+func renewed(_ []byte, version int64) (store.PolicyUpdate, error) { return movingPolicy(version), nil }
 
 // crowd fills a deployment with tenants, and jobs in every place and with everything that a job may own.
 type crowd struct {
 	t      *testing.T
-	s      *Store
+	prefix string
+	s      *store.Store
 	random *rand.Rand
 	n      int
 	// ended are ids that have ended, which stay refused.
@@ -47,7 +49,7 @@ type crowd struct {
 
 const crowdTenants = 12
 
-var crowdQueues = Pool{Queues: []QueueWeight{{"mail", 1}, {"hook", 1}}}
+var crowdQueues = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}, {Queue: "hook", Weight: 1}}}
 
 // crowdLimits hardly refill, so that their tokens can be counted.
 var crowdLimits = [admission.Levels]admission.Limit{
@@ -55,17 +57,27 @@ var crowdLimits = [admission.Levels]admission.Limit{
 }
 
 // tokensLeft returns the micro-tokens of the global limit in all partitions.
-func tokensLeft(ctx context.Context, t *testing.T, s *Store) (sum float64) {
+func tokensLeft(ctx context.Context, t *testing.T, s *store.Store) (sum float64) {
 	t.Helper()
-	for _, part := range s.Partitions() {
+	for _, part := range partsOf(s.Partitions()) {
 		b, found, err := part.globalBucket(ctx)
 		check(t, err)
 		if !found {
-			b.level = 1e6 * microsPerToken / float64(len(s.Partitions()))
+			b.level = 1e12 / float64(len(s.Partitions()))
 		}
 		sum += b.level
 	}
 	return sum
+}
+
+// homeOf returns a tenant's partition.
+func homeOf(s *store.Store, tenant string) *store.Store { return s.Partitions()[s.PartitionOf(tenant)] }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // job makes one with whatever chance gives it.
@@ -105,7 +117,7 @@ func (c *crowd) admit(jobs int) {
 	for range jobs {
 		job, class := c.job()
 		limits := crowdLimits
-		verdicts, err := c.s.of(job.Tenant).Admit(c.t.Context(), 1, []Candidate{{Job: &job, Class: class, Limits: &limits}})
+		verdicts, err := homeOf(c.s, job.Tenant).Admit(c.t.Context(), 1, []store.Candidate{{Job: &job, Class: class, Limits: &limits}})
 		check(c.t, err)
 		check(c.t, verdicts[0].Err())
 	}
@@ -121,19 +133,19 @@ func (c *crowd) work(slots int) {
 		leases, err := part.Read(ctx, "w", crowdQueues.ID(), slots, -1, false)
 		check(c.t, err)
 		for i, l := range leases {
-			f := Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}}
+			f := store.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}}
 			switch i % 4 {
 			case 0:
-				f.Outcome, f.Result, f.KeepResult = Complete, []byte("result"), time.Hour
+				f.Outcome, f.Result, f.KeepResult = store.Complete, []byte("result"), time.Hour
 				c.ended = append(c.ended, f.Key)
 			case 1:
-				f.Outcome, f.Delay, f.Text = Retry, time.Hour, "not now"
+				f.Outcome, f.Delay, f.Text = store.Retry, time.Hour, "not now"
 			case 2:
-				f.Outcome, f.Reason, f.Text = Kill, "discarded", "never"
+				f.Outcome, f.Reason, f.Text = store.Kill, "discarded", "never"
 			default:
 				continue // reclaimed
 			}
-			_, _, err := part.Finish(ctx, crowdQueues.ID(), "w", []Finish{f})
+			_, _, err := part.Finish(ctx, crowdQueues.ID(), "w", []store.Finish{f})
 			check(c.t, err)
 		}
 		for more := true; more; {
@@ -144,27 +156,27 @@ func (c *crowd) work(slots int) {
 }
 
 // newCrowd fills s with what chance gives.
-func newCrowd(t *testing.T, s *Store, seed uint64) *crowd {
+func newCrowd(t *testing.T, s *store.Store, prefix string, seed uint64) *crowd {
 	t.Helper()
-	c := &crowd{t: t, s: s, random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
+	c := &crowd{t: t, prefix: prefix, s: s, random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
 	ctx := t.Context()
 	check(t, s.PutPolicy(ctx, movingPolicy(1)))
 	c.admit(120)
-	_, err := s.ForceBreaker(ctx, "smtp", breaker.Open, time.Hour, Intervention{Reason: "ill"})
+	_, err := s.ForceBreaker(ctx, "smtp", breaker.Open, time.Hour, store.Intervention{Reason: "ill"})
 	check(t, err)
 	c.work(8)
 	c.admit(60)
-	for _, name := range []GateName{QueueGate("hook"), TenantGate("t4"), TenantGate("t5"), DownstreamGate("api")} {
-		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, Intervention{Reason: "for a reason"})
+	for _, name := range []store.GateName{store.QueueGate("hook"), store.TenantGate("t4"), store.TenantGate("t5"), store.DownstreamGate("api")} {
+		_, err := s.Pause(ctx, name, time.Duration(c.random.IntN(2))*time.Hour, store.Intervention{Reason: "for a reason"})
 		check(t, err)
 	}
 	for i, part := range s.Partitions() {
-		check(t, part.NoteFollowed(ctx, DeathFollower, Death{At: time.UnixMicro(int64(1000 - i))}))
+		check(t, part.NoteFollowed(ctx, store.DeathFollower, store.Death{At: time.UnixMicro(int64(1000 - i))}))
 	}
-	check(t, s.Suspend(ctx, TenantGate("t6"), 0, Intervention{Reason: "billing"}))
-	check(t, s.Suspend(ctx, QueueGate("later"), time.Hour, Intervention{Reason: "full"}))
+	check(t, s.Suspend(ctx, store.TenantGate("t6"), 0, store.Intervention{Reason: "billing"}))
+	check(t, s.Suspend(ctx, store.QueueGate("later"), time.Hour, store.Intervention{Reason: "full"}))
 	c.work(3)
-	check(t, s.Shadow(ctx, 1, "candidate", []Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
+	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
 	_, err = s.LastTick(ctx, "nightly", time.UnixMicro(1))
 	check(t, err)
 	return c

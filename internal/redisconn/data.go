@@ -1,0 +1,32 @@
+package redisconn
+
+import (
+	"errors"
+	"fmt"
+)
+
+// DataVersion is the newest version of the layout of data that this release knows. It is raised when an older release could no
+// longer work on the same data. Scripts have no version of their own: Redis knows each by its text, so two releases side by side
+// run theirs.
+const DataVersion = 2
+
+// The versions that this release writes: FirstData at the first start, MigratedData when a deployment is migrated, because releases
+// that do not know it do not compare layouts.
+const (
+	FirstData    = 1
+	MigratedData = 2
+)
+
+// DataField is the field of the state that holds the DataVersion of the deployment, from its first start on.
+const DataField = "data"
+
+// ErrNewerData means that a newer release has put the data into a form that this one does not know. Nothing was touched.
+var ErrNewerData = errors.New("the data is of a newer release of headgate")
+
+// CheckData refuses data of a version that this release does not know.
+func CheckData(stored int) error {
+	if stored <= DataVersion {
+		return nil
+	}
+	return fmt.Errorf("%w: version %d, this one knows up to %d; run the newer release here, or give this one another prefix", ErrNewerData, stored, DataVersion)
+}

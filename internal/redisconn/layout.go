@@ -1,0 +1,74 @@
+package redisconn
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// The field LayoutField of each partition's state says how the deployment is laid out: "4" is of so many partitions,
+// absent is one, "1>4" is being migrated from one to four, ">redis://host:6379" has moved there. Every script that reads the
+// state compares it with the layout that its caller knows, in a read that it makes anyway, so whoever missed a migration
+// changes nothing.
+
+// The ways in which a caller and a deployment differ.
+var (
+	// ErrPartitions means that a deployment has another number of partitions than Config.Partitions, or than it had when the
+	// Store was opened. Nothing was touched: open another Store.
+	ErrPartitions = errors.New("the deployment has another number of partitions")
+	// ErrMigrating means that a deployment is being migrated, and comes with headgate.ErrUnavailable. Nothing was touched.
+	ErrMigrating = errors.New("the deployment is being migrated")
+	// ErrMoved means that a deployment has moved to another Redis. Nothing was touched.
+	ErrMoved = errors.New("the deployment has moved to another Redis")
+)
+
+// layoutMark begins what fragments/state.lua refuses another layout with; the stored one follows.
+var layoutMark = regexp.MustCompile(`LAYOUT (\S+)`)
+
+// LayoutError is a deployment whose stored layout is not that of the caller.
+type LayoutError struct {
+	Stored string
+	cause  error // a reply of Redis, nil where the layout was read
+}
+
+func (e *LayoutError) Error() string {
+	from, to, migrating := strings.Cut(e.Stored, ">")
+	switch {
+	case migrating && from == "":
+		return ErrMoved.Error() + ": " + to
+	case migrating:
+		return fmt.Sprintf("%s from %s to %s partitions: try again when headgate migrate has ended", ErrMigrating, from, to)
+	}
+	return fmt.Sprintf("%s than when this process began, %s now: start it anew", ErrPartitions, e.Stored)
+}
+
+func (e *LayoutError) Unwrap() []error {
+	var all []error
+	switch from, _, migrating := strings.Cut(e.Stored, ">"); {
+	case migrating && from == "":
+		all = append(all, ErrMoved)
+	case migrating:
+		all = append(all, ErrMigrating, admission.ErrUnavailable)
+	default:
+		all = append(all, ErrPartitions)
+	}
+	if e.cause != nil {
+		all = append(all, e.cause)
+	}
+	return all
+}
+
+// AsLayoutError returns the error of a script that found another layout, nil for any other.
+func AsLayoutError(err error) error {
+	found := layoutMark.FindStringSubmatch(err.Error())
+	if found == nil {
+		return nil
+	}
+	return &LayoutError{Stored: found[1], cause: err}
+}
+
+// LayoutField is the field of the state that holds how many partitions a deployment has; absent means one.
+const LayoutField = "partitions"

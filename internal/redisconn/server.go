@@ -1,0 +1,43 @@
+package redisconn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// The oldest Redis that is taken.
+const (
+	MinMajor = 7
+	MinMinor = 0
+)
+
+// CheckRedis refuses a Redis that could not keep the laws.
+func CheckRedis(ctx context.Context, client redis.UniversalClient) error {
+	info, err := client.Info(ctx).Result()
+	if err != nil {
+		return errors.Join(admission.ErrUnavailable, fmt.Errorf("redis does not answer INFO: %w", err))
+	}
+	fields := ParseInfo(info)
+	version, embedded := fields["redis_version"], fields["redis_mode"] == ""
+	if embedded {
+		return nil // the in-process store answers INFO without a server section
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil {
+		return fmt.Errorf("redis version %q: %w", version, err)
+	}
+	if major < MinMajor || major == MinMajor && minor < MinMinor {
+		return &admission.FieldError{Field: "redis version", Value: version, Allowed: strconv.Itoa(MinMajor) + "." + strconv.Itoa(MinMinor) + " or newer"}
+	}
+	if policy := fields["maxmemory_policy"]; strings.HasPrefix(policy, "allkeys-") {
+		return &admission.FieldError{Field: "redis maxmemory-policy", Value: policy, Allowed: "noeviction: an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)"}
+	}
+	return nil
+}
