@@ -15,7 +15,7 @@ import (
 // list returns the packages of the module in a directory.
 func list(t *testing.T, dir string) []unit {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Name,Dir,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports", "./...")
+	command := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Name,Dir,Doc,GoFiles,IgnoredGoFiles,TestGoFiles,XTestGoFiles,Imports,TestImports", "./...")
 	command.Dir = dir
 	command.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off") // A missing module is not the matter here.
 	output, err := command.Output()

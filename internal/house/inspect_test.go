@@ -17,6 +17,7 @@ type unit struct {
 	ImportPath     string
 	Name           string
 	Dir            string
+	Doc            string // the first sentence
 	GoFiles        []string
 	IgnoredGoFiles []string
 	TestGoFiles    []string
