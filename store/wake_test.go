@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -46,5 +47,26 @@ func TestAUnitWakesOneOfEachLine(t *testing.T) {
 		if moves := y.promoteAll(); moves > 2*lines { // each wakes, and parks again but for one
 			t.Errorf("a unit cost %d moves beside those of finish, for %d lines", moves, lines)
 		}
+	}
+}
+
+// TestASpentRateWakesItsWaitersInTime: a job that found no token of its tenant's rate of dispatches goes when there is one again,
+// with nothing but the timers to see to it.
+func TestASpentRateWakesItsWaitersInTime(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{
+		Version: 1, Text: []byte("{}"), Window: time.Minute,
+		Caps: []Cap{{Gate: TenantRateGate("acme"), Rate: admission.Limit{Tokens: 1, Per: 10 * time.Second, Burst: 1}}},
+	}))
+	y.register(2)
+	y.admitAt(1, mail("acme", "a"), mail("acme", "b"))
+	if a, b := y.look("a").Place, y.look("b").Place; a != admission.PlaceReady || b != admission.PlaceWaiting {
+		t.Fatalf("a is %s, b is %s", a, b)
+	}
+	y.store.now = strconv.FormatInt(time.Now().Add(11*time.Second).UnixMicro(), 10)
+	y.promoteAll()
+	if b := y.look("b").Place; b != admission.PlaceReady {
+		t.Errorf("b is %s when there is a token again", b)
 	}
 }
