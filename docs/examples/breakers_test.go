@@ -13,7 +13,7 @@ import (
 func TestACallOutsideOfJobsAsksTheBreaker(t *testing.T) {
 	t.Parallel()
 	hg := open(t)
-	// snippet: acquire
+	//snippet:begin acquire
 	call := func(ctx context.Context, to string) (err error) {
 		done, err := hg.Breaker("smtp").Acquire(ctx)
 		if err != nil {
@@ -22,7 +22,7 @@ func TestACallOutsideOfJobsAsksTheBreaker(t *testing.T) {
 		defer func() { done(err) }()
 		return send(ctx, to)
 	}
-	// end
+	//snippet:end
 	check(t, call(t.Context(), "ada"))
 	if err := call(t.Context(), "busy"); !errors.Is(err, errBusy) {
 		t.Error(err)
@@ -35,18 +35,18 @@ func TestABreakerHasRules(t *testing.T) {
 	ctx := t.Context()
 	w := hg.Worker(headgate.WorkerConfig{
 		Queues: headgate.Weights{"mail": 1},
-		// snippet: rules
+		//snippet:begin rules
 		Breakers: map[string]breaker.Config{
 			"smtp": {FailureThreshold: 5, SlowCallDuration: 2 * time.Second, OpenBase: 10 * time.Second},
 		},
-		// end
+		//snippet:end
 	})
 	ran := make(chan struct{})
 	headgate.Handle(w, func(context.Context, *headgate.Run[Welcome]) error { close(ran); return nil })
 	work(t, w)
-	// snippet: downstream
+	//snippet:begin downstream
 	_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Downstream: "smtp", Args: Welcome{To: "ada@example.com"}})
-	// end
+	//snippet:end
 	check(t, err)
 	<-ran
 }

@@ -12,7 +12,7 @@ import (
 
 // signUp enqueues a mail and says what became of it.
 func signUp(ctx context.Context, hg headgate.Enqueuer, job headgate.Job) string {
-	// snippet: refusal
+	//snippet:begin refusal
 	receipt, err := hg.Enqueue(ctx, job)
 	var no *headgate.Refusal
 	switch {
@@ -22,7 +22,7 @@ func signUp(ctx context.Context, hg headgate.Enqueuer, job headgate.Job) string 
 	case errors.Is(err, headgate.ErrUnavailable): // it is not in: Redis was away, and nothing was sent
 	case errors.Is(err, headgate.ErrOutcomeUnknown): // it may be in: the same ID again tells, and makes no second job
 	}
-	// end
+	//snippet:end
 	return fmt.Sprint(receipt.ID, " ", receipt.Duplicate, " ", err)
 }
 
@@ -45,11 +45,11 @@ func TestARefusalSaysWhy(t *testing.T) {
 
 // smallTier lets acme send two mails an hour.
 func smallTier(ctx context.Context, hg *headgate.Client) error {
-	// snippet: policy
+	//snippet:begin policy
 	return hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "on trial"}, func(p *headgate.Policy) {
 		p.Tier("trial").Limit = headgate.Limit{Tokens: 1, Per: time.Hour, Burst: 2}
 		p.Tenant("acme").Tier = "trial"
 		p.Queue("llm").MaxRunningPerTenant = 4
 	})
-	// end
+	//snippet:end
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snippet: limit
+//snippet:begin limit
+
 // limited lets through what the tenant's limits allow.
 func limited(limiter *headgate.Limiter, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -30,16 +31,16 @@ func limited(limiter *headgate.Limiter, next http.Handler) http.Handler {
 	})
 }
 
-// end
+//snippet:end
 
 func TestAnHTTPHandlerIsLimited(t *testing.T) {
 	t.Parallel()
 	hg := open(t)
 	ctx := t.Context()
 	check(t, smallTier(ctx, hg))
-	// snippet: limiter
+	//snippet:begin limiter
 	limiter, err := hg.Limiter(headgate.LimiterConfig{WithoutRedis: "open"})
-	// end
+	//snippet:end
 	check(t, err)
 	check(t, limiter.Close(ctx))
 	limiter, err = hg.Limiter(headgate.LimiterConfig{Timeout: 10 * time.Second})

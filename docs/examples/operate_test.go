@@ -11,7 +11,7 @@ import (
 
 // migrate holds the mails back, lists those of acme that wait, and says why one of them does.
 func migrate(ctx context.Context, hg *headgate.Client) (why headgate.Explanation, err error) {
-	// snippet: operate
+	//snippet:begin operate
 	_, err = hg.Operate("ada").Pause(ctx, headgate.Queue("mail"), headgate.For(10*time.Minute, "provider migrates"))
 	if err != nil {
 		return why, err
@@ -23,7 +23,7 @@ func migrate(ctx context.Context, hg *headgate.Client) (why headgate.Explanation
 		fmt.Println(job.Key.ID, job.Queue, job.Place)
 	}
 	return hg.Inspect().Explain(ctx, headgate.Key{Tenant: "acme", ID: "order-17"})
-	// end
+	//snippet:end
 }
 
 func TestAnOperatorLooksAndActs(t *testing.T) {

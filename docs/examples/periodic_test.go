@@ -15,7 +15,7 @@ func invoices(ctx context.Context, s *store.Store) error {
 	if err != nil {
 		return err
 	}
-	// snippet: periodic
+	//snippet:begin periodic
 	periodic, err := producer.NewPeriodic(p, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{{
 		Name: "invoices", Spec: "CRON_TZ=Europe/Berlin 0 6 * * 1-5", Missed: producer.MissedOnce,
 		Job: admission.NewJob("acme", "report", "invoices", nil),
@@ -24,7 +24,7 @@ func invoices(ctx context.Context, s *store.Store) error {
 		return err // a spec that is none, too
 	}
 	return periodic.Run(ctx) // until ctx ends
-	// end
+	//snippet:end
 }
 
 func TestPeriodicJobsRunUntilTheCtxEnds(t *testing.T) {

@@ -18,7 +18,7 @@ func TestAResultIsAwaited(t *testing.T) {
 	hg := open(t)
 	ctx := t.Context()
 	w := hg.Worker(headgate.WorkerConfig{Queues: headgate.Weights{"math": 1}})
-	// snippet: result
+	//snippet:begin result
 	headgate.Handle(w, func(_ context.Context, job *headgate.Run[Sum]) error {
 		total := 0
 		for _, n := range job.Args.Of {
@@ -26,7 +26,7 @@ func TestAResultIsAwaited(t *testing.T) {
 		}
 		return job.SetResult(total, time.Hour)
 	})
-	// end
+	//snippet:end
 	work(t, w)
 	total, err := add(ctx, hg, 1, 2, 39)
 	if err != nil || total != 42 {
@@ -36,11 +36,11 @@ func TestAResultIsAwaited(t *testing.T) {
 
 // add has a worker add numbers up.
 func add(ctx context.Context, hg *headgate.Client, numbers ...int) (int, error) {
-	// snippet: await
+	//snippet:begin await
 	receipt, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "math", Args: Sum{Of: numbers}})
 	if err != nil {
 		return 0, err
 	}
 	return headgate.Await[int](ctx, hg, headgate.Key{Tenant: "acme", ID: receipt.ID})
-	// end
+	//snippet:end
 }

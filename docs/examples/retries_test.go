@@ -14,6 +14,7 @@ import (
 var (
 	errNoSuchBox = errors.New("550 no such mailbox")
 	errBusy      = errors.New("451 try again later")
+	errClosed    = errors.New("421 closed for maintenance")
 )
 
 // send fails by the name of who is written to.
@@ -23,11 +24,14 @@ func send(_ context.Context, to string) error {
 		return errNoSuchBox
 	case "busy":
 		return errBusy
+	case "closed":
+		return errClosed
 	}
 	return nil
 }
 
-// snippet: handler
+//snippet:begin handler
+
 func handle(ctx context.Context, job *headgate.Run[Welcome]) error {
 	err := send(ctx, job.Args.To)
 	switch {
@@ -35,29 +39,29 @@ func handle(ctx context.Context, job *headgate.Run[Welcome]) error {
 		return headgate.Discard(err) // it will never succeed: a dead letter now
 	case errors.Is(err, errBusy):
 		return headgate.RetryAfter(10*time.Minute, err) // they said when
-	case job.Deadline.IsZero() && job.Args.To == "":
-		return headgate.Snooze(time.Minute) // not yet: no attempt is counted
+	case errors.Is(err, errClosed):
+		return headgate.Snooze(time.Minute) // not now: no attempt is counted
 	}
 	return err // nil: done; else tried again after the backoff
 }
 
-// end
+//snippet:end
 
 func TestAHandlerSaysWhatBecomesOfItsJob(t *testing.T) {
 	t.Parallel()
-	// snippet: unit
+	//snippet:begin unit
 	err := handle(t.Context(), &headgate.Run[Welcome]{Args: Welcome{To: "nobody"}})
 	if !headgate.IsDiscard(err) {
 		t.Errorf("a mailbox that is not there: %v", err)
 	}
-	// end
+	//snippet:end
 	if err := handle(t.Context(), &headgate.Run[Welcome]{Args: Welcome{To: "ada"}}); err != nil {
 		t.Error(err)
 	}
 	if d, ok := headgate.IsRetryAfter(handle(t.Context(), &headgate.Run[Welcome]{Args: Welcome{To: "busy"}})); !ok || d != 10*time.Minute {
 		t.Error(d, ok)
 	}
-	if _, ok := headgate.IsSnooze(handle(t.Context(), &headgate.Run[Welcome]{})); !ok {
+	if _, ok := headgate.IsSnooze(handle(t.Context(), &headgate.Run[Welcome]{Args: Welcome{To: "closed"}})); !ok {
 		t.Error("no snooze")
 	}
 }
@@ -68,9 +72,9 @@ func TestDeadLettersComeBack(t *testing.T) {
 	ctx := t.Context()
 	w := hg.Worker(headgate.WorkerConfig{
 		Queues: headgate.Weights{"mail": 1},
-		// snippet: backoff
+		//snippet:begin backoff
 		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 30 * time.Second },
-		// end
+		//snippet:end
 	})
 	headgate.Handle(w, handle)
 	work(t, w)
@@ -86,9 +90,9 @@ func TestDeadLettersComeBack(t *testing.T) {
 			}
 		}
 	}
-	// snippet: redrive
+	//snippet:begin redrive
 	n, err := hg.Operate("ada").Redrive(ctx, dead, "the mailbox is there now", false)
-	// end
+	//snippet:end
 	if n != 1 || err != nil {
 		t.Error(fmt.Sprint(n, err))
 	}

@@ -7,7 +7,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snippet: fake
+//snippet:begin fake
+
 // Service signs people up.
 type Service struct{ Jobs headgate.Enqueuer } // a *headgate.Client in production
 
@@ -37,4 +38,4 @@ func TestWhoSignsUpIsWelcomed(t *testing.T) {
 	}
 }
 
-// end
+//snippet:end

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -54,7 +55,7 @@ func drawing(units []unit) string {
 	var out strings.Builder
 	out.WriteString("| floor | package | |\n| --- | --- | --- |\n")
 	for _, r := range all {
-		floor := fmt.Sprint(r.floor)
+		floor := strconv.Itoa(r.floor)
 		if r.leaf {
 			floor = "leaf"
 		}

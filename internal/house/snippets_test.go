@@ -12,8 +12,8 @@ var (
 	// goBlock is a block of Go in a page, with the comment before it that says where it is from.
 	goBlock = regexp.MustCompile("(?m)(?:^<!-- snippet: (\\S+) (\\S+) -->\n)?^```go\n((?s:.*?))^```$")
 	// regionBegin and regionEnd are the comments around a region of an example.
-	regionBegin = regexp.MustCompile(`^\s*// snippet: (\S+)\n$`)
-	regionEnd   = regexp.MustCompile(`^\s*// end\n$`)
+	regionBegin = regexp.MustCompile(`^\s*//snippet:begin (\S+)\n$`)
+	regionEnd   = regexp.MustCompile(`^\s*//snippet:end\n$`)
 )
 
 // TestSnippetsAreOfTheExamples: each block of Go in a page is a region of docs/examples, which is compiled and run. With -update the
@@ -90,7 +90,7 @@ func regionsOf(t *testing.T, folder string) map[string]string {
 					continue
 				}
 				switch {
-				case name == "":
+				case name == "" || regions[name] == "" && line == "\n":
 				case regionEnd.MatchString(line):
 					regions[name] = strings.TrimRight(regions[name], "\n") + "\n"
 					name = ""

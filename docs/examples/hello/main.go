@@ -12,7 +12,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// snippet: hello
+//snippet:begin hello
+
 type Welcome struct{ To string }
 
 func (Welcome) Kind() string { return "welcome" }
@@ -35,7 +36,7 @@ func main() {
 	check(w.Run(ctx)) // until Ctrl-C; then it finishes what it runs
 }
 
-// end
+//snippet:end
 
 func check(err error) {
 	if err != nil {

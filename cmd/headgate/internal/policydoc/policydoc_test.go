@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -142,9 +143,9 @@ type trial struct {
 func trialsOf(k kind) (all []trial) {
 	switch k := k.(type) {
 	case whole:
-		all = []trial{{fmt.Sprint(k.low), true, false}, {fmt.Sprint(k.high), true, false}, {"1.5", false, false}, {`"1"`, false, false}, {"-1", false, false}}
+		all = []trial{{strconv.FormatInt(k.low, 10), true, false}, {strconv.FormatInt(k.high, 10), true, false}, {"1.5", false, false}, {`"1"`, false, false}, {"-1", false, false}}
 		if k.high < 1<<53-1 {
-			all = append(all, trial{fmt.Sprint(k.high + 1), false, false})
+			all = append(all, trial{strconv.FormatInt(k.high+1, 10), false, false})
 		}
 		if k.low == 1 {
 			all = append(all, trial{"0", k.zero, false})
