@@ -132,3 +132,28 @@ func TestTimerLeaseNamesItsHolder(t *testing.T) {
 		t.Errorf("%q for %s", owner, left)
 	}
 }
+
+// TestABucketOfAFasterClockFillsFromNow: a clock that steps back takes no tokens and keeps none back.
+func TestABucketOfAFasterClockFillsFromNow(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	q := ofTenant("a", 5)
+	q.Limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Second, Burst: 10}
+	began := time.Now()
+	left := func(after time.Duration, peek bool) admission.Tokens {
+		y.store.now = strconv.FormatInt(began.Add(after).UnixMicro(), 10)
+		_, answers, err := y.store.Check(t.Context(), 0, peek, []Question{q})
+		check(t, err)
+		return answers[0].Left[admission.LevelTenant].Tokens()
+	}
+	if got := left(time.Hour, false); got != 5 {
+		t.Errorf("%d of 10 are left of which 5 were taken", got)
+	}
+	q.Cost = 1
+	if got := left(0, false); got != 4 {
+		t.Errorf("%d are left after a step back, and one more", got)
+	}
+	if got := left(3*time.Second, true); got < 6 {
+		t.Errorf("%d are there 3 s after a step back", got)
+	}
+}

@@ -38,3 +38,23 @@ func TestSpilledJobsComeBackUpToTheBound(t *testing.T) {
 		t.Errorf("after the depth has fallen to the mark: %+v", census)
 	}
 }
+
+// TestTheOldestSpilledJobComesBackFirst.
+func TestTheOldestSpilledJobComesBackFirst(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	check(t, y.store.PutPolicy(t.Context(), PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Overflows: []TenantOverflow{{
+		Tenant: "acme", Queue: "mail", Overflow: Overflow{Policy: Spillover, MaxJobs: 1, MaxSpilled: 5},
+	}}}))
+	for _, id := range []string{"a", "b", "c", "d"} {
+		check(t, y.offerAt(1, mail("acme", id)).Err())
+	}
+	y.register(1)
+	y.read(1)
+	y.finish("a", Finish{Outcome: Complete}) // which leaves room for one, and a slot
+	for id, want := range map[string]admission.Place{"a": PlaceEnded, "b": admission.PlaceReady, "c": admission.PlaceSpilled, "d": admission.PlaceSpilled} {
+		if got := y.look(id).Place; got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+}
