@@ -50,7 +50,8 @@ func TestAnHTTPHandlerIsLimited(t *testing.T) {
 	for _, want := range []int{200, 200, 429} {
 		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, "/search", http.NoBody), httptest.NewRecorder()
 		request.Header.Set("X-Customer", "acme")
-		if handler.ServeHTTP(answer, request); answer.Code != want || want == 429 && answer.Header().Get("Retry-After") != "3600" {
+		handler.ServeHTTP(answer, request)
+		if after, _ := strconv.Atoi(answer.Header().Get("Retry-After")); answer.Code != want || want == 429 && (after < 60 || after > 3600) {
 			t.Errorf("%d, want %d: %v", answer.Code, want, answer.Header())
 		}
 	}

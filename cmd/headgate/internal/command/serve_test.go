@@ -59,7 +59,7 @@ func status(ctx context.Context, url, key string) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// TestServeWithANewKey does what the README says: make a key, start the server, call it.
+// TestServeWithANewKey does what docs/guides/operating.md says: make a key, start the server, call it.
 func TestServeWithANewKey(t *testing.T) {
 	t.Parallel()
 	key, line := makeKey(t, "--name", "ops", "--role", "viewer")

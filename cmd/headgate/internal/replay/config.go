@@ -40,7 +40,7 @@ type Config struct {
 	Progress io.Writer
 }
 
-// DefaultConcurrency is enough for the trace in the README at its own pace.
+// DefaultConcurrency is enough for the trace of docs/perf/comparison.md at its own pace.
 const DefaultConcurrency = 8
 
 // Queue is the queue of every job.
