@@ -263,31 +263,6 @@ func TestHoldsSayWho(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestDoctorNamesAForgottenHold after an hour, unless it ends by itself.
-func TestDoctorNamesAForgottenHold(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	ctx := t.Context()
-	old := Intervention{Author: "ada", Reason: "house", since: time.Now().Add(-2 * time.Hour)}
-	health := func(want Health, text string) {
-		t.Helper()
-		r, err := y.store.Doctor(ctx)
-		check(t, err)
-		if f := finding(t, r, "holds"); f.Health != want || !strings.Contains(f.Text, text) {
-			t.Errorf("%+v, want %s %q", f, want, text)
-		}
-	}
-	health(HealthOK, "0 pauses")
-	_, err := y.store.Pause(ctx, QueueGate("mail"), time.Hour, old)
-	check(t, err)
-	_, err = y.store.Pause(ctx, TenantGate("new"), 0, Intervention{Author: "bob"})
-	check(t, err)
-	health(HealthOK, "2 pauses")
-	_, err = y.store.Pause(ctx, TenantGate("acme"), 0, old)
-	check(t, err)
-	health(HealthWarn, "tenant acme is paused by ada, house, 2h0m0s ago")
-}
-
 // between calls do after each command of a client.
 type between struct{ do func() }
 

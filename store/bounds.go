@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,43 +38,4 @@ func (s *Store) boundsIn(ctx context.Context, pipe redis.Pipeliner) func() []Bou
 			{"breakers", breakers.Val(), mostBreakers},
 		}
 	}
-}
-
-// fullest returns that which is used the most.
-func fullest(uses []BoundUse) (most BoundUse) {
-	for i, u := range uses {
-		if i == 0 || u.part() > most.part() {
-			most = u
-		}
-	}
-	return most
-}
-
-func (u BoundUse) part() float64 { return float64(u.Used) / float64(u.Most) }
-
-// boundWarn is from which part of a bound on the doctor warns.
-const boundWarn = 0.75
-
-// refusedAt says what becomes of what is beyond a bound, and what to do before.
-var refusedAt = map[string][2]string{
-	"queues": {"beyond, jobs that would make another are refused", "name the queues that are meant in the policy: those are never refused; look who makes the others: headgate queue list"},
-	"lanes": {
-		"beyond, jobs of that tenant that would make another are refused", "look which downstreams its jobs name: headgate explain tenant",
-	},
-	"breakers": {
-		"beyond, the one that is closed and was quiet for longest is forgotten for each that comes", "look which downstreams jobs name: headgate breaker list",
-	},
-	"dead letters": {
-		"beyond, one of the tenant that has the most goes for each that comes", "redrive or purge them, or set keep_dead: headgate dead list",
-	},
-}
-
-func (d *doctor) bounds(uses []BoundUse) {
-	u := fullest(uses)
-	text := fmt.Sprintf("%d of %d %s are there", u.Used, u.Most, u.Bound)
-	if u.part() < boundWarn {
-		d.add("bounds", HealthOK, text+", the fullest bound", "")
-		return
-	}
-	d.add("bounds", HealthWarn, text+": "+refusedAt[u.Bound][0], refusedAt[u.Bound][1])
 }

@@ -21,8 +21,7 @@
 //	gate pause                    what operators stop
 //	balance share divide          how partitions divide what is bounded over all
 //	look list queues census       looking: jobs, letters, queues, tenants, holds, waits
-//	doctor                        what is wrong
-//	room                          what internal/migrate, a room that stands on this one, needs of it
+//	room                          what rooms that stand on this one, internal/migrate and internal/doctor, need of it
 //
 // The conformance tests hold the scripts equal to the pure packages buckets, fairqueue and breaker, step by step, on a real Redis.
 package store

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -82,24 +81,3 @@ func (s *Store) Holds(ctx context.Context) ([]Hold, error) {
 const ForgottenAfter = time.Hour
 
 // holds tells of what is held back, and warns of what somebody may have forgotten.
-func (d *doctor) holds(all []Hold) {
-	var old []string
-	for _, h := range all {
-		if age := d.now.Sub(h.Since); h.Until.IsZero() && (h.Since.IsZero() || age > ForgottenAfter) {
-			text := h.Words()
-			if !h.Since.IsZero() {
-				text += ", " + age.Round(time.Minute).String() + " ago"
-			}
-			old = append(old, text)
-		}
-	}
-	if len(old) == 0 {
-		d.add("holds", HealthOK, fmt.Sprintf("%d pauses and suspensions", len(all)), "")
-		return
-	}
-	text := strings.Join(old[:min(len(old), 3)], "; ")
-	if more := len(old) - 3; more > 0 {
-		text += fmt.Sprintf("; and %d more", more)
-	}
-	d.add("holds", HealthWarn, "without an end: "+text, "headgate holds shows all, headgate resume ends one")
-}

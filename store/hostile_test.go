@@ -277,7 +277,6 @@ func (y *yard) calls(s *Store) map[string]func(context.Context) error {
 		"Census":         func(ctx context.Context) error { _, err := s.Census(ctx); return err },
 		"Counters":       func(ctx context.Context) error { _, err := s.Counters(ctx); return err },
 		"Vitals":         func(ctx context.Context) error { _, err := s.Vitals(ctx); return err },
-		"Doctor":         func(ctx context.Context) error { _, err := s.Doctor(ctx); return err },
 		"Audit":          func(ctx context.Context) error { _, err := s.Audit(ctx, AuditQuery{Limit: 10}); return err },
 		"PolicyVersions": func(ctx context.Context) error { _, err := s.PolicyVersions(ctx); return err },
 		"PolicyVersion":  func(ctx context.Context) error { _, err := s.PolicyVersion(ctx, 1); return err },

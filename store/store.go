@@ -177,6 +177,9 @@ func (s *Store) setLayout(layout string) {
 // refused before it has written anything.
 const movingPreamble = "redis.call('EXISTS', KEYS[1] .. ':moving')\n"
 
+// Config returns what the store was opened with, defaults filled in.
+func (s *Store) Config() Config { return s.config }
+
 // Keys returns the names of the partition's keys.
 func (s *Store) Keys() keyspace.Partition { return s.partition }
 

@@ -54,11 +54,6 @@ func TestAJobOfAnUnknownTypeComesBackEverMoreSeldom(t *testing.T) {
 	if got := counters.Unknown["mail"]; got.Count != int64(bounces) || got.Type != "welcome" || got.Last.UnixMicro() < start || len(counters.Unknown) != 1 {
 		t.Errorf("got %+v, want %d", counters.Unknown, bounces)
 	}
-	r, err := y.store.Doctor(t.Context())
-	check(t, err)
-	if f := finding(t, r, "types"); f.Health != HealthWarn || !strings.Contains(f.Text, "queue mail, "+strconv.Itoa(bounces)+" times in all, the last of type welcome") || f.Do == "" {
-		t.Errorf("%+v", f)
-	}
 }
 
 // TestOnlyHandBacksInARowCount: what else became of the job, or another reason, begins anew.

@@ -35,6 +35,7 @@ var rooms = []room{
 	{path: "scheduler", floor: 4},
 	{path: "worker", floor: 4},
 	{path: "internal/migrate", floor: 4},
+	{path: "internal/doctor", floor: 4},
 	{path: "internal/rollout", floor: 4},
 	{path: "internal/shown", floor: 4},
 	{path: "internal/explain", floor: 4},
@@ -64,6 +65,7 @@ var mayAlso = []edge{
 	{"policy", "breaker"},                       // The rules of a breaker are of the policy, too.
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
+	{"internal/shown", "internal/doctor"},       // It shows what that finds.
 	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.
@@ -87,7 +89,7 @@ type library struct {
 var libraries = []library{
 	{
 		path:  "github.com/redis/go-redis",
-		rooms: []string{"", "internal/redisconn", "store", "internal/migrate", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
+		rooms: []string{"", "internal/redisconn", "store", "internal/migrate", "internal/doctor", "asynqbridge", "cmd", "loadtest", "internal/redistest", "internal/embedded", "internal/redisclient"},
 		why:   "Redis is reached through store and its rooms alone, asynq's by the bridge; the door takes a client that its user has",
 	},
 	{

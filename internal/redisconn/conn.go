@@ -43,6 +43,12 @@ func Client(c Conn) redis.UniversalClient {
 	return universal
 }
 
+// Root returns the client that New took: in a cluster, that of all of it.
+func Root(c Conn) redis.UniversalClient {
+	universal, _ := c.client.(redis.UniversalClient)
+	return universal
+}
+
 // Division is how a deployment is divided that is not opened but looked at or moved.
 type Division struct {
 	// Layout is what its partitions say of it, such as "4", or "1>4" while it is migrated: what scripts compare.

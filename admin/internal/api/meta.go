@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/doctor"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
@@ -133,7 +134,7 @@ func (a *API) examine(ctx context.Context) healthView {
 }
 
 func (a *API) doctor(r *route.Request) (*route.Answer, error) {
-	report, err := a.config.Store.Doctor(r.Context())
+	report, err := doctor.Run(r.Context(), a.config.Store)
 	if err != nil {
 		return nil, err
 	}

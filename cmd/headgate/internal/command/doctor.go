@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/doctor"
 	"github.com/headgate/headgate/internal/shown"
-	"github.com/headgate/headgate/store"
 )
 
 func newDoctor() *cobra.Command {
@@ -36,7 +36,7 @@ func (o *operator) examine(c *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	found, err := store.Examine(c.Context(), opened.Client(), o.loaded.Keys())
+	found, err := doctor.Examine(c.Context(), opened.Client(), o.loaded.Keys())
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (o *operator) examine(c *cobra.Command) (err error) {
 	if err := o.print(c, view, func(to io.Writer) { writeReport(to, view) }); err != nil {
 		return err
 	}
-	if view.Health == store.HealthFail {
+	if view.Health == doctor.HealthFail {
 		return errors.New("something is wrong: see the lines that say fail")
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/deliver"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
+	"github.com/headgate/headgate/internal/doctor"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
@@ -193,13 +194,13 @@ func queueNames(queues []store.QueueWeight) (names []string) {
 // warnOf logs what is not well with the Redis that the worker starts on, such as what a crash of it would lose. That nobody
 // works is about to be mended.
 func warnOf(ctx context.Context, s *store.Store, logger zerolog.Logger) {
-	found, err := s.Doctor(ctx)
+	found, err := doctor.Run(ctx, s)
 	if err != nil {
 		logger.Warn().Err(err).Msg("redis not examined")
 		return
 	}
 	for _, f := range found.Findings {
-		if f.Health != store.HealthOK && f.Name != "workers" {
+		if f.Health != doctor.HealthOK && f.Name != "workers" {
 			logger.Warn().Str("check", f.Name).Str("health", string(f.Health)).Str("do", f.Do).Msg(f.Text)
 		}
 	}

@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -7,8 +7,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
 
 // partitionFacts are what a partition adds to what is told of all.
@@ -19,21 +19,14 @@ type partitionFacts struct {
 }
 
 // examineAll looks at every partition, and once at each master that serves one.
-func examineAll(ctx context.Context, first *Store) (Report, error) {
-	layout, err := connection(first).HGet(ctx, first.partition.State(), redisconn.LayoutField).Result()
-	if err != nil && !redisconn.IsNil(err) {
-		return Report{}, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
-	}
-	n := max(1, int(redisconn.Whole(layout)))
+func examineAll(ctx context.Context, layout string, parts []*store.Store) (Report, error) {
 	var servers, states examined
 	seen := map[redis.UniversalClient]*doctor{}
 	var facts []partitionFacts
-	for i := range n {
-		part := *first
-		part.partition = keyspace.New(first.config.Prefix, i)
-		master := connection(&part)
+	for i, part := range parts {
+		master := redisconn.Client(part.Conn())
 		if seen[master] == nil {
-			d := &doctor{client: master, config: first.config}
+			d := &doctor{client: master, config: part.Config()}
 			if err := d.server(ctx); err != nil {
 				return Report{}, err
 			}
@@ -41,7 +34,7 @@ func examineAll(ctx context.Context, first *Store) (Report, error) {
 			servers.add(addressOf(master), d.findings)
 		}
 		d := *seen[master]
-		d.partition, d.findings = part.partition, nil
+		d.part, d.partition, d.findings = part, part.Keys(), nil
 		inForce := int64(0)
 		if i > 0 {
 			inForce = facts[0].version
@@ -58,7 +51,7 @@ func examineAll(ctx context.Context, first *Store) (Report, error) {
 		d.holds(holds)
 		states.add(fmt.Sprintf("partition %d", i), d.findings)
 	}
-	findings := append(servers.worst(), layoutFinding(first, layout, facts))
+	findings := append(servers.worst(), layoutFinding(parts, layout, facts))
 	rest := states.worst()
 	return Report{Findings: append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)}, nil
 }
@@ -101,7 +94,7 @@ func (e *examined) worst() []Finding {
 }
 
 // layoutFinding tells how many partitions there are, and whether all of them agree.
-func layoutFinding(first *Store, layout string, facts []partitionFacts) Finding {
+func layoutFinding(parts []*store.Store, layout string, facts []partitionFacts) Finding {
 	if strings.Contains(layout, ">") {
 		return Finding{"partitions", HealthFail, (&redisconn.LayoutError{Stored: layout}).Error(), "headgate migrate, as before, ends a migration that was killed"}
 	}
@@ -109,11 +102,11 @@ func layoutFinding(first *Store, layout string, facts []partitionFacts) Finding 
 		if f.layout != layout && (f.layout != "" || i == 0) {
 			return Finding{
 				"partitions", HealthFail, fmt.Sprintf("partition %d is one of %q, the first of %q", i, f.layout, layout),
-				"find out who has written " + keyspace.New(first.config.Prefix, i).State(),
+				"find out who has written " + parts[i].Keys().State(),
 			}
 		}
 	}
-	keys := first.partition.Base()
+	keys := parts[0].Keys().Base()
 	if len(facts) > 1 {
 		keys = strings.TrimSuffix(keys, "0}:")
 	}

@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
 )
 
 // finding returns a line of a report.
@@ -24,6 +25,52 @@ func finding(t *testing.T, r Report, name string) Finding {
 	}
 	t.Errorf("the report has no line %s", name)
 	return Finding{}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open returns a deployment of its own.
+func open(t *testing.T, partitions int) (s *store.Store, client *redis.Client, config store.Config) {
+	t.Helper()
+	client, config = redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions}
+	s, err := store.Open(t.Context(), client, config)
+	check(t, err)
+	return s, client, config
+}
+
+// admit sends a job to its partition.
+func admit(t *testing.T, s *store.Store, tenant, id string, delay time.Duration) {
+	t.Helper()
+	job := admission.NewJob(tenant, "mail", "t", []byte("x"))
+	job.ID, job.Priority, job.Delay = id, admission.Medium, delay
+	part := s.Partitions()[s.PartitionOf(tenant)]
+	verdicts, err := part.Admit(t.Context(), 0, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	check(t, err)
+	check(t, verdicts[0].Err())
+}
+
+// look returns a line of what Run tells, and asks that it says what to do unless all is well.
+func look(t *testing.T, s *store.Store, name string) Finding {
+	t.Helper()
+	r, err := Run(t.Context(), s)
+	check(t, err)
+	f := finding(t, r, name)
+	if (f.Health != HealthOK) != (f.Do != "") {
+		t.Errorf("%+v", f)
+	}
+	return f
+}
+
+func expect(t *testing.T, s *store.Store, name string, health Health, text string) {
+	t.Helper()
+	if f := look(t, s, name); f.Health != health || !strings.Contains(f.Text, text) {
+		t.Errorf("%+v, want %s %q", f, health, text)
+	}
 }
 
 func TestDoctorNamesTheRisk(t *testing.T) {
@@ -48,7 +95,7 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), Config{})
+			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), store.Config{})
 			check(t, err)
 			if f := finding(t, r, row.line); f.Health != row.health || !strings.Contains(f.Text, row.text) || (f.Health != HealthOK) != (f.Do != "") {
 				t.Errorf("%+v", f)
@@ -62,35 +109,27 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 
 func TestDoctorLooksAtTheState(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
-	r, err := y.store.Doctor(t.Context())
-	check(t, err)
+	s, client, config := open(t, 1)
 	for name, text := range map[string]string{
 		"version": "Redis ", "clock": "the clock of Redis is ", "partitions": "1, keys ", "jobs": "0 jobs live", "policy": "version 0",
 		"dedup": "remembered for 30s, at most 4000000 of them: 66667 jobs/s", "workers": "0 registered", "timers": "none is set", "types": "no job has come",
 		"conservation": "each of 0 accepted jobs",
 	} {
-		if f := finding(t, r, name); f.Health != HealthOK || !strings.Contains(f.Text, text) || f.Do != "" {
-			t.Errorf("%+v", f)
-		}
+		expect(t, s, name, HealthOK, text)
 	}
-	y.store.config.EndedCap = 600
-	check(t, y.client.HSet(t.Context(), y.store.partition.State(), "en", 500, "eo", 99, "pv", 7).Err())
-	past := mail("acme", "past")
-	past.Delay = time.Millisecond
-	y.admitAt(7, past, mail("acme", "waits"))
-	check(t, y.client.ZAdd(t.Context(), y.store.partition.Later(), redis.Z{Score: 1_700_000_000_000_000, Member: "acme:past"}).Err())
-	r, err = y.store.Doctor(t.Context())
+	config.EndedCap = 600
+	s, err := store.Open(t.Context(), client, config)
 	check(t, err)
+	check(t, client.HSet(t.Context(), s.Keys().State(), "en", 500, "eo", 99).Err())
+	admit(t, s, "acme", "past", time.Hour)
+	admit(t, s, "acme", "waits", 0)
+	check(t, client.HSet(t.Context(), s.Keys().State(), "pv", 7).Err())
+	check(t, client.ZAdd(t.Context(), s.Keys().Later(), redis.Z{Score: 1_700_000_000_000_000, Member: "acme:past"}).Err())
 	for name, text := range map[string]string{"dedup": "10 jobs/s", "policy": "text is gone", "timers": "late: retries"} {
-		if f := finding(t, r, name); f.Health != HealthFail || !strings.Contains(f.Text, text) || f.Do == "" {
-			t.Errorf("%+v", f)
-		}
+		expect(t, s, name, HealthFail, text)
 	}
-	if f := finding(t, r, "workers"); f.Health != HealthWarn || !strings.Contains(f.Text, "2 jobs live that are no dead letters") {
-		t.Errorf("%+v", f)
-	}
-	if f := finding(t, r, "jobs"); !strings.Contains(f.Text, "bytes each") {
+	expect(t, s, "workers", HealthWarn, "2 jobs live that are no dead letters")
+	if f := look(t, s, "jobs"); !strings.Contains(f.Text, "bytes each") {
 		t.Errorf("%+v", f)
 	}
 }
@@ -98,23 +137,67 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 // TestDoctorWarnsOfNoWorkersOnlyWhereSomethingIsToRun: dead letters wait for nobody.
 func TestDoctorWarnsOfNoWorkersOnlyWhereSomethingIsToRun(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
-	y.kill("a")
+	s, _, _ := open(t, 1)
+	ctx, pool := t.Context(), store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
+	_, err := s.Register(ctx, "w", pool, 1, time.Minute)
+	check(t, err)
+	admit(t, s, "acme", "a", 0)
+	leases, err := s.Read(ctx, "w", pool.ID(), 1, -1, false)
+	check(t, err)
+	_, _, err = s.Finish(ctx, pool.ID(), "w", []store.Finish{{
+		Token: leases[0].Token, Key: admission.Key{Tenant: "acme", ID: "a"}, Outcome: store.Kill, Reason: "discarded", Text: "never",
+	}})
+	check(t, err)
 	for more := true; more; {
-		var err error
-		more, err = y.store.Reclaim(t.Context(), "w1")
+		more, err = s.Reclaim(ctx, "w")
 		check(t, err)
 	}
-	for _, row := range []struct {
-		health Health
-		text   string
-	}{{HealthOK, "0 registered"}, {HealthWarn, "1 jobs live that are no dead letters"}} {
-		r, err := y.store.Doctor(t.Context())
-		check(t, err)
-		if f := finding(t, r, "workers"); f.Health != row.health || !strings.Contains(f.Text, row.text) {
-			t.Errorf("%+v", f)
+	expect(t, s, "workers", HealthOK, "0 registered")
+	admit(t, s, "acme", "b", 0)
+	expect(t, s, "workers", HealthWarn, "1 jobs live that are no dead letters")
+}
+
+// TestDoctorNamesAForgottenHold after an hour, unless it ends by itself.
+func TestDoctorNamesAForgottenHold(t *testing.T) {
+	t.Parallel()
+	s, _, _ := open(t, 1)
+	ctx := t.Context()
+	old := store.Carried("ada", "house", redisconn.Moment(time.Now().Add(-2*time.Hour)))
+	expect(t, s, "holds", HealthOK, "0 pauses")
+	_, err := s.Pause(ctx, store.QueueGate("mail"), time.Hour, old)
+	check(t, err)
+	_, err = s.Pause(ctx, store.TenantGate("new"), 0, store.Intervention{Author: "bob"})
+	check(t, err)
+	expect(t, s, "holds", HealthOK, "2 pauses")
+	_, err = s.Pause(ctx, store.TenantGate("acme"), 0, old)
+	check(t, err)
+	expect(t, s, "holds", HealthWarn, "tenant acme is paused by ada, house, 2h0m0s ago")
+}
+
+// TestDoctorTellsOfUnknownTypes for a while after the last one.
+func TestDoctorTellsOfUnknownTypes(t *testing.T) {
+	t.Parallel()
+	s, client, _ := open(t, 1)
+	for age, health := range map[time.Duration]Health{time.Minute: HealthWarn, time.Hour: HealthOK} {
+		last := time.Now().Add(-age).UnixMicro()
+		check(t, client.HSet(t.Context(), s.Keys().State(), "ut:mail", fmt.Sprintf("3|%d|welcome", last)).Err())
+		text := "no job has come"
+		if health == HealthWarn {
+			text = "queue mail, 3 times in all, the last of type welcome"
 		}
-		y.admit(mail("acme", "b"))
+		expect(t, s, "types", health, text)
+	}
+}
+
+// TestDoctorLooksAtNewerData, which Open refuses, and while a deployment is migrated or damaged.
+func TestDoctorLooksAtNewerData(t *testing.T) {
+	t.Parallel()
+	s, client, config := open(t, 1)
+	check(t, client.HSet(t.Context(), s.Keys().State(), redisconn.DataField, store.DataVersion+1).Err())
+	r, err := Examine(t.Context(), client, config)
+	check(t, err)
+	if f := finding(t, r, "data"); f.Health != HealthFail || f.Do == "" {
+		t.Errorf("%+v", f)
 	}
 }
 
@@ -122,10 +205,10 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
-	if _, err := Examine(t.Context(), client, Config{}); !errors.Is(err, admission.ErrUnavailable) {
+	if _, err := Examine(t.Context(), client, store.Config{}); !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Examine(t.Context(), client, Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
+	if _, err := Examine(t.Context(), client, store.Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -133,16 +216,13 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 // TestDoctorLooksAtEveryPartition spoils one thing of the last partition at a time.
 func TestDoctorLooksAtEveryPartition(t *testing.T) {
 	t.Parallel()
-	s := openParts(t, 3, 30)
-	ctx, last := t.Context(), s.Partitions()[2].partition
-	client := connection(s)
-	examine := func(name string) Finding {
-		r, err := s.Doctor(ctx)
-		check(t, err)
-		return finding(t, r, name)
+	s, client, config := open(t, 3)
+	ctx, last := t.Context(), s.Partitions()[2].Keys()
+	for i := range 30 {
+		admit(t, s, fmt.Sprintf("tenant-%d", i), "a", 0)
 	}
-	for name, text := range map[string]string{"partitions": "3, keys " + s.config.Prefix + "{*", "jobs": "30 jobs live", "data": "version 1"} {
-		if f := examine(name); f.Health != HealthOK || !strings.HasPrefix(f.Text, text) {
+	for name, text := range map[string]string{"partitions": "3, keys " + config.Prefix + "{*", "jobs": "30 jobs live", "data": "version 1"} {
+		if f := look(t, s, name); f.Health != HealthOK || !strings.HasPrefix(f.Text, text) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -156,36 +236,36 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
 		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), redisconn.LayoutField, 5).Err() }},
 		{"partitions", "the deployment is being migrated from 3 to 5 partitions", func() error {
-			return client.HSet(ctx, s.partition.State(), redisconn.LayoutField, "3>5").Err()
+			return client.HSet(ctx, s.Keys().State(), redisconn.LayoutField, "3>5").Err()
 		}},
 	} {
 		check(t, spoiled.do())
-		if f := examine(spoiled.name); f.Health != HealthFail || !strings.HasPrefix(f.Text, spoiled.text) || f.Do == "" {
+		if f := look(t, s, spoiled.name); f.Health != HealthFail || !strings.HasPrefix(f.Text, spoiled.text) || f.Do == "" {
 			t.Errorf("%s: %+v", spoiled.name, f)
 		}
 	}
 }
 
-// TestDoctorLooksAtEveryMaster of a cluster: each line tells of the worst one, by its address. Doctor, which the API asks, and Examine,
+// TestDoctorLooksAtEveryMaster of a cluster: each line tells of the worst one, by its address. Run, which the API asks, and Examine,
 // which does without Open, say the same.
 func TestDoctorLooksAtEveryMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartNodes(t, 3, false)
 	client, ctx := cluster.Client(t), t.Context()
-	s, err := Open(ctx, client, Config{Partitions: 6})
+	s, err := store.Open(ctx, client, store.Config{Partitions: 6})
 	check(t, err)
 	for i := range 30 {
-		admitOne(t, s, keyOfTenant(i), admission.Limit{})
+		admit(t, s, fmt.Sprintf("tenant-%d", i), "a", 0)
 	}
 	examine := func(name string) Finding {
 		t.Helper()
-		asked, err := s.Doctor(ctx)
+		asked, err := Run(ctx, s)
 		check(t, err)
-		r, err := Examine(ctx, client, Config{})
+		r, err := Examine(ctx, client, store.Config{})
 		check(t, err)
 		f := finding(t, r, name)
 		if same := finding(t, asked, name); same.Health != f.Health || same.Do != f.Do {
-			t.Errorf("Doctor says %+v, Examine %+v", same, f)
+			t.Errorf("Run says %+v, Examine %+v", same, f)
 		}
 		return f
 	}
@@ -208,7 +288,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		}
 	}
 	cluster.Masters[1].Kill(t)
-	if _, err := Examine(ctx, client, Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
+	if _, err := Examine(ctx, client, store.Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
 		t.Errorf("with a master killed: %v", err)
 	}
 }
@@ -216,7 +296,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 // TestDoctorWarnsBeforeABoundIsReached: from three quarters on, of the one that is the fullest.
 func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 	t.Parallel()
-	y := newYard(t)
+	s, client, _ := open(t, 1)
 	for _, row := range []struct {
 		queues, letters int64
 		health          Health
@@ -226,8 +306,8 @@ func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 		{3072, 74_999, HealthWarn, "3072 of 4096 queues are there: beyond, jobs that would make another are refused"},
 		{0, 75_000, HealthWarn, "75000 of 100000 dead letters are there: beyond, one of the tenant that has the most goes for each that comes"},
 	} {
-		check(t, y.client.HSet(t.Context(), y.store.partition.State(), "nq", row.queues, "nd", row.letters).Err())
-		r, err := y.store.Doctor(t.Context())
+		check(t, client.HSet(t.Context(), s.Keys().State(), "nq", row.queues, "nd", row.letters).Err())
+		r, err := Run(t.Context(), s)
 		check(t, err)
 		if f := finding(t, r, "bounds"); f.Health != row.health || f.Text != row.text || (f.Do != "") != (f.Health == HealthWarn) {
 			t.Errorf("%+v", f)
@@ -237,9 +317,9 @@ func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("d", i)
 	}
-	check(t, y.client.HDel(t.Context(), y.store.partition.State(), "nq", "nd").Err())
-	check(t, y.client.SAdd(t.Context(), y.store.partition.Breakers(), names...).Err())
-	r, err := y.store.Doctor(t.Context())
+	check(t, client.HDel(t.Context(), s.Keys().State(), "nq", "nd").Err())
+	check(t, client.SAdd(t.Context(), s.Keys().Breakers(), names...).Err())
+	r, err := Run(t.Context(), s)
 	check(t, err)
 	if f := finding(t, r, "bounds"); f.Health != HealthWarn || !strings.HasPrefix(f.Text, "3100 of 4096 breakers are there: beyond, the one that is closed and was quiet for longest") {
 		t.Errorf("%+v", f)

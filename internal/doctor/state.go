@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
 
 // setting returns a setting of Redis; told is false where CONFIG is not allowed.
@@ -44,13 +45,11 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	p := d.partition
 	pipe := d.client.Pipeline()
 	state := pipe.HMGet(ctx, p.State(), "pv", "dw", "en", "eo", "accepted", "promoter", redisconn.DataField, redisconn.LayoutField, "nd", "stranded")
-	counted := pipe.HGetAll(ctx, p.State())
 	live := pipe.HLen(ctx, p.Jobs())
 	sample := pipe.MemoryUsage(ctx, p.Jobs(), memorySample)
 	due := pipe.ZRangeWithScores(ctx, p.Due(), 0, 0)
 	later := pipe.ZRangeWithScores(ctx, p.Later(), 0, 0)
 	workers := pipe.HLen(ctx, p.Workers())
-	bounds := (&Store{partition: p}).boundsIn(ctx, pipe)
 	if _, err := pipe.Exec(ctx); err != nil && state.Err() != nil {
 		return partitionFacts{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
 	}
@@ -62,12 +61,18 @@ func (d *doctor) partitionState(ctx context.Context, inForce int64) (partitionFa
 	}
 	d.policy(ctx, facts.version, max(inForce, facts.version))
 	d.dedup(time.Duration(numbers[1])*time.Microsecond, numbers[2]+numbers[3])
-	d.bounds(bounds())
-	d.workers(workers.Val(), live.Val()-redisconn.Whole(redisconn.TextAt(state.Val(), 8)))
-	if err := d.conservation(ctx, redisconn.Whole(redisconn.TextAt(state.Val(), 9))); err != nil {
+	vitals, err := d.part.Vitals(ctx)
+	if err != nil {
 		return partitionFacts{}, err
 	}
-	d.types(unknownOf(counted.Val()))
+	d.bounds(vitals.Bounds)
+	d.workers(workers.Val(), live.Val()-redisconn.Whole(redisconn.TextAt(state.Val(), 8)))
+	counters, err := d.part.Counters(ctx)
+	if err != nil {
+		return partitionFacts{}, err
+	}
+	d.conservation(&counters, redisconn.Whole(redisconn.TextAt(state.Val(), 9)))
+	d.types(counters.Unknown)
 	first := math.Inf(1)
 	for _, z := range append(due.Val(), later.Val()...) {
 		first = math.Min(first, z.Score)
@@ -131,11 +136,7 @@ func (d *doctor) dedup(window time.Duration, ended int64) {
 }
 
 // conservation looks for jobs whose records are gone (law L4).
-func (d *doctor) conservation(ctx context.Context, stranded int64) error {
-	counters, err := countersIn(ctx, d.client, d.partition)
-	if err != nil {
-		return err
-	}
+func (d *doctor) conservation(counters *store.Counters, stranded int64) {
 	gone := counters.Left[recordGone] + counters.Died[recordGone]
 	switch n, known := counters.Unaccounted(); {
 	case !known:
@@ -152,7 +153,6 @@ func (d *doctor) conservation(ctx context.Context, stranded int64) error {
 	default:
 		d.add("conservation", HealthOK, fmt.Sprintf("each of %d accepted jobs is there, or left for a reason that was counted", counters.Accepted), "")
 	}
-	return nil
 }
 
 // recordGone is the reason of jobs whose records were gone at their turn, in job_gone of fragments/letter.lua and at workers.
@@ -170,7 +170,7 @@ func (d *doctor) workers(n, live int64) {
 const unknownRecently = 10 * time.Minute
 
 // types looks for jobs that come to workers without a handler for them.
-func (d *doctor) types(unknown map[string]Unknown) {
+func (d *doctor) types(unknown map[string]store.Unknown) {
 	var told []string
 	for _, queue := range slices.Sorted(maps.Keys(unknown)) {
 		if u := unknown[queue]; d.now.Sub(u.Last) < unknownRecently {
@@ -200,8 +200,8 @@ func (d *doctor) timers(first float64, promoter string) {
 	}
 	text := fmt.Sprintf("the first is %s late: retries, deadlines and leases of lost workers wait", late)
 	if end, owner, ok := strings.Cut(promoter, "|"); ok {
-		if at, err := parseMicros(end); err == nil {
-			text += fmt.Sprintf("; the last scheduler was %s, %s ago", owner, d.now.Sub(at).Round(time.Second))
+		if at := redisconn.Whole(end); at != 0 {
+			text += fmt.Sprintf("; the last scheduler was %s, %s ago", owner, d.now.Sub(time.UnixMicro(at)).Round(time.Second))
 		}
 	}
 	d.add("timers", HealthFail, text, "start a worker or a scheduler: each runs them")

@@ -1,4 +1,4 @@
-package store
+package doctor
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
 )
 
 // Health is how a finding is.
@@ -57,34 +59,36 @@ func (r Report) Worst() Health {
 	return worst
 }
 
-// Doctor looks at the Redis of the store, all masters of a cluster, and at what Headgate keeps there.
-func (s *Store) Doctor(ctx context.Context) (Report, error) {
-	client, _ := s.client.(redis.UniversalClient) // newStore takes nothing else
-	return Examine(ctx, client, s.config)
+// Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.
+func Run(ctx context.Context, s *store.Store) (Report, error) {
+	return Examine(ctx, redisconn.Root(s.Conn()), s.Config())
 }
 
-// Examine is Doctor for a Redis that Open would refuse. The error is that of a Redis that does not answer; whatever
+// Examine is Run for a Redis that store.Open would refuse. The error is that of a Redis that does not answer; whatever
 // else is wrong is in the Report. It reads only. Of several partitions, and of the masters that serve them, each line tells of
 // the one that is worst.
-func Examine(ctx context.Context, client redis.UniversalClient, config Config) (Report, error) {
-	config = config.withDefaults()
-	if err := config.validate(); err != nil {
+func Examine(ctx context.Context, client redis.UniversalClient, config store.Config) (Report, error) {
+	first, _, err := store.Unchecked(ctx, client, config, redisconn.Division{Layout: lua.SingleLayout})
+	if err != nil {
 		return Report{}, err
 	}
-	first := &Store{client: client, config: config, partition: keyspace.New(config.Prefix, 0)}
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		var err error
-		if first.master, err = redisconn.Masters(ctx, cluster, first.partition.State()); err != nil {
-			return Report{}, err
-		}
+	layout, err := redisconn.Client(first.Conn()).HGet(ctx, first.Keys().State(), redisconn.LayoutField).Result()
+	if err != nil && !redisconn.IsNil(err) {
+		return Report{}, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
 	}
-	return examineAll(ctx, first)
+	n := max(1, int(redisconn.Whole(layout)))
+	_, parts, err := store.Unchecked(ctx, client, config, redisconn.Division{Layout: lua.SingleLayout, Parts: n, Most: n})
+	if err != nil {
+		return Report{}, err
+	}
+	return examineAll(ctx, layout, parts)
 }
 
 // doctor gathers findings about a master, or about a partition.
 type doctor struct {
 	client    redis.UniversalClient
-	config    Config
+	config    store.Config
+	part      *store.Store
 	partition keyspace.Partition
 	info      map[string]string
 	now       time.Time     // of Redis
