@@ -89,7 +89,7 @@ const (
 	// largeBody is from where on a body is read by no more than half of the processors, in bytes: the others answer what is short.
 	largeBody = 64 << 10
 	// listBytes of a list are as much work as a call.
-	listBytes = 8 << 10
+	listBytes = 2 << 10
 	// holdRate and holdBurst are how many refusals a caller hears at once; more of them are held for holdFor, as long as no more
 	// than maxHeld are.
 	holdRate, holdBurst = 20, 50
