@@ -67,21 +67,21 @@ var entrances = []struct {
 
 // BenchmarkOverload: a process that is asked for ten times what it can do, as far as 40,000 callers at a time ask: what is let in, as
 // part of what 64 callers in a loop had before, and how long the slowest answer took beyond the time-out. Beside Redis on the same
-// machine the callers of a process that are turned away need the processors that it and Redis need; with Redis 10 ms away the calls
+// machine the callers of a process that are turned away need the processors that it and Redis need; with Redis 30 ms away the calls
 // under way are what bounds it.
 func BenchmarkOverload(b *testing.B) {
 	for _, e := range entrances {
 		for _, away := range []bool{false, true} {
 			name, callers := e.name, 64
 			if away {
-				name, callers = e.name+"-10ms", 2000
+				name, callers = e.name+"-30ms", 2000
 			}
 			b.Run(name, func(b *testing.B) {
 				for b.Loop() {
 					addr := redistest.Start(b, redistest.Options{}).Addr()
 					if away {
 						proxy := redistest.NewProxy(b, addr)
-						proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: 10 * time.Millisecond} })
+						proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: 30 * time.Millisecond} })
 						addr = proxy.Addr()
 					}
 					enter := e.open(b, addr)
