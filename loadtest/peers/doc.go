@@ -4,7 +4,7 @@
 //
 // It is a module of its own, so that what it compares with is in nobody's go.sum who uses Headgate.
 //
-// It holds benchmarks only; `make bench` runs them in rounds and judges the targets by them. The README prints what they gave
+// It holds benchmarks only; `make bench` runs them in rounds and judges the targets by them. docs/perf/comparison.md prints what they gave
 // last, losses included. What is compared, and the peer's setting:
 //
 //	LightTenant       wait of a tenant that comes behind another's 50,000 jobs; asynq, one queue, and the same fed by
