@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -88,8 +89,8 @@ const (
 	lookRate, lookBurst = 50, 100
 	// largeBody is from where on a body is read by no more than half of the processors, in bytes: the others answer what is short.
 	largeBody = 64 << 10
-	// listBytes of a list are as much work as a call.
-	listBytes = 2 << 10
+	// listRows of a list are as much work as a call.
+	listRows = 20
 	// holdRate and holdBurst are how many refusals a caller hears at once; more of them are held for holdFor, as long as no more
 	// than maxHeld are.
 	holdRate, holdBurst = 20, 50
@@ -164,12 +165,18 @@ func (s *Server) meter(rt route.Route, who access.Principal) error {
 	return nil
 }
 
-// weighAnswer charges a tenant for what was written to it. How large that would be nobody knew, so it is owed. A long list is
-// as much work as many calls.
-func (s *Server) weighAnswer(c *call, size int) {
-	if c.looker != "" && size >= listBytes {
-		s.callers.owe(c.looker, admission.Tokens(size/listBytes))
+// meterList charges a tenant for a list that may be long, which is as much work as many calls: before it is read, so that not as many
+// are read at a time as there are connections.
+func (s *Server) meterList(who access.Principal, rt route.Route, limit string) {
+	rows, err := strconv.Atoi(limit)
+	if err != nil || who.Tenant == "" || rt.Load != route.Operating || rows < listRows {
+		return
 	}
+	s.callers.owe(who.Caller(), admission.Tokens(rows/listRows))
+}
+
+// weighAnswer charges a tenant for what was written to it. How large that would be nobody knew, so it is owed.
+func (s *Server) weighAnswer(c *call, size int) {
 	if c.tenant != "" && size >= 1<<10 {
 		s.volume.owe(c.tenant, admission.Tokens(size>>10))
 	}

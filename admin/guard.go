@@ -72,6 +72,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, rt route.Route, 
 	if faults := operation.CheckQuery(query); len(faults) > 0 {
 		return nil, problem.Invalid(faults...)
 	}
+	s.meterList(who, rt, query.Get("limit"))
 	body, err := s.body(w, r, operation, who)
 	if err != nil {
 		return nil, err
@@ -104,9 +105,6 @@ func (s *Server) admit(r *http.Request, rt route.Route) (access.Principal, error
 	c.who = who.String()
 	if who.Tenant != "" {
 		c.tenant = budgetOf(who)
-		if rt.Load == route.Operating {
-			c.looker = who.Caller()
-		}
 	}
 	if g := guestIn(r.Context()); g != nil && !g.knows(who.Tenant) {
 		c.crowded = true

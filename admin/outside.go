@@ -28,8 +28,8 @@ type call struct {
 	id string
 	// who and pattern are for the log; they are set on the way.
 	who, pattern string
-	// tenant and looker are what the bytes of the answer are counted by, as bytes and as calls; empty where they are not.
-	tenant, looker string
+	// tenant is what the bytes of the answer are counted by; empty for who is bound to none.
+	tenant string
 	// callerID and callerAgent are the caller's own words, also for the log.
 	callerID, callerAgent string
 	// reason is why the credential was refused.
