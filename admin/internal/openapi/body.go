@@ -3,7 +3,9 @@ package openapi
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -23,26 +25,32 @@ const (
 // which readers would not take the same, and a number that no float64 holds, for which the exact arithmetic of the schema takes tens
 // of milliseconds.
 func (o *Operation) readBody(body []byte) (any, *problem.Fault) {
-	if !json.Valid(body) { // It allocates nothing, and so no token below is a surprise.
-		fault := problem.At("", "the body is not one JSON value: "+syntaxError(body).Error())
-		return nil, &fault
-	}
 	r := &bodyReader{decoder: json.NewDecoder(bytes.NewReader(body))}
 	r.decoder.UseNumber()
 	value := r.value(o.shape)
+	if r.fault == nil {
+		if _, err := r.decoder.Token(); !errors.Is(err, io.EOF) {
+			r.broken = true // There is more behind the value.
+		}
+	}
+	if r.broken {
+		fault := problem.At("", "the body is not one JSON value: "+syntaxError(body))
+		return nil, &fault
+	}
 	return value, r.fault
 }
 
-func syntaxError(body []byte) error {
+func syntaxError(body []byte) string {
 	var any json.RawMessage
-	return json.Unmarshal(body, &any)
+	return fmt.Sprint(json.Unmarshal(body, &any))
 }
 
-// bodyReader is a walk through a body that is valid JSON. With a fault it is over.
+// bodyReader is a walk through a body. With a fault it is over. broken says that the body is no JSON.
 type bodyReader struct {
 	decoder *json.Decoder
 	place   []step
 	fault   *problem.Fault
+	broken  bool
 }
 
 // step is one part of the way to a place: the name of a member, or the index in a list.
@@ -71,6 +79,7 @@ func (r *bodyReader) fail(detail string) {
 func (r *bodyReader) token() json.Token {
 	token, err := r.decoder.Token()
 	if err != nil {
+		r.broken = true
 		r.fail("cannot be read: " + err.Error())
 	}
 	return token
@@ -104,6 +113,7 @@ func (r *bodyReader) value(s *shape) any {
 func (r *bodyReader) free() {
 	var text json.RawMessage
 	if err := r.decoder.Decode(&text); err != nil {
+		r.broken = true
 		r.fail("cannot be read: " + err.Error())
 		return
 	}
