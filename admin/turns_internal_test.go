@@ -275,7 +275,8 @@ func TestHealthIsToldToEverybodyAndSlowlyToWhoAsksTooOften(t *testing.T) {
 	})
 }
 
-// TestWhatABucketLacksIsOwed: who was given more than the bucket held waits until it would have held it.
+// TestWhatABucketLacksIsOwed: who was given more than the bucket held waits until it has held that, and a token more. However often
+// that happens, no more is given than the rate and a burst.
 func TestWhatABucketLacksIsOwed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,15 +284,27 @@ func TestWhatABucketLacksIsOwed(t *testing.T) {
 		y.take("acme", 1)
 		y.owe("acme", 20)
 		time.Sleep(time.Second)
-		if wait, ok := y.take("acme", 1); ok || wait != 100*time.Millisecond {
+		if wait, ok := y.take("acme", 1); ok || wait != 200*time.Millisecond {
 			t.Errorf("let in, or told to wait for %s", wait)
 		}
 		if _, ok := y.take("globex", 1); !ok {
 			t.Error("another is kept waiting")
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond)
 		if _, ok := y.take("acme", 1); !ok {
 			t.Error("kept waiting for longer")
+		}
+		began, given := time.Now(), 0
+		for time.Since(began) < 100*time.Second {
+			if wait, ok := y.take("globex", 1); !ok {
+				time.Sleep(wait)
+				continue
+			}
+			y.owe("globex", 19)
+			given += 20
+		}
+		if given > 10*100+10+20 {
+			t.Errorf("%d tokens were given in 100 s at 10 a second", given)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 // Bucket is the stored value of one scope. The zero Bucket is absent, which means full under any limit. It is a
 // plain value: copies are independent.
 type Bucket struct {
-	// Level is what the bucket held at Stamp, 0 to its burst.
+	// Level is what the bucket held at Stamp, up to its burst; below zero is a debt, which Set.Debit makes.
 	Level Micro
 	// Stamp is the time up to which the refill is counted in Level.
 	Stamp Instant
@@ -63,7 +63,7 @@ func Settle(now, changed Instant, stored Bucket, limit Limit) (Micro, Instant) {
 // reaches reports whether level and gained together fill the burst. gained may be far beyond what an integer
 // holds, so it is compared alone first.
 func reaches(level Micro, gained float64, burst Micro) bool {
-	return gained >= float64(burst) || level+Micro(gained) >= burst
+	return gained >= float64(burst-level)
 }
 
 // waitFor returns the time from now until a settled level reaches cost at the limit's rate, at least 1 µs. The

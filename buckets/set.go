@@ -59,6 +59,13 @@ func (s *Set) Peek(now, changed Instant, path []LevelLimit, cost admission.Token
 	return s.judge(&way, now, changed, path, cost)
 }
 
+// Debit takes cost, 1 or more, from the bucket of one scope whatever it holds: for what was given before anybody knew what it costs.
+// What the bucket lacks is a level below zero, a debt that is refilled before it holds anything again.
+func (s *Set) Debit(now, changed Instant, step LevelLimit, cost admission.Tokens) {
+	level, stamp := Settle(now, changed, s.stored[step.Scope], step.Limit)
+	s.Put(step.Scope, newBucket(level-MicroOf(cost), stamp, step.Limit))
+}
+
 // LevelAt returns what the bucket of one scope holds at now.
 func (s *Set) LevelAt(now, changed Instant, step LevelLimit) Micro {
 	level, _ := Settle(now, changed, s.stored[step.Scope], step.Limit)
