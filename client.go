@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -37,7 +38,7 @@ type Config struct {
 // Client is an open deployment. Several goroutines may use it.
 type Client struct {
 	log      zerolog.Logger
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 	owns     bool
 	guests   guests
@@ -55,7 +56,7 @@ var _ Enqueuer = (*Client)(nil)
 // server: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. The error says all
 // that is wrong with the config, or with the server. Close ends it.
 func Open(ctx context.Context, url string, config Config) (*Client, error) {
-	s, err := store.Connect(ctx, url, store.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
@@ -69,14 +70,14 @@ func Open(ctx context.Context, url string, config Config) (*Client, error) {
 
 // OpenRedis is Open on a client that the caller has, and closes.
 func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config) (*Client, error) {
-	s, err := store.Open(ctx, client, store.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
 	return newClient(s, config)
 }
 
-func newClient(store *store.Store, config Config) (*Client, error) {
+func newClient(store store.Deployment, config Config) (*Client, error) {
 	c := &Client{log: logTo(config.Logger), store: store}
 	var err error
 	c.producer, err = producer.New(store, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})

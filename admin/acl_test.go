@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -43,7 +44,7 @@ func TestTheDocumentedACLIsEnough(t *testing.T) {
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
 	t.Cleanup(func() { must(t, client.Close()) })
-	s, err := store.Open(t.Context(), client, store.Config{})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	for _, part := range []func(*plant){walkMeta, walkJobs, walkLetters, walkLimits, walkPolicy, walkParts, walkQueues} {
@@ -94,9 +95,9 @@ func words(texts []string) []any {
 }
 
 // runOthers enqueues with a word about replicas, follows the policy, and decides by leases.
-func runOthers(t *testing.T, client *redis.Client, s *store.Store) {
+func runOthers(t *testing.T, client *redis.Client, s store.Deployment) {
 	t.Helper()
-	careful, err := store.Open(t.Context(), client, store.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
+	careful, err := redisstore.Open(t.Context(), client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Millisecond})
 	must(t, err)
 	enqueuer, err := producer.New(careful, producer.Config{})
 	must(t, err)

@@ -66,7 +66,7 @@ var unaudited = []string{
 
 // seen lets the queue be known.
 func seen(p *plant) {
-	_, err := p.store.Register(p.tb.Context(), "w1", mailPool, 1, time.Minute)
+	_, err := p.store.Partitions()[0].Register(p.tb.Context(), "w1", mailPool, 1, time.Minute)
 	must(p.tb, err)
 }
 

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // torn is a plant of three partitions, and what takes some of them away: their commands find no Redis.
 func torn(t *testing.T) (p *plant, away func(indexes ...int)) {
 	t.Helper()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	must(t, err)
 	return newPlantOn(t, s, nil), func(indexes ...int) {
 		gone := make([]string, len(indexes))
 		for i, index := range indexes {
-			gone[i] = strings.TrimSuffix(s.Partitions()[index].Keys().State(), "state")
+			gone[i] = strings.TrimSuffix(redisstore.KeysOf(s.Partitions()[index]).State(), "state")
 		}
 		proxy.Decide(func(c redistest.Command) redistest.Action {
 			named := func(arg string) bool {

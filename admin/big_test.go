@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // bigVariable gives the size of TestNothingHoldsRedisUp in per cent of `make big`, which is 1,000,000 jobs, 300,000 lanes and 20,000
@@ -39,7 +40,7 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 	size := func(whole int) int { return max(10, int(float64(whole)*percent/100)) }
 	jobs, lanes, tenants := size(1_000_000), size(300_000), size(20_000)
 	client := redistest.Start(t, redistest.Options{Args: []string{"--slowlog-log-slower-than", strconv.FormatInt(longest.Microseconds(), 10), "--slowlog-max-len", "1000"}}).Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	oneCap := func() error {
@@ -96,7 +97,7 @@ func TestNothingHoldsRedisUp(t *testing.T) {
 }
 
 // loadBig admits jobs, a third of which are in lanes of made-up downstreams of one tenant, the others the tenants'.
-func loadBig(t *testing.T, s *store.Store, jobs, lanes, tenants int) {
+func loadBig(t *testing.T, s store.Deployment, jobs, lanes, tenants int) {
 	t.Helper()
 	limits := &[admission.Levels]admission.Limit{}
 	version, err := s.PolicyInForce(t.Context())
@@ -104,7 +105,7 @@ func loadBig(t *testing.T, s *store.Store, jobs, lanes, tenants int) {
 	batch := make([]store.Candidate, 0, store.MaxBatchJobs)
 	flush := func() {
 		if len(batch) > 0 {
-			verdicts, err := s.Admit(t.Context(), version, batch)
+			verdicts, err := s.Partitions()[0].Admit(t.Context(), version, batch)
 			must(t, err)
 			for _, v := range verdicts {
 				must(t, v.Err())
@@ -126,7 +127,7 @@ func loadBig(t *testing.T, s *store.Store, jobs, lanes, tenants int) {
 }
 
 // loadTimers admits jobs that wait for a time.
-func loadTimers(t *testing.T, s *store.Store, jobs int) {
+func loadTimers(t *testing.T, s store.Deployment, jobs int) {
 	t.Helper()
 	limits := &[admission.Levels]admission.Limit{}
 	version, err := s.PolicyInForce(t.Context())
@@ -138,7 +139,7 @@ func loadTimers(t *testing.T, s *store.Store, jobs int) {
 			j.ID, j.Delay = strconv.Itoa(i), time.Hour+time.Duration(i)*time.Millisecond
 			batch = append(batch, store.Candidate{Job: &j, Class: 1, Limits: limits})
 		}
-		_, err := s.Admit(t.Context(), version, batch)
+		_, err := s.Partitions()[0].Admit(t.Context(), version, batch)
 		must(t, err)
 	}
 }

@@ -92,10 +92,10 @@ func TestAForcedBreakerHoldsJobsBack(t *testing.T) {
 	smtp := map[string]string{"downstream": "smtp"}
 	p.want(http.StatusOK, "operator", ask{op: "POST /api/v1/breakers/{downstream}/force", path: smtp, body: `{"state":"open","reason":"they move"}`})
 	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","id":"a","downstream":"smtp"}`})
-	_, err := p.store.Register(t.Context(), "w1", mailPool, 1, time.Minute)
+	_, err := p.store.Partitions()[0].Register(t.Context(), "w1", mailPool, 1, time.Minute)
 	must(t, err)
 	read := func() int {
-		leases, err := p.store.Read(t.Context(), "w1", mailPool.ID(), 1, -1, false)
+		leases, err := p.store.Partitions()[0].Read(t.Context(), "w1", mailPool.ID(), 1, -1, false)
 		must(t, err)
 		return len(leases)
 	}
@@ -118,7 +118,7 @@ func TestWhatCallsFailedByIsForOperators(t *testing.T) {
 	p := newPlant(t, nil)
 	config, err := breaker.Config{}.Complete()
 	must(t, err)
-	_, _, err = p.store.ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
+	_, _, err = p.store.Partitions()[0].ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{
 		Downstream: "smtp", Config: config, Report: breaker.Report{Sequence: 1, Counts: breaker.Counts{Failures: 2}, Streak: 2},
 		Errors: []store.CallError{{Text: "550 no such user", Count: 2}},
 	}})

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestSessionsOnACluster runs what sessions do at three masters with a partition each.
@@ -15,7 +15,7 @@ func TestSessionsOnACluster(t *testing.T) {
 		"two sessions open a breaker": openByTwo, "a call counts once": countOnce, "a deploy hands back": handBack,
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := store.Open(t.Context(), cluster.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+			s, err := redisstore.Open(t.Context(), cluster.Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 			must(t, err)
 			test(t, newPlantOn(t, s, nil))
 		})

@@ -61,7 +61,7 @@ const (
 type Config struct {
 	// Logger gets a line a call: who, what, from where, how it ended. Its zero value is silent.
 	Logger   zerolog.Logger
-	Store    *store.Store
+	Store    store.Deployment
 	Enqueuer Enqueuer
 	// Credentials are taken at first; SetCredentials changes them.
 	Credentials access.Credentials

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const checkOp = "POST /api/v1/rate-limit/check"
@@ -282,7 +283,7 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 	for i, part := range p.store.Partitions()[1:] { // The first is never behind.
 		body := fmt.Sprintf(`{"scope":%q}`, p.tenant("t", i+1))
 		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
-		must(t, redis.HSet(t.Context(), part.Keys().State(), "pv", 0, "pe", "").Err())
+		must(t, redis.HSet(t.Context(), redisstore.KeysOf(part).State(), "pv", 0, "pe", "").Err())
 		p.want(http.StatusOK, "operator", ask{op: checkOp, body: body})
 	}
 }

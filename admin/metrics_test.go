@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // mostBytes is how large /metrics may be.
@@ -24,7 +25,7 @@ func bigPlant(tb testing.TB, scopes int) *plant {
 	tb.Helper()
 	const tenants, queues, downstreams = 10_000, 600, 300
 	client := redistest.Start(tb, redistest.Options{}).Client(tb)
-	s, err := store.Open(tb.Context(), client, store.Config{})
+	s, err := redisstore.Open(tb.Context(), client, redisstore.Config{})
 	must(tb, err)
 	tenant := func(n int) string { return fmt.Sprintf("tenant-%05d", n) }
 	for from := 0; from < tenants; from += store.MaxBatchJobs {
@@ -34,10 +35,10 @@ func bigPlant(tb testing.TB, scopes int) *plant {
 			job.ID = "j"
 			batch = append(batch, store.Candidate{Job: &job, Class: n % 3, Limits: &[admission.Levels]admission.Limit{}})
 		}
-		_, err := s.Admit(tb.Context(), 0, batch)
+		_, err := s.Partitions()[0].Admit(tb.Context(), 0, batch)
 		must(tb, err)
 	}
-	addScopes(tb, client, scopes, tenants, func(n int) string { return s.Keys().Buckets(tenant(n)) })
+	addScopes(tb, client, scopes, tenants, func(n int) string { return redisstore.Keys(s).Buckets(tenant(n)) })
 	for n := range downstreams {
 		_, err := s.ForceBreaker(tb.Context(), fmt.Sprintf("downstream-with-a-long-name-%03d", n), breaker.Open, 0, store.Intervention{Reason: "test"})
 		must(tb, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestNamesThatAreStepsOfAPathAreNotMade: nothing new is called ., .. or /, and paths with such steps are not redirected, whose method would
@@ -79,7 +80,7 @@ func TestARefusedUserOfRedisIsSaid(t *testing.T) {
 	options.Username, options.Password = "headgate", "secret"
 	client := redis.NewClient(options)
 	t.Cleanup(func() { must(t, client.Close()) })
-	s, err := store.Open(t.Context(), client, store.Config{})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/queues"})
@@ -102,7 +103,7 @@ func TestADamagedTimeSpoilsNoPage(t *testing.T) {
 	p.work(t.Context(), 2, store.Kill)
 	p.want(http.StatusCreated, "operator", ask{op: "POST /api/v1/jobs", body: `{"tenant":"acme","queue":"mail","type":"t","id":"later","delay":"1h"}`})
 	client := redistest.Shared(t).Client(t)
-	keys := p.store.Keys()
+	keys := redisstore.Keys(p.store)
 	for key, score := range map[string]float64{keys.Dead(): 1e18, keys.Later(): -1e18} {
 		members, err := client.ZRange(t.Context(), key, 0, 0).Result()
 		must(t, err)

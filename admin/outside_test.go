@@ -20,7 +20,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // book is a log that several goroutines write.
@@ -291,7 +291,7 @@ func TestGuessesOfAnAddressAreLimited(t *testing.T) {
 func TestWithoutRedisCallsEndInTime(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
-	s, err := store.Open(t.Context(), server.Client(t), store.Config{})
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{})
 	must(t, err)
 	p := newPlantOn(t, s, func(c *admin.Config) { c.Timeout = 3 * time.Second })
 	server.Kill(t)
@@ -387,7 +387,7 @@ func TestProbesCostOneLookASecond(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 	must(t, err)
 	p := newPlantOn(t, s, nil)
 	began := time.Now()

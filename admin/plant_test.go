@@ -29,6 +29,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -43,7 +44,7 @@ func must(tb testing.TB, err error) {
 // plant is a server on a store of the test's own. What it answers is checked against the description, each time.
 type plant struct {
 	tb     testing.TB
-	store  *store.Store
+	store  store.Deployment
 	server *admin.Server
 	spec   *openapi3.T
 	keys   map[string]string // by the name of the credential
@@ -59,7 +60,7 @@ var callers atomic.Uint32
 
 func newPlant(tb testing.TB, change func(*admin.Config)) *plant {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Open(tb.Context(), redistest.Shared(tb).Client(tb), redisstore.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
 	return newPlantOn(tb, s, change)
 }
@@ -67,7 +68,7 @@ func newPlant(tb testing.TB, change func(*admin.Config)) *plant {
 // newPlantOf is newPlant with so many partitions.
 func newPlantOf(tb testing.TB, partitions int) *plant {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb), Partitions: partitions})
+	s, err := redisstore.Open(tb.Context(), redistest.Shared(tb).Client(tb), redisstore.Config{Prefix: redistest.Prefix(tb), Partitions: partitions})
 	must(tb, err)
 	return newPlantOn(tb, s, nil)
 }
@@ -93,7 +94,7 @@ func (p *plant) tenant(of string, i int) string {
 	}
 }
 
-func newPlantOn(tb testing.TB, store *store.Store, change func(*admin.Config)) *plant {
+func newPlantOn(tb testing.TB, store store.Deployment, change func(*admin.Config)) *plant {
 	tb.Helper()
 	p := &plant{tb: tb, store: store, keys: map[string]string{}}
 	p.seen.good = map[string]bool{}
@@ -269,9 +270,9 @@ var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}
 // work makes a worker take n jobs and end them with an outcome; those of "" it keeps.
 func (p *plant) work(ctx context.Context, n int, outcome store.Outcome) {
 	p.tb.Helper()
-	_, err := p.store.Register(ctx, "w1", mailPool, n, time.Minute)
+	_, err := p.store.Partitions()[0].Register(ctx, "w1", mailPool, n, time.Minute)
 	must(p.tb, err)
-	leases, err := p.store.Read(ctx, "w1", mailPool.ID(), n, -1, false)
+	leases, err := p.store.Partitions()[0].Read(ctx, "w1", mailPool.ID(), n, -1, false)
 	must(p.tb, err)
 	if len(leases) != n {
 		p.tb.Fatalf("%d leases, want %d", len(leases), n)
@@ -280,13 +281,13 @@ func (p *plant) work(ctx context.Context, n int, outcome store.Outcome) {
 		return
 	}
 	for _, l := range leases {
-		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
+		_, _, err := p.store.Partitions()[0].Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded", Text: "bad address",
 		}})
 		must(p.tb, err)
 	}
 	for more := true; more; {
-		more, err = p.store.Reclaim(ctx, "w1")
+		more, err = p.store.Partitions()[0].Reclaim(ctx, "w1")
 		must(p.tb, err)
 	}
 }

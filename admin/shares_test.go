@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // fill enqueues n jobs of a tenant.
@@ -72,7 +73,7 @@ func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 	t.Parallel()
 	const slots, jobs, callers = 3, 100, 6
 	redisClient := redistest.Shared(t).Client(t)
-	s, err := store.Open(t.Context(), redisClient, store.Config{Prefix: redistest.Prefix(t), Partitions: 5})
+	s, err := redisstore.Open(t.Context(), redisClient, redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 5})
 	must(t, err)
 	var servers []*plant
 	for range callers {
@@ -115,12 +116,12 @@ func TestASessionNeverHasMoreSlotsThanItsOwn(t *testing.T) {
 }
 
 // registered adds up the slots of a worker in all partitions at one instant.
-func registered(t *testing.T, client *redis.Client, store *store.Store, worker string) (slots int) {
+func registered(t *testing.T, client *redis.Client, store store.Deployment, worker string) (slots int) {
 	t.Helper()
 	pipe := client.TxPipeline()
 	var reads []*redis.StringCmd
 	for _, part := range store.Partitions() {
-		reads = append(reads, pipe.HGet(t.Context(), part.Keys().Workers(), worker))
+		reads = append(reads, pipe.HGet(t.Context(), redisstore.KeysOf(part).Workers(), worker))
 	}
 	_, err := pipe.Exec(t.Context())
 	must(t, err)

@@ -52,7 +52,7 @@ func walkMeta(p *plant) {
 	for _, path := range []string{"/metrics", "/api/v1/doctor", "/api/v1/census", "/api/v1/workers", "/api/v1/schedulers", "/api/v1/holds", "/api/v1/queues"} {
 		p.want(http.StatusOK, "viewer", ask{op: "GET " + path})
 	}
-	_, err := p.store.Promote(p.tb.Context(), "s1", time.Minute)
+	_, err := p.store.Partitions()[0].Promote(p.tb.Context(), "s1", time.Minute)
 	must(p.tb, err)
 	if got := p.want(http.StatusOK, "viewer", ask{op: "GET /api/v1/schedulers"}); !bytes.Contains(got.body, []byte(`"s1","holds_timer":true`)) {
 		p.tb.Errorf("%s", got.body)
@@ -102,7 +102,7 @@ func walkJobs(p *plant) {
 		p.tb.Errorf("%v", cancelling)
 	}
 	p.want(http.StatusOK, "acme-viewer", ask{op: "GET /api/v1/tenants/{tenant}", path: map[string]string{"tenant": "acme"}})
-	_, err := p.store.Reclaim(p.tb.Context(), "w1")
+	_, err := p.store.Partitions()[0].Reclaim(p.tb.Context(), "w1")
 	must(p.tb, err)
 }
 

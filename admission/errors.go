@@ -9,6 +9,16 @@ import (
 
 // The kinds of error a caller branches on. Refusals match ErrRefused and the one of their reason.
 var (
+	// ErrPartitions means that a deployment has another number of partitions than was asked for, or than it had when it was opened.
+	// Nothing was touched: open it again.
+	ErrPartitions = errors.New("the deployment has another number of partitions")
+	// ErrMigrating means that a deployment is being migrated, and comes with ErrUnavailable. Nothing was touched.
+	ErrMigrating = errors.New("the deployment is being migrated")
+	// ErrMoved means that a deployment has moved to another Redis. Nothing was touched.
+	ErrMoved = errors.New("the deployment has moved to another Redis")
+	// ErrNewerData means that a newer release has put the data into a form that this one does not know. Nothing was touched.
+	ErrNewerData = errors.New("the data is of a newer release of headgate")
+
 	// ErrRefused matches every refusal.
 	ErrRefused = errors.New("job refused")
 	// ErrLimited matches a refusal by a bucket that will refill.

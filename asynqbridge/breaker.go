@@ -96,7 +96,7 @@ type Breaker struct {
 
 // NewBreaker returns a Breaker on asynq's Redis and Headgate's store. It sends nothing before Run. Close ends its connections
 // to asynq's Redis; the store is the caller's.
-func NewBreaker(connection asynq.RedisConnOpt, store *store.Store, config BreakerConfig) (*Breaker, error) {
+func NewBreaker(connection asynq.RedisConnOpt, store store.Deployment, config BreakerConfig) (*Breaker, error) {
 	config = config.withDefaults()
 	b := &Breaker{config: config, changed: make(chan struct{}, 1)}
 	b.mu.queues, b.mu.changed = make(map[string]map[string]bool), make(map[string]bool)

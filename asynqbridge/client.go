@@ -46,7 +46,7 @@ type Client struct {
 	redis    redis.UniversalClient
 	once     bool
 	resolver resolver
-	store    *store.Store
+	store    store.Deployment
 	limits   limits
 	counts   tally.Tally
 	config   ClientConfig
@@ -54,7 +54,7 @@ type Client struct {
 
 // NewClient returns a Client on asynq's Redis and Headgate's store. It sends nothing. Close ends its connections to
 // asynq's Redis; the store is the caller's.
-func NewClient(connection asynq.RedisConnOpt, store *store.Store, config ClientConfig) (*Client, error) {
+func NewClient(connection asynq.RedisConnOpt, store store.Deployment, config ClientConfig) (*Client, error) {
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	if config.Timeout < time.Millisecond || config.Timeout > maxTimeout {
 		return nil, fmt.Errorf("configure client: %w", &admission.FieldError{Field: "Timeout", Value: config.Timeout.String(), Allowed: "1ms to 1m"})

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/asynqbridge"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestTheClientIsAsynqs: whatever the options, those of NewTask among them, the answers and what asynq then has are those of
@@ -217,7 +218,7 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 	c := s.client()
 	s.limit(2, daily(20))
 	for i, part := range s.store.Partitions()[1:] { // The first is never behind.
-		must(t, s.redis.HSet(t.Context(), part.Keys().State(), "pv", 1, "pe", "").Err())
+		must(t, s.redis.HSet(t.Context(), redisstore.KeysOf(part).State(), "pv", 1, "pe", "").Err())
 		tenant := "tenant-0"
 		for n := 1; s.store.PartitionOf(tenant) != i+1; n++ {
 			tenant = "tenant-" + strconv.Itoa(n)

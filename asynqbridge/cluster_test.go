@@ -5,7 +5,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestBesideACluster runs gate, fair and breaker with Headgate on three masters, a partition each, and asynq on a Redis of its own.
@@ -21,7 +21,7 @@ func TestBesideACluster(t *testing.T) {
 			test(t, func(t *testing.T, limit admission.Limit) *site {
 				t.Helper()
 				s := newAsynq(t)
-				s.connect(cluster.Client(t), store.Config{Partitions: 3, Prefix: redistest.Prefix(t)}, limit)
+				s.connect(cluster.Client(t), redisstore.Config{Partitions: 3, Prefix: redistest.Prefix(t)}, limit)
 				return s
 			})
 		})

@@ -17,17 +17,18 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
 // startSite starts a private Redis for an example, in which a tenant has a burst of two tokens.
-func startSite(ctx context.Context) (connection asynq.RedisClientOpt, s *store.Store, stop func()) {
+func startSite(ctx context.Context) (connection asynq.RedisClientOpt, s store.Deployment, stop func()) {
 	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard})
 	if err != nil {
 		log.Fatal(err)
 	}
 	addr := redis.Options().Addr
-	s, err = store.Connect(ctx, "redis://"+addr, store.Config{})
+	s, err = redisstore.Connect(ctx, "redis://"+addr, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

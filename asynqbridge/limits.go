@@ -12,7 +12,7 @@ import (
 
 // limits holds the policy that the store had when it was last read.
 type limits struct {
-	store    *store.Store
+	store    store.Deployment
 	snapshot atomic.Pointer[policy.Compiled]
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -34,14 +35,14 @@ type site struct {
 	tb    testing.TB
 	asynq asynq.RedisClientOpt
 	redis *redis.Client
-	store *store.Store
+	store store.Deployment
 }
 
 // newSite has so many partitions and the tenants' limit given; every other scope has none.
 func newSite(tb testing.TB, partitions int, limit admission.Limit) *site {
 	tb.Helper()
 	s := newAsynq(tb)
-	s.connect(s.redis, store.Config{Partitions: partitions}, limit)
+	s.connect(s.redis, redisstore.Config{Partitions: partitions}, limit)
 	return s
 }
 
@@ -53,10 +54,10 @@ func newAsynq(tb testing.TB) *site {
 }
 
 // connect makes a store of Headgate that of the site.
-func (s *site) connect(client redis.UniversalClient, config store.Config, limit admission.Limit) {
+func (s *site) connect(client redis.UniversalClient, config redisstore.Config, limit admission.Limit) {
 	s.tb.Helper()
 	var err error
-	s.store, err = store.Open(s.tb.Context(), client, config)
+	s.store, err = redisstore.Open(s.tb.Context(), client, config)
 	must(s.tb, err)
 	s.limit(1, limit)
 }

@@ -90,7 +90,7 @@ func (c ReleaserConfig) validate() error {
 // is a worker of Headgate whose handler enqueues: a job completes when asynq has it. A hand-over whose answer was lost is
 // made again under the same task id, TENANT:ID, and asynq takes one of the two. Any number may run.
 type Releaser struct {
-	store  *store.Store
+	store  store.Deployment
 	config ReleaserConfig
 	redis  redis.UniversalClient
 	asynq  *asynq.Client
@@ -98,7 +98,7 @@ type Releaser struct {
 }
 
 // NewReleaser returns a Releaser on asynq's Redis and Headgate's store. It sends nothing before Run.
-func NewReleaser(connection asynq.RedisConnOpt, store *store.Store, config ReleaserConfig) (*Releaser, error) {
+func NewReleaser(connection asynq.RedisConnOpt, store store.Deployment, config ReleaserConfig) (*Releaser, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure releaser: %w", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // moment is what was admitted at one time under which limit, and what made the bound wider just before.
@@ -39,7 +40,7 @@ type fleet struct {
 	// tenants are one of each partition, asking those that ask.
 	tenants  []string
 	asking   []string
-	store    *store.Store
+	store    store.Deployment
 	config   Config
 	limit    admission.Limit
 	version  int64
@@ -58,7 +59,7 @@ type fleet struct {
 }
 
 // newFleet returns a fleet without limiters on a store.
-func newFleet(v *virtual, store *store.Store, config Config) *fleet {
+func newFleet(v *virtual, store store.Deployment, config Config) *fleet {
 	f := &fleet{time: v, store: store, config: config, began: v.process.Load(), tenants: tenantsOf(store), changes: map[string]int{}}
 	f.asking = f.tenants
 	return f
@@ -206,7 +207,7 @@ func TestLeasesKeepTheBound(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		partitions := rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(rt, "partitions")
-		s, err := store.Open(t.Context(), client, store.Config{Prefix: prefix + strconv.Itoa(run), Partitions: partitions})
+		s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix + strconv.Itoa(run), Partitions: partitions})
 		check(t, err)
 		f := newFleet(v, s, Config{Strict: rapid.Bool().Draw(rt, "strict"), Timeout: patient})
 		f.course = rapid.IntRange(0, 3).Draw(rt, "course")

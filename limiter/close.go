@@ -53,7 +53,7 @@ func (l *Limiter) giveBack(ctx context.Context, some []leftover) error {
 		}
 		grant.Questions = append(grant.Questions, w.question(0))
 	}
-	_, err := l.store.Grant(ctx, &grant)
+	_, err := l.part.Grant(ctx, &grant)
 	if err == nil {
 		l.counts.gaveBack(some)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // A limiter asks whether a request may pass, without a job.
@@ -20,7 +20,7 @@ func Example() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

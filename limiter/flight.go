@@ -69,7 +69,7 @@ func (l *Limiter) fly(ctx context.Context, tickets []*ticket) error {
 		if len(f.grant.Questions) == 0 {
 			return nil
 		}
-		granted, err := l.store.Grant(ctx, &f.grant)
+		granted, err := l.part.Grant(ctx, &f.grant)
 		l.land(f, granted, err)
 		if errors.Is(err, store.ErrStale) && !again {
 			if err := l.reload(ctx, inForce); err != nil {

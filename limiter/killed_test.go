@@ -14,7 +14,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // childVariable makes a process of this test binary a limiter: "URL PREFIX".
@@ -31,7 +31,7 @@ func spend(at string) int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		cancel()
 	}()
-	s, err := store.Connect(ctx, url, store.Config{Prefix: prefix})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{Prefix: prefix})
 	if err != nil {
 		return 1
 	}
@@ -70,7 +70,7 @@ func TestKilledProcessesKeepTheBound(t *testing.T) {
 	t.Run("a cluster of three masters", func(t *testing.T) {
 		t.Parallel()
 		cluster, prefix := redistest.StartNodes(t, 3, false), redistest.Prefix(t)
-		_, err := store.Open(t.Context(), cluster.Client(t), store.Config{Prefix: prefix, Partitions: 3})
+		_, err := redisstore.Open(t.Context(), cluster.Client(t), redisstore.Config{Prefix: prefix, Partitions: 3})
 		check(t, err)
 		killLimiters(t, cluster.URL(), prefix)
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestALimiterIsClosedByManyWhileManyAsk: with contexts that have ended too, and where its store was closed before. Who asks is
@@ -22,7 +22,7 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, prefix := redistest.Shared(t), redistest.Prefix(t)
-			s, err := store.Connect(t.Context(), server.URL(), store.Config{Prefix: prefix})
+			s, err := redisstore.Connect(t.Context(), server.URL(), redisstore.Config{Prefix: prefix})
 			check(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			own := limited(none, admission.Limit{Tokens: 10_000, Per: 24 * time.Hour, Burst: burst})
@@ -69,7 +69,7 @@ func TestALimiterIsClosedByManyWhileManyAsk(t *testing.T) {
 				return // Nobody hears of what it gives back.
 			}
 			check(t, err)
-			again, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
+			again, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: prefix})
 			check(t, err)
 			fresh := start(t, again, Config{Policy: own, Exact: true, Outage: OutageClosed})
 			left := int64(0)

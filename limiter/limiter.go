@@ -21,9 +21,9 @@ type Limiter struct {
 	parts []*Limiter
 	turn  atomic.Uint64
 
-	store *store.Store
-	// whole is the store of all partitions: what is counted of the global scope is in the first.
-	whole  *store.Store
+	store store.Deployment
+	// part is the partition whose scopes it knows; the first where it has parts.
+	part   store.Partition
 	config Config
 	// member is the limiter's name in Redis.
 	member string
@@ -61,12 +61,12 @@ func (c *clock) now() breaker.Instant {
 var ErrClosed = errors.New("limiter closed")
 
 // New returns a limiter on a store. It asks Redis for nothing yet. The error joins one *headgate.FieldError for each bad field.
-func New(store *store.Store, config Config) (*Limiter, error) {
+func New(store store.Deployment, config Config) (*Limiter, error) {
 	err := config.withDefaults().validate()
 	if err != nil {
 		return nil, fmt.Errorf("configure limiter: %w", err)
 	}
-	l := &Limiter{store: store, whole: store, config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts(&config)}
+	l := &Limiter{store: store, part: store.Partitions()[0], config: config.withDefaults(), member: rand.Text(), clock: clock{start: time.Now()}, editions: &editions{}, counts: newCounts(&config)}
 	if config.Policy != nil {
 		snapshot, err := config.Policy.Prepare()
 		if err != nil {

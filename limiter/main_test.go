@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) {
@@ -45,14 +46,14 @@ func limited(global, tenant admission.Limit) *policy.Policy {
 var none = admission.Limit{Disabled: true}
 
 // open returns a store of the test's own.
-func open(tb testing.TB, client *redis.Client) *store.Store {
+func open(tb testing.TB, client *redis.Client) store.Deployment {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), client, store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Open(tb.Context(), client, redisstore.Config{Prefix: redistest.Prefix(tb)})
 	check(tb, err)
 	return s
 }
 
-func start(tb testing.TB, store *store.Store, config Config) *Limiter {
+func start(tb testing.TB, store store.Deployment, config Config) *Limiter {
 	tb.Helper()
 	l, err := New(store, config)
 	check(tb, err)
@@ -68,7 +69,7 @@ func units(l *Limiter) []*Limiter {
 }
 
 // tenantsOf returns a tenant of each partition; acme where there is but one.
-func tenantsOf(store *store.Store) []string {
+func tenantsOf(store store.Deployment) []string {
 	tenants := make([]string, len(store.Partitions()))
 	if len(tenants) == 1 {
 		return []string{"acme"}
@@ -81,7 +82,7 @@ func tenantsOf(store *store.Store) []string {
 }
 
 // put stores a policy as the version after that of the last one.
-func put(tb testing.TB, s *store.Store, p *policy.Policy) {
+func put(tb testing.TB, s store.Deployment, p *policy.Policy) {
 	tb.Helper()
 	compiled, err := p.Prepare()
 	check(tb, err)

@@ -13,9 +13,9 @@ import (
 // One partition that is away is an outage to its tenants alone.
 
 // divide makes l a limiter of several partitions.
-func (l *Limiter) divide(stores []*store.Store) error {
-	for i, store := range stores {
-		part := &Limiter{store: store, whole: l.store, config: l.config, member: l.member, clock: l.clock, editions: l.editions, counts: l.counts}
+func (l *Limiter) divide(stores []store.Partition) error {
+	for i, of := range stores {
+		part := &Limiter{store: l.store, part: of, config: l.config, member: l.member, clock: l.clock, editions: l.editions, counts: l.counts}
 		part.config.MaxScopes = max(1, l.config.MaxScopes/len(stores))
 		part.config.Logger = l.config.Logger.With().Int("partition", i).Logger()
 		part.policy.Store(l.policy.Load())

@@ -9,12 +9,13 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // openParts returns a store of three partitions.
-func openParts(t *testing.T) *store.Store {
+func openParts(t *testing.T) store.Deployment {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	return s
 }
@@ -104,7 +105,7 @@ func TestALimiterFollowsThePolicyInEachPartition(t *testing.T) {
 func TestAClosedLimiterOfPartitionsGivesAllBack(t *testing.T) {
 	t.Parallel()
 	v := newVirtual()
-	s, err := store.Open(t.Context(), v.client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), v.client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	f := newFleet(v, s, Config{Timeout: patient})
 	f.put(t, admission.PerSecond(300, 3000))
@@ -153,11 +154,11 @@ func policyWay(t *testing.T, f *fleet, tenant string) *way {
 func TestAnOutageOfAPartitionIsItsTenantsAlone(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	check(t, err)
 	tenants := tenantsOf(s)
 	l := start(t, s, Config{Policy: limited(admission.PerSecond(1000, 100_000), none), Timeout: patient, Outage: OutageClosed})
-	away := s.Partitions()[1].Keys().State()
+	away := redisstore.KeysOf(s.Partitions()[1]).State()
 	proxy.Decide(func(c redistest.Command) redistest.Action {
 		if len(c.Args) > 2 && c.Args[2] == away {
 			return redistest.Action{Cut: redistest.CutBefore}
@@ -179,7 +180,7 @@ func TestLeasesOfAllPartitionsAreWithinOneBound(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
 		v := newVirtual()
-		s, err := store.Open(t.Context(), v.client(t), store.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
+		s, err := redisstore.Open(t.Context(), v.client(t), redisstore.Config{Prefix: redistest.Prefix(t) + strconv.FormatBool(strict), Partitions: 3})
 		check(t, err)
 		f := newFleet(v, s, Config{Strict: strict, Timeout: patient})
 		f.put(t, admission.PerSecond(5000, 1200))

@@ -29,7 +29,7 @@ func (l *Limiter) reload(ctx context.Context, stale *policy.Compiled) error {
 	if l.policy.Load() != stale {
 		return nil
 	}
-	text, err := l.store.Policy(ctx)
+	text, err := l.part.Policy(ctx)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func (l *Limiter) report(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	err := l.reports.tally.Store(ctx, l.whole, l.policy.Load(), func(add func(tally.Path, tally.Sum)) {
+	err := l.reports.tally.Store(ctx, l.store, l.policy.Load(), func(add func(tally.Path, tally.Sum)) {
 		for _, w := range ways {
 			add(tally.Path{Tenant: w.route.tenant, Queue: w.route.queue, Class: w.route.class}, w.decided.take())
 		}

@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // minutesOf sums up what was counted of a scope.
-func minutesOf(tb testing.TB, store *store.Store, scope admission.Scope) (sum store.Minute) {
+func minutesOf(tb testing.TB, store store.Deployment, scope admission.Scope) (sum store.Minute) {
 	tb.Helper()
 	minutes, err := store.Minutes(tb.Context(), scope)
 	check(tb, err)
@@ -28,14 +29,14 @@ func TestEachCheckIsCountedOnce(t *testing.T) {
 	for _, partitions := range []int{1, 3} {
 		t.Run(fmt.Sprintf("partitions=%d", partitions), func(t *testing.T) {
 			t.Parallel()
-			s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+			s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 			check(t, err)
 			countEachOnce(t, s)
 		})
 	}
 }
 
-func countEachOnce(t *testing.T, s *store.Store) {
+func countEachOnce(t *testing.T, s store.Deployment) {
 	t.Helper()
 	day := admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 20}
 	l := start(t, s, Config{Policy: fourLevels(admission.PerSecond(1e9, 1e9), day), Timeout: patient, Minutes: true})

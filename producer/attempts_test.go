@@ -8,13 +8,13 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestThePolicyBoundsTheRunsOfAJob: 25 without one, and what it says for a queue. A job that does not say gets no more.
 func TestThePolicyBoundsTheRunsOfAJob(t *testing.T) {
 	t.Parallel()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,12 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // tollgate delays the admit calls of one producer and counts them.
 type tollgate struct {
 	proxy   *redistest.Proxy
-	store   *store.Store
+	store   store.Deployment
 	calls   atomic.Int64
 	arrived chan struct{} // one for each call, as it arrives
 }
@@ -28,7 +29,7 @@ func newTollgate(t *testing.T) *tollgate {
 	t.Helper()
 	server := redistest.Shared(t)
 	g := &tollgate{proxy: redistest.NewProxy(t, server.Addr()), arrived: make(chan struct{}, 10000)}
-	s, err := store.Open(t.Context(), g.proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), g.proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

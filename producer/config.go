@@ -64,7 +64,7 @@ const (
 	maxWaitingBytes     = 1 << 30
 )
 
-func (c Config) withDefaults(store *store.Store) Config {
+func (c Config) withDefaults(store store.Deployment) Config {
 	c.MaxPayload = cmp.Or(c.MaxPayload, admission.DefaultMaxPayload)
 	if c.Timeout == 0 {
 		c.Timeout = min(max(defaultTimeout, store.ReadTimeout()), maxTimeout)

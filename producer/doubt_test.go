@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestADoubtStays: the answer of the first attempt is lost, and then nobody listens any more. The job is in, so its caller is not told
@@ -32,7 +33,7 @@ func TestADoubtStays(t *testing.T) {
 	}
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +112,7 @@ func TestAnAttemptLastsAsLongAsTheLastCaller(t *testing.T) {
 func TestAMigrationRefusesCertainly(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,14 +120,14 @@ func TestAMigrationRefusesCertainly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := client.HSet(t.Context(), s.Keys().State(), "partitions", "1>4").Err(); err != nil {
+	if err := client.HSet(t.Context(), redisstore.Keys(s).State(), "partitions", "1>4").Err(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	var caller sync.WaitGroup
 	caller.Go(func() {
-		if _, err := p.Enqueue(ctx, testJob("a")); !errors.Is(err, store.ErrMigrating) {
+		if _, err := p.Enqueue(ctx, testJob("a")); !errors.Is(err, admission.ErrMigrating) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // A producer enqueues jobs and learns at once what became of each.
@@ -20,7 +20,7 @@ func Example() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func ExampleNewPeriodic() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

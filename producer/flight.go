@@ -148,7 +148,7 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		if err := p.checkWindow(f); err != nil {
 			return err
 		}
-		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
+		verdicts, err := p.part.Admit(ctx, snapshot.Version(), candidates)
 		if errors.Is(err, store.ErrStale) && stale < maxStale {
 			if err := p.refresh(ctx, snapshot); err != nil {
 				return err

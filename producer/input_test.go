@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestBadInputIsOneClearError(t *testing.T) {
@@ -91,13 +91,13 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		t.Parallel()
 		client := redis.NewClient(&redis.Options{Addr: oldRedis(t), MaxRetries: -1, Protocol: 2, DisableIdentity: true})
 		t.Cleanup(func() { _ = client.Close() })
-		_, err := store.Open(t.Context(), client, store.Config{})
+		_, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 		assertError(t, err, admission.ErrInvalid, "open store: invalid redis version 6.2.14: allowed is 7.0 or newer")
 	})
 	t.Run("evicting", func(t *testing.T) {
 		t.Parallel()
 		server := redistest.Start(t, redistest.Options{MaxMemoryPolicy: "allkeys-lru"})
-		_, err := store.Open(t.Context(), server.Client(t), store.Config{})
+		_, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{})
 		assertError(t, err, admission.ErrInvalid, "open store: invalid redis maxmemory-policy allkeys-lru: allowed is noeviction: "+
 			"an evicted key is a lost job (CONFIG SET maxmemory-policy noeviction)")
 	})
@@ -110,7 +110,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Kill(t)
-		_, err := store.Open(t.Context(), client, store.Config{})
+		_, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 		if !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), "redis does not answer INFO") {
 			t.Errorf("got %v", err)
 		}
@@ -125,7 +125,7 @@ func TestAnUnfitRedisIsRefused(t *testing.T) {
 		client.AddHook(endsWithin{t, openTimeout})
 		server.Pause(t)
 		defer server.Resume(t)
-		_, err := store.Open(t.Context(), client, store.Config{})
+		_, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 		if !errors.Is(err, admission.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}

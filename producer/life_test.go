@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // ways are the calls by which one job may be enqueued.
@@ -39,7 +40,7 @@ func TestATimeOfItsOwnAndAUniqueKeyTravelByEveryCall(t *testing.T) {
 			store := open(t, client)
 			p := newProducer(t, store, producer.Config{})
 			later := func(id string) time.Time {
-				score, err := client.ZScore(t.Context(), store.Keys().Later(), "acme:"+id).Result()
+				score, err := client.ZScore(t.Context(), redisstore.Keys(store).Later(), "acme:"+id).Result()
 				if err != nil {
 					t.Fatalf("%s: %v", id, err)
 				}
@@ -134,9 +135,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name    string
-		config  store.Config
+		config  redisstore.Config
 		policy  producer.Config
-		before  func(t *testing.T, s *store.Store, p *producer.Producer)
+		before  func(t *testing.T, s store.Deployment, p *producer.Producer)
 		change  func(*admission.Job)
 		kind    error
 		text    string
@@ -145,7 +146,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 	}{
 		{
 			name: "limited", policy: producer.Config{Policy: limited(hourly)},
-			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ store.Deployment, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(*admission.Job) {})
 			},
@@ -153,7 +154,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "suspended for a time, with a reason", policy: free,
-			before: func(t *testing.T, s *store.Store, _ *producer.Producer) {
+			before: func(t *testing.T, s store.Deployment, _ *producer.Producer) {
 				t.Helper()
 				if err := s.Suspend(t.Context(), store.TenantGate("acme"), time.Minute, store.Intervention{Reason: "moving house"}); err != nil {
 					t.Fatal(err)
@@ -163,7 +164,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "suspended until further notice, without", policy: free,
-			before: func(t *testing.T, s *store.Store, _ *producer.Producer) {
+			before: func(t *testing.T, s store.Deployment, _ *producer.Producer) {
 				t.Helper()
 				if err := s.Suspend(t.Context(), store.TenantQueueGate("acme", "mail"), 0, store.Intervention{}); err != nil {
 					t.Fatal(err)
@@ -173,7 +174,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		},
 		{
 			name: "unique key held", policy: free,
-			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ store.Deployment, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(j *admission.Job) { j.ID, j.Unique = "holder", admission.Unique{Key: "k"} })
 			},
@@ -181,9 +182,9 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			kind:   admission.ErrNotUnique, text: "job refused: job holder holds its unique key, for up to D", atLeast: 23 * time.Hour, atMost: 24 * time.Hour,
 		},
 		{
-			name: "as many buckets as a tenant may have", config: store.Config{BucketCap: 4},
+			name: "as many buckets as a tenant may have", config: redisstore.Config{BucketCap: 4},
 			policy: producer.Config{Policy: fourQueues(hourly)},
-			before: func(t *testing.T, _ *store.Store, p *producer.Producer) {
+			before: func(t *testing.T, _ store.Deployment, p *producer.Producer) {
 				t.Helper()
 				for i := range 3 { // Beside the fields of buckets there is one of the hash itself.
 					enter(t, p, func(j *admission.Job) { j.Queue = fmt.Sprint("q", i) })
@@ -193,8 +194,8 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 			kind:   admission.ErrBucketsFull, text: "job refused: tenant has its largest number of buckets, scope acme:q3 would be one more", atLeast: time.Second, atMost: time.Second,
 		},
 		{
-			name: "as many ended ids as are kept", config: store.Config{EndedCap: 1}, policy: free,
-			before: func(t *testing.T, s *store.Store, p *producer.Producer) {
+			name: "as many ended ids as are kept", config: redisstore.Config{EndedCap: 1}, policy: free,
+			before: func(t *testing.T, s store.Deployment, p *producer.Producer) {
 				t.Helper()
 				enter(t, p, func(j *admission.Job) { j.ID = "gone" })
 				if _, _, err := s.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "gone"}, store.Intervention{}); err != nil {
@@ -207,7 +208,7 @@ func TestRefusalsOfTheStoreReadAsTheyShould(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			c.config.Prefix = redistest.Prefix(t)
-			s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), c.config)
+			s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), c.config)
 			if err != nil {
 				t.Fatal(err)
 			}

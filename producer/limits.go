@@ -16,13 +16,13 @@ import (
 // limits holds the policy by which jobs are sent: a fixed one, or the store's as it was last read. An admit call
 // takes its limits from one snapshot.
 type limits struct {
-	store  *store.Store
+	store  store.Deployment
 	config Config
 	// snapshot is nil until it was first read.
 	snapshot atomic.Pointer[policy.Compiled]
 }
 
-func newLimits(store *store.Store, config Config) (*limits, error) {
+func newLimits(store store.Deployment, config Config) (*limits, error) {
 	l := &limits{store: store, config: config}
 	if config.Policy == nil {
 		return l, nil
@@ -77,7 +77,7 @@ func (l *limits) reload(ctx context.Context, stale *policy.Compiled) error {
 }
 
 // follow waits until the store has another version than the snapshot, and reads it.
-func (l *limits) follow(ctx context.Context, reader *store.PolicyReader) error {
+func (l *limits) follow(ctx context.Context, reader store.PolicyReader) error {
 	snapshot, err := l.current(ctx)
 	if err != nil {
 		return err

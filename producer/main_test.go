@@ -16,26 +16,27 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // open returns a store of the test's own behind a client.
-func open(tb testing.TB, client redis.UniversalClient) *store.Store {
+func open(tb testing.TB, client redis.UniversalClient) store.Deployment {
 	tb.Helper()
 	return openAs(tb, client, redistest.Prefix(tb))
 }
 
-func openAs(tb testing.TB, client redis.UniversalClient, prefix string) *store.Store {
+func openAs(tb testing.TB, client redis.UniversalClient, prefix string) store.Deployment {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), client, store.Config{Prefix: prefix})
+	s, err := redisstore.Open(tb.Context(), client, redisstore.Config{Prefix: prefix})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return s
 }
 
-func newProducer(tb testing.TB, store *store.Store, config producer.Config) *producer.Producer {
+func newProducer(tb testing.TB, store store.Deployment, config producer.Config) *producer.Producer {
 	tb.Helper()
 	config.Timeout = cmp.Or(config.Timeout, 20*time.Second) // For machines that also do something else.
 	p, err := producer.New(store, config)
@@ -58,7 +59,7 @@ func job(tenant string) admission.Job {
 }
 
 // put stores a policy as an operator would.
-func put(tb testing.TB, s *store.Store, p policy.Policy) {
+func put(tb testing.TB, s store.Deployment, p policy.Policy) {
 	tb.Helper()
 	text, err := policy.Marshal(p)
 	if err != nil {
@@ -74,7 +75,10 @@ func put(tb testing.TB, s *store.Store, p policy.Policy) {
 }
 
 // census waits for nothing: the store counts in one transaction.
-func census(tb testing.TB, store *store.Store) store.Census {
+// alone returns the deployment of one partition.
+func alone(part store.Partition) store.Deployment { return store.Single(part, nil) }
+
+func census(tb testing.TB, store store.Deployment) store.Census {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
 	defer cancel()

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // panicking is a hook of a client that panics at each script.
@@ -37,7 +37,7 @@ func (panicking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 func TestAPanicOfAHookStrandsNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,12 +10,13 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // openParts returns a store of three partitions, and a tenant of each.
-func openParts(t *testing.T) (*store.Store, [3]string) {
+func openParts(t *testing.T) (store.Deployment, [3]string) {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	must(t, err)
 	var tenants [3]string
 	for i := 0; tenants[0] == "" || tenants[1] == "" || tenants[2] == ""; i++ {
@@ -52,7 +53,7 @@ func TestABatchOverPartitionsIsAnsweredInOrder(t *testing.T) {
 				want++
 			}
 		}
-		if c := census(t, part); c.Accepted != want {
+		if c := census(t, alone(part)); c.Accepted != want {
 			t.Errorf("partition %d has %d jobs, want %d", i, c.Accepted, want)
 		}
 	}
@@ -71,7 +72,7 @@ func TestRedriveOverPartitions(t *testing.T) {
 	p := newProducer(t, store, producer.Config{Policy: unlimited()})
 	var keys []admission.Key
 	for i, part := range store.Partitions() {
-		keys = append(keys, letters(t, part, p, job(tenants[i]), job(tenants[i]))...)
+		keys = append(keys, letters(t, alone(part), p, job(tenants[i]), job(tenants[i]))...)
 	}
 	keys = []admission.Key{keys[4], keys[0], keys[2], {Tenant: tenants[1], ID: "nobody"}, keys[1], keys[5], keys[3]}
 	results, err := p.Redrive(t.Context(), keys...)
@@ -97,11 +98,11 @@ func TestAPartitionThatIsBehindIsBroughtUp(t *testing.T) {
 	put(t, store, first)
 	p := newProducer(t, store, producer.Config{})
 	client := redistest.Shared(t).Client(t)
-	must(t, client.HSet(t.Context(), store.Partitions()[2].Keys().State(), "pv", 0, "pe", "").Err())
+	must(t, client.HSet(t.Context(), redisstore.KeysOf(store.Partitions()[2]).State(), "pv", 0, "pe", "").Err())
 	if verdict, err := p.Enqueue(t.Context(), job(tenants[2])); err != nil || verdict.Decision != admission.Admitted {
 		t.Errorf("%+v, %v", verdict, err)
 	}
-	if version := client.HGet(t.Context(), store.Partitions()[2].Keys().State(), "pv").Val(); version != "1" {
+	if version := client.HGet(t.Context(), redisstore.KeysOf(store.Partitions()[2]).State(), "pv").Val(); version != "1" {
 		t.Errorf("the partition is at version %s", version)
 	}
 }

@@ -260,7 +260,7 @@ func (p *Periodic) begin(ctx context.Context, e *periodic) (time.Time, bool) {
 	for ctx.Err() == nil {
 		now := time.Now()
 		bounded, cancel := p.producer.bound(ctx)
-		done, err := p.producer.store.LastTick(bounded, e.Name, now)
+		done, err := p.producer.part.LastTick(bounded, e.Name, now)
 		cancel()
 		if err == nil {
 			if done.After(now) {
@@ -299,7 +299,7 @@ func (p *Periodic) enqueue(ctx context.Context, e *periodic, tick time.Time) err
 func (p *Periodic) note(ctx context.Context, e *periodic, tick time.Time) {
 	ctx, cancel := p.producer.bound(context.WithoutCancel(ctx))
 	defer cancel()
-	if err := p.producer.store.NoteTick(ctx, e.Name, tick); err != nil {
+	if err := p.producer.part.NoteTick(ctx, e.Name, tick); err != nil {
 		p.config.Logger.Warn().Err(err).Str("job", e.Name).Msg("last tick not noted")
 	}
 }

@@ -20,13 +20,14 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // clockwork is one test's corner of a Redis for periodic jobs.
 type clockwork struct {
 	*testing.T
 	client *redis.Client
-	store  *store.Store
+	store  store.Deployment
 }
 
 func newClockwork(t *testing.T) *clockwork {
@@ -62,7 +63,7 @@ func (c *clockwork) run(instances int, config producer.PeriodicConfig) (stop fun
 // ticks returns the ticks of the jobs that live, in seconds since 1970.
 func (c *clockwork) ticks() []int64 {
 	c.Helper()
-	ids, err := c.client.HKeys(c.Context(), c.store.Keys().Jobs()).Result()
+	ids, err := c.client.HKeys(c.Context(), redisstore.Keys(c.store).Jobs()).Result()
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func (c *clockwork) await(what string, done func() bool) {
 // setLast makes it look as if the last tick had been long ago.
 func (c *clockwork) setLast(at time.Time) {
 	c.Helper()
-	if err := c.client.HSet(c.Context(), c.store.Keys().Periodic(), "report", at.UnixMicro()).Err(); err != nil {
+	if err := c.client.HSet(c.Context(), redisstore.Keys(c.store).Periodic(), "report", at.UnixMicro()).Err(); err != nil {
 		c.Fatal(err)
 	}
 }
@@ -115,7 +116,7 @@ func TestFourInstancesEnqueueEachTickOnce(t *testing.T) {
 		t.Errorf("%d jobs of %d ticks", counts.Accepted, len(ticks))
 	}
 	// Whoever was stopped while it waited for the answer of the last one has not noted it.
-	noted, err := c.client.HGet(t.Context(), c.store.Keys().Periodic(), "report").Int64()
+	noted, err := c.client.HGet(t.Context(), redisstore.Keys(c.store).Periodic(), "report").Int64()
 	if last := ticks[len(ticks)-1]; err != nil || noted != last*1_000_000 && noted != (last-1)*1_000_000 {
 		t.Errorf("noted is %d, %v, the last tick %d", noted, err, last)
 	}
@@ -132,7 +133,7 @@ func TestATickThatIsForgottenByTheWindowOfIdsRunsOnceAllTheSame(t *testing.T) {
 	stop := c.run(1, config)
 	c.await("the tick", func() bool { return len(c.ticks()) == 1 })
 	noted := func() bool {
-		last, err := c.store.LastTick(t.Context(), "report", long)
+		last, err := c.store.Partitions()[0].LastTick(t.Context(), "report", long)
 		return err == nil && last.After(long.Add(time.Hour))
 	}
 	c.await("its note", noted)
@@ -142,7 +143,7 @@ func TestATickThatIsForgottenByTheWindowOfIdsRunsOnceAllTheSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	for generation := range 3 {
-		c.client.Del(t.Context(), c.store.Keys().Base()+fmt.Sprint("ended:", generation))
+		c.client.Del(t.Context(), redisstore.Keys(c.store).Base()+fmt.Sprint("ended:", generation))
 	}
 	if _, _, err := c.store.Cancel(t.Context(), tick, store.Intervention{}); !errors.Is(err, admission.ErrUnknownJob) {
 		t.Fatalf("the id is not forgotten: %v", err)
@@ -172,7 +173,7 @@ func TestMissedTicksByEachPolicy(t *testing.T) {
 			c.setLast(now.Add(-10 * period))
 			c.run(2, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{entry}})
 			c.await("the note", func() bool {
-				last, err := c.store.LastTick(t.Context(), "report", now)
+				last, err := c.store.Partitions()[0].LastTick(t.Context(), "report", now)
 				return err == nil && last.After(now.Add(-period))
 			})
 			ticks := c.ticks()

@@ -17,7 +17,9 @@ import (
 // Producer enqueues jobs. It may be used by several goroutines: their calls share round trips. Beside Run, which it works
 // without, it has goroutines only while calls are under way, and a timer for a second after (Flush). It needs no closing.
 type Producer struct {
-	store  *store.Store
+	store store.Deployment
+	// part is the partition that its lines send to; the first where it has parts.
+	part   store.Partition
 	config Config
 	limits *limits
 	// small and large are the lines of jobs of up to and above largeBytes.
@@ -37,7 +39,7 @@ type Producer struct {
 var errTimeout = errors.New("no answer in time")
 
 // New returns a Producer on a store. It sends nothing: the policy is read by the first call.
-func New(store *store.Store, config Config) (*Producer, error) {
+func New(store store.Deployment, config Config) (*Producer, error) {
 	config = config.withDefaults(store)
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure producer: %w", err)
@@ -48,13 +50,13 @@ func New(store *store.Store, config Config) (*Producer, error) {
 	}
 	config.Observer = config.Observer.guarded(callback.NewGuard(config.Logger))
 	p := &Producer{
-		store: store, config: config, limits: limits, counting: &counting{store: store},
+		store: store, part: store.Partitions()[0], config: config, limits: limits, counting: &counting{store: store},
 		overtime: fmt.Errorf("%w, %s: %w", errTimeout, config.Timeout, context.DeadlineExceeded),
 	}
 	p.openLines()
 	if parts := store.Partitions(); len(parts) > 1 {
 		for _, part := range parts {
-			one := &Producer{store: part, config: config, limits: limits, counting: p.counting, overtime: p.overtime}
+			one := &Producer{store: store, part: part, config: config, limits: limits, counting: p.counting, overtime: p.overtime}
 			one.openLines()
 			p.parts = append(p.parts, one)
 		}

@@ -97,7 +97,7 @@ func checkKeys(keys []admission.Key) error {
 
 // dropPassed takes away the deadlines that have passed by the clock of Redis.
 func (p *Producer) dropPassed(ctx context.Context, letters []store.Letter) error {
-	now, err := p.store.Time(ctx)
+	now, err := p.part.Time(ctx)
 	if err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (p *Producer) tryRedrive(ctx context.Context, options RedriveOptions, lette
 		if len(candidates) == 0 {
 			return nil, nil, nil
 		}
-		verdicts, err := p.store.Admit(ctx, snapshot.Version(), candidates)
+		verdicts, err := p.part.Admit(ctx, snapshot.Version(), candidates)
 		if !errors.Is(err, store.ErrStale) || stale == maxStale {
 			return places, verdicts, err
 		}

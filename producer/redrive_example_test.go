@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Dead letters run again by their keys. What is no dead letter is told apart from what is refused.
@@ -16,7 +16,7 @@ func ExampleProducer_Redrive() {
 	ctx := context.Background()
 	url, stopRedis := startRedis(ctx) // yours: "redis://localhost:6379"
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

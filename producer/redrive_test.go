@@ -14,10 +14,10 @@ import (
 )
 
 // letters makes dead letters of jobs: a worker takes each and gives it up. It leaves no worker behind.
-func letters(t *testing.T, s *store.Store, p *producer.Producer, jobs ...admission.Job) []admission.Key {
+func letters(t *testing.T, s store.Deployment, p *producer.Producer, jobs ...admission.Job) []admission.Key {
 	t.Helper()
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err := s.Register(t.Context(), "w", pool, len(jobs), time.Minute)
+	_, err := s.Partitions()[0].Register(t.Context(), "w", pool, len(jobs), time.Minute)
 	must(t, err)
 	var keys []admission.Key
 	for _, j := range jobs {
@@ -25,7 +25,7 @@ func letters(t *testing.T, s *store.Store, p *producer.Producer, jobs ...admissi
 		must(t, err)
 		keys = append(keys, admission.Key{Tenant: j.Tenant, ID: verdict.ID})
 	}
-	leases, err := s.Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
+	leases, err := s.Partitions()[0].Read(t.Context(), "w", pool.ID(), len(jobs), -1, false)
 	must(t, err)
 	var ends []store.Finish
 	for _, l := range leases {
@@ -33,9 +33,9 @@ func letters(t *testing.T, s *store.Store, p *producer.Producer, jobs ...admissi
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "no",
 		})
 	}
-	_, _, err = s.Finish(t.Context(), pool.ID(), "w", ends)
+	_, _, err = s.Partitions()[0].Finish(t.Context(), pool.ID(), "w", ends)
 	must(t, err)
-	_, err = s.Reclaim(t.Context(), "w")
+	_, err = s.Partitions()[0].Reclaim(t.Context(), "w")
 	must(t, err)
 	return keys
 }
@@ -47,7 +47,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func place(t *testing.T, store *store.Store, key admission.Key) admission.Place {
+func place(t *testing.T, store store.Deployment, key admission.Key) admission.Place {
 	t.Helper()
 	sight, err := store.Look(t.Context(), key)
 	must(t, err)
@@ -115,7 +115,7 @@ func TestRedriveDropsADeadlineThatPassed(t *testing.T) {
 	must(t, err)
 	keys := []admission.Key{{Tenant: soon.Tenant, ID: verdict.ID}}
 	await(t, "it expires", func() bool {
-		_, err := s.Promote(t.Context(), "s", time.Second)
+		_, err := s.Partitions()[0].Promote(t.Context(), "s", time.Second)
 		return err == nil && place(t, s, keys[0]) == store.PlaceDead
 	})
 	keys = append(keys, letters(t, s, p, late)...)
@@ -215,20 +215,20 @@ func TestRedriveAfterALostReplyIsOne(t *testing.T) {
 }
 
 // endNext ends the job that waits, if one does.
-func endNext(t *testing.T, s *store.Store, outcome store.Outcome) {
+func endNext(t *testing.T, s store.Deployment, outcome store.Outcome) {
 	t.Helper()
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err := s.Register(t.Context(), "w", pool, 1, time.Minute)
+	_, err := s.Partitions()[0].Register(t.Context(), "w", pool, 1, time.Minute)
 	if err != nil {
 		t.Error(err)
 	}
-	leases, err := s.Read(t.Context(), "w", pool.ID(), 1, -1, false)
+	leases, err := s.Partitions()[0].Read(t.Context(), "w", pool.ID(), 1, -1, false)
 	if err != nil {
 		t.Error(err)
 	}
 	for _, l := range leases {
 		f := store.Finish{Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Reason: "discarded"}
-		if _, _, err := s.Finish(t.Context(), pool.ID(), "w", []store.Finish{f}); err != nil {
+		if _, _, err := s.Partitions()[0].Finish(t.Context(), pool.ID(), "w", []store.Finish{f}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -249,7 +249,7 @@ func TestRedriveBeginsTheLongestWaitAnew(t *testing.T) {
 	must(t, err)
 	key := admission.Key{Tenant: "acme", ID: verdict.ID}
 	for place(t, s, key) != store.PlaceDead {
-		_, err := s.Promote(t.Context(), "s", time.Second)
+		_, err := s.Partitions()[0].Promote(t.Context(), "s", time.Second)
 		must(t, err)
 	}
 	before, err := s.Look(t.Context(), key)

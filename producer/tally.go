@@ -15,7 +15,7 @@ type counting struct {
 	tally.Tally
 
 	// store is of the whole deployment.
-	store *store.Store
+	store store.Deployment
 }
 
 // note counts the jobs of a flight. Duplicates, and jobs that were refused for another reason, are none of the limits'.

@@ -16,8 +16,8 @@ import (
 // runs, by one that does not, which stores by itself, and by one that is told to before that.
 func TestEachDecisionIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	for name, counts := range map[string]func(*testing.T, *store.Store, *producer.Producer, func()){
-		"with Run": func(t *testing.T, s *store.Store, p *producer.Producer, decide func()) {
+	for name, counts := range map[string]func(*testing.T, store.Deployment, *producer.Producer, func()){
+		"with Run": func(t *testing.T, s store.Deployment, p *producer.Producer, decide func()) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var running sync.WaitGroup
 			running.Go(func() {
@@ -30,11 +30,11 @@ func TestEachDecisionIsCountedOnce(t *testing.T) {
 			cancel()
 			running.Wait()
 		},
-		"by itself": func(t *testing.T, s *store.Store, _ *producer.Producer, decide func()) {
+		"by itself": func(t *testing.T, s store.Deployment, _ *producer.Producer, decide func()) {
 			decide()
 			await(t, "the counts are stored", func() bool { return counted(t, s, "acme") })
 		},
-		"by Flush": func(t *testing.T, _ *store.Store, p *producer.Producer, decide func()) {
+		"by Flush": func(t *testing.T, _ store.Deployment, p *producer.Producer, decide func()) {
 			decide()
 			for range 2 {
 				if err := p.Flush(t.Context()); err != nil {
@@ -87,7 +87,7 @@ func TestAProducerThatIsNotToCountDoesNot(t *testing.T) {
 	}
 }
 
-func counted(t *testing.T, store *store.Store, scope admission.Scope) bool {
+func counted(t *testing.T, store store.Deployment, scope admission.Scope) bool {
 	t.Helper()
 	minutes, err := store.Minutes(t.Context(), scope)
 	if err != nil {

@@ -24,7 +24,7 @@ func (s *Scheduler) balance(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		wait := neglected
-		if s.store.First() || s.holds() && b.Neglected(ctx, s.store, neglected) {
+		if s.first || s.holds() && b.Neglected(ctx, s.index, neglected) {
 			wait = balanceEvery
 			s.step(ctx, b)
 		}
@@ -33,7 +33,7 @@ func (s *Scheduler) balance(ctx context.Context) {
 }
 
 // step balances shares once, unless another holds the timer lease.
-func (s *Scheduler) step(ctx context.Context, b *store.Balancer) {
+func (s *Scheduler) step(ctx context.Context, b store.Balancer) {
 	if !s.holds() {
 		return
 	}

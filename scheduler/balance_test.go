@@ -8,19 +8,22 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestSharesFollowUse has all jobs of a queue in one of three partitions, where most of the queue's cap is to go: by the schedulers
 // of all partitions, and by that of one alone while those of the first are gone.
 func TestSharesFollowUse(t *testing.T) {
 	t.Parallel()
-	for name, of := range map[string]func(*store.Store) *store.Store{
-		"of all":     func(s *store.Store) *store.Store { return s },
-		"of another": func(s *store.Store) *store.Store { return s.Partitions()[1] },
+	for name, of := range map[string]func(store.Deployment) (*scheduler.Scheduler, error){
+		"of all": func(s store.Deployment) (*scheduler.Scheduler, error) { return scheduler.New(s, scheduler.Config{}) },
+		"of another": func(s store.Deployment) (*scheduler.Scheduler, error) {
+			return scheduler.NewOf(s, 1, scheduler.Config{})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+			st, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -35,7 +38,11 @@ func TestSharesFollowUse(t *testing.T) {
 				t.Fatal(err)
 			}
 			newBench(t, part)
-			run(t, of(st), scheduler.Config{})
+			s, err := of(st)
+			if err != nil {
+				t.Fatal(err)
+			}
+			start(t, s)
 			await(t, "the cap to be where the jobs are", func() bool {
 				c, err := part.Census(t.Context())
 				return err == nil && c.Ready >= most*9/10

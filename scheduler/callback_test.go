@@ -32,7 +32,7 @@ func TestAHookThatPanicsIsToldAgain(t *testing.T) {
 	}}
 	run(t, store, scheduler.Config{OnDead: m.hook, OnBreaker: l.hook, Logger: said.logger(), TimerLease: time.Minute})
 	await(t, "the place where it begins", func() bool { return heard(t, store) != "" })
-	newBench(t, store).kill("a", "")
+	newBench(t, store.Partitions()[0]).kill("a", "")
 	trip(t, store, "ship")
 	await(t, "both to be told again", func() bool { return m.ids() == "a*1" && l.downstreams() == "ship" })
 	for _, part := range []string{"panic: no mail server", "panic: no pager", "tell it again after 1ms"} {

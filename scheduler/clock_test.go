@@ -11,14 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const steppedText = "clock of redis has stepped"
 
 // leaseLeft returns how long the lease of a worker lasts yet, by the clock of Redis.
-func leaseLeft(t *testing.T, client *redis.Client, store *store.Store, worker string) time.Duration {
+func leaseLeft(t *testing.T, client *redis.Client, store store.Deployment, worker string) time.Duration {
 	t.Helper()
-	end, err := client.ZScore(t.Context(), store.Keys().Due(), "w"+worker).Result()
+	end, err := client.ZScore(t.Context(), redisstore.Keys(store).Due(), "w"+worker).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +38,7 @@ func TestAStepOfTheClockArmsEveryLeaseAndIsSaidOnce(t *testing.T) {
 	client := redistest.Start(t, redistest.Options{Clock: clock}).Client(t)
 	store := open(t, client)
 	var said logs
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	b.admit("a")
 	if _, ok := b.read(); !ok {
 		t.Fatal("nothing to read")
@@ -57,7 +58,7 @@ func TestAStepOfTheClockArmsEveryLeaseAndIsSaidOnce(t *testing.T) {
 			t.Errorf("%d steps are said %d times:\n%s", i+1, n, said.String())
 		}
 	}
-	if n := client.XPending(t.Context(), store.Keys().Ready(b.pool.ID()), "g").Val().Count; n != 1 {
+	if n := client.XPending(t.Context(), redisstore.Keys(store).Ready(b.pool.ID()), "g").Val().Count; n != 1 {
 		t.Errorf("the worker holds %d jobs, want 1", n)
 	}
 }
@@ -76,9 +77,9 @@ func TestSilenceIsNoStepOfTheClock(t *testing.T) {
 				s, _ := begin(t, store, scheduler.Config{Logger: said.logger()})
 				await(t, "the scheduler to have looked", s.Looked)
 			}
-			b := newBench(t, store)
-			dead := &bench{tb: t, store: store, pool: b.pool, worker: "dead"}
-			if _, err := store.Register(t.Context(), dead.worker, dead.pool, 100, time.Hour); err != nil {
+			b := newBench(t, store.Partitions()[0])
+			dead := &bench{tb: t, store: store.Partitions()[0], pool: b.pool, worker: "dead"}
+			if _, err := store.Partitions()[0].Register(t.Context(), dead.worker, dead.pool, 100, time.Hour); err != nil {
 				t.Fatal(err)
 			}
 			b.admit("a")
@@ -90,8 +91,8 @@ func TestSilenceIsNoStepOfTheClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			pipe := client.TxPipeline()
-			pipe.HSet(t.Context(), store.Keys().State(), "t", now.Add(-time.Hour).UnixMicro())
-			pipe.ZAddXX(t.Context(), store.Keys().Due(), redis.Z{Score: float64(now.UnixMicro()), Member: "wdead"})
+			pipe.HSet(t.Context(), redisstore.Keys(store).State(), "t", now.Add(-time.Hour).UnixMicro())
+			pipe.ZAddXX(t.Context(), redisstore.Keys(store).Due(), redis.Z{Score: float64(now.UnixMicro()), Member: "wdead"})
 			if _, err := pipe.Exec(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -111,7 +111,7 @@ func (s *Scheduler) look(ctx context.Context, f *following) error {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // What was told is noted, even at the end.
 	defer cancel()
-	if failed := s.store.NoteFollowed(bounded, follower, place); failed != nil {
+	if failed := s.part.NoteFollowed(bounded, follower, place); failed != nil {
 		return errors.Join(err, failed)
 	}
 	f.noted = place
@@ -125,7 +125,7 @@ func (s *Scheduler) begin(ctx context.Context, f *following) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	place, err := s.store.Followed(bounded, follower)
+	place, err := s.part.Followed(bounded, follower)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *Scheduler) stepBack(ctx context.Context, f *following) error {
 	}
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	now, err := s.store.Time(bounded)
+	now, err := s.part.Time(bounded)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []s
 	var last store.Death
 	for size := followPage; ; {
 		bounded, cancel := context.WithTimeout(ctx, callTimeout)
-		page, err := s.store.Deaths(bounded, from, size)
+		page, err := s.part.Deaths(bounded, from, size)
 		cancel()
 		if err != nil {
 			return err
@@ -235,7 +235,7 @@ func (s *Scheduler) pages(ctx context.Context, from time.Time, use func(page []s
 func (s *Scheduler) tell(ctx context.Context, f *following, deaths []store.Death) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	letters, err := s.store.DeadLetters(bounded, deaths)
+	letters, err := s.part.DeadLetters(bounded, deaths)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // mourner is a hook that remembers what it was told.
@@ -70,7 +71,7 @@ func TestEveryDeadLetterIsToldByOneOfMany(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
 	store := open(t, client)
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	var m mourner
 	b.kill("before", "it was there already")
 	began, err := store.Time(t.Context())
@@ -83,7 +84,7 @@ func TestEveryDeadLetterIsToldByOneOfMany(t *testing.T) {
 	b.kill("between", "one|two")
 	await(t, "what came", func() bool { return m.ids() == "before*1,between*1" })
 	await(t, "its note", func() bool {
-		place := client.HGet(t.Context(), store.Keys().Followers(), "on_dead").Val()
+		place := client.HGet(t.Context(), redisstore.Keys(store).Followers(), "on_dead").Val()
 		return strings.HasSuffix(place, "|acme:between")
 	})
 	b.kill("late", "when the other has had a turn to look")
@@ -108,7 +109,7 @@ func TestADeadLetterThatIsNotTakenIsToldAgainAndHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
 	store := open(t, client)
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	refusals := 0
 	m := mourner{refuse: func(letter scheduler.DeadLetter) error {
 		if letter.Key.ID == "b" && refusals < 1 {
@@ -121,7 +122,7 @@ func TestADeadLetterThatIsNotTakenIsToldAgainAndHoldsUpNobody(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		b.kill(id, "")
 	}
-	place := func() string { return client.HGet(t.Context(), store.Keys().Followers(), "on_dead").Val() }
+	place := func() string { return client.HGet(t.Context(), redisstore.Keys(store).Followers(), "on_dead").Val() }
 	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger(), TimerLease: time.Minute})
 	await(t, "the others", func() bool { return m.ids() == "a*1,c*1" })
 	await(t, "a place before what is to be told", func() bool { return place() != "" })
@@ -139,18 +140,18 @@ func TestManyDeadLettersOfOneMomentAreAllTold(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
 	store := open(t, client)
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	b.kill("template", "")
 	// By hand: more letters of one time than a page holds.
-	record := client.HGet(t.Context(), store.Keys().Jobs(), "acme:template").Val()
-	at := client.ZScore(t.Context(), store.Keys().Dead(), "acme:template").Val()
+	record := client.HGet(t.Context(), redisstore.Keys(store).Jobs(), "acme:template").Val()
+	at := client.ZScore(t.Context(), redisstore.Keys(store).Dead(), "acme:template").Val()
 	const letters = 1000
 	pipe := client.Pipeline()
 	for i := range letters {
 		key := fmt.Sprintf("acme:job-%04d", i)
-		pipe.HSet(t.Context(), store.Keys().Jobs(), key, record)
-		pipe.HSet(t.Context(), store.Keys().Why(), key, "poison|")
-		pipe.ZIncrBy(t.Context(), store.Keys().Dead(), at, key)
+		pipe.HSet(t.Context(), redisstore.Keys(store).Jobs(), key, record)
+		pipe.HSet(t.Context(), redisstore.Keys(store).Why(), key, "poison|")
+		pipe.ZIncrBy(t.Context(), redisstore.Keys(store).Dead(), at, key)
 	}
 	if _, err := pipe.Exec(t.Context()); err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func TestAnIdleFollowerSendsOneCommandASecond(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	store := open(t, proxy.Client(t))
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	b.kill("a", "")
 	var m mourner
 	run(t, store, scheduler.Config{OnDead: m.hook, TimerLease: time.Minute})
@@ -197,16 +198,16 @@ func TestAClockThatIsSetBackHidesNoDeadLetter(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
 	store := open(t, client)
-	b := newBench(t, store)
+	b := newBench(t, store.Partitions()[0])
 	var m mourner
 	var said logs
 	// An hour ago the clock of Redis was an hour ahead, and a letter was told.
 	place := fmt.Sprint(time.Now().Add(time.Hour).UnixMicro(), "|acme:earlier")
-	if err := client.HSet(t.Context(), store.Keys().Followers(), "on_dead", place).Err(); err != nil {
+	if err := client.HSet(t.Context(), redisstore.Keys(store).Followers(), "on_dead", place).Err(); err != nil {
 		t.Fatal(err)
 	}
 	run(t, store, scheduler.Config{OnDead: m.hook, Logger: said.logger(), TimerLease: time.Minute})
-	if err := client.HSet(t.Context(), store.Keys().State(), "t", time.Now().Add(time.Hour).UnixMicro()).Err(); err != nil {
+	if err := client.HSet(t.Context(), redisstore.Keys(store).State(), "t", time.Now().Add(time.Hour).UnixMicro()).Err(); err != nil {
 		t.Fatal(err)
 	}
 	b.kill("a", "")

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestAHolderCountsItsLeaseFromTheCall: Redis may have counted from then, however late the answer comes.
 func TestAHolderCountsItsLeaseFromTheCall(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
-	st, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	st, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

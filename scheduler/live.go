@@ -31,5 +31,5 @@ func (s *Scheduler) live(ctx context.Context) {
 func (s *Scheduler) beat(ctx context.Context, life time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	return s.store.Alive(ctx, s.owner, life)
+	return s.part.Alive(ctx, s.owner, life)
 }

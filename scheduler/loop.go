@@ -88,7 +88,7 @@ const (
 func (s *Scheduler) block(ctx context.Context, position string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, blockTime+blockSlack)
 	defer cancel()
-	return s.store.WaitWake(ctx, position, blockTime)
+	return s.part.WaitWake(ctx, position, blockTime)
 }
 
 // sleep waits on the local clock.

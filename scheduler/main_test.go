@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) {
@@ -34,9 +35,9 @@ func (s suite) Run() int {
 // again what was told; where nobody takes over it is a minute.
 const handOver = 5 * time.Second
 
-func open(tb testing.TB, client redis.UniversalClient) *store.Store {
+func open(tb testing.TB, client redis.UniversalClient) store.Deployment {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), client, store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Open(tb.Context(), client, redisstore.Config{Prefix: redistest.Prefix(tb)})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -44,19 +45,25 @@ func open(tb testing.TB, client redis.UniversalClient) *store.Store {
 }
 
 // run runs a scheduler until stop is called, or the test ends.
-func run(tb testing.TB, store *store.Store, config scheduler.Config) (stop func()) {
+func run(tb testing.TB, store store.Deployment, config scheduler.Config) (stop func()) {
 	tb.Helper()
 	_, stop = begin(tb, store, config)
 	return stop
 }
 
 // begin is run for one who asks the scheduler something.
-func begin(tb testing.TB, store *store.Store, config scheduler.Config) (s *scheduler.Scheduler, stop func()) {
+func begin(tb testing.TB, store store.Deployment, config scheduler.Config) (s *scheduler.Scheduler, stop func()) {
 	tb.Helper()
 	s, err := scheduler.New(store, config)
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return s, start(tb, s)
+}
+
+// start runs a scheduler until stop is called, or the test ends.
+func start(tb testing.TB, s *scheduler.Scheduler) (stop func()) {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -69,18 +76,18 @@ func begin(tb testing.TB, store *store.Store, config scheduler.Config) (s *sched
 		running.Wait()
 	})
 	tb.Cleanup(stop)
-	return s, stop
+	return stop
 }
 
 // bench is a worker's place that a test fills by hand: it admits jobs and reads them.
 type bench struct {
 	tb     testing.TB
-	store  *store.Store
+	store  store.Partition
 	pool   store.Pool
 	worker string
 }
 
-func newBench(tb testing.TB, s *store.Store) *bench {
+func newBench(tb testing.TB, s store.Partition) *bench {
 	tb.Helper()
 	b := &bench{tb: tb, store: s, pool: store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}, worker: "hand"}
 	if _, err := s.Register(tb.Context(), b.worker, b.pool, 100, time.Hour); err != nil {

@@ -17,7 +17,12 @@ import (
 
 // Scheduler runs timers. Its methods may be called from several goroutines; Run is to be called once.
 type Scheduler struct {
-	store  *store.Store
+	store store.Deployment
+	// part is the partition whose timers it runs, the one at index.
+	part  store.Partition
+	index int
+	// first says that it is the first of several, which has the policy that all follow.
+	first  bool
 	config Config
 	// owner names it among the schedulers that live, and the holders of the timer lease.
 	owner string
@@ -38,28 +43,38 @@ type Scheduler struct {
 }
 
 // New returns a Scheduler on a store. It sends nothing yet.
-func New(store *store.Store, config Config) (*Scheduler, error) {
+func New(store store.Deployment, config Config) (*Scheduler, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure scheduler: %w", err)
 	}
 	parts := store.Partitions()
-	s := newScheduler(parts[0], config)
-	for _, part := range parts[1:] {
+	s := newScheduler(store, 0, config)
+	for i := 1; i < len(parts); i++ {
 		other := config
 		other.OnBreaker = nil // Each partition hears of each outcome, and one tells what became of it.
-		s.others = append(s.others, newScheduler(part, other))
+		s.others = append(s.others, newScheduler(store, i, other))
 	}
 	return s, nil
 }
 
-func newScheduler(part *store.Store, config Config) *Scheduler {
+// NewOf returns a Scheduler of one partition, by its index, for who has one of each.
+func NewOf(store store.Deployment, partition int, config Config) (*Scheduler, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("configure scheduler: %w", err)
+	}
+	return newScheduler(store, partition, config), nil
+}
+
+func newScheduler(of store.Deployment, index int, config Config) *Scheduler {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
+	parts := of.Partitions()
 	return &Scheduler{
-		store: part, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
+		store: of, part: parts[index], index: index, first: index == 0 && len(parts) > 1, config: config, owner: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()), born: time.Now(),
 		woken: make(chan struct{}, 1), away: outage.NewWatch(config.Logger),
 	}
 }
@@ -71,7 +86,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, other := range s.others {
 		running.Go(func() { _ = other.Run(ctx) })
 	}
-	if s.store.First() {
+	if s.first {
 		running.Go(func() { s.spreadPolicy(ctx) })
 	}
 	running.Go(func() { s.balance(ctx) })
@@ -159,6 +174,6 @@ func (s *Scheduler) promoteAfter(ctx context.Context, leap store.Leap) (store.Pr
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	sent := time.Since(s.born)
-	p, err := s.store.PromoteAfter(ctx, leap, s.owner, s.config.TimerLease)
+	p, err := s.part.PromoteAfter(ctx, leap, s.owner, s.config.TimerLease)
 	return p, glance{redis: p.At, sent: sent, heard: time.Since(s.born)}, err
 }

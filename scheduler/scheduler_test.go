@@ -30,7 +30,7 @@ func best(once func() time.Duration) time.Duration {
 func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 	s := open(t, redistest.Shared(t).Client(t))
 	run(t, s, scheduler.Config{})
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	b.admit("a")
 	lease, _ := b.read()
 	for _, delay := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 333 * time.Millisecond, 1200 * time.Millisecond} {
@@ -58,7 +58,7 @@ func TestADelayedJobRunsWhenItIsDue(t *testing.T) {
 func TestAnEarlierTimerIsHeardWhileALaterOneIsAwaited(t *testing.T) {
 	s := open(t, redistest.Shared(t).Client(t))
 	run(t, s, scheduler.Config{TimerLease: 10 * time.Second}) // nothing but a wake comes in time
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	b.admit("a")
 	b.admit("b")
 	first, _ := b.read()
@@ -83,9 +83,9 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 	t.Parallel()
 	store := open(t, redistest.Shared(t).Client(t))
 	run(t, store, scheduler.Config{})
-	b := newBench(t, store)
-	dead := &bench{tb: t, store: store, pool: b.pool, worker: "dead"}
-	if _, err := store.Register(t.Context(), dead.worker, dead.pool, 100, time.Hour); err != nil {
+	b := newBench(t, store.Partitions()[0])
+	dead := &bench{tb: t, store: store.Partitions()[0], pool: b.pool, worker: "dead"}
+	if _, err := store.Partitions()[0].Register(t.Context(), dead.worker, dead.pool, 100, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	b.admit("a")
@@ -94,7 +94,7 @@ func TestAnEndedLeaseIsTakenBack(t *testing.T) {
 		t.Fatal("nothing to read")
 	}
 	// Its last. By the one before the job would be its for an hour.
-	if _, err := store.Heartbeat(t.Context(), dead.worker, 300*time.Millisecond); err != nil {
+	if _, err := store.Partitions()[0].Heartbeat(t.Context(), dead.worker, 300*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	back, ok := b.read()
@@ -107,7 +107,7 @@ func TestAnIdleSchedulerSendsLessThanFiveCommandsASecond(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	store := open(t, proxy.Client(t))
-	newBench(t, store)
+	newBench(t, store.Partitions()[0])
 	run(t, store, scheduler.Config{})
 	settled := time.NewTimer(time.Second)
 	defer settled.Stop()
@@ -127,7 +127,7 @@ func TestAnotherTakesOverWithinTheTimerLease(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Shared(t).Client(t))
 	stop := run(t, s, scheduler.Config{})
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	b.admit("a")
 	lease, _ := b.read()
 	for range 3 {
@@ -145,10 +145,10 @@ func TestAStandbyLooksWhenTheHoldersLeaseEnds(t *testing.T) {
 	t.Parallel()
 	proxy := redistest.NewProxy(t, redistest.Shared(t).Addr())
 	s := open(t, proxy.Client(t))
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	b.admit("a")
 	lease, _ := b.read()
-	if _, err := s.Promote(t.Context(), "by hand", 2*time.Second); err != nil {
+	if _, err := s.Partitions()[0].Promote(t.Context(), "by hand", 2*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	b.finish(lease, store.Release, time.Millisecond)
@@ -173,7 +173,7 @@ func TestManyJobsDueAtOnceAllRun(t *testing.T) {
 	for range 2 {
 		run(t, s, scheduler.Config{})
 	}
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	const jobs = 500
 	held := make([]store.Lease, 0, jobs)
 	for i := range jobs {
@@ -207,7 +207,7 @@ func TestAnOutageIsLoggedOnceAndSurvived(t *testing.T) {
 	s := open(t, server.Client(t))
 	var said logs
 	run(t, s, scheduler.Config{Logger: said.logger(), TimerLease: 200 * time.Millisecond})
-	b := newBench(t, s)
+	b := newBench(t, s.Partitions()[0])
 	b.admit("a")
 	lease, _ := b.read()
 	b.finish(lease, store.Release, 500*time.Millisecond)

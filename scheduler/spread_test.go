@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestEachPartitionHasTimersAndThePolicyInForce lets a job fall due in each partition, and plays an edit of the policy that died
@@ -14,7 +15,7 @@ import (
 func TestEachPartitionHasTimersAndThePolicyInForce(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t), Partitions: 3})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +30,7 @@ func TestEachPartitionHasTimersAndThePolicyInForce(t *testing.T) {
 	if err := s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Edit: "edit"}); err != nil {
 		t.Fatal(err)
 	}
-	last := s.Partitions()[2].Keys().State()
+	last := redisstore.KeysOf(s.Partitions()[2]).State()
 	if err := client.HSet(t.Context(), last, "pv", 0, "pe", "").Err(); err != nil {
 		t.Fatal(err)
 	}

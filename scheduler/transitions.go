@@ -79,7 +79,7 @@ type refusal struct {
 func (s *Scheduler) followBreakers(ctx context.Context) {
 	trouble := s.trouble("follow breakers")
 	defer trouble.Leave()
-	events := s.store.NewEventReader()
+	events := s.part.NewEventReader()
 	defer events.Close()
 	var h hearing
 	for ctx.Err() == nil {
@@ -97,7 +97,7 @@ func (s *Scheduler) followBreakers(ctx context.Context) {
 }
 
 // hear waits for transitions, tells them, then tells one again if it is time, and notes the place.
-func (s *Scheduler) hear(ctx context.Context, events *store.EventReader, h *hearing) error {
+func (s *Scheduler) hear(ctx context.Context, events store.EventReader, h *hearing) error {
 	if h.position == "" {
 		if err := s.beginHearing(ctx, h); err != nil {
 			return err
@@ -127,10 +127,10 @@ func (s *Scheduler) hear(ctx context.Context, events *store.EventReader, h *hear
 func (s *Scheduler) beginHearing(ctx context.Context, h *hearing) error {
 	bounded, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	place, err := s.store.EventsFollowed(bounded, breakerFollower)
+	place, err := s.part.EventsFollowed(bounded, breakerFollower)
 	h.noted = place
 	if err == nil && place == "" {
-		_, place, err = s.store.BreakerEvents(bounded, "", 0)
+		_, place, err = s.part.BreakerEvents(bounded, "", 0)
 	}
 	h.position = place
 	return err
@@ -147,7 +147,7 @@ func (s *Scheduler) noteHeard(ctx context.Context, h *hearing) error {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // What was told is noted, even at the end.
 	defer cancel()
-	err := s.store.NoteEventsFollowed(bounded, breakerFollower, place)
+	err := s.part.NoteEventsFollowed(bounded, breakerFollower, place)
 	if err == nil {
 		h.noted = place
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // listener is a hook that remembers what it was told.
@@ -62,7 +63,7 @@ func (l *listener) tries(downstream string) []time.Time {
 }
 
 // trip makes a transition of a downstream's breaker.
-func trip(tb testing.TB, s *store.Store, downstream string) {
+func trip(tb testing.TB, s store.Deployment, downstream string) {
 	tb.Helper()
 	if _, err := s.ForceBreaker(tb.Context(), downstream, breaker.Open, time.Hour, store.Intervention{Reason: "to try"}); err != nil {
 		tb.Fatal(err)
@@ -70,9 +71,9 @@ func trip(tb testing.TB, s *store.Store, downstream string) {
 }
 
 // heard returns the place up to which all transitions were told.
-func heard(tb testing.TB, store *store.Store) string {
+func heard(tb testing.TB, store store.Deployment) string {
 	tb.Helper()
-	place, err := store.EventsFollowed(tb.Context(), "on_breaker")
+	place, err := store.Partitions()[0].EventsFollowed(tb.Context(), "on_breaker")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -80,9 +81,9 @@ func heard(tb testing.TB, store *store.Store) string {
 }
 
 // last returns the place behind all transitions.
-func last(tb testing.TB, store *store.Store) string {
+func last(tb testing.TB, store store.Deployment) string {
 	tb.Helper()
-	_, place, err := store.BreakerEvents(tb.Context(), "", 0)
+	_, place, err := store.Partitions()[0].BreakerEvents(tb.Context(), "", 0)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -133,7 +134,7 @@ func TestATransitionThatCannotBeReadKeepsNoneBehindIt(t *testing.T) {
 	stop()
 	trip(t, store, "a")
 	for range 2 {
-		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: store.Keys().Events(), Values: []string{"downstream", "b", "from", "closed", "to", "ajar"}}).Err(); err != nil {
+		if err := client.XAdd(t.Context(), &redis.XAddArgs{Stream: redisstore.Keys(store).Events(), Values: []string{"downstream", "b", "from", "closed", "to", "ajar"}}).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}

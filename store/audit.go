@@ -1,19 +1,16 @@
 package store
 
 import (
-	"cmp"
-	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
+	"unicode"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // ErrUnknownVersion means that a version of the policy is not kept, or never was.
@@ -78,13 +75,7 @@ type AuditPage struct {
 	Gone int64
 }
 
-// auditLook is how many entries of a partition a call of Audit looks at, in portions of auditPortion.
-const (
-	auditLook    = 2000
-	auditPortion = 200
-)
-
-func (q AuditQuery) validate() error {
+func (q AuditQuery) Validate() error {
 	var bad []error
 	if q.Limit < 0 || q.Limit > MaxPage {
 		bad = append(bad, &admission.FieldError{Field: "limit", Value: strconv.Itoa(q.Limit), Allowed: fmt.Sprintf("1 to %d entries", MaxPage)})
@@ -95,205 +86,58 @@ func (q AuditQuery) validate() error {
 	return errors.Join(bad...)
 }
 
-func (q AuditQuery) wants(e *AuditEntry) bool {
+func (q AuditQuery) Wants(e *AuditEntry) bool {
 	return (q.Action == "" || q.Action == e.Action) && (q.Author == "" || q.Author == e.Author) &&
 		(q.Name == "" || q.Name == e.Name || q.Name == e.Downstream)
 }
 
-// Audit returns the entries that a query asks for. What was done in all partitions at once is told once.
-func (s *Store) Audit(ctx context.Context, q AuditQuery) (AuditPage, error) {
-	if err := q.validate(); err != nil {
-		return AuditPage{}, err
-	}
-	if q.Limit == 0 {
-		q.Limit = DefaultPage
-	}
-	parts := s.all
-	if parts == nil {
-		parts = []*Store{s}
-	}
-	at := strings.Split(q.Cursor, ",")
-	if q.Cursor == "" {
-		at = make([]string, len(parts))
-	}
-	if len(at) != len(parts) || !allFunc(at, func(id string) bool { return id == "" || len(at) > 1 && id == auditEnd || isStreamID(id) }) {
-		return AuditPage{}, &admission.FieldError{Field: "cursor", Value: strconv.Quote(q.Cursor), Allowed: "that of a page, as it is"}
-	}
-	readers := make([]*auditReader, len(parts))
-	page := AuditPage{Entries: []AuditEntry{}}
-	for i, part := range parts {
-		readers[i] = &auditReader{store: part, at: at[i], first: i == 0, left: auditLook}
-		gone, err := connection(part).HGet(ctx, part.partition.State(), "al").Result()
-		if err != nil && !redisconn.IsNil(err) {
-			return AuditPage{}, fmt.Errorf("read audit: %w", redisconn.Unread(err))
-		}
-		page.Gone += redisconn.Whole(gone)
-	}
-	for len(page.Entries) < q.Limit {
-		latest, err := latestOf(ctx, readers)
-		if err != nil {
-			return AuditPage{}, err
-		}
-		if latest == nil {
-			break
-		}
-		entry := latest.take()
-		if q.wants(&entry) {
-			page.Entries = append(page.Entries, entry)
-		}
-	}
-	return page, page.goOn(ctx, readers)
+// Intervention says who changes what works by itself, and why. The script that makes the change tells both to the audit, in the
+// same moment.
+type Intervention struct {
+	// Author and Reason have up to MaxAuthor and MaxReason bytes of UTF-8 without control characters. A program that names nobody is
+	// told of without a name.
+	Author, Reason string
+	// Act names what several calls do, such as a purge of many pages: what they did is one entry of the audit, with the number of all.
+	// Empty means that each call is one.
+	Act string
+	// Own says that a tenant does this to its own jobs. That is counted among what left them and stands in no audit, or any tenant
+	// could push the operators' entries out of it.
+	Own bool
+
+	// since is when it was done, of a hold that a migration carries to another partition; zero is now.
+	Since time.Time
 }
 
-// goOn writes the cursor, unless nothing is left.
-func (p *AuditPage) goOn(ctx context.Context, readers []*auditReader) error {
-	ids, more := make([]string, len(readers)), false
-	for i, r := range readers {
-		if err := r.peek(ctx); err != nil {
-			return err
-		}
-		if ids[i] = r.at; r.end && len(r.ahead) == 0 {
-			ids[i] = auditEnd
-		} else {
-			more = true
+// Validate checks what is told. A reason may hold anything: whoever shows it sees to that.
+func (i Intervention) Validate() error {
+	var bad []error
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{{"author", i.Author, MaxAuthor}, {"reason", i.Reason, MaxReason}, {"act", i.Act, maxAct}} {
+		if n := len(text.value); n > text.most {
+			bad = append(bad, &admission.FieldError{Field: text.field, Value: strconv.Itoa(n) + " bytes", Allowed: "up to " + strconv.Itoa(text.most) + " bytes"})
 		}
 	}
-	if more {
-		p.Cursor = strings.Join(ids, ",")
+	if strings.ContainsFunc(i.Author+i.Act, unicode.IsControl) {
+		bad = append(bad, &admission.FieldError{Field: "author", Value: strconv.Quote(i.Author), Allowed: "no control characters, nor in act"})
 	}
-	return nil
+	return errors.Join(bad...)
 }
 
-// auditEnd is where a partition's audit ends, in a cursor.
-const auditEnd = "-"
+// maxAct is the largest size of an Act.
+const maxAct = 64
 
-// auditReader goes back through a partition's audit.
-type auditReader struct {
-	store *Store
-	at    string // the id of the last entry that was taken
-	first bool   // whether the policy's entries are told of it: each partition has them
-	ahead []redis.XMessage
-	left  int // how many more it may look at
-	end   bool
+// Named returns it with an act, so that what several partitions do is one.
+func (i Intervention) Named() Intervention {
+	if i.Act == "" {
+		i.Act = rand.Text()
+	}
+	return i
 }
 
-// peek reads on where nothing is ahead.
-func (r *auditReader) peek(ctx context.Context) error {
-	if len(r.ahead) > 0 || r.end || r.at == auditEnd || r.left <= 0 {
-		r.end = r.end || r.at == auditEnd
-		return nil
-	}
-	from := "+"
-	if r.at != "" {
-		from = "(" + r.at
-	}
-	found, err := connection(r.store).XRevRangeN(ctx, r.store.partition.Audit(), from, "-", auditPortion).Result()
-	if err != nil {
-		return fmt.Errorf("read audit: %w", redisconn.Unread(err))
-	}
-	r.left -= len(found)
-	r.ahead, r.end = found, len(found) < auditPortion
-	return nil
-}
-
-// take returns what is ahead.
-func (r *auditReader) take() AuditEntry {
-	message := r.ahead[0]
-	r.at, r.ahead = message.ID, r.ahead[1:]
-	return auditEntry(message.Values)
-}
-
-// latestOf returns the reader whose next entry is the newest of all, nil where there is none, or where one has looked at enough.
-func latestOf(ctx context.Context, readers []*auditReader) (latest *auditReader, err error) {
-	var newest time.Time
-	for _, r := range readers {
-		for {
-			if err := r.peek(ctx); err != nil {
-				return nil, err
-			}
-			if len(r.ahead) == 0 || r.first || auditEntry(r.ahead[0].Values).Action != AuditPolicy {
-				break
-			}
-			r.take()
-		}
-		if len(r.ahead) == 0 {
-			if !r.end {
-				return nil, nil //nolint:nilnil // as it says
-			}
-			continue
-		}
-		if at := auditEntry(r.ahead[0].Values).At; latest == nil || at.After(newest) {
-			latest, newest = r, at
-		}
-	}
-	return latest, nil
-}
-
-func allFunc(texts []string, ok func(string) bool) bool {
-	return !slices.ContainsFunc(texts, func(text string) bool { return !ok(text) })
-}
-
-// isStreamID reports whether a text is "MILLISECONDS-N" as an entry can have it: none has 0-0, and Redis reads nothing before it.
-func isStreamID(text string) bool {
-	ms, n, ok := strings.Cut(text, "-")
-	high, first := strconv.ParseUint(ms, 10, 64)
-	low, second := strconv.ParseUint(n, 10, 64)
-	return ok && first == nil && second == nil && (high > 0 || low > 0)
-}
-
-func auditEntry(values map[string]any) AuditEntry {
-	text := func(name string) string {
-		value, _ := values[name].(string)
-		return value
-	}
-	return AuditEntry{
-		At: time.UnixMicro(redisconn.Whole(text("at"))), Action: cmp.Or(text("action"), AuditPolicy), Downstream: text("downstream"),
-		Name: text("name"), Jobs: redisconn.Whole(text("n")),
-		For: time.Duration(redisconn.Whole(text("for"))) * time.Microsecond, From: redisconn.Whole(text("from")), To: redisconn.Whole(text("to")), Author: text("author"),
-		Reason: text("reason"), Restored: redisconn.Whole(text("restored")), Changes: []byte(text("changes")),
-	}
-}
-
-// PolicyVersions returns the versions that are kept, the newest first, as the audit tells of them. Of one that an older
-// program stored only To is known.
-func (s *Store) PolicyVersions(ctx context.Context) ([]AuditEntry, error) {
-	kept, err := connection(s).HKeys(ctx, s.partition.Policies()).Result()
-	if err != nil {
-		return nil, fmt.Errorf("read versions: %w", redisconn.Unread(err))
-	}
-	told := map[int64]AuditEntry{}
-	for q := (AuditQuery{Limit: MaxPage, Action: AuditPolicy}); len(told) < len(kept); {
-		page, err := s.Audit(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, entry := range page.Entries {
-			if slices.Contains(kept, strconv.FormatInt(entry.To, 10)) {
-				told[entry.To] = entry
-			}
-		}
-		if q.Cursor = page.Cursor; q.Cursor == "" {
-			break
-		}
-	}
-	versions := make([]AuditEntry, len(kept))
-	for i, text := range kept {
-		version := redisconn.Whole(text)
-		versions[i] = told[version]
-		versions[i].To = version
-	}
-	slices.SortFunc(versions, func(a, b AuditEntry) int { return int(b.To - a.To) })
-	return versions, nil
-}
-
-// PolicyVersion returns the text of a version, to the byte as it was stored. One that is not kept is ErrUnknownVersion.
-func (s *Store) PolicyVersion(ctx context.Context, version int64) ([]byte, error) {
-	text, err := connection(s).HGet(ctx, s.partition.Policies(), strconv.FormatInt(version, 10)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("%w: %d", ErrUnknownVersion, version)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read version %d: %w", version, redisconn.Unread(err))
-	}
-	return text, nil
+// Quiet returns it as another partition is told of it than the one whose audit has the entry.
+func (i Intervention) Quiet() Intervention {
+	i.Own = true
+	return i
 }

@@ -1,21 +1,13 @@
 package store
 
 import (
-	"cmp"
-	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/redis/go-redis/v9"
+	"unicode"
 
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/internal/redisconn"
 )
 
 // BreakerState is the breaker of one downstream for the whole fleet.
@@ -61,238 +53,176 @@ type BreakerState struct {
 	Errors []CallError
 }
 
-// Breaker returns the breaker of a downstream; ErrNoBreaker where nothing is known of it.
-func (s *Store) Breaker(ctx context.Context, downstream string) (BreakerState, error) {
-	if s.all != nil {
-		return s.breakerOfAll(ctx, downstream)
-	}
-	all, err := s.readBreakers(ctx, []string{downstream})
-	if err == nil && len(all) == 0 {
-		err = fmt.Errorf("breaker of %s: %w", downstream, ErrNoBreaker)
-	}
-	if err != nil {
-		return BreakerState{}, err
-	}
-	return all[0], nil
+// Outcomes is what one worker counted of a downstream since its last report.
+type Outcomes struct {
+	Downstream string
+	// Config is the worker's, defaults filled in. The first worker's is in force, for all, until no worker has reported
+	// it for breaker.ConfigHold: so a new one needs nobody to roll it out, and two do not empty each other's window.
+	Config breaker.Config
+	// Report is what was counted; its Worker and Alone are not used.
+	breaker.Report
+	// Ran is how long the calls that ended took, together.
+	Ran time.Duration
+	// Errors are what the failures were, the last of each kind, up to MaxCallErrors.
+	Errors []CallError
 }
 
-// Breakers returns every breaker that is known, by downstream. What it returns is not of one instant.
-func (s *Store) Breakers(ctx context.Context) ([]BreakerState, error) {
-	if s.all != nil {
-		return s.breakersOfAll(ctx)
-	}
-	names, err := connection(s).SMembers(ctx, s.partition.Breakers()).Result()
-	if err != nil {
-		return nil, fmt.Errorf("list breakers: %w", redisconn.Unread(err))
-	}
-	slices.Sort(names)
-	var all []BreakerState
-	for portion := range slices.Chunk(names, listPortion) {
-		found, err := s.readBreakers(ctx, portion)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
-	}
-	return all, nil
+// CallError is one kind of error of a downstream's calls. Two that differ in numbers alone are one kind.
+type CallError struct {
+	// Text is the last one's, up to MaxErrorText bytes of it.
+	Text string
+	// Count is how often it came, At when it last did.
+	Count int64
+	At    time.Time
 }
 
-func (s *Store) readBreakers(ctx context.Context, downstreams []string) ([]BreakerState, error) {
-	pipe := connection(s).Pipeline()
-	read := pipe.Time(ctx)
-	clocks := pipe.HMGet(ctx, s.partition.State(), "t", "bt")
-	waiting := pipe.HMGet(ctx, s.partition.Waits(), downstreams...)
-	reads := make([]*redis.MapStringStringCmd, len(downstreams))
-	for i, name := range downstreams {
-		reads[i] = pipe.HGetAll(ctx, s.partition.Breaker(name))
-	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		return nil, fmt.Errorf("read breakers: %w", redisconn.Unread(err))
-	}
-	clock, ahead, err := parseClocks(clocks.Val())
-	if err != nil {
-		return nil, fmt.Errorf("read breakers: %w", err)
-	}
-	var all []BreakerState
-	for i, fields := range reads {
-		if len(fields.Val()) == 0 {
-			continue
-		}
-		state, err := parseBreaker(downstreams[i], fields.Val(), clock, ahead)
-		if state.For = -1; !state.Until.IsZero() {
-			state.For = max(0, state.Until.Sub(read.Val()))
-		}
-		if err == nil {
-			state.Waiting, err = strconv.ParseInt(cmp.Or(redisconn.TextAt(waiting.Val(), i), "0"), 10, 64)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read breaker of %s: %w", downstreams[i], err)
-		}
-		all = append(all, state)
-	}
-	return all, nil
-}
-
-// parseClocks reads the fields t and bt of the state: the breakers' clock, and by how much it is ahead of that of Redis.
-func parseClocks(fields []any) (clock, ahead int64, err error) {
-	n, err := parseNumbers(cmp.Or(redisconn.TextAt(fields, 0), "0") + " " + cmp.Or(redisconn.TextAt(fields, 1), "0"))
-	if err == nil && len(n) != 2 {
-		err = errBreakerText
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	return n[1], n[1] - n[0], nil
-}
-
-// The places in the text m of fragments/breaker.lua.
+// Bounds of what is kept of errors.
 const (
-	metaState = iota
-	metaCause
-	metaSince
-	metaPeriod
-	metaForced
-	metaEnds
-	metaUntil
-	metaStreak
-	metaEpoch
-	metaPassed
-	metaSlow
-	metaRamp
-	metaTrips
-	metaRow
-	metaHeard
-	metaConfirmed
-	metaWorkers
-	metaBegun
-	metaDoubt
-	metaSize
+	MaxCallErrors = 5
+	MaxErrorText  = 200
 )
 
-var errBreakerText = errors.New("what is stored cannot be read")
+// BreakerWord is the present state of a fleet's breaker, as far as a worker needs it.
+type BreakerWord struct {
+	State  breaker.State
+	Period uint64
+	// For is how long the state lasts if nothing happens, or how long it takes until the vote of a worker counts that is
+	// alone in calling; negative if time alone changes nothing.
+	For time.Duration
+	// Forced says that an operator has closed it: no call is to be refused.
+	Forced bool
+	// Aside are the numbers of tenants whose calls fail where those of others do not, so that neither the downstream nor
+	// the worker is to blame.
+	Aside []uint16
+	// Differs says that other rules than the worker's are in force.
+	Differs bool
+	// Policy is the version of the policy in force.
+	Policy int64
+	// Full means that there is no breaker, because there are too many: the worker is on its own.
+	Full bool
+}
 
-// parseBreaker reads a breaker as it stands at an instant of the breakers' clock, which is ahead of that of Redis by so
-// many microseconds.
-func parseBreaker(downstream string, fields map[string]string, clock, ahead int64) (BreakerState, error) {
-	b, m, err := parseMeta(fields["m"], ahead)
-	if err != nil {
-		return BreakerState{}, err
+// Reporter is who counted.
+type Reporter struct {
+	// Name is one under which sequence numbers grow.
+	Name string
+	// Guest says that it is no registered worker, so that nobody knows how many others there are like it.
+	Guest bool
+}
+
+// MaxReports is the largest number of Outcomes in a call.
+const MaxReports = 64
+
+// ErrorText clips a text to one line of MaxErrorText bytes that can be shown: what is not printable is a space.
+func ErrorText(text string) string {
+	clipped := text[:min(len(text), MaxErrorText)]
+	return strings.TrimSpace(strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, clipped))
+}
+
+// AddCallError puts an error before those that are known, the newest first, or adds it to those of its kind. What is beyond
+// MaxCallErrors goes.
+func AddCallError(all []CallError, e CallError) []CallError {
+	e.Text = ErrorText(e.Text)
+	kind := kindOf(e.Text)
+	for i, known := range all {
+		if kindOf(known.Text) == kind {
+			e.Count += known.Count
+			all = slices.Delete(all, i, i+1)
+			break
+		}
 	}
-	config, ok := parseRules(fields["c"])
-	if !ok {
-		return BreakerState{}, errBreakerText
-	}
-	b.Downstream, b.Reason, b.Limit, b.ProbeTimeout = downstream, fields["r"], Unlimited, config.ProbeTimeout
-	switch {
-	case b.State == breaker.Open:
-		b.Limit = 0
-	case b.State == breaker.HalfOpen:
-		b.Limit = config.MaxProbes
-	case b.Ramp > 0:
-		b.Limit = config.MaxProbes << b.Ramp
-	}
-	b.Rules.Config, b.Errors = config, parseErrors(fields["e"])
-	b.Rules.Differs = parseDiffers(fields["d"], time.UnixMicro(clock-ahead))
-	if err := b.parseLife(fields["x"], ahead); err != nil {
-		return BreakerState{}, err
-	}
-	window, newest := parseRing(fields["t"])
-	index := clock / (config.Window.Microseconds() / int64(config.Buckets))
-	if b.State != breaker.Closed {
-		index = newest
-	}
-	oldest := index - int64(config.Buckets)
-	b.Window = window.since(oldest)
-	if err := b.countTenants(fields, strconv.FormatInt(m[metaEpoch], 10), index, config); err != nil {
-		return BreakerState{}, err
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		worker, ok := strings.CutPrefix(field, "w:")
-		if !ok {
+	all = slices.Insert(all, 0, e)
+	return all[:min(len(all), MaxCallErrors)]
+}
+
+// kindOf is a text without its numbers: ports, counts and identifiers differ from call to call.
+func kindOf(text string) string {
+	var kind []byte
+	for _, c := range []byte(text) {
+		digit := c >= '0' && c <= '9'
+		if digit {
+			c = '#'
+		}
+		if digit && len(kind) > 0 && kind[len(kind)-1] == '#' {
 			continue
 		}
-		parts := strings.SplitN(fields[field], "|", 5)
-		if len(parts) != 5 {
-			return BreakerState{}, errBreakerText
-		}
-		streak, err := strconv.ParseUint(parts[3], 10, 64)
-		if err != nil {
-			return BreakerState{}, errBreakerText
-		}
-		ring, _ := parseRing(parts[4])
-		own := ring.since(oldest)
-		if parts[2] != strconv.FormatInt(m[metaEpoch], 10) || own.Ended() == 0 && own.Slow == 0 {
-			continue
-		}
-		b.Callers = append(b.Callers, worker)
-		inRow := own.Ended() > 0 && streak >= min(own.Ended(), uint64(config.FailureThreshold))
-		if inRow || own.FailureRate() >= config.FailureRate || own.SlowCallRate() >= config.SlowCallRate {
-			b.Voters = append(b.Voters, worker)
-		}
+		kind = append(kind, c)
 	}
-	return b, nil
+	return string(kind)
 }
 
-// parseMeta reads what the text m of a breaker says.
-func parseMeta(text string, ahead int64) (b BreakerState, m []int64, err error) {
-	m, err = parseNumbers(strings.ReplaceAll(text, "|", " "))
-	if err != nil {
-		return BreakerState{}, nil, err
-	}
-	if len(m) != metaSize || m[metaRamp] < 0 || m[metaRamp] > breaker.RampSteps {
-		return BreakerState{}, nil, errBreakerText
-	}
-	b = BreakerState{
-		State: breaker.State(m[metaState]), Cause: breaker.Cause(m[metaCause]), Period: uint64(m[metaPeriod]),
-		Since: time.UnixMicro(m[metaSince] - ahead), Forced: m[metaForced] == 1,
-		FailureStreak: uint64(m[metaStreak]), ProbesPassed: uint64(m[metaPassed]), SlowProbes: uint64(m[metaSlow]),
-		Ramp: int(m[metaRamp]), Trips: uint64(m[metaTrips]), TripsInRow: uint64(m[metaRow]),
-	}
-	if m[metaEnds] == 1 {
-		b.Until = time.UnixMicro(m[metaUntil] - ahead)
-	}
-	return b, m, nil
+// BreakerLife is what a breaker counted since it was made, in all states.
+type BreakerLife struct {
+	// Calls are those that ended with a verdict, Failures those of them that failed, Ran how long they took together.
+	Calls, Failures int64
+	Ran             time.Duration
+	// LastFailure is when one was last reported; zero for never.
+	LastFailure time.Time
+	// Transitions is how often it went from one state to another, or began one anew.
+	Transitions []BreakerTransitions
 }
 
-// parseRules reads of a config what rulesText wrote.
-func parseRules(text string) (c breaker.Config, ok bool) {
-	var window, probe, base, most, reset int64
-	n, err := fmt.Sscanf(strings.ReplaceAll(text, "|", " "), "%d %d %d %g %d %g %d %d %d %d %d %d", &window, &c.Buckets, &c.MinCalls,
-		&c.FailureRate, &c.FailureThreshold, &c.SlowCallRate, &c.SuccessThreshold, &c.MaxProbes, &probe, &base, &most, &reset)
-	for to, value := range map[*time.Duration]int64{
-		&c.Window: window, &c.ProbeTimeout: probe, &c.OpenBase: base, &c.OpenMax: most, &c.ResetAfter: reset,
-	} {
-		*to = time.Duration(value) * time.Microsecond
-	}
-	return c, err == nil && n == 12 && c.Buckets > 0 && window >= int64(c.Buckets) && c.MaxProbes >= 0 && c.MaxProbes <= math.MaxInt32
+// BreakerTransitions counts one way.
+type BreakerTransitions struct {
+	From, To breaker.State
+	Count    int64
 }
 
-// ring is what slices of a window counted, by their numbers.
-type ring map[int64]breaker.Counts
-
-// parseRing also returns the number of the newest slice.
-func parseRing(text string) (r ring, newest int64) {
-	r = ring{}
-	for part := range strings.SplitSeq(text, ";") {
-		n, err := parseNumbers(strings.ReplaceAll(part, ",", " "))
-		if err != nil || len(n) != 5 {
-			continue
-		}
-		r[n[0]] = breaker.Counts{Successes: uint64(n[1]), Failures: uint64(n[2]), Slow: uint64(n[3]), SlowEnds: uint64(n[4])}
-		newest = n[0]
-	}
-	return r, newest
+// BreakerRules is what a breaker goes by.
+type BreakerRules struct {
+	// Config has no SlowCallDuration: that each worker says for its own calls.
+	breaker.Config
+	Origin breaker.Origin
+	// Version is the last version of the policy that a worker followed which reported; 0 where none did.
+	Version int64
+	// Differs is the last report that came with other rules, which are not in force; nil if there was none within
+	// DiffersFor.
+	Differs *BreakerDiffers
 }
 
-// since adds up the slices above a number.
-func (r ring) since(oldest int64) (all breaker.Counts) {
-	for index, c := range r {
-		if index > oldest {
-			all.Successes += c.Successes
-			all.Failures += c.Failures
-			all.Slow += c.Slow
-			all.SlowEnds += c.SlowEnds
-		}
-	}
-	return all
+// BreakerDiffers is who has other rules.
+type BreakerDiffers struct {
+	Worker string
+	At     time.Time
+	Config breaker.Config
 }
+
+// DiffersFor is how long a report with other rules is told of.
+const DiffersFor = time.Minute
+
+// BreakerEvent is one transition of a fleet's breaker.
+type BreakerEvent struct {
+	// ID grows.
+	ID         string
+	Downstream string
+	From, To   breaker.State
+	// Period is the one that began.
+	Period uint64
+	// Cause is why, in the words of breaker.Cause; Reason what an operator gave.
+	Cause, Reason string
+	// Workers is how many workers voted for opening, of Callers that called the downstream in the window.
+	Workers, Callers int
+	At               time.Time
+	// Until is when To ends by time alone; zero for never. At and Until are times of Redis, whose clock need not be this machine's.
+	Until time.Time
+	// For is how long To lasts from At if nothing happens; negative if time alone does not end it.
+	For time.Duration
+}
+
+// ErrNoBreaker means that nothing is known of a downstream's breaker: it is closed.
+var ErrNoBreaker = errors.New("no breaker of this downstream")
+
+// Bounds of what an operator says.
+const (
+	// MinForce is the shortest duration for which a state is forced.
+	MinForce = time.Millisecond
+	// MaxForce is the longest duration for which a state is forced.
+	MaxForce = 365 * 24 * time.Hour
+	// MaxReason is the largest size of a reason in bytes, also of a policy's.
+	MaxReason = 1 << 10
+)

@@ -1,27 +1,21 @@
-// Package store is the deployment in Redis: the Go side of each script, the only one to see its arguments and its reply, and what
-// reads beside them. Everything of Headgate that is in Redis goes through it.
+// Package store says what a store of Headgate does, and what it takes and returns. A Deployment is the whole, a Partition one part of
+// it: the tenants of a partition are nowhere else, so that what is decided about a tenant is decided there at once.
 //
 //	producer worker scheduler limiter admin
 //	                 │
-//	  Store, a deployment: what is about one tenant goes to the tenant's partition, what is about all to all
+//	     Deployment  │  what is about one tenant goes to the tenant's partition, what is about all to all
 //	                 │ Partitions
-//	  Store, a partition ── run ── EVALSHA ── Redis, one hash tag
+//	     Partition   │  one decision a call, whole or not at all
 //	                 │
-//	  lua: the scripts    keyspace: the names of keys
+//	  redisstore: scripts in Redis      internal/memory: the same in one process
 //
 // Where to begin reading:
 //
-//	store start_check layout      Connect and Open, the checks of a start, how a script is sent, what an error means
-//	partitions across             which partition is whose, and what is asked of all
-//	admit read finish register    the path of a job: in, to a worker, out; record is what Redis keeps of it
-//	held alive promote            leases, and what time alone makes due
-//	check grant refund shadow     limits without jobs
-//	breaker probe probing force   the fleet's breakers
-//	policy policies audit         versions of the policy and who did what
-//	gate pause                    what operators stop
-//	balance share divide          how partitions divide what is bounded over all
-//	look list queues census       looking: jobs, letters, queues, tenants, holds, waits
-//	room                          what rooms that stand on this one, internal/migrate and internal/doctor, need of it
-//
-// The conformance tests hold the scripts equal to the pure packages buckets, fairqueue and breaker, step by step, on a real Redis.
+//	partition               the interfaces, in groups
+//	jobs work timers        the path of a job: in, to a worker, out; leases, and what time alone makes due
+//	limits counts           limits without jobs, and what was decided by scope
+//	breakers gates policies what stands in the way: the fleet's breakers, what operators stop, versions of the policy
+//	audit                   who did what
+//	look waits list queues census   looking: jobs, letters, queues, holds, waits
+//	shares                  how partitions divide what is bounded over all
 package store

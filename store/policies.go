@@ -1,165 +1,173 @@
 package store
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/internal/redisconn"
 )
 
-// The policy of a deployment of several partitions is that of the first. With it, in the same script, the first keeps what the
-// others are to store, so that whoever finds one behind can bring it up (SpreadPolicy) where the edit's own process has died.
-
-// putPolicies stores a new version in the first partition and then in the others.
-func (s *Store) putPolicies(ctx context.Context, u PolicyUpdate) error {
-	if err := s.checkPolicies(ctx, u); err != nil && !errors.Is(err, ErrConflict) {
-		return err
-	}
-	copied, err := json.Marshal(u)
-	if err != nil {
-		return fmt.Errorf("copy policy: %w", err)
-	}
-	if err := s.all[0].putPolicy(ctx, u.part(0, len(s.all)), copied); err != nil {
-		return err
-	}
-	return s.SpreadPolicy(ctx)
+// QueueSettings are what dispatch must know of a queue.
+type QueueSettings struct {
+	Queue   string
+	Classes []admission.Class
+	// Horizon is the deadline, counted from arrival, by which jobs without one are ordered.
+	Horizon time.Duration
+	// MaxWait expires a job that has not started this long after it could first; zero means never.
+	MaxWait time.Duration
+	// PoisonLimit is the number of deliveries lost that make a job a dead letter; zero means DefaultPoisonLimit.
+	PoisonLimit int
+	// KeepDead is how long dead letters are kept, zero for no bound; MaxDead how many, zero for DefaultMaxDead.
+	KeepDead time.Duration
+	MaxDead  int
+	// Overflow bounds the live jobs of each tenant in the queue.
+	Overflow Overflow
+	// DropExpired drops and counts jobs past their deadline; otherwise they become dead letters.
+	DropExpired bool
 }
 
-// checkPolicies reports whether each partition would store a new version, which the first has to expect.
-func (s *Store) checkPolicies(ctx context.Context, u PolicyUpdate) error {
-	if err := u.CheckPartitions(len(s.all)); err != nil {
-		return err
+// Defaults of a queue that nobody configured.
+const (
+	DefaultPoisonLimit = 3
+	DefaultMaxDead     = 100_000
+)
+
+// OverflowPolicy is what becomes of a job for which its tenant's depth in the queue leaves no room.
+type OverflowPolicy string
+
+// The overflow policies.
+const (
+	// NoBound lets it in; of a queue, also where each tenant has a bound in each queue that has none.
+	NoBound OverflowPolicy = "none"
+	// Reject refuses it.
+	Reject OverflowPolicy = "reject"
+	// DropOldest makes dead letters of the tenant's oldest waiting jobs in the queue, those of the lowest class first,
+	// none of a class above the newcomer's.
+	DropOldest OverflowPolicy = "drop_oldest"
+	// Spillover keeps it aside until there is room, in order of arrival.
+	Spillover OverflowPolicy = "spillover"
+)
+
+// Overflow bounds the depth of a tenant in a queue: its live jobs, dead letters and spilled ones apart. The zero
+// Overflow is no bound.
+type Overflow struct {
+	Policy OverflowPolicy
+	// MaxJobs and MaxBytes are the bounds; zero is none. Bytes are those of a job as it is stored.
+	MaxJobs  int
+	MaxBytes int64
+	// MaxSpilled is how many jobs Spillover keeps aside.
+	MaxSpilled int
+	// LowWater is the per cent of the bounds at which spilled jobs begin to come back.
+	LowWater int
+}
+
+// TenantOverflow is a tenant's own bound in a queue. One without a policy lifts that of the queue. With the tenant and the queue Every
+// it is that of each tenant in each queue that has none. Without a queue it bounds the tenant, or with Every each that has none of
+// its own, over all its queues: by Reject.
+type TenantOverflow struct {
+	Tenant, Queue string
+	Overflow      Overflow
+}
+
+// Cap is a gate's limit of jobs in workers' hands, or of dispatches a time.
+type Cap struct {
+	// Gate is QueueGate, TenantGate, TenantQueueGate or DownstreamGate with a Limit; with the tenant or downstream
+	// Every, it is the cap of each that has none of its own. Or it is TenantRateGate or DownstreamRateGate with a Rate.
+	Gate GateName
+	// Limit is how many at a time, 1 or more.
+	Limit int
+	// Rate is how many jobs may be dispatched a time, each a token.
+	Rate admission.Limit
+
+	// parts is how many partitions divide Limit, or Rate but for its Burst, among them; 0 where it is one's alone.
+	Parts int `json:"-"`
+}
+
+// TenantWeight is a tenant's weight in a class of every queue; an empty tenant is everybody else.
+type TenantWeight struct {
+	Class  admission.Priority
+	Tenant string
+	Weight admission.Weight
+}
+
+// PolicyUpdate is a new version of the policy.
+type PolicyUpdate struct {
+	Expected, Version int64
+	Text              []byte
+	Window            time.Duration
+	// LongestFill is how long the slowest bucket of this version takes to fill; zero means headgate.MaxRefill. For as
+	// long, buckets that an earlier version left behind are kept: their full time was counted at a rate that may
+	// have been faster.
+	LongestFill time.Duration
+	Queues      []QueueSettings
+	Overflows   []TenantOverflow
+	Weights     []TenantWeight
+	// Caps replaces every cap and rate that is in force. A pause goes on, and leaves the new cap behind.
+	Caps []Cap
+	// MaxParked is how many jobs may wait for a downstream whose breaker is not closed before others are refused; an empty
+	// name is every downstream that is not named.
+	MaxParked map[string]int
+
+	// Before is the update that stored the version in force, as far as dispatch and admission know it, so that only what differs is
+	// written. Where it is nil, or Redis has something else, what Redis has is read.
+	Before *PolicyUpdate `json:"-"`
+	// SameBuckets says that no bucket's rate or burst differs from the version before, so that none has to be kept for longer.
+	SameBuckets bool
+
+	// Edit names this edit among all others, so that one that is sent again is known as such, and another's with the same
+	// Text is not.
+	Edit string
+	// Author is who stores it and Reason why, up to MaxAuthor and MaxReason bytes, for the audit.
+	Author, Reason string
+	// Restored is the version whose document this is; zero for a new one.
+	Restored int64
+	// Changes is JSON that says what differs from the version before; empty is none.
+	Changes []byte
+}
+
+// MaxAuthor is the largest size of an Author, in bytes.
+const MaxAuthor = 256
+
+// OnlyAsk is the Edit of an update that is not to be stored.
+const OnlyAsk = "-"
+
+func (u *PolicyUpdate) Validate() error {
+	var bad []error
+	if u.Edit == OnlyAsk {
+		bad = append(bad, &admission.FieldError{Field: "edit", Value: strconv.Quote(OnlyAsk), Allowed: "any other text"})
 	}
-	u.Edit = onlyAsk
-	return s.Each(func(i int, part *Store) error {
-		of := u.part(i, len(s.all))
-		if i > 0 {
-			var err error
-			if of.Expected, _, err = part.policyVersion(ctx); err != nil {
-				return err
-			}
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{{"author", u.Author, MaxAuthor}, {"reason", u.Reason, MaxReason}} {
+		control := strings.ContainsFunc(text.value, unicode.IsControl)
+		if len(text.value) > text.most || control || !utf8.ValidString(text.value) {
+			bad = append(bad, &admission.FieldError{
+				Field: text.field, Value: fmt.Sprintf("of %d bytes", len(text.value)),
+				Allowed: fmt.Sprintf("up to %d bytes of UTF-8 without control characters", text.most),
+			})
 		}
-		return part.runPolicy(ctx, of, nil)
-	})
+	}
+	return errors.Join(bad...)
 }
 
-// policyVersion returns the version in force in a partition and the edit that stored it.
-func (s *Store) policyVersion(ctx context.Context) (version int64, edit string, err error) {
-	values, err := connection(s).HMGet(ctx, s.partition.State(), "pv", "pe").Result()
-	if err != nil {
-		return 0, "", fmt.Errorf("read policy version: %w", redisconn.Unread(err))
-	}
-	return redisconn.Whole(redisconn.TextAt(values, 0)), redisconn.TextAt(values, 1), nil
-}
+// The ways in which a new policy is refused.
+var (
+	// ErrConflict means that another version than the expected one is in force.
+	ErrConflict = errors.New("policy conflict")
+	// ErrClassInUse means that jobs wait in a class that the new policy does not have in that place.
+	ErrClassInUse = errors.New("class in use")
+)
 
-// finishPolicy does what is left of an edit in a partition whose process has died.
-func (s *Store) finishPolicy(ctx context.Context) error {
-	left, err := connection(s).HMGet(ctx, s.partition.State(), "pg", "pr").Result()
-	if err != nil {
-		return fmt.Errorf("read policy: %w", redisconn.Unread(err))
-	}
-	if redisconn.TextAt(left, 0) != "" {
-		if err := s.finishEdit(ctx); err != nil {
-			return err
-		}
-	}
-	if redisconn.TextAt(left, 0)+redisconn.TextAt(left, 1) == "" {
-		return nil
-	}
-	return s.countBounds(ctx)
-}
-
-// SpreadPolicy finishes an edit of the policy that is stored in steps and whose process has died, and stores the policy of the first partition in those that have an older one, or does nothing. Any process may call
-// it at any time. One in which jobs wait in a class that has gone meanwhile is ErrClassInUse, until they have run.
-func (s *Store) SpreadPolicy(ctx context.Context) error {
-	if s.whole != nil {
-		return s.whole.SpreadPolicy(ctx)
-	}
-	if s.all == nil {
-		return s.finishPolicy(ctx)
-	}
-	if err := s.Each(func(_ int, part *Store) error { return part.finishPolicy(ctx) }); err != nil {
-		return err
-	}
-	type inForce struct {
-		version int64
-		edit    string
-	}
-	all, err := gather(s, func(part *Store) (v inForce, err error) {
-		v.version, v.edit, err = part.policyVersion(ctx)
-		return v, err
-	})
-	first := all[0]
-	behind := false
-	for _, v := range all {
-		behind = behind || v != first && v.version <= first.version
-	}
-	if err != nil || !behind {
-		return err
-	}
-	text, err := connection(s).Get(ctx, s.partition.Base()+"copy").Bytes()
-	if err != nil {
-		return fmt.Errorf("read policy to copy: %w", redisconn.Unread(err))
-	}
-	var u PolicyUpdate
-	if err := json.Unmarshal(text, &u); err != nil {
-		return fmt.Errorf("read policy to copy: %w", err)
-	}
-	return s.Each(func(i int, part *Store) error {
-		if i == 0 || all[i].version > u.Version || all[i] == (inForce{u.Version, u.Edit}) {
-			return nil
-		}
-		of := u.part(i, len(s.all))
-		of.Expected = all[i].version
-		err := part.putPolicy(ctx, of, nil)
-		if errors.Is(err, ErrConflict) {
-			return nil // Somebody else has brought it up in the same moment, perhaps to a newer one.
-		}
-		return err
-	})
-}
-
-// spansPartitions reports whether what a gate bounds may be in all partitions: each then has a share of the bound (Balancer).
-func spansPartitions(name GateName) bool {
-	kind, _ := name.split()
-	return kind == gateQueue || kind == gateDownstream || kind == gateDownstreamRate
-}
-
-// share returns a partition's part of a number: the parts are whole and add up to it.
-func share(n, index, parts int) int {
-	part := n / parts
-	if index < n%parts {
-		part++
-	}
-	return part
-}
-
-// part returns what a partition is to store: of bursts and parked jobs its part, of caps and rates that span partitions the whole,
-// of which it knows its share.
-func (u *PolicyUpdate) part(index, parts int) PolicyUpdate {
-	of := *u
-	caps := make([]Cap, len(u.Caps))
-	for i, c := range u.Caps {
-		if spansPartitions(c.Gate) {
-			c.parts = parts
-			c.Rate.Burst = admission.Tokens(share(int(c.Rate.Burst), index, parts))
-		}
-		caps[i] = c
-	}
-	if u.Before != nil {
-		before := u.Before.part(index, parts)
-		of.Before = &before
-	}
-	of.Caps, of.MaxParked = caps, maps.Clone(u.MaxParked)
-	for downstream, most := range u.MaxParked {
-		of.MaxParked[downstream] = share(most, index, parts)
-	}
-	return of
+// SpansPartitions reports whether what a gate bounds may be in all partitions: each then has a share of the bound (Balancer).
+func SpansPartitions(name GateName) bool {
+	kind, _ := name.Split()
+	return kind == KindQueue || kind == KindDownstream || kind == KindDownstreamRate
 }
 
 // CheckPartitions refuses bounds that leave one of so many partitions nothing: its jobs would wait for ever.
@@ -173,10 +181,10 @@ func (u *PolicyUpdate) CheckPartitions(parts int) error {
 		}
 	}
 	for _, c := range u.Caps {
-		if !spansPartitions(c.Gate) {
+		if !SpansPartitions(c.Gate) {
 			continue
 		}
-		if kind, _ := c.Gate.split(); kind == gateDownstreamRate {
+		if kind, _ := c.Gate.Split(); kind == KindDownstreamRate {
 			least("dispatch of "+c.Gate.Words()+": burst", int(c.Rate.Burst))
 		} else {
 			least("max_running of "+c.Gate.Words(), c.Limit)
@@ -187,3 +195,6 @@ func (u *PolicyUpdate) CheckPartitions(parts int) error {
 	}
 	return errors.Join(bad...)
 }
+
+// PolicyPoll is the longest time between two looks at the version in force.
+const PolicyPoll = time.Second

@@ -49,8 +49,41 @@ const (
 	WaitTurn WaitKind = "turn"
 )
 
+// WaitFacts is what stands around a job that does not run.
+type WaitFacts struct {
+	// Tenant is how its tenant stands in its class: TenantRunnable, TenantBlocked or TenantParked.
+	Tenant string
+	// Blocked means that its lane stands behind its downstream's gate.
+	Blocked bool
+	// Gates are those on its way that are shut.
+	Gates []GateState
+	// Pools are the ids of those that serve the queue.
+	Pools []string
+	// Breaker is that of the job's downstream; the zero state where there is none.
+	Breaker BreakerState
+}
+
+// The values of WaitFacts.Tenant.
+const (
+	TenantRunnable = "a"
+	// TenantBlocked means that all of its lanes are behind gates, TenantParked that it stands behind a gate of its own.
+	TenantBlocked = "b"
+	TenantParked  = "t"
+)
+
+// AddWaits says what a job that does not run waits for, and takes back the estimate of its wait where nobody can know.
+func (g *Sighting) AddWaits(f WaitFacts) {
+	switch g.Place {
+	case admission.PlaceWaiting, admission.PlaceLater, admission.PlaceReady, admission.PlaceSpilled:
+		g.Waits = waits(g, f)
+		if f.Tenant != TenantRunnable || f.Blocked || len(f.Gates) > 0 || len(f.Pools) == 0 {
+			g.EstimatedWait = -1 // Until a gate opens, or a worker comes, nobody knows.
+		}
+	}
+}
+
 // waits lists what a job that does not run waits for.
-func waits(g *Sighting, f facts, around surroundings) []Wait {
+func waits(g *Sighting, f WaitFacts) []Wait {
 	var all []Wait
 	job := &g.Record.Job
 	if g.Place == admission.PlaceLater {
@@ -62,13 +95,13 @@ func waits(g *Sighting, f facts, around surroundings) []Wait {
 		}
 		return append(all, Wait{Kind: WaitDepth, Text: fmt.Sprintf("tenant %s has as many jobs in queue %s as it may; of those kept aside it is number %d", job.Tenant, job.Queue, g.Position)})
 	}
-	for _, gate := range f.gates {
-		all = append(all, gate.wait(around.breaker))
+	for _, gate := range f.Gates {
+		all = append(all, gate.wait(f.Breaker))
 	}
-	if len(around.pools) == 0 && g.Place != admission.PlaceReady {
+	if len(f.Pools) == 0 && g.Place != admission.PlaceReady {
 		all = append(all, Wait{Kind: WaitWorkers, Text: "no worker that is registered serves queue " + job.Queue})
 	}
-	if len(f.gates) == 0 && (f.blocked || f.mode == "b" || f.mode == "t") {
+	if len(f.Gates) == 0 && (f.Blocked || f.Tenant == TenantBlocked || f.Tenant == TenantParked) {
 		all = append(all, Wait{Kind: WaitWaking, Text: "its gate has opened, and its waiters come back one after the other"})
 	}
 	switch {
@@ -117,30 +150,30 @@ func times(n int) string {
 	switch {
 	case n == 1:
 		return "once"
-	case n >= historyCap:
+	case n >= HistoryCap:
 		return fmt.Sprintf("%d times or more in a row", n)
 	}
 	return fmt.Sprintf("%d times in a row", n)
 }
 
-// historyCap is how many deliveries are kept, as in fragments/history.lua.
-const historyCap = 20
+// HistoryCap is how many deliveries are kept, as in fragments/history.lua.
+const HistoryCap = 20
 
 // wait says what a closed gate holds back; b is the breaker of the job's downstream.
 func (g GateState) wait(b BreakerState) Wait {
 	w := Wait{Gate: g.Name, Until: g.Until}
-	kind, name := g.Name.split()
+	kind, name := g.Name.Split()
 	because := ""
 	if g.Reason != "" {
 		because = ": " + g.Reason
 	}
 	switch {
-	case kind == gateBreaker && g.Limit == 0:
+	case kind == KindBreaker && g.Limit == 0:
 		w.Kind, w.Text, w.Until = WaitBreaker, "the circuit breaker of downstream "+name+" is open", b.Until
 		if b.State == breaker.Open { // It may have changed since the gate was looked at.
 			w.Text += ": " + b.why()
 		}
-	case kind == gateBreaker:
+	case kind == KindBreaker:
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
 		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"))

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
 )
@@ -20,12 +21,12 @@ import (
 // A job's spans have one trace, from the producer through Redis to the handler.
 func Example() {
 	ctx, stop := context.WithCancel(context.Background())
-	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard}) // yours: store.Connect(ctx, "redis://localhost:6379", store.Config{})
+	redis, err := embedded.Open(ctx, embedded.Config{Log: io.Discard}) // yours: redisstore.Connect(ctx, "redis://localhost:6379", redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer redis.Close()
-	s, err := store.Open(ctx, redis.Client(), store.Config{})
+	s, err := redisstore.Open(ctx, redis.Client(), redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

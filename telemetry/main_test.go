@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/telemetry"
 	"github.com/headgate/headgate/worker"
 )
@@ -26,15 +27,15 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func openStore(tb testing.TB) *store.Store {
+func openStore(tb testing.TB) store.Deployment {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Open(tb.Context(), redistest.Shared(tb).Client(tb), redisstore.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
 	return s
 }
 
 // observed returns a producer under a policy whose tellings go to a Telemetry.
-func observed(tb testing.TB, store *store.Store, shown *telemetry.Telemetry, limits policy.Policy) *producer.Producer {
+func observed(tb testing.TB, store store.Deployment, shown *telemetry.Telemetry, limits policy.Policy) *producer.Producer {
 	tb.Helper()
 	p, err := producer.New(store, producer.Config{Policy: &limits, Observer: shown.Producer()})
 	must(tb, err)
@@ -42,7 +43,7 @@ func observed(tb testing.TB, store *store.Store, shown *telemetry.Telemetry, lim
 }
 
 // work runs a worker of the queue "mail" until so many jobs have left its hand.
-func work(tb testing.TB, s *store.Store, shown *telemetry.Telemetry, jobs int, handler worker.Handler) {
+func work(tb testing.TB, s store.Deployment, shown *telemetry.Telemetry, jobs int, handler worker.Handler) {
 	tb.Helper()
 	ctx, stop := context.WithTimeout(tb.Context(), patience)
 	defer stop()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -56,7 +57,7 @@ func to(downstream, id string) admission.Job {
 // gate returns the limit of the gate of "pay" in Redis, "" for none.
 func (r *rig) gate() string {
 	r.tb.Helper()
-	all, err := r.client.HGetAll(r.tb.Context(), r.store.Keys().Gates()).Result()
+	all, err := r.client.HGetAll(r.tb.Context(), redisstore.Keys(r.store).Gates()).Result()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -273,7 +274,7 @@ func TestAProbeThatNoHandlerSawGivesItsPlaceBack(t *testing.T) {
 // causes returns the causes of the transitions of "pay", by commas.
 func (r *rig) causes() string {
 	r.tb.Helper()
-	entries, err := r.client.XRange(context.WithoutCancel(r.tb.Context()), r.store.Keys().Events(), "-", "+").Result()
+	entries, err := r.client.XRange(context.WithoutCancel(r.tb.Context()), redisstore.Keys(r.store).Events(), "-", "+").Result()
 	if err != nil {
 		r.tb.Fatal(err)
 	}

@@ -45,10 +45,13 @@ type BreakerStatus struct {
 //	                                  lonely
 //	forced closed                     runs                             is counted in both
 //
-// The fleet's is changed by one script in Redis (store.Store.ReportOutcomes). With Redis away the last word of it stands,
+// The fleet's is changed by one script in Redis (store.Partition.ReportOutcomes). With Redis away the last word of it stands,
 // and the own one goes on; reports wait, and those older than the window are dropped.
 type breakers struct {
-	store     *store.Store
+	// store is the partition whose breakers these are, fleet all of the deployment, which has several if divided.
+	store     store.Partition
+	fleet     store.Deployment
+	divided   bool
 	logger    zerolog.Logger
 	watch     *outage.Watch
 	observer  Observer
@@ -94,13 +97,14 @@ type breakers struct {
 // not used for longest.
 const maxBreakers = 4096
 
-func newBreakers(store *store.Store, config Config, followed *classes, promoting nudge) *breakers {
+func newBreakers(of store.Deployment, partition int, config Config, followed *classes, promoting nudge) *breakers {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
+	parts := of.Partitions()
 	b := &breakers{
-		store: store, logger: *config.BreakerLogger, watch: outage.NewWatch(*config.BreakerLogger), observer: config.Observer, config: config.Breaker, own: config.Breakers,
+		store: parts[partition], fleet: of, divided: len(parts) > 1, logger: *config.BreakerLogger, watch: outage.NewWatch(*config.BreakerLogger), observer: config.Observer, config: config.Breaker, own: config.Breakers,
 		promoting: promoting, policy: followed, plain: isPlain(config.Breaker), callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
 		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
 	}

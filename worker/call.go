@@ -66,14 +66,14 @@ func (c *guardedCall) tell(o outcome, told chan struct{}) {
 // time: each partition has a half-open breaker, and all of them together as many probes as one.
 func (c *guardedCall) leaseProbe(ctx context.Context) bool {
 	b := c.breakers
-	if !c.leased || !b.store.ManyPartitions() {
+	if !c.leased || !b.divided {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	config := c.guard.local().Config()
 	token := fmt.Sprintf("%s-%d", b.name, b.probes.Add(1))
-	ok, err := b.store.LeaseProbe(ctx, c.guard.name, token, config.MaxProbes, config.ProbeTimeout+callTimeout)
+	ok, err := b.fleet.LeaseRight(ctx, c.guard.name, token, config.MaxProbes, config.ProbeTimeout+callTimeout)
 	if err != nil && ctx.Err() == nil {
 		b.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not leased: its job is handed back")
 	}
@@ -90,7 +90,7 @@ func (c *guardedCall) returnProbe(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // the last act of a job whose ctx may have ended
 	defer cancel()
-	if err := c.breakers.store.ReturnProbe(ctx, c.guard.name, c.probeToken); err != nil {
+	if err := c.breakers.fleet.ReturnRight(ctx, c.guard.name, c.probeToken); err != nil {
 		c.breakers.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not given back: its lease ends by itself")
 	}
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // ErrCancelled matches the cause with which a handler's ctx ends when its job was cancelled while it runs
-// (store.Store.Cancel); the cause's text is the reason that was given. The job leaves as cancelled whatever the handler
+// (store.Deployment.Cancel); the cause's text is the reason that was given. The job leaves as cancelled whatever the handler
 // returns then, and its downstream's circuit breaker does not count the call.
 var ErrCancelled = errors.New("job cancelled")
 

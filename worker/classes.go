@@ -26,7 +26,7 @@ func newClasses() (*classes, error) {
 }
 
 // read reads the policy that the store holds. One that cannot be read leaves the names as they were.
-func (c *classes) read(ctx context.Context, store *store.Store) error {
+func (c *classes) read(ctx context.Context, store store.Partition) error {
 	text, err := store.Policy(ctx)
 	if err != nil {
 		return err

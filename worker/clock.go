@@ -25,7 +25,7 @@ type clockSample struct {
 const firstSamples = 5
 
 // read takes a sample, or the best of a few if there was none.
-func (c *redisClock) read(ctx context.Context, store *store.Store) error {
+func (c *redisClock) read(ctx context.Context, store store.Partition) error {
 	tries, best := 1, time.Duration(math.MaxInt64)
 	if c.sample.Load() == nil {
 		tries = firstSamples

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestTheClockOfRedisIsEstimatedToHalfATrip, whichever half of it takes the time.
@@ -18,11 +18,11 @@ func TestTheClockOfRedisIsEstimatedToHalfATrip(t *testing.T) {
 			t.Parallel()
 			server := redistest.Shared(t)
 			proxy := redistest.NewProxy(t, server.Addr())
-			direct, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: redistest.Prefix(t)})
+			direct, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
+			s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -34,7 +34,7 @@ func TestTheClockOfRedisIsEstimatedToHalfATrip(t *testing.T) {
 			})
 			var clock redisClock
 			began := time.Now()
-			if err := clock.read(t.Context(), s); err != nil {
+			if err := clock.read(t.Context(), s.Partitions()[0]); err != nil {
 				t.Fatal(err)
 			}
 			half := time.Since(began) / firstSamples / 2 // of no less than the shortest trip

@@ -92,10 +92,10 @@ func TestADrainHandsBackUnharmedAndAtOnceWhatDoesNotFinish(t *testing.T) {
 func (r *rig) takeByHand(count int) []store.Lease {
 	r.tb.Helper()
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	if _, err := r.store.Register(r.tb.Context(), "by hand", pool, count, time.Minute); err != nil {
+	if _, err := r.store.Partitions()[0].Register(r.tb.Context(), "by hand", pool, count, time.Minute); err != nil {
 		r.tb.Fatal(err)
 	}
-	leases, err := r.store.Read(r.tb.Context(), "by hand", pool.ID(), count, time.Second, false)
+	leases, err := r.store.Partitions()[0].Read(r.tb.Context(), "by hand", pool.ID(), count, time.Second, false)
 	if err != nil || len(leases) != count {
 		r.tb.Fatalf("read %d of %d jobs: %v", len(leases), count, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -25,7 +26,7 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background()) // in main: signal.NotifyContext(…, os.Interrupt, syscall.SIGTERM)
 	url, stopRedis := startRedis(ctx)                     // yours: "redis://localhost:6379"
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func ExampleSetResult() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

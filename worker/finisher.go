@@ -19,7 +19,7 @@ import (
 // A call whose answer was lost is sent again: Redis answers "lost" for what the first one ended, so that is taken
 // for done. Nothing is given up while the worker runs, for a job that is not ended here would be held for ever.
 type finisher struct {
-	store     *store.Store
+	store     store.Partition
 	pool      string
 	logger    zerolog.Logger
 	watch     *outage.Watch
@@ -48,7 +48,7 @@ type ending struct {
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store *store.Store, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
+func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
 	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: newNudge()}
 }
 

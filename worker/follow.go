@@ -32,7 +32,7 @@ func (b *breakers) follow(ctx context.Context) {
 }
 
 // followOnce reads the breakers if there is no position yet, and else waits for transitions.
-func (b *breakers) followOnce(ctx context.Context, reader *store.EventReader, position string) (next string, err error) {
+func (b *breakers) followOnce(ctx context.Context, reader store.EventReader, position string) (next string, err error) {
 	events, next, err := reader.Read(ctx, position, blockTime)
 	if err != nil {
 		return "", err

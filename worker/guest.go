@@ -35,20 +35,20 @@ type GuestConfig struct {
 // Its work is of no tenant and so of no partition. Where a deployment has several, calls of a downstream are under its breaker in
 // the partition that its name picks, and all of them hear of the outcomes.
 type Guest struct {
-	store  *store.Store
+	store  store.Deployment
 	config GuestConfig
 	// parts are what it has in each partition.
 	parts []guestPart
 }
 
 type guestPart struct {
-	store     *store.Store
+	store     store.Partition
 	breakers  *breakers
 	scheduler *scheduler.Scheduler
 }
 
 // NewGuest returns a Guest on a store. It sends nothing before Run.
-func NewGuest(store *store.Store, config GuestConfig) (*Guest, error) {
+func NewGuest(store store.Deployment, config GuestConfig) (*Guest, error) {
 	full := Config{Logger: config.Logger, Breaker: config.Breaker, Breakers: config.Breakers}.withDefaults()
 	if err := errors.Join(append(full.validateDownstreams(), full.Breaker.Validate())...); err != nil {
 		return nil, fmt.Errorf("configure guest: %w", err)
@@ -58,7 +58,7 @@ func NewGuest(store *store.Store, config GuestConfig) (*Guest, error) {
 	g := &Guest{store: store, config: config}
 	var all []*breakers
 	for i, part := range store.Partitions() {
-		timers, err := scheduler.New(part, full.Scheduler)
+		timers, err := scheduler.NewOf(store, i, full.Scheduler)
 		if err != nil {
 			return nil, fmt.Errorf("configure guest: %w", err)
 		}
@@ -66,7 +66,7 @@ func NewGuest(store *store.Store, config GuestConfig) (*Guest, error) {
 		if err != nil {
 			return nil, fmt.Errorf("configure guest: %w", err)
 		}
-		own := newBreakers(part, full, followed, newNudge())
+		own := newBreakers(store, i, full, followed, newNudge())
 		own.guest = true
 		own.changed = func(downstream string) {
 			if config.Changed != nil && store.PartitionOf(downstream) == i {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -17,7 +18,7 @@ func ExampleGuest() {
 	ctx, stop := context.WithCancel(context.Background())
 	url, stopRedis := startRedis(ctx)
 	defer stopRedis()
-	s, err := store.Connect(ctx, url, store.Config{})
+	s, err := redisstore.Connect(ctx, url, redisstore.Config{})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -298,7 +298,7 @@ func TestAJobPastItsDeadlineIsNotStarted(t *testing.T) {
 	// A worker by hand that never reads lends its slots to the pool, so jobs are in the ready stream before the one
 	// that runs has a slot for them.
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	if _, err := r.store.Register(t.Context(), "by hand", pool, 10, time.Minute); err != nil {
+	if _, err := r.store.Partitions()[0].Register(t.Context(), "by hand", pool, 10, time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	release := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -20,7 +21,7 @@ import (
 // name.
 func (r *rig) isHeartbeat(c redistest.Command) bool {
 	return strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 &&
-		r.client.HExists(context.WithoutCancel(r.tb.Context()), r.store.Keys().Workers(), c.Args[4]).Val()
+		r.client.HExists(context.WithoutCancel(r.tb.Context()), redisstore.Keys(r.store).Workers(), c.Args[4]).Val()
 }
 
 // lapse is how the ctx of a handler ended whose worker could not extend its lease.
@@ -131,7 +132,7 @@ func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	const lease, late = 5 * time.Second, 750 * time.Millisecond // late enough for the margin, and not for the time-out of a call
 	// Redis knows the script from here on: the first call is the first heartbeat, not an answer that the script is unknown.
-	if _, err := r.store.Heartbeat(t.Context(), "nobody", lease); !errors.Is(err, admission.ErrLeaseLost) {
+	if _, err := r.store.Partitions()[0].Heartbeat(t.Context(), "nobody", lease); !errors.Is(err, admission.ErrLeaseLost) {
 		t.Fatal(err)
 	}
 	var beats atomic.Int64
@@ -227,7 +228,7 @@ func TestARefusedHeartbeatEndsTheHandlers(t *testing.T) {
 	})
 	for more := true; more; {
 		var err error
-		if more, err = r.store.Reclaim(t.Context(), name); err != nil {
+		if more, err = r.store.Partitions()[0].Reclaim(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,13 +11,14 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
 // connect opens a store with connections of its own, which is closed at the end of the test at the latest.
-func (r *rig) connect() *store.Store {
+func (r *rig) connect() store.Deployment {
 	r.tb.Helper()
-	s, err := store.Connect(r.tb.Context(), r.server.URL(), store.Config{Prefix: r.prefix})
+	s, err := redisstore.Connect(r.tb.Context(), r.server.URL(), redisstore.Config{Prefix: r.prefix})
 	if err != nil {
 		r.tb.Fatal(err)
 	}

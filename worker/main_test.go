@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -49,7 +50,7 @@ type rig struct {
 	server   *redistest.Server
 	client   *redis.Client
 	prefix   string
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 }
 
@@ -70,9 +71,9 @@ func newRigOn(tb testing.TB, server *redistest.Server) *rig {
 	return r
 }
 
-func (r *rig) open(client *redis.Client) *store.Store {
+func (r *rig) open(client *redis.Client) store.Deployment {
 	r.tb.Helper()
-	s, err := store.Open(r.tb.Context(), client, store.Config{Prefix: r.prefix})
+	s, err := redisstore.Open(r.tb.Context(), client, redisstore.Config{Prefix: r.prefix})
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -146,7 +147,7 @@ func (r *rig) await(what string, done func() bool) {
 // registrations returns the names of the registered workers.
 func (r *rig) registrations() []string {
 	r.tb.Helper()
-	names, err := r.client.HKeys(r.tb.Context(), r.store.Keys().Workers()).Result()
+	names, err := r.client.HKeys(r.tb.Context(), redisstore.Keys(r.store).Workers()).Result()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func (r *rig) registrations() []string {
 // why returns the reason and the text of the dead letter "a".
 func (r *rig) why() string {
 	r.tb.Helper()
-	text, err := r.client.HGet(r.tb.Context(), r.store.Keys().Why(), "acme:a").Result()
+	text, err := r.client.HGet(r.tb.Context(), redisstore.Keys(r.store).Why(), "acme:a").Result()
 	if err != nil {
 		r.tb.Fatal(err)
 	}
@@ -225,14 +226,14 @@ type running struct {
 
 // run starts a worker without a scheduler, which drains sooner, on a store. It is stopped and waited for at the end of
 // the test at the latest.
-func (r *rig) run(store *store.Store, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) run(store store.Deployment, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	config.NoScheduler = true
 	return r.runWithTimers(store, config, register)
 }
 
 // runWithTimers starts a worker as users do.
-func (r *rig) runWithTimers(store *store.Store, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) runWithTimers(store store.Deployment, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	said := &logs{}
 	a := r.launch(store, zerolog.New(said), config, register)
@@ -246,7 +247,7 @@ func (r *rig) runLogging(logger zerolog.Logger, config worker.Config, register f
 	return r.launch(r.store, logger, config, register)
 }
 
-func (r *rig) launch(s *store.Store, logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
+func (r *rig) launch(s store.Deployment, logger zerolog.Logger, config worker.Config, register func(*worker.Worker)) *running {
 	r.tb.Helper()
 	a := &running{journal: &journal{}, logs: &logs{}}
 	if config.Queues == nil {

@@ -7,7 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -15,7 +17,7 @@ import (
 // that whoever supervises them starts them anew.
 func TestAWorkerOfAnotherLayoutEnds(t *testing.T) {
 	t.Parallel()
-	for layout, want := range map[string]error{"3": store.ErrPartitions, ">redis://there:6379": store.ErrMoved} {
+	for layout, want := range map[string]error{"3": admission.ErrPartitions, ">redis://there:6379": admission.ErrMoved} {
 		for _, partitions := range []int{1, 2} {
 			t.Run(fmt.Sprintf("of %d, now %s", partitions, layout), func(t *testing.T) {
 				t.Parallel()
@@ -31,7 +33,7 @@ func TestAWorkerOfAnotherLayoutEnds(t *testing.T) {
 				go func() { ended <- w.Run(ctx) }()
 				r.await("the worker to be registered", func() bool { return len(r.registrations()) > 0 })
 				for _, part := range r.store.Partitions() {
-					if err := r.client.HSet(ctx, part.Keys().State(), "partitions", layout).Err(); err != nil {
+					if err := r.client.HSet(ctx, redisstore.KeysOf(part).State(), "partitions", layout).Err(); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -84,23 +84,24 @@ func (s *shared) took(w *Worker) {
 }
 
 // newOfParts returns a Worker of several partitions.
-func newOfParts(stores []*store.Store, config Config) (*Worker, error) {
+func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 	w := &Worker{config: config, handlers: make(map[string]Handler), pool: store.Pool{Queues: config.Queues, Strict: config.Strict}}
 	w.shared = &shared{full: newNudge(), confirmed: newNudge(), handlers: make(chan struct{}, config.Concurrency)}
 	w.shared.mu.slots = make(map[*Worker]int)
 	suspects := &suspects{}
-	for i, s := range stores {
+	parts := len(of.Partitions())
+	for i := range parts {
 		own := config
 		own.Logger = config.Logger.With().Int("partition", i).Logger()
 		if i > 0 {
 			own.Scheduler.OnBreaker = nil // The first partition's tells.
 		}
-		part, err := newWorker(s, own)
+		part, err := newWorker(of, i, own)
 		if err != nil {
 			return nil, err
 		}
 		part.shared, part.suspects = w.shared, suspects
-		part.slots.resize((config.Concurrency + i) / len(stores)) // The parts of a number that is not divisible add up to it.
+		part.slots.resize((config.Concurrency + i) / parts) // The parts of a number that is not divisible add up to it.
 		w.parts = append(w.parts, part)
 	}
 	all := make([]*breakers, len(w.parts))

@@ -135,7 +135,7 @@ func TestAGuestIsOfAllPartitions(t *testing.T) {
 		return ok
 	})
 	lease := func() bool {
-		ok, err := r.store.LeaseProbe(ctx, "pay", "another's", 1, time.Minute)
+		ok, err := r.store.LeaseRight(ctx, "pay", "another's", 1, time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestAGuestIsOfAllPartitions(t *testing.T) {
 	if !lease() {
 		t.Error("no other probe may run after the guest's")
 	}
-	if err := r.store.ReturnProbe(ctx, "pay", "another's"); err != nil {
+	if err := r.store.ReturnRight(ctx, "pay", "another's"); err != nil {
 		t.Fatal(err)
 	}
 	r.await("the breakers of all partitions to close", func() bool {

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -23,7 +23,7 @@ func newRigOfParts(tb testing.TB, partitions int) *rig {
 	server := redistest.Start(tb, redistest.Options{})
 	r := &rig{tb: tb, server: server, client: server.Client(tb), prefix: "hg"}
 	var err error
-	if r.store, err = store.Open(tb.Context(), r.client, store.Config{Partitions: partitions}); err != nil {
+	if r.store, err = redisstore.Open(tb.Context(), r.client, redisstore.Config{Partitions: partitions}); err != nil {
 		tb.Fatal(err)
 	}
 	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
@@ -98,7 +98,7 @@ func newRigOfMasters(tb testing.TB, masters, partitions int) *rig {
 	tb.Helper()
 	r := &rig{tb: tb, prefix: "hg"}
 	var err error
-	if r.store, err = store.Open(tb.Context(), redistest.StartNodes(tb, masters, false).Client(tb), store.Config{Partitions: partitions}); err != nil {
+	if r.store, err = redisstore.Open(tb.Context(), redistest.StartNodes(tb, masters, false).Client(tb), redisstore.Config{Partitions: partitions}); err != nil {
 		tb.Fatal(err)
 	}
 	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {

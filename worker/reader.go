@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/headgate/headgate/store"
@@ -33,7 +34,7 @@ func (s *session) read(ctx, jobs context.Context) {
 			s.held.endHistory()
 		}
 		s.release(late, ReasonShutdown)
-		if store.IsPoolGone(err) {
+		if errors.Is(err, store.ErrPoolGone) {
 			if ctx.Err() == nil { // Else this worker's own Reclaim has closed it.
 				s.loseLease("the pool is closed")
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -48,24 +49,24 @@ func TestJobsThatOnlyRedisKnowsOfRunWithinTheSlots(t *testing.T) {
 	name := r.registrations()[0]
 
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	if _, err := r.store.Register(t.Context(), "other", pool, lost, time.Hour); err != nil {
+	if _, err := r.store.Partitions()[0].Register(t.Context(), "other", pool, lost, time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	for i := range lost {
 		r.enqueue(job("send", "s"+strconv.Itoa(i)))
 	}
-	leases, err := r.store.Read(t.Context(), "other", pool.ID(), lost, -1, false)
+	leases, err := r.store.Partitions()[0].Read(t.Context(), "other", pool.ID(), lost, -1, false)
 	if err != nil || len(leases) != lost {
 		t.Fatalf("%d jobs for the other worker: %v", len(leases), err)
 	}
-	claim := &redis.XClaimArgs{Stream: r.store.Keys().Ready(pool.ID()), Group: "g", Consumer: name}
+	claim := &redis.XClaimArgs{Stream: redisstore.Keys(r.store).Ready(pool.ID()), Group: "g", Consumer: name}
 	for i := range leases {
 		claim.Messages = append(claim.Messages, leases[i].Token)
 	}
 	if err := r.client.XClaimJustID(t.Context(), claim).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.Reclaim(t.Context(), "other"); err != nil {
+	if _, err := r.store.Partitions()[0].Reclaim(t.Context(), "other"); err != nil {
 		t.Fatal(err)
 	}
 	close(hold)

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
 )
 
 func newBreakersForTest(t *testing.T) (*breakers, *guard) {
@@ -17,7 +18,7 @@ func newBreakersForTest(t *testing.T) (*breakers, *guard) {
 		t.Fatal(err)
 	}
 	config := Config{Queues: nil, ReportEvery: time.Hour, Logger: zerolog.Nop()}.withDefaults()
-	b := newBreakers(nil, config, followed, newNudge())
+	b := newBreakers(store.Single(nil, nil), 0, config, followed, newNudge())
 	return b, b.guardOf("pay")
 }
 

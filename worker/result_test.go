@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -50,7 +51,7 @@ func TestAResultIsThereOnceTheJobHasCompleted(t *testing.T) {
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %d bytes %.40q, %v", id, len(got), got, err)
 		}
-		if left := r.client.PTTL(t.Context(), r.store.Keys().Result("acme:"+id)).Val(); left <= 59*time.Minute || left > time.Hour {
+		if left := r.client.PTTL(t.Context(), redisstore.Keys(r.store).Result("acme:"+id)).Val(); left <= 59*time.Minute || left > time.Hour {
 			t.Errorf("%s is kept for %s", id, left)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -38,9 +39,9 @@ func playWorker() int {
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()
-	s, err := store.Open(ctx, client, store.Config{Prefix: os.Getenv(rolePrefix)})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: os.Getenv(rolePrefix)})
 	for tries := 1; err != nil && tries < 10; tries++ { // A busy machine; a supervisor would start it again.
-		s, err = store.Open(ctx, client, store.Config{Prefix: os.Getenv(rolePrefix)})
+		s, err = redisstore.Open(ctx, client, redisstore.Config{Prefix: os.Getenv(rolePrefix)})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -130,7 +131,7 @@ func (r *rig) process(more ...string) *process {
 func (r *rig) expire(workers []string) {
 	r.tb.Helper()
 	for _, name := range workers {
-		if _, err := r.store.Heartbeat(r.tb.Context(), name, 50*time.Millisecond); err != nil {
+		if _, err := r.store.Partitions()[0].Heartbeat(r.tb.Context(), name, 50*time.Millisecond); err != nil {
 			r.tb.Fatal(err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -102,7 +103,7 @@ func TestADeployCostsNobodyAnAttemptOrADelivery(t *testing.T) {
 	}
 	p := r.process()
 	r.await("the jobs to be taken", func() bool {
-		info, err := r.client.XPending(t.Context(), r.store.Keys().Ready(pool.ID()), "g").Result()
+		info, err := r.client.XPending(t.Context(), redisstore.Keys(r.store).Ready(pool.ID()), "g").Result()
 		return err == nil && info.Count == roleSlots
 	})
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
@@ -132,12 +133,12 @@ func (r *rig) lose(count int) {
 
 func (r *rig) loseWith(name string, count int) {
 	r.tb.Helper()
-	if _, err := r.store.Register(r.tb.Context(), name, pool, count, 50*time.Millisecond); err != nil {
+	if _, err := r.store.Partitions()[0].Register(r.tb.Context(), name, pool, count, 50*time.Millisecond); err != nil {
 		r.tb.Fatal(err)
 	}
 	taken := 0
 	for taken < count {
-		leases, err := r.store.Read(r.tb.Context(), name, pool.ID(), count, time.Second, false)
+		leases, err := r.store.Partitions()[0].Read(r.tb.Context(), name, pool.ID(), count, time.Second, false)
 		if err != nil || len(leases) == 0 {
 			r.tb.Fatalf("took %d of %d jobs: %v", taken, count, err)
 		}
@@ -158,7 +159,7 @@ func TestSuspectsOfOneDeathRunTogether(t *testing.T) {
 	var begun, unnoted atomic.Int64
 	all := make(chan struct{})
 	handler := func(ctx context.Context, job worker.Job[[]byte]) error {
-		if by, err := r.client.HGet(ctx, r.store.Keys().Started(), "acme:"+job.ID).Result(); !job.Suspect || err != nil || by == "" {
+		if by, err := r.client.HGet(ctx, redisstore.Keys(r.store).Started(), "acme:"+job.ID).Result(); !job.Suspect || err != nil || by == "" {
 			unnoted.Add(1)
 		}
 		if begun.Add(1) == suspects {
@@ -192,7 +193,7 @@ func TestSuspectsOfOneDeathRunTogether(t *testing.T) {
 // nothingNoted asserts that nothing is kept of suspects that have ended.
 func (r *rig) nothingNoted() {
 	r.tb.Helper()
-	keys := r.store.Keys()
+	keys := redisstore.Keys(r.store)
 	n, err := r.client.Exists(r.tb.Context(), keys.Started(), keys.Suspects(), keys.Base()+"begun").Result()
 	if err != nil || n != 0 {
 		r.tb.Errorf("%d hashes of suspects are left: %v", n, err)

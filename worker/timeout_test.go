@@ -60,7 +60,7 @@ func TestACallIsNotCutUnlessSomebodySaysSo(t *testing.T) {
 
 func TestTimeoutsOfDownstreamsAreChecked(t *testing.T) {
 	t.Parallel()
-	_, err := worker.New(&store.Store{}, worker.Config{
+	_, err := worker.New(store.Single(nil, nil), worker.Config{
 		Queues: []store.QueueWeight{{Queue: "q"}}, CallTimeouts: map[string]time.Duration{"a^b": time.Second, "fast": time.Microsecond, "slow": 25 * time.Hour},
 	})
 	for _, want := range []string{

@@ -8,7 +8,7 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -54,7 +54,7 @@ func TestASuspectThatIsNotedTooLateIsNotStarted(t *testing.T) {
 	if n := len(a.starts()); n != 0 {
 		t.Errorf("%d jobs were started", n)
 	}
-	if left := r.client.HLen(t.Context(), r.store.Keys().Started()).Val(); left != 0 {
+	if left := r.client.HLen(t.Context(), redisstore.Keys(r.store).Started()).Val(); left != 0 {
 		t.Errorf("%d notes of a start are left", left)
 	}
 }
@@ -76,7 +76,7 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 		}
 		return probing && c.Args[6] != "0"
 	})
-	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Partitions: 2})
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Partitions: 2})
 	if err != nil {
 		t.Fatal(err)
 	}

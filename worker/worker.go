@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/scheduler"
@@ -19,7 +20,8 @@ import (
 // Worker runs jobs. Make it with New, give it handlers with Register, RegisterAny and Use, then call Run once. Breakers may be
 // called from several goroutines at any time.
 type Worker struct {
-	store  *store.Store
+	// store is the partition whose jobs it runs.
+	store  store.Partition
 	config Config
 	pool   store.Pool
 	// handlers, anyType (nil for none) and middleware are written before Run and only read after.
@@ -60,21 +62,21 @@ type Worker struct {
 var ErrDraining = errors.New("worker is draining")
 
 // New returns a Worker on a store. It sends nothing yet.
-func New(store *store.Store, config Config) (*Worker, error) {
+func New(store store.Deployment, config Config) (*Worker, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
 	config = config.guarded(callback.NewGuard(config.Logger))
-	if parts := store.Partitions(); len(parts) > 1 {
-		return newOfParts(parts, config)
+	if len(store.Partitions()) > 1 {
+		return newOfParts(store, config)
 	}
-	return newWorker(store, config)
+	return newWorker(store, 0, config)
 }
 
 // newWorker returns a Worker of one partition.
-func newWorker(s *store.Store, config Config) (*Worker, error) {
-	timers, err := scheduler.New(s, config.Scheduler)
+func newWorker(of store.Deployment, partition int, config Config) (*Worker, error) {
+	timers, err := scheduler.NewOf(of, partition, config.Scheduler)
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
@@ -82,6 +84,7 @@ func newWorker(s *store.Store, config Config) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
+	s := of.Partitions()[partition]
 	w := &Worker{
 		store: s, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      store.Pool{Queues: config.Queues, Strict: config.Strict},
@@ -89,7 +92,7 @@ func newWorker(s *store.Store, config Config) (*Worker, error) {
 		watch: outage.NewWatch(config.Logger),
 	}
 	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting)
-	w.breakers = newBreakers(s, config, names, w.promoting)
+	w.breakers = newBreakers(of, partition, config, names, w.promoting)
 	w.breakers.watch = w.watch
 	return w, nil
 }
@@ -154,7 +157,7 @@ func (w *Worker) run(ctx context.Context) error {
 
 // isOutdated reports whether the deployment was migrated, so that this process looks for it in another form, or where it was.
 func isOutdated(err error) bool {
-	return errors.Is(err, store.ErrPartitions) || errors.Is(err, store.ErrMoved)
+	return errors.Is(err, admission.ErrPartitions) || errors.Is(err, admission.ErrMoved)
 }
 
 // await waits for a channel to be closed, for a time.

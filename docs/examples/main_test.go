@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -27,9 +28,9 @@ func open(tb testing.TB) *headgate.Client {
 	return hg
 }
 
-func openStore(tb testing.TB) *store.Store {
+func openStore(tb testing.TB) store.Deployment {
 	tb.Helper()
-	s, err := store.Connect(tb.Context(), redistest.Shared(tb).URL(), store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Connect(tb.Context(), redistest.Shared(tb).URL(), redisstore.Config{Prefix: redistest.Prefix(tb)})
 	check(tb, err)
 	tb.Cleanup(func() { check(tb, s.Close()) })
 	return s

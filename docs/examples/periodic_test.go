@@ -10,7 +10,7 @@ import (
 )
 
 // invoices enqueues invoices at six in the morning.
-func invoices(ctx context.Context, s *store.Store) error {
+func invoices(ctx context.Context, s store.Deployment) error {
 	p, err := producer.New(s, producer.Config{})
 	if err != nil {
 		return err

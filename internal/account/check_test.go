@@ -27,7 +27,7 @@ func checkRows() []row {
 			}
 			return func() func() {
 				return func() {
-					_, err := s.store.Grant(s.Context(), &g)
+					_, err := s.store.Partitions()[0].Grant(s.Context(), &g)
 					s.check(err)
 				}
 			}

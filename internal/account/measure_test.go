@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // cost is what one call costs.
@@ -167,7 +169,7 @@ func (s *site) grouped(commands []command) (texts []string) {
 
 // kind is what docs/design/keys.md calls a key: the part before the first colon.
 func (s *site) kind(key string) string {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(key, s.store.Keys().Base()), ":")
+	kind, _, _ := strings.Cut(strings.TrimPrefix(key, redisstore.Keys(s.store).Base()), ":")
 	return kind
 }
 

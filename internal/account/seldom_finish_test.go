@@ -6,6 +6,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // seldomFinishRows are what a worker asks of Redis for jobs that have something of their own, or under settings that most
@@ -59,12 +60,12 @@ func seldomFinishRows() []row {
 		{"a suspect begins", "start", 1, func(s *site) func() func() {
 			return func() func() {
 				s.empty()
-				keys := s.store.Keys()
+				keys := redisstore.Keys(s.store)
 				s.check(s.aside.Del(s.Context(), keys.Started(), keys.Base()+"begun").Err()) // Of the round before: it is no suspect in truth.
 				s.enqueue(s.urgent(0))
 				l := s.read(1)[0]
 				return func() {
-					s.check(s.store.Started(s.Context(), pool.ID(), worker, l.Token, admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}))
+					s.check(s.store.Partitions()[0].Started(s.Context(), pool.ID(), worker, l.Token, admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}))
 				}
 			}
 		}},
@@ -77,7 +78,7 @@ func seldomFinishRows() []row {
 				report := store.Outcomes{Downstream: "api", Config: defaults}
 				report.Sequence, report.Counts = sequence, breaker.Counts{Successes: 10}
 				return func() {
-					_, _, err := s.store.ReportOutcomes(s.Context(), store.Reporter{Name: worker}, []store.Outcomes{report})
+					_, _, err := s.store.Partitions()[0].ReportOutcomes(s.Context(), store.Reporter{Name: worker}, []store.Outcomes{report})
 					s.check(err)
 				}
 			}

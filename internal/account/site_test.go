@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // bench is the Redis of all rows, which nobody else uses.
@@ -35,7 +36,7 @@ type site struct {
 	*testing.T
 	*bench
 	wire     *wire
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 	// jobs counts those that were made; held are leased.
 	jobs int
@@ -84,14 +85,14 @@ func newSite(t *testing.T, b *bench) *site {
 		}
 	})
 	var err error
-	s.store, err = store.Open(t.Context(), client, store.Config{Prefix: fmt.Sprintf("h%02d", b.sites)}) // a byte longer than the default
+	s.store, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: fmt.Sprintf("h%02d", b.sites)}) // a byte longer than the default
 	b.sites++
 	s.check(err)
 	s.producer, err = producer.New(s.store, producer.Config{Policy: new(limits()), Timeout: time.Minute, Uncounted: true})
 	s.check(err)
 	s.register(1)
 	for _, rotated := range []string{"0", "-1000000000"} {
-		s.check(s.aside.HSet(t.Context(), s.store.Keys().State(), "rot", rotated).Err())
+		s.check(s.aside.HSet(t.Context(), redisstore.Keys(s.store).State(), "rot", rotated).Err())
 		s.enqueue(s.job(0))
 		s.empty()
 	}
@@ -112,7 +113,7 @@ const worker = "worker-1"
 
 func (s *site) register(slots int) {
 	s.Helper()
-	_, err := s.store.Register(s.Context(), worker, pool, slots, time.Hour)
+	_, err := s.store.Partitions()[0].Register(s.Context(), worker, pool, slots, time.Hour)
 	s.check(err)
 }
 
@@ -147,7 +148,7 @@ func (s *site) enqueue(jobs ...admission.Job) {
 
 func (s *site) read(count int) []store.Lease {
 	s.Helper()
-	leases, err := s.store.Read(s.Context(), worker, pool.ID(), count, -1, false)
+	leases, err := s.store.Partitions()[0].Read(s.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
 	if len(leases) == 0 {
 		s.Fatal("nothing is ready")
@@ -168,7 +169,7 @@ func completed(leases []store.Lease) []store.Finish {
 func (s *site) empty() {
 	s.Helper()
 	for {
-		leases, err := s.store.Read(s.Context(), worker, pool.ID(), store.MaxBatchJobs, -1, false)
+		leases, err := s.store.Partitions()[0].Read(s.Context(), worker, pool.ID(), store.MaxBatchJobs, -1, false)
 		s.check(err)
 		if leases = append(s.held, leases...); len(leases) == 0 {
 			return
@@ -180,7 +181,7 @@ func (s *site) empty() {
 // end ends jobs, and fails unless this is what becomes of all.
 func (s *site) end(jobs []store.Finish, want store.Ended) {
 	s.Helper()
-	got, _, err := s.store.Finish(s.Context(), pool.ID(), worker, jobs)
+	got, _, err := s.store.Partitions()[0].Finish(s.Context(), pool.ID(), worker, jobs)
 	s.check(err)
 	s.held = nil
 	for _, end := range got {
@@ -200,5 +201,5 @@ func (s *site) noteMemory() {
 	if s.forgetful {
 		now = time.UnixMicro(0)
 	}
-	s.check(s.aside.HSet(s.Context(), s.store.Keys().State(), "ma", now.UnixMicro()).Err())
+	s.check(s.aside.HSet(s.Context(), redisstore.Keys(s.store).State(), "ma", now.UnixMicro()).Err())
 }

@@ -12,7 +12,7 @@ func timerRows() []row {
 		{"heartbeat of a worker", "heartbeat", 1, func(s *site) func() func() {
 			return func() func() {
 				return func() {
-					_, err := s.store.Heartbeat(s.Context(), worker, time.Hour)
+					_, err := s.store.Partitions()[0].Heartbeat(s.Context(), worker, time.Hour)
 					s.check(err)
 				}
 			}
@@ -32,7 +32,7 @@ func timerRows() []row {
 // promotes fails unless so many moves are made.
 func (s *site) promotes(moves int) func() {
 	return func() {
-		p, err := s.store.Promote(s.Context(), "scheduler-1", time.Minute)
+		p, err := s.store.Partitions()[0].Promote(s.Context(), "scheduler-1", time.Minute)
 		if s.check(err); p.Moved != moves {
 			s.Fatalf("%+v, want %d moves", p, moves)
 		}

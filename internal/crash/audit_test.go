@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -121,7 +122,7 @@ func (f *findings) runsOf(s *storm) {
 			s.Errorf("job %s ran, and no producer was told that it is in", key)
 		}
 	}
-	dead, err := s.client.ZRange(s.Context(), s.store.Keys().Dead(), 0, -1).Result()
+	dead, err := s.client.ZRange(s.Context(), redisstore.Keys(s.store).Dead(), 0, -1).Result()
 	s.check(err)
 	for key := range f.admitted {
 		if runs[key] == nil && !slices.Contains(dead, key) {
@@ -132,13 +133,13 @@ func (f *findings) runsOf(s *storm) {
 
 // outcomes returns the keys of the jobs that ended and of the dead letters, and counts these by reason. The dedup window
 // must not have passed.
-func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClient, store *store.Store) (ended, dead map[string]bool, deaths map[string]int) {
+func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClient, store store.Deployment) (ended, dead map[string]bool, deaths map[string]int) {
 	ended, dead, deaths = map[string]bool{}, map[string]bool{}, map[string]int{}
-	why, err := client.HGetAll(ctx, store.Keys().Why()).Result()
+	why, err := client.HGetAll(ctx, redisstore.Keys(store).Why()).Result()
 	if err != nil {
 		fail(err)
 	}
-	letters, err := client.ZRange(ctx, store.Keys().Dead(), 0, -1).Result()
+	letters, err := client.ZRange(ctx, redisstore.Keys(store).Dead(), 0, -1).Result()
 	if err != nil {
 		fail(err)
 	}
@@ -148,7 +149,7 @@ func outcomes(ctx context.Context, fail func(...any), client redis.UniversalClie
 		deaths[reason]++
 	}
 	for generation := range 2 {
-		members, err := client.SMembers(ctx, store.Keys().Base()+"ended:"+strconv.Itoa(generation)).Result()
+		members, err := client.SMembers(ctx, redisstore.Keys(store).Base()+"ended:"+strconv.Itoa(generation)).Result()
 		if err != nil {
 			fail(err)
 		}
@@ -179,11 +180,11 @@ func (s *storm) charges(admitted map[string]admission.Job) (wrong []string) {
 		}
 	}
 	for tenant, cost := range spent {
-		stored, err := s.client.HGet(s.Context(), s.store.Keys().Buckets(tenant), "").Result()
+		stored, err := s.client.HGet(s.Context(), redisstore.Keys(s.store).Buckets(tenant), "").Result()
 		s.check(err)
 		compare(tenant, stored, tenantBurst, 1, cost)
 	}
-	stored, err := s.client.HGet(s.Context(), s.store.Keys().State(), "gb").Result()
+	stored, err := s.client.HGet(s.Context(), redisstore.Keys(s.store).State(), "gb").Result()
 	s.check(err)
 	compare("global", stored, globalBurst, globalPerDay, all)
 	return wrong

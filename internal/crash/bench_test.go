@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -69,11 +70,11 @@ func recovery(b *testing.B, c *cast, role string, after, patience time.Duration)
 func recoverHeadgate(b *testing.B, after time.Duration) time.Duration {
 	b.Helper()
 	c := newCast(b, redistest.Start(b, redistest.Options{}))
-	s, err := store.Open(b.Context(), c.server.Client(b), store.Config{})
+	s, err := redisstore.Open(b.Context(), c.server.Client(b), redisstore.Config{})
 	c.check(err)
 	j := admission.NewJob("acme", "mail", "work", []byte("0 60000 done"))
 	j.ID = "long"
-	_, err = s.Admit(b.Context(), 0, []store.Candidate{candidate(j)})
+	_, err = s.Partitions()[0].Admit(b.Context(), 0, []store.Candidate{candidate(j)})
 	c.check(err)
 	c.enter(schedulerRole, 0)
 	c.enter(workerRole, 0)

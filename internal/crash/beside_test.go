@@ -161,7 +161,7 @@ func (o *outage) admitAll(jobs, ill int) {
 		add(1+i%len(o.illnesses), i, "i")
 	}
 	for part := range slices.Chunk(all, store.MaxBatchJobs) {
-		verdicts, err := o.store.Admit(o.Context(), 0, part)
+		verdicts, err := o.store.Partitions()[0].Admit(o.Context(), 0, part)
 		o.check(err)
 		for _, v := range verdicts {
 			if v.Decision != admission.Admitted {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // clusterCall bounds a call of a producer: its time-out, and what a machine may halt meanwhile.
@@ -32,7 +33,7 @@ func (c *clusterTest) settle() {
 	}
 	kept := map[string]bool{}
 	for _, part := range c.store.Partitions() {
-		ended, _, _ := outcomes(c.Context(), c.Fatal, c.client, part)
+		ended, _, _ := outcomes(c.Context(), c.Fatal, c.client, store.Single(part, nil))
 		maps.Copy(kept, ended)
 	}
 	c.auditJobs(kept)
@@ -82,7 +83,7 @@ func (c *clusterTest) auditTokens(kept map[string]bool) {
 	full := 0
 	for tenant, cost := range spent {
 		part := c.store.Partitions()[c.store.PartitionOf(tenant)]
-		stored, err := c.client.HGet(c.Context(), part.Keys().Buckets(tenant), "").Result()
+		stored, err := c.client.HGet(c.Context(), redisstore.KeysOf(part).Buckets(tenant), "").Result()
 		c.check(err)
 		text, _, _ := strings.Cut(stored, ":")
 		level, err := strconv.ParseInt(text, 10, 64)

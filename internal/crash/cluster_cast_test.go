@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -39,7 +40,7 @@ type clusterTest struct {
 	*cast
 	cluster *redistest.Cluster
 	client  *redis.ClusterClient
-	store   *store.Store
+	store   store.Deployment
 	began   time.Time
 	struck  time.Time // when a worker was killed last
 	strikes int
@@ -70,7 +71,7 @@ func newClusterTest(t *testing.T) *clusterTest {
 	c := &clusterTest{cast: newCast(t, nil), cluster: redistest.StartNodesApart(t, clusterMasters), jobs: map[string]*clusterJob{}, began: time.Now()}
 	c.client = c.cluster.Client(t)
 	var err error
-	c.store, err = store.Open(t.Context(), c.client, store.Config{Partitions: clusterPartitions})
+	c.store, err = redisstore.Open(t.Context(), c.client, redisstore.Config{Partitions: clusterPartitions})
 	c.check(err)
 	putPolicy(t, c.store, policy.Policy{
 		Version: 1, DedupWindow: time.Hour,
@@ -231,7 +232,7 @@ func tenantOf(key string) string {
 func (c *clusterTest) partitionOf(key string) int { return c.store.PartitionOf(tenantOf(key)) }
 
 func (c *clusterTest) slotOf(partition int) int {
-	base := c.store.Partitions()[partition].Keys().Base()
+	base := redisstore.KeysOf(c.store.Partitions()[partition]).Base()
 	return keyspace.SlotOf(base[len("hg{") : len(base)-len("}:")])
 }
 

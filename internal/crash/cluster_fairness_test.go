@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -74,7 +74,7 @@ func newFairCluster(t *testing.T) *fairCluster {
 		seen:        map[string]bool{},
 	}
 	var err error
-	f.store, err = store.Open(t.Context(), f.cluster.Client(t), store.Config{Partitions: clusterPartitions})
+	f.store, err = redisstore.Open(t.Context(), f.cluster.Client(t), redisstore.Config{Partitions: clusterPartitions})
 	f.check(err)
 	f.ways[steadyRole], f.ways[schedulerRole] = f.cluster.URL(), f.cluster.URL()
 	f.calm()

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -96,7 +97,7 @@ func (l *dated) admitSome(dice *rand.Rand, of, first, count int) {
 		}
 		batch[i] = candidate(j)
 	}
-	verdicts, err := l.store.Admit(l.Context(), 0, batch)
+	verdicts, err := l.store.Partitions()[0].Admit(l.Context(), 0, batch)
 	if err != nil {
 		l.Error(err)
 		return
@@ -116,16 +117,16 @@ func (l *dated) admitSome(dice *rand.Rand, of, first, count int) {
 
 func (l *dated) live() int64 {
 	l.Helper()
-	n, err := l.client.HLen(l.Context(), l.store.Keys().Jobs()).Result()
+	n, err := l.client.HLen(l.Context(), redisstore.Keys(l.store).Jobs()).Result()
 	l.check(err)
-	return n - l.client.ZCard(l.Context(), l.store.Keys().Dead()).Val()
+	return n - l.client.ZCard(l.Context(), redisstore.Keys(l.store).Dead()).Val()
 }
 
 // work reads, starts what is in time, and ends all.
 func (l *dated) work() {
 	l.Helper()
 	l.promote()
-	leases, err := l.store.Read(l.Context(), "w", l.pool.ID(), datedSlots, 5*time.Millisecond, false)
+	leases, err := l.store.Partitions()[0].Read(l.Context(), "w", l.pool.ID(), datedSlots, 5*time.Millisecond, false)
 	l.check(err)
 	ends := make([]store.Finish, len(leases))
 	now := time.Now() // Redis is on this machine.
@@ -137,7 +138,7 @@ func (l *dated) work() {
 		l.dispatched(lease.Record, lease.Token, ends[i].Outcome == store.Complete)
 	}
 	for ; len(ends) > 0; ends = ends[min(store.MaxBatchJobs, len(ends)):] {
-		_, _, err = l.store.Finish(l.Context(), l.pool.ID(), "w", ends[:min(store.MaxBatchJobs, len(ends))])
+		_, _, err = l.store.Partitions()[0].Finish(l.Context(), l.pool.ID(), "w", ends[:min(store.MaxBatchJobs, len(ends))])
 		l.check(err)
 	}
 }
@@ -169,7 +170,7 @@ func (l *dated) runService() {
 		return nil
 	})
 	for more := true; more; { // Its entries that nobody has read go to the other worker.
-		more, err = l.store.Reclaim(l.Context(), "w")
+		more, err = l.store.Partitions()[0].Reclaim(l.Context(), "w")
 		l.check(err)
 	}
 	ctx, stop := context.WithCancel(l.Context())

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // stormPool is what all workers of these tests serve.
@@ -22,7 +23,7 @@ var stormPool = store.Pool{Queues: stormQueues}
 type desk struct {
 	*testing.T
 	client *redis.Client
-	store  *store.Store
+	store  store.Deployment
 	prefix string
 	// pool is what register, read and finish are about.
 	pool store.Pool
@@ -37,7 +38,7 @@ func newDesk(t *testing.T, server *redistest.Server) *desk {
 func newDeskAt(t *testing.T, server *redistest.Server, prefix string) *desk {
 	t.Helper()
 	d := &desk{T: t, client: server.Client(t), prefix: prefix, pool: stormPool}
-	s, err := store.Open(t.Context(), d.client, store.Config{Prefix: d.prefix})
+	s, err := redisstore.Open(t.Context(), d.client, redisstore.Config{Prefix: d.prefix})
 	d.check(err)
 	d.store = s
 	return d
@@ -73,7 +74,7 @@ func (d *desk) admit(version int64, jobs ...store.Candidate) (verdicts []admissi
 	d.Helper()
 	for len(jobs) > 0 {
 		n := min(len(jobs), store.MaxBatchJobs)
-		some, err := d.store.Admit(d.Context(), version, jobs[:n])
+		some, err := d.store.Partitions()[0].Admit(d.Context(), version, jobs[:n])
 		d.check(err)
 		verdicts, jobs = append(verdicts, some...), jobs[n:]
 	}
@@ -82,13 +83,13 @@ func (d *desk) admit(version int64, jobs ...store.Candidate) (verdicts []admissi
 
 func (d *desk) register(worker string, slots int, lease time.Duration) {
 	d.Helper()
-	_, err := d.store.Register(d.Context(), worker, d.pool, slots, lease)
+	_, err := d.store.Partitions()[0].Register(d.Context(), worker, d.pool, slots, lease)
 	d.check(err)
 }
 
 func (d *desk) read(worker string, count int) []store.Lease {
 	d.Helper()
-	leases, err := d.store.Read(d.Context(), worker, d.pool.ID(), count, -1, false)
+	leases, err := d.store.Partitions()[0].Read(d.Context(), worker, d.pool.ID(), count, -1, false)
 	d.check(err)
 	return leases
 }
@@ -102,7 +103,7 @@ func (d *desk) finish(leases []store.Lease, end func(store.Lease) store.Finish) 
 		for i, l := range leases[:n] {
 			all[i] = end(l)
 		}
-		some, _, err := d.store.Finish(d.Context(), d.pool.ID(), "worker", all)
+		some, _, err := d.store.Partitions()[0].Finish(d.Context(), d.pool.ID(), "worker", all)
 		d.check(err)
 		ends, leases = append(ends, some...), leases[n:]
 	}
@@ -119,7 +120,7 @@ func complete(l store.Lease) store.Finish { return endAs(l, store.Complete) }
 func (d *desk) promote() time.Duration {
 	d.Helper()
 	for {
-		p, err := d.store.Promote(d.Context(), "desk", 20*time.Millisecond)
+		p, err := d.store.Partitions()[0].Promote(d.Context(), "desk", 20*time.Millisecond)
 		d.check(err)
 		if !p.More {
 			return max(time.Millisecond, min(p.Next, 20*time.Millisecond))
@@ -159,7 +160,7 @@ func (d *desk) drain(worker string, end func(store.Lease) store.Finish) {
 
 // level returns the micro-tokens of a tenant's bucket.
 func (d *desk) level(tenant, rest string) (int64, error) {
-	stored, err := d.client.HGet(d.Context(), d.store.Keys().Buckets(tenant), rest).Result()
+	stored, err := d.client.HGet(d.Context(), redisstore.Keys(d.store).Buckets(tenant), rest).Result()
 	if err != nil {
 		return 0, fmt.Errorf("read bucket of %s: %w", tenant, err)
 	}

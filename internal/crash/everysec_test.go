@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -242,7 +243,7 @@ func list(gone, before map[string]bool) string {
 // kept returns the ids that Redis knows. Jobs go on from living to ended meanwhile, so those that live are read first.
 func (e *everysec) kept() (ended, live map[string]bool) {
 	e.Helper()
-	keys, err := e.client.HKeys(e.Context(), e.store.Keys().Jobs()).Result()
+	keys, err := e.client.HKeys(e.Context(), redisstore.Keys(e.store).Jobs()).Result()
 	e.check(err)
 	live = map[string]bool{}
 	for _, key := range keys {

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -63,7 +64,7 @@ func TestEveryWayOutIsCounted(t *testing.T) {
 	x.convict()
 	x.drain("main", complete2(x))
 	for deadline := time.Now().Add(time.Minute); ; x.pause(x.promote()) {
-		if n, err := x.client.ZCard(t.Context(), x.store.Keys().Dead()+":age").Result(); err == nil && n == 0 {
+		if n, err := x.client.ZCard(t.Context(), redisstore.Keys(x.store).Dead()+":age").Result(); err == nil && n == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -245,12 +246,12 @@ func (x *exits) lose() {
 	for _, l := range x.read(name, 3) {
 		if l.Suspect && x.dice.IntN(2) == 0 {
 			key := endAs(l, "").Key
-			err := x.store.Started(x.Context(), x.pool.ID(), name, l.Token, key)
+			err := x.store.Partitions()[0].Started(x.Context(), x.pool.ID(), name, l.Token, key)
 			if errors.Is(err, store.ErrBeside) {
 				continue
 			}
 			x.check(err)
-			if x.client.HExists(x.Context(), x.store.Keys().Suspects(), key.String()).Val() {
+			if x.client.HExists(x.Context(), redisstore.Keys(x.store).Suspects(), key.String()).Val() {
 				continue // It is of a group: nothing counts against it.
 			}
 			limit := store.DefaultPoisonLimit
@@ -263,13 +264,13 @@ func (x *exits) lose() {
 		}
 	}
 	x.pause(exitLease + time.Millisecond)
-	for x.client.HExists(x.Context(), x.store.Keys().Workers(), name).Val() {
+	for x.client.HExists(x.Context(), redisstore.Keys(x.store).Workers(), name).Val() {
 		x.pause(x.promote())
 	}
 }
 
 func (x *exits) purge() {
-	letters, err := x.client.ZRangeArgs(x.Context(), redis.ZRangeArgs{Key: x.store.Keys().Dead(), Start: 0, Stop: 1, Rev: true}).Result()
+	letters, err := x.client.ZRangeArgs(x.Context(), redis.ZRangeArgs{Key: redisstore.Keys(x.store).Dead(), Start: 0, Stop: 1, Rev: true}).Result()
 	x.check(err)
 	for _, letter := range letters {
 		tenant, id, _ := strings.Cut(letter, ":")
@@ -323,9 +324,9 @@ func (x *exits) account() {
 			x.Error("a job expires in four ways, and the history does not use them all")
 		}
 	}
-	why, err := x.client.HGetAll(x.Context(), x.store.Keys().Why()).Result()
+	why, err := x.client.HGetAll(x.Context(), redisstore.Keys(x.store).Why()).Result()
 	x.check(err)
-	letters, err := x.client.ZRange(x.Context(), x.store.Keys().Dead(), 0, -1).Result()
+	letters, err := x.client.ZRange(x.Context(), redisstore.Keys(x.store).Dead(), 0, -1).Result()
 	x.check(err)
 	if slices.Sort(letters); !slices.Equal(letters, slices.Sorted(maps.Keys(why))) {
 		x.Errorf("law L9: %d dead letters, %d reasons", len(letters), len(why))

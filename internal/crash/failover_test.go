@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // failoverPatience bounds each wait of TestFailover. A Sentinel that halted for two seconds does nothing for thirty.
@@ -73,7 +74,7 @@ type failover struct {
 	*cast
 	pair   *redistest.Failover
 	client *redis.Client // of the present master
-	store  *store.Store
+	store  store.Deployment
 }
 
 func newFailover(t *testing.T) *failover {
@@ -87,7 +88,7 @@ func newFailover(t *testing.T) *failover {
 	f.check(err)
 	f.client = redisclient.New(options, sentinel)
 	t.Cleanup(func() { _ = f.client.Close() })
-	f.store, err = store.Open(t.Context(), f.client, store.Config{})
+	f.store, err = redisstore.Open(t.Context(), f.client, redisstore.Config{})
 	f.check(err)
 	putPolicy(t, f.store, stormPolicy())
 	return f

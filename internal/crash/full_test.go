@@ -179,11 +179,11 @@ func (f *full) verbs() {
 	}
 	var held []store.Lease
 	step("register", func() error {
-		_, err := f.store.Register(f.Context(), "w", stormPool, 16, time.Minute)
+		_, err := f.store.Partitions()[0].Register(f.Context(), "w", stormPool, 16, time.Minute)
 		return err
 	})
 	step("heartbeat", func() error {
-		_, err := f.store.Heartbeat(f.Context(), "w", time.Minute)
+		_, err := f.store.Partitions()[0].Heartbeat(f.Context(), "w", time.Minute)
 		return err
 	})
 	step("gate", func() error {
@@ -195,7 +195,7 @@ func (f *full) verbs() {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("%+v after half a minute", f.census())
 			}
-			p, err := f.store.Promote(f.Context(), "s", 20*time.Millisecond)
+			p, err := f.store.Partitions()[0].Promote(f.Context(), "s", 20*time.Millisecond)
 			if err != nil {
 				return err
 			}
@@ -205,7 +205,7 @@ func (f *full) verbs() {
 		return nil
 	})
 	step("read", func() (err error) {
-		held, err = f.store.Read(f.Context(), "w", stormPool.ID(), 16, -1, false)
+		held, err = f.store.Partitions()[0].Read(f.Context(), "w", stormPool.ID(), 16, -1, false)
 		return err
 	})
 	if len(held) < 5 {
@@ -215,7 +215,7 @@ func (f *full) verbs() {
 		step("finish as "+string(outcome), func() error {
 			end := endAs(held[i], outcome)
 			end.Reason = "full"
-			ends, _, err := f.store.Finish(f.Context(), stormPool.ID(), "w", []store.Finish{end})
+			ends, _, err := f.store.Partitions()[0].Finish(f.Context(), stormPool.ID(), "w", []store.Finish{end})
 			if err == nil && ends[0] == store.EndedLost {
 				err = errors.New("lost")
 			}
@@ -245,7 +245,7 @@ func (f *full) verbs() {
 	})
 	step("reclaim", func() error {
 		for {
-			more, err := f.store.Reclaim(f.Context(), "w")
+			more, err := f.store.Partitions()[0].Reclaim(f.Context(), "w")
 			if err != nil || !more {
 				return err
 			}

@@ -133,11 +133,11 @@ func tokenTime(token string) (millis, seq int64) {
 type walk []store.BreakerEvent
 
 // walks reads all transitions of all breakers.
-func walks(tb testing.TB, store *store.Store) map[string]walk {
+func walks(tb testing.TB, store store.Deployment) map[string]walk {
 	tb.Helper()
 	all := map[string]walk{}
 	for position := "0-0"; ; {
-		events, next, err := store.BreakerEvents(tb.Context(), position, -1)
+		events, next, err := store.Partitions()[0].BreakerEvents(tb.Context(), position, -1)
 		if err != nil {
 			tb.Fatal(err)
 		}

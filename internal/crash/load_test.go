@@ -38,7 +38,7 @@ func stormPolicy() policy.Policy {
 }
 
 // putPolicy stores version 1 as an operator would.
-func putPolicy(tb testing.TB, s *store.Store, p policy.Policy, queues ...store.QueueSettings) {
+func putPolicy(tb testing.TB, s store.Deployment, p policy.Policy, queues ...store.QueueSettings) {
 	tb.Helper()
 	text, err := policy.Marshal(p)
 	if err == nil {

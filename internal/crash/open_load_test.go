@@ -156,7 +156,7 @@ func loadJob(id string) admission.Job {
 }
 
 // inProcess enqueues by a producer of its own.
-func inProcess(tb testing.TB, store *store.Store, timeout time.Duration) func(context.Context, string) (told, string) {
+func inProcess(tb testing.TB, store store.Deployment, timeout time.Duration) func(context.Context, string) (told, string) {
 	tb.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: timeout, Policy: &unlimited})
@@ -170,7 +170,7 @@ func inProcess(tb testing.TB, store *store.Store, timeout time.Duration) func(co
 }
 
 // overHTTP enqueues by the admin API.
-func overHTTP(tb testing.TB, store *store.Store, timeout time.Duration) func(context.Context, string) (told, string) {
+func overHTTP(tb testing.TB, store store.Deployment, timeout time.Duration) func(context.Context, string) (told, string) {
 	tb.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: timeout, Policy: &unlimited})

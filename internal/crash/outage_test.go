@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -51,7 +52,7 @@ func TestOutage(t *testing.T) {
 type outage struct {
 	*ledger
 	client *redis.Client
-	store  *store.Store
+	store  store.Deployment
 	// illnesses are those of the downstreams from 1; a cut has a well one.
 	illnesses []string
 	urls      []string
@@ -70,7 +71,7 @@ func newOutage(tb testing.TB, illnesses ...string) *outage {
 	c := newCast(tb, server)
 	o := &outage{ledger: newLedger(c), client: server.Client(tb), illnesses: illnesses}
 	var err error
-	o.store, err = store.Open(tb.Context(), o.client, store.Config{})
+	o.store, err = redisstore.Open(tb.Context(), o.client, redisstore.Config{})
 	c.check(err)
 	for i := range len(illnesses) + 1 {
 		c.await(c.enter(downstreamRole, i), "P", outagePatience)
@@ -81,7 +82,7 @@ func newOutage(tb testing.TB, illnesses ...string) *outage {
 		o.workers = append(o.workers, c.enter(callerRole, i))
 	}
 	o.until("the workers", func() bool {
-		n, err := o.client.HLen(tb.Context(), o.store.Keys().Workers()).Result()
+		n, err := o.client.HLen(tb.Context(), redisstore.Keys(o.store).Workers()).Result()
 		return err == nil && n == outageWorkers
 	})
 	return o

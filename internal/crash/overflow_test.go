@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -91,7 +92,7 @@ func (o *overflow) produce(tenant string, n int) {
 		if o.delayed(j.Tenant, i) {
 			j.Delay = overflowDelay
 		}
-		verdicts, err := o.store.Admit(o.Context(), 1, []store.Candidate{candidate(j)})
+		verdicts, err := o.store.Partitions()[0].Admit(o.Context(), 1, []store.Candidate{candidate(j)})
 		if err != nil {
 			o.Error(err)
 			return
@@ -120,7 +121,7 @@ func (o *overflow) produce(tenant string, n int) {
 // work completes what it gets; where order does not matter, some jobs come back first.
 func (o *overflow) work(over <-chan struct{}) {
 	for !closed(over) {
-		leases, err := o.store.Read(o.Context(), "w", o.pool.ID(), 4, 5*time.Millisecond, false)
+		leases, err := o.store.Partitions()[0].Read(o.Context(), "w", o.pool.ID(), 4, 5*time.Millisecond, false)
 		if err != nil {
 			o.Error(err)
 			return
@@ -130,12 +131,12 @@ func (o *overflow) work(over <-chan struct{}) {
 			ends[i] = o.finishOf(l)
 		}
 		if len(ends) > 0 {
-			if _, _, err = o.store.Finish(o.Context(), o.pool.ID(), "w", ends); err != nil {
+			if _, _, err = o.store.Partitions()[0].Finish(o.Context(), o.pool.ID(), "w", ends); err != nil {
 				o.Error(err)
 				return
 			}
 		}
-		if _, err = o.store.Promote(o.Context(), "w", time.Second); err != nil {
+		if _, err = o.store.Partitions()[0].Promote(o.Context(), "w", time.Second); err != nil {
 			o.Error(err)
 			return
 		}
@@ -192,10 +193,10 @@ func closed(c <-chan struct{}) bool {
 func (o *overflow) look() {
 	const counted = 8 // A flag of the record, see lua/scripts/fragments/header.lua.
 	pipe := o.client.TxPipeline()
-	jobs := pipe.HGetAll(o.Context(), o.store.Keys().Jobs())
-	dead := pipe.ZRange(o.Context(), o.store.Keys().Dead(), 0, -1)
-	spilled := pipe.ZRange(o.Context(), o.store.Keys().Base()+"spill:acme:mail", 0, -1)
-	depth := pipe.HGet(o.Context(), o.store.Keys().Base()+"depth", "acme:mail")
+	jobs := pipe.HGetAll(o.Context(), redisstore.Keys(o.store).Jobs())
+	dead := pipe.ZRange(o.Context(), redisstore.Keys(o.store).Dead(), 0, -1)
+	spilled := pipe.ZRange(o.Context(), redisstore.Keys(o.store).Base()+"spill:acme:mail", 0, -1)
+	depth := pipe.HGet(o.Context(), redisstore.Keys(o.store).Base()+"depth", "acme:mail")
 	_, _ = pipe.Exec(o.Context()) // Nil where nothing counts.
 	apart := map[string]bool{}
 	for _, key := range append(dead.Val(), spilled.Val()...) {
@@ -240,7 +241,7 @@ func (o *overflow) account() {
 		int64(len(o.done)) != c.Left["completed"] {
 		o.Errorf("law L9: %d admitted, %d dropped, %d done; Redis has %+v", all, o.dropped.Load(), len(o.done), c)
 	}
-	letters, err := o.client.ZRange(o.Context(), o.store.Keys().Dead(), 0, -1).Result()
+	letters, err := o.client.ZRange(o.Context(), redisstore.Keys(o.store).Dead(), 0, -1).Result()
 	o.check(err)
 	for _, key := range letters {
 		if !strings.HasPrefix(key, "acme:") {

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -149,7 +150,7 @@ func (p *point) run() bool {
 	p.over = true
 	_ = p.actors[workingRole].input.Close() // It drains, and may be killed over that.
 	p.await("no worker is left", func() bool {
-		return p.client.HLen(p.Context(), p.store.Keys().Workers()).Val() == 0
+		return p.client.HLen(p.Context(), redisstore.Keys(p.store).Workers()).Val() == 0
 	})
 	c := p.census()
 	want := map[string]int64{"completed": pointJobs - 3 + pointSuspects, "cancelled": 1}

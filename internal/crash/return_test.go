@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // longVariable asks for the long form of these tests, which `make outage-return` runs.
@@ -34,7 +35,7 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 	if os.Getenv(longVariable) != "" {
 		timeout, kills, away, runs = 2*time.Second, 4, 1000, 5
 	}
-	for name, way := range map[string]func(testing.TB, *store.Store, time.Duration) func(context.Context, string) (told, string){
+	for name, way := range map[string]func(testing.TB, store.Deployment, time.Duration) func(context.Context, string) (told, string){
 		"in process": inProcess, "over HTTP": overHTTP,
 	} {
 		for run := range runs {
@@ -43,7 +44,7 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 					t.Parallel()
 				}
 				server := redistest.Start(t, redistest.Options{AppendFsync: "always"})
-				s := storeAt(t, server, store.Config{})
+				s := storeAt(t, server, redisstore.Config{})
 				load := beginLoad(t, 500, way(t, s, timeout))
 				load.await(200, toldIn)
 				for range kills {
@@ -67,15 +68,15 @@ func TestNobodyIsToldThatNothingWasSentWhoIsIn(t *testing.T) {
 }
 
 // storeAt opens the store of a server, with the settings of a production client.
-func storeAt(t *testing.T, server *redistest.Server, config store.Config) *store.Store {
+func storeAt(t *testing.T, server *redistest.Server, config redisstore.Config) store.Deployment {
 	t.Helper()
 	return storeBy(t, "redis://"+server.Addr(), config)
 }
 
-func storeBy(t *testing.T, url string, config store.Config) *store.Store {
+func storeBy(t *testing.T, url string, config redisstore.Config) store.Deployment {
 	t.Helper()
 	config.Prefix = "return"
-	s, err := store.Connect(t.Context(), url, config)
+	s, err := redisstore.Connect(t.Context(), url, config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func storeBy(t *testing.T, url string, config store.Config) *store.Store {
 
 // assertNotIn enqueues what was said not to have been sent, which must be new. It returns how many were told that they are in, and how
 // many of them are.
-func assertNotIn(t *testing.T, store *store.Store, all []asked) (said, are int) {
+func assertNotIn(t *testing.T, store store.Deployment, all []asked) (said, are int) {
 	t.Helper()
 	unlimited := policy.Unlimited()
 	p, err := producer.New(store, producer.Config{Timeout: time.Minute, Policy: &unlimited})
@@ -173,11 +174,11 @@ func TestLoadReturnsWithAFailover(t *testing.T) {
 			t.Run(fmt.Sprintf("replicas %d, %d jobs/s", replicas, rate), func(t *testing.T) {
 				cluster := redistest.StartNodes(t, 3, true)
 				c := returnCase{rate: rate, replicas: replicas, timeout: 2 * time.Second}
-				s := storeBy(t, cluster.URL(), store.Config{Partitions: 4, Replicas: replicas})
+				s := storeBy(t, cluster.URL(), redisstore.Config{Partitions: 4, Replicas: replicas})
 				load := beginLoad(t, rate, inProcess(t, s, c.timeout))
 				load.await(rate, toldIn)
 				counts := load.counts()
-				base := s.Partitions()[0].Keys().Base()
+				base := redisstore.KeysOf(s.Partitions()[0]).Base()
 				slot := keyspace.SlotOf(base[strings.Index(base, "{")+1 : strings.Index(base, "}")])
 				cluster.GoneAfter(t, redistest.NodeTimeout)
 				killed := cluster.MasterOf(t, slot)
@@ -231,7 +232,7 @@ func (c *returnCase) begin(t *testing.T) (load *openLoad, before float64, restar
 		proxy.Decide(func(redistest.Command) redistest.Action { return redistest.Action{Delay: 2 * c.distance} })
 		addr = proxy.Addr()
 	}
-	s := storeBy(t, "redis://"+addr, store.Config{Replicas: c.replicas})
+	s := storeBy(t, "redis://"+addr, redisstore.Config{Replicas: c.replicas})
 	load = beginLoad(t, c.rate, inProcess(t, s, c.timeout))
 	load.await(max(20, c.rate), toldIn)
 	counts := load.counts()

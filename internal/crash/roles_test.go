@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -65,7 +66,7 @@ const (
 
 // player is a process that plays a role until its stdin ends.
 type player struct {
-	store  *store.Store
+	store  store.Deployment
 	book   *book
 	number int
 	addr   string
@@ -150,12 +151,12 @@ func (p *player) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	config := store.Config{Prefix: os.Getenv(prefixVariable)}
+	config := redisstore.Config{Prefix: os.Getenv(prefixVariable)}
 	if role := os.Getenv(roleVariable); role == replicatedRole || role == partsRole {
 		config.Replicas = 1
 	}
 	for {
-		if p.store, err = store.Open(ctx, client, config); err == nil || ctx.Err() != nil || errors.Is(err, store.ErrNewerData) {
+		if p.store, err = redisstore.Open(ctx, client, config); err == nil || ctx.Err() != nil || errors.Is(err, admission.ErrNewerData) {
 			return err
 		}
 		if err := wait(ctx, 30*time.Millisecond); err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // timeVariable is how long the storm lasts; `make crash` says ten minutes.
@@ -55,7 +56,7 @@ func TestStorm(t *testing.T) {
 // storm is a cast under attack.
 type storm struct {
 	*cast
-	store  *store.Store
+	store  store.Deployment
 	client *redis.Client
 	dice   *rand.Rand
 	began  time.Time
@@ -74,7 +75,7 @@ func newStorm(t *testing.T, appendFsync string) *storm {
 	server := redistest.Start(t, redistest.Options{AppendFsync: appendFsync})
 	s := &storm{cast: newCast(t, server), dice: newDice(t), strikes: map[string]int{}, began: time.Now()}
 	s.client = server.Client(t)
-	st, err := store.Open(t.Context(), s.client, store.Config{})
+	st, err := redisstore.Open(t.Context(), s.client, redisstore.Config{})
 	s.check(err)
 	s.store = st
 	s.proxy = redistest.NewProxy(t, server.Addr())

@@ -23,12 +23,12 @@ var everyOutcome = []store.Outcome{store.Complete, store.Retry, store.Kill, stor
 
 // insist is a worker that takes jobs, and says how they ended when it is told to, whatever has become of its lease.
 func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
-	if _, err := p.store.Register(ctx, "stubborn", stormPool, stubbornJobs, stubbornLease); err != nil {
+	if _, err := p.store.Partitions()[0].Register(ctx, "stubborn", stormPool, stubbornJobs, stubbornLease); err != nil {
 		return err
 	}
 	var held []store.Lease
 	for len(held) < stubbornJobs {
-		leases, err := p.store.Read(ctx, "stubborn", stormPool.ID(), stubbornJobs, 50*time.Millisecond, false)
+		leases, err := p.store.Partitions()[0].Read(ctx, "stubborn", stormPool.ID(), stubbornJobs, 50*time.Millisecond, false)
 		if err != nil {
 			return err
 		}
@@ -40,12 +40,12 @@ func (p *player) insist(ctx context.Context, told <-chan struct{}) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	_, err := p.store.Heartbeat(ctx, "stubborn", stubbornLease)
+	_, err := p.store.Partitions()[0].Heartbeat(ctx, "stubborn", stubbornLease)
 	p.book.note("beat", errors.Is(err, admission.ErrLeaseLost))
 	for i, l := range held {
 		f := endAs(l, everyOutcome[i%len(everyOutcome)])
 		f.Reason = "stubborn"
-		ends, _, err := p.store.Finish(ctx, stormPool.ID(), "stubborn", []store.Finish{f})
+		ends, _, err := p.store.Partitions()[0].Finish(ctx, stormPool.ID(), "stubborn", []store.Finish{f})
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestWorkersDrainTogether asserts L4 and L12 where all workers of a pool give up their slots before the first of them
@@ -17,11 +18,11 @@ func TestWorkersDrainTogether(t *testing.T) {
 		d.register(name, 0, 50*time.Millisecond) // As a worker begins to drain.
 	}
 	for _, name := range []string{"first", "second"} {
-		if more, err := d.store.Reclaim(t.Context(), name); more || err != nil {
+		if more, err := d.store.Partitions()[0].Reclaim(t.Context(), name); more || err != nil {
 			t.Errorf("reclaim %s: more %t, %v", name, more, err)
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); d.client.HLen(t.Context(), d.store.Keys().Workers()).Val() > 0; {
+	for deadline := time.Now().Add(10 * time.Second); d.client.HLen(t.Context(), redisstore.Keys(d.store).Workers()).Val() > 0; {
 		d.pause(d.promote()) // The third is never heard of again.
 		if time.Now().After(deadline) {
 			t.Fatal("a registration outlives its pool and its lease")

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // otherVariable names the binary of these tests of another release; `make upgrade` builds it from an older commit.
@@ -47,8 +49,8 @@ func otherRelease(t *testing.T) string {
 		replaced[filepath.Join(root, path)] = copied
 	}
 	replace("lua/scripts/fragments/state.lua", "local P = ", "-- The next release.\nlocal P = ")
-	next := strconv.Itoa(store.DataVersion + 1)
-	replace("internal/redisconn/data.go", "DataVersion = "+strconv.Itoa(store.DataVersion), "DataVersion = "+next)
+	next := strconv.Itoa(redisstore.DataVersion + 1)
+	replace("internal/redisconn/data.go", "DataVersion = "+strconv.Itoa(redisstore.DataVersion), "DataVersion = "+next)
 	replace("internal/redisconn/data.go", "FirstData    = 1", "FirstData    = "+next)
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
@@ -169,7 +171,7 @@ func refuseDowngrade(t *testing.T, newest string) {
 	other.actors = append(other.actors, newer)
 	other.start(newer)
 	state := "hg{0}:state"
-	for deadline := time.Now().Add(time.Minute); client.HGet(t.Context(), state, "data").Val() != strconv.Itoa(store.DataVersion+1); other.pause(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); client.HGet(t.Context(), state, "data").Val() != strconv.Itoa(redisstore.DataVersion+1); other.pause(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the newer release has not begun")
 		}
@@ -188,7 +190,7 @@ func refuseDowngrade(t *testing.T, newest string) {
 		t.Fatal(err)
 	}
 	said, err := older.CombinedOutput()
-	if err == nil || !strings.Contains(string(said), store.ErrNewerData.Error()) {
+	if err == nil || !strings.Contains(string(said), admission.ErrNewerData.Error()) {
 		t.Errorf("%v, by time: %t: %s", err, ctx.Err() != nil, said)
 	}
 	if after := client.HGetAll(t.Context(), state).Val(); len(after) != len(before) || after["data"] != before["data"] {

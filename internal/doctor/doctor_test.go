@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // finding returns a line of a report.
@@ -35,16 +36,16 @@ func check(t *testing.T, err error) {
 }
 
 // open returns a deployment of its own.
-func open(t *testing.T, partitions int) (s *store.Store, client *redis.Client, config store.Config) {
+func open(t *testing.T, partitions int) (s store.Deployment, client *redis.Client, config redisstore.Config) {
 	t.Helper()
-	client, config = redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions}
-	s, err := store.Open(t.Context(), client, config)
+	client, config = redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions}
+	s, err := redisstore.Open(t.Context(), client, config)
 	check(t, err)
 	return s, client, config
 }
 
 // admit sends a job to its partition.
-func admit(t *testing.T, s *store.Store, tenant, id string, delay time.Duration) {
+func admit(t *testing.T, s store.Deployment, tenant, id string, delay time.Duration) {
 	t.Helper()
 	job := admission.NewJob(tenant, "mail", "t", []byte("x"))
 	job.ID, job.Priority, job.Delay = id, admission.Medium, delay
@@ -55,7 +56,7 @@ func admit(t *testing.T, s *store.Store, tenant, id string, delay time.Duration)
 }
 
 // look returns a line of what Run tells, and asks that it says what to do unless all is well.
-func look(t *testing.T, s *store.Store, name string) Finding {
+func look(t *testing.T, s store.Deployment, name string) Finding {
 	t.Helper()
 	r, err := Run(t.Context(), s)
 	check(t, err)
@@ -66,7 +67,7 @@ func look(t *testing.T, s *store.Store, name string) Finding {
 	return f
 }
 
-func expect(t *testing.T, s *store.Store, name string, health Health, text string) {
+func expect(t *testing.T, s store.Deployment, name string, health Health, text string) {
 	t.Helper()
 	if f := look(t, s, name); f.Health != health || !strings.Contains(f.Text, text) {
 		t.Errorf("%+v, want %s %q", f, health, text)
@@ -95,7 +96,7 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), store.Config{})
+			r, err := Examine(t.Context(), redistest.Start(t, row.options).Client(t), redisstore.Config{})
 			check(t, err)
 			if f := finding(t, r, row.line); f.Health != row.health || !strings.Contains(f.Text, row.text) || (f.Health != HealthOK) != (f.Do != "") {
 				t.Errorf("%+v", f)
@@ -118,13 +119,13 @@ func TestDoctorLooksAtTheState(t *testing.T) {
 		expect(t, s, name, HealthOK, text)
 	}
 	config.EndedCap = 600
-	s, err := store.Open(t.Context(), client, config)
+	s, err := redisstore.Open(t.Context(), client, config)
 	check(t, err)
-	check(t, client.HSet(t.Context(), s.Keys().State(), "en", 500, "eo", 99).Err())
+	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "en", 500, "eo", 99).Err())
 	admit(t, s, "acme", "past", time.Hour)
 	admit(t, s, "acme", "waits", 0)
-	check(t, client.HSet(t.Context(), s.Keys().State(), "pv", 7).Err())
-	check(t, client.ZAdd(t.Context(), s.Keys().Later(), redis.Z{Score: 1_700_000_000_000_000, Member: "acme:past"}).Err())
+	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "pv", 7).Err())
+	check(t, client.ZAdd(t.Context(), redisstore.Keys(s).Later(), redis.Z{Score: 1_700_000_000_000_000, Member: "acme:past"}).Err())
 	for name, text := range map[string]string{"dedup": "10 jobs/s", "policy": "text is gone", "timers": "late: retries"} {
 		expect(t, s, name, HealthFail, text)
 	}
@@ -139,17 +140,17 @@ func TestDoctorWarnsOfNoWorkersOnlyWhereSomethingIsToRun(t *testing.T) {
 	t.Parallel()
 	s, _, _ := open(t, 1)
 	ctx, pool := t.Context(), store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err := s.Register(ctx, "w", pool, 1, time.Minute)
+	_, err := s.Partitions()[0].Register(ctx, "w", pool, 1, time.Minute)
 	check(t, err)
 	admit(t, s, "acme", "a", 0)
-	leases, err := s.Read(ctx, "w", pool.ID(), 1, -1, false)
+	leases, err := s.Partitions()[0].Read(ctx, "w", pool.ID(), 1, -1, false)
 	check(t, err)
-	_, _, err = s.Finish(ctx, pool.ID(), "w", []store.Finish{{
+	_, _, err = s.Partitions()[0].Finish(ctx, pool.ID(), "w", []store.Finish{{
 		Token: leases[0].Token, Key: admission.Key{Tenant: "acme", ID: "a"}, Outcome: store.Kill, Reason: "discarded", Text: "never",
 	}})
 	check(t, err)
 	for more := true; more; {
-		more, err = s.Reclaim(ctx, "w")
+		more, err = s.Partitions()[0].Reclaim(ctx, "w")
 		check(t, err)
 	}
 	expect(t, s, "workers", HealthOK, "0 registered")
@@ -162,7 +163,7 @@ func TestDoctorNamesAForgottenHold(t *testing.T) {
 	t.Parallel()
 	s, _, _ := open(t, 1)
 	ctx := t.Context()
-	old := store.Carried("ada", "house", redisconn.Moment(time.Now().Add(-2*time.Hour)))
+	old := store.Intervention{Author: "ada", Reason: "house", Own: true, Since: time.Now().Add(-2 * time.Hour)}
 	expect(t, s, "holds", HealthOK, "0 pauses")
 	_, err := s.Pause(ctx, store.QueueGate("mail"), time.Hour, old)
 	check(t, err)
@@ -180,7 +181,7 @@ func TestDoctorTellsOfUnknownTypes(t *testing.T) {
 	s, client, _ := open(t, 1)
 	for age, health := range map[time.Duration]Health{time.Minute: HealthWarn, time.Hour: HealthOK} {
 		last := time.Now().Add(-age).UnixMicro()
-		check(t, client.HSet(t.Context(), s.Keys().State(), "ut:mail", fmt.Sprintf("3|%d|welcome", last)).Err())
+		check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "ut:mail", fmt.Sprintf("3|%d|welcome", last)).Err())
 		text := "no job has come"
 		if health == HealthWarn {
 			text = "queue mail, 3 times in all, the last of type welcome"
@@ -193,7 +194,7 @@ func TestDoctorTellsOfUnknownTypes(t *testing.T) {
 func TestDoctorLooksAtNewerData(t *testing.T) {
 	t.Parallel()
 	s, client, config := open(t, 1)
-	check(t, client.HSet(t.Context(), s.Keys().State(), redisconn.DataField, store.DataVersion+1).Err())
+	check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), redisconn.DataField, redisstore.DataVersion+1).Err())
 	r, err := Examine(t.Context(), client, config)
 	check(t, err)
 	if f := finding(t, r, "data"); f.Health != HealthFail || f.Do == "" {
@@ -205,10 +206,10 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer func() { _ = client.Close() }()
-	if _, err := Examine(t.Context(), client, store.Config{}); !errors.Is(err, admission.ErrUnavailable) {
+	if _, err := Examine(t.Context(), client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Examine(t.Context(), client, store.Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
+	if _, err := Examine(t.Context(), client, redisstore.Config{Prefix: "a{b}"}); !errors.Is(err, admission.ErrInvalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -217,7 +218,7 @@ func TestDoctorNeedsAnAnswer(t *testing.T) {
 func TestDoctorLooksAtEveryPartition(t *testing.T) {
 	t.Parallel()
 	s, client, config := open(t, 3)
-	ctx, last := t.Context(), s.Partitions()[2].Keys()
+	ctx, last := t.Context(), redisstore.KeysOf(s.Partitions()[2])
 	for i := range 30 {
 		admit(t, s, fmt.Sprintf("tenant-%d", i), "a", 0)
 	}
@@ -236,7 +237,7 @@ func TestDoctorLooksAtEveryPartition(t *testing.T) {
 		{"policy", "partition 2: version 3 is in force and its text is gone", func() error { return client.HSet(ctx, last.State(), "pv", 3).Err() }},
 		{"partitions", `partition 2 is one of "5", the first of "3"`, func() error { return client.HSet(ctx, last.State(), redisconn.LayoutField, 5).Err() }},
 		{"partitions", "the deployment is being migrated from 3 to 5 partitions", func() error {
-			return client.HSet(ctx, s.Keys().State(), redisconn.LayoutField, "3>5").Err()
+			return client.HSet(ctx, redisstore.Keys(s).State(), redisconn.LayoutField, "3>5").Err()
 		}},
 	} {
 		check(t, spoiled.do())
@@ -252,7 +253,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartNodes(t, 3, false)
 	client, ctx := cluster.Client(t), t.Context()
-	s, err := store.Open(ctx, client, store.Config{Partitions: 6})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Partitions: 6})
 	check(t, err)
 	for i := range 30 {
 		admit(t, s, fmt.Sprintf("tenant-%d", i), "a", 0)
@@ -261,7 +262,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		t.Helper()
 		asked, err := Run(ctx, s)
 		check(t, err)
-		r, err := Examine(ctx, client, store.Config{})
+		r, err := Examine(ctx, client, redisstore.Config{})
 		check(t, err)
 		f := finding(t, r, name)
 		if same := finding(t, asked, name); same.Health != f.Health || same.Do != f.Do {
@@ -288,7 +289,7 @@ func TestDoctorLooksAtEveryMaster(t *testing.T) {
 		}
 	}
 	cluster.Masters[1].Kill(t)
-	if _, err := Examine(ctx, client, store.Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
+	if _, err := Examine(ctx, client, redisstore.Config{}); !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), cluster.Masters[1].Addr()) {
 		t.Errorf("with a master killed: %v", err)
 	}
 }
@@ -306,7 +307,7 @@ func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 		{3072, 74_999, HealthWarn, "3072 of 4096 queues are there: beyond, jobs that would make another are refused"},
 		{0, 75_000, HealthWarn, "75000 of 100000 dead letters are there: beyond, one of the tenant that has the most goes for each that comes"},
 	} {
-		check(t, client.HSet(t.Context(), s.Keys().State(), "nq", row.queues, "nd", row.letters).Err())
+		check(t, client.HSet(t.Context(), redisstore.Keys(s).State(), "nq", row.queues, "nd", row.letters).Err())
 		r, err := Run(t.Context(), s)
 		check(t, err)
 		if f := finding(t, r, "bounds"); f.Health != row.health || f.Text != row.text || (f.Do != "") != (f.Health == HealthWarn) {
@@ -317,8 +318,8 @@ func TestDoctorWarnsBeforeABoundIsReached(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprint("d", i)
 	}
-	check(t, client.HDel(t.Context(), s.Keys().State(), "nq", "nd").Err())
-	check(t, client.SAdd(t.Context(), s.Keys().Breakers(), names...).Err())
+	check(t, client.HDel(t.Context(), redisstore.Keys(s).State(), "nq", "nd").Err())
+	check(t, client.SAdd(t.Context(), redisstore.Keys(s).Breakers(), names...).Err())
 	r, err := Run(t.Context(), s)
 	check(t, err)
 	if f := finding(t, r, "bounds"); f.Health != HealthWarn || !strings.HasPrefix(f.Text, "3100 of 4096 breakers are there: beyond, the one that is closed and was quiet for longest") {

@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redisconn"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // partitionFacts are what a partition adds to what is told of all.
@@ -19,7 +19,7 @@ type partitionFacts struct {
 }
 
 // examineAll looks at every partition, and once at each master that serves one.
-func examineAll(ctx context.Context, layout string, parts []*store.Store) (Report, error) {
+func examineAll(ctx context.Context, layout string, parts []*redisstore.Partition) (Report, error) {
 	var servers, states examined
 	seen := map[redis.UniversalClient]*doctor{}
 	var facts []partitionFacts
@@ -94,7 +94,7 @@ func (e *examined) worst() []Finding {
 }
 
 // layoutFinding tells how many partitions there are, and whether all of them agree.
-func layoutFinding(parts []*store.Store, layout string, facts []partitionFacts) Finding {
+func layoutFinding(parts []*redisstore.Partition, layout string, facts []partitionFacts) Finding {
 	if strings.Contains(layout, ">") {
 		return Finding{"partitions", HealthFail, (&redisconn.LayoutError{Stored: layout}).Error(), "headgate migrate, as before, ends a migration that was killed"}
 	}

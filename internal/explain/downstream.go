@@ -13,7 +13,7 @@ import (
 // CallErrors is the kind of a Reason that is what calls failed by, which receivers have said: for operators alone.
 const CallErrors = "errors"
 
-func explainDownstream(ctx context.Context, s *store.Store, name string) (Explanation, error) {
+func explainDownstream(ctx context.Context, s store.Deployment, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
 	if err := admission.ValidateName("downstream", name, false); err != nil {
 		return e, err

@@ -49,14 +49,14 @@ type Reason struct {
 // New explains what a kind and a name say: a job by "tenant:id", a tenant, a scope or a downstream. What nobody knows is
 // headgate.ErrUnknownJob; of every tenant, scope and downstream there is something to say. Whoever does not see the deployment has jobs
 // explained alone.
-func New(ctx context.Context, s *store.Store, kind, name string, eyes shown.Eyes) (Explanation, error) {
-	job := func(ctx context.Context, s *store.Store, name string) (Explanation, error) {
+func New(ctx context.Context, s store.Deployment, kind, name string, eyes shown.Eyes) (Explanation, error) {
+	job := func(ctx context.Context, s store.Deployment, name string) (Explanation, error) {
 		if !eyes.Deployment {
 			return ownJob(ctx, s, name, eyes)
 		}
 		return explainJob(ctx, s, name, eyes)
 	}
-	of := map[string]func(context.Context, *store.Store, string) (Explanation, error){
+	of := map[string]func(context.Context, store.Deployment, string) (Explanation, error){
 		Job: job, Tenant: explainTenant, Scope: explainScope, Downstream: explainDownstream,
 	}[kind]
 	if of == nil {

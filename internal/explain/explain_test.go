@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 var update = flag.Bool("update", false, "rewrite the texts in testdata")
@@ -36,13 +37,13 @@ func must(tb testing.TB, err error) {
 // stage is a store of a test's own.
 type stage struct {
 	t        *testing.T
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	p, err := producer.New(s, producer.Config{})
 	must(t, err)
@@ -77,12 +78,12 @@ var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}
 func (s *stage) work(slots, n int, outcome store.Outcome) {
 	s.t.Helper()
 	ctx := s.t.Context()
-	_, err := s.store.Register(ctx, "w1", mailPool, slots, time.Minute)
+	_, err := s.store.Partitions()[0].Register(ctx, "w1", mailPool, slots, time.Minute)
 	must(s.t, err)
 	if n == 0 {
 		return
 	}
-	leases, err := s.store.Read(ctx, "w1", mailPool.ID(), n, -1, false)
+	leases, err := s.store.Partitions()[0].Read(ctx, "w1", mailPool.ID(), n, -1, false)
 	must(s.t, err)
 	for _, l := range leases {
 		if outcome == "" {
@@ -92,7 +93,7 @@ func (s *stage) work(slots, n int, outcome store.Outcome) {
 		if outcome == store.Release {
 			text = store.UnknownType + " " + l.Job.Type
 		}
-		_, _, err := s.store.Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
+		_, _, err := s.store.Partitions()[0].Finish(ctx, mailPool.ID(), "w1", []store.Finish{{
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: outcome, Delay: time.Hour, Reason: "discarded", Text: text,
 		}})
 		must(s.t, err)
@@ -233,7 +234,7 @@ func TestEachReasonIsExplained(t *testing.T) {
 
 func TestSharesOfPartitionsAreExplained(t *testing.T) {
 	t.Parallel()
-	st, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	st, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: 2})
 	must(t, err)
 	s := &stage{t: t, store: st}
 	s.put(`{"downstreams":{"smtp":{"max_running":9,"dispatch":{"tokens":5,"per":"1s","burst":4}}},"global":{"tokens":7,"per":"24h","burst":8}}`, "")

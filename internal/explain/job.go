@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-func explainJob(ctx context.Context, s *store.Store, name string, eyes shown.Eyes) (Explanation, error) {
+func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown.Eyes) (Explanation, error) {
 	key, err := keyOf(name)
 	if err != nil {
 		return Explanation{}, err
@@ -49,7 +49,7 @@ func explainJob(ctx context.Context, s *store.Store, name string, eyes shown.Eye
 }
 
 // ownJob explains a job to its tenant: what it waits for, without the rules, notes, workers and numbers that are others' too.
-func ownJob(ctx context.Context, s *store.Store, name string, eyes shown.Eyes) (Explanation, error) {
+func ownJob(ctx context.Context, s store.Deployment, name string, eyes shown.Eyes) (Explanation, error) {
 	key, err := keyOf(name)
 	if err != nil {
 		return Explanation{}, err
@@ -161,7 +161,7 @@ func resume(gate store.GateName, job *admission.Job) string {
 	if what := flags(gate, job.Tenant, job.Queue); what != "" {
 		return "headgate resume" + what
 	}
-	return "whoever paused it, by store.Store.Unpause"
+	return "whoever paused it, by store.Deployment.Unpause"
 }
 
 // deadline says what becomes of a job that waits too long.

@@ -39,7 +39,7 @@ type rules struct {
 	audit    []store.AuditEntry
 }
 
-func readRules(ctx context.Context, s *store.Store) (*rules, error) {
+func readRules(ctx context.Context, s store.Deployment) (*rules, error) {
 	current, err := rollout.Current(ctx, s)
 	if err != nil {
 		return nil, err

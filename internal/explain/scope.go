@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-func explainTenant(ctx context.Context, store *store.Store, name string) (Explanation, error) {
+func explainTenant(ctx context.Context, store store.Deployment, name string) (Explanation, error) {
 	if err := admission.ValidateTenant(name); err != nil {
 		return Explanation{}, err
 	}
@@ -37,7 +37,7 @@ func explainTenant(ctx context.Context, store *store.Store, name string) (Explan
 const backlogShown = 10
 
 // addBacklog tells how many jobs of a tenant wait, and where.
-func (e *Explanation) addBacklog(ctx context.Context, store *store.Store, tenant string) error {
+func (e *Explanation) addBacklog(ctx context.Context, store store.Deployment, tenant string) error {
 	backlogs, err := store.Backlogs(ctx, tenant)
 	if err != nil {
 		return err
@@ -69,13 +69,13 @@ func (e *Explanation) addBacklog(ctx context.Context, store *store.Store, tenant
 	return nil
 }
 
-func explainScope(ctx context.Context, store *store.Store, name string) (Explanation, error) {
+func explainScope(ctx context.Context, store store.Deployment, name string) (Explanation, error) {
 	e, _, err := newScope(ctx, store, admission.Scope(name))
 	return e, err
 }
 
 // newScope explains whether a scope admits: suspensions and buckets on its way.
-func newScope(ctx context.Context, store *store.Store, scope admission.Scope) (Explanation, *rules, error) {
+func newScope(ctx context.Context, store store.Deployment, scope admission.Scope) (Explanation, *rules, error) {
 	e := Explanation{Summary: "a job of 1 token would be admitted", Reasons: []Reason{}}
 	tenant, queue, _, err := scope.Parts()
 	if err != nil {
@@ -145,7 +145,7 @@ func queueOf(name store.GateName, tenant string) string {
 
 // addBuckets asks every bucket on the way of a scope for a token and takes none. Where the policy changes meanwhile it asks
 // again by the new one.
-func (e *Explanation) addBuckets(ctx context.Context, s *store.Store, scope admission.Scope) (*rules, admission.Verdict, error) {
+func (e *Explanation) addBuckets(ctx context.Context, s store.Deployment, scope admission.Scope) (*rules, admission.Verdict, error) {
 	for again := false; ; again = true {
 		in, err := readRules(ctx, s)
 		if err != nil {
@@ -227,7 +227,7 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 }
 
 // addGates tells which gates stand before a tenant's jobs.
-func (e *Explanation) addGates(ctx context.Context, s *store.Store, in *rules, tenant string) error {
+func (e *Explanation) addGates(ctx context.Context, s store.Deployment, in *rules, tenant string) error {
 	gates, err := s.Gates(ctx)
 	if err != nil {
 		return err

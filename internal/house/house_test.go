@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 	}{
 		"a house in order": {
 			files: map[string]string{
-				"doc.go": module + "/worker", "admission/doc.go": "", "buckets/doc.go": module + "/admission", "store/doc.go": module + "/buckets github.com/redis/go-redis/v9",
+				"doc.go": module + "/worker", "admission/doc.go": "", "buckets/doc.go": module + "/admission", "store/redisstore/doc.go": module + "/buckets github.com/redis/go-redis/v9",
 				"scheduler/doc.go": module + "/store github.com/rs/zerolog", "worker/doc.go": module + "/scheduler",
 				"cmd/headgate/main.go": module + "/worker " + module + "/internal/embedded", "internal/embedded/doc.go": "github.com/redis/go-redis/v9",
 				"internal/embedded/child/doc.go": "", "internal/redistest/doc.go": module + "/internal/embedded/child testing",

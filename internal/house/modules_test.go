@@ -21,28 +21,30 @@ type linked struct {
 
 // The SDK, in groups that link the same.
 var (
-	redisRooms   = []string{"limiter", "producer", "scheduler", "store", "telemetry", "worker"}
+	redisRooms   = []string{"store/redisstore"}
+	storeRooms   = []string{"limiter", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
+	cpuRooms     = []string{"limiter", "producer", "scheduler", "store/redisstore", "telemetry", "worker"}
 	loggingRooms = []string{"limiter", "producer", "scheduler", "telemetry", "worker"}
 	metricRooms  = []string{"telemetry"}
 )
 
 // sdk are the packages that other people's programs import, but for the root, which may link what the services link.
-var sdk = []string{"admission", "breaker", "buckets", "limiter", "lua", "policy", "producer", "scheduler", "store", "telemetry", "worker"}
+var sdk = []string{"admission", "breaker", "buckets", "limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "telemetry", "worker"}
 
 // services are the packages of which the root's door is made.
-var services = []string{"limiter", "lua", "policy", "producer", "scheduler", "store", "worker"}
+var services = []string{"limiter", "lua", "policy", "producer", "scheduler", "store", "store/redisstore", "worker"}
 
 // linkedModules is all that the SDK links, each with its reason; a module that is not here is a fault, and so is one here
 // that a package does not link any more. Whoever adds one adds it to every program that uses Headgate.
 var linkedModules = []linked{
 	{"github.com/redis/go-redis/v9", "the client of Redis", redisRooms},
-	{"github.com/cespare/xxhash/v2", "go-redis finds the slot of a shard with it", redisRooms},
+	{"github.com/cespare/xxhash/v2", "go-redis finds the slot of a shard with it; client_golang hashes labels", []string{"store/redisstore", "telemetry"}},
 	{"go.uber.org/atomic", "go-redis counts its connections with it", redisRooms},
-	{"github.com/google/uuid", "ids of jobs are UUIDs of version 7, and the ids of others are read strictly", redisRooms},
+	{"github.com/google/uuid", "ids of jobs are UUIDs of version 7, and the ids of others are read strictly", storeRooms},
 	{"github.com/rs/zerolog", "the log of services, which whoever runs them hands in", loggingRooms},
 	{"github.com/mattn/go-colorable", "zerolog's console writer", loggingRooms},
 	{"github.com/mattn/go-isatty", "go-colorable asks it for a terminal", loggingRooms},
-	{"golang.org/x/sys", "go-redis asks it for the size of a cache line, go-isatty for a terminal", redisRooms},
+	{"golang.org/x/sys", "go-redis asks it for the size of a cache line, go-isatty for a terminal", cpuRooms},
 	{"github.com/robfig/cron/v3", "schedules of periodic jobs: what cron lines mean is not for us to write again", []string{"producer", "telemetry"}},
 	{"github.com/puzpuzpuz/xsync/v4", "the maps of a limiter: docs/adr/written-here.md has what sync.Map takes", []string{"limiter", "telemetry"}},
 	{"github.com/prometheus/client_golang", "metrics", metricRooms},

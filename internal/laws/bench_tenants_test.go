@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // BenchmarkTenants reports what a job costs Redis, from its admission to its end, where 10 to 100,000 tenants have two jobs
@@ -46,7 +47,7 @@ func newIdle(b *testing.B, tenants int) *beside {
 		s.finishOpen()
 	}
 	s.run(1000) // Those that wait among them have had it, too.
-	kept, err := s.client.ZCard(b.Context(), s.store.Keys().Base()+"idle:0:mail").Result()
+	kept, err := s.client.ZCard(b.Context(), redisstore.Keys(s.store).Base()+"idle:0:mail").Result()
 	s.check(err)
 	if kept != int64(tenants) {
 		b.Fatalf("%d tags are kept of %d tenants", kept, tenants)

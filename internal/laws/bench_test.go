@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // BenchmarkBeside reports what a job costs Redis, from its admission to its end, that no gate stops: beside nothing, twice,
@@ -109,7 +110,7 @@ type beside struct {
 	tb testing.TB
 	// tenants take turns with jobs that nothing stops.
 	tenants int
-	store   *store.Store
+	store   store.Deployment
 	client  *redis.Client
 	jobs    int
 	version int64
@@ -124,7 +125,7 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 	b.Helper()
 	server := redistest.Start(b, redistest.Options{})
 	client := server.Client(b)
-	st, err := store.Open(b.Context(), client, store.Config{})
+	st, err := redisstore.Open(b.Context(), client, redisstore.Config{})
 	s := &beside{name: name, tb: b, tenants: 100, store: st, client: client}
 	s.check(err)
 	update := store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Second}
@@ -155,7 +156,7 @@ func newBeside(b *testing.B, name string, by bystanders) *beside {
 	}
 	s.register("w", mailPool, besideBatch)
 	for { // whatever is stopped comes to its head and parks
-		p, err := st.Promote(b.Context(), "s", time.Second)
+		p, err := st.Partitions()[0].Promote(b.Context(), "s", time.Second)
 		s.check(err)
 		if !p.More {
 			return s
@@ -202,19 +203,19 @@ func (s *beside) open(n int) []store.Candidate {
 
 func (s *beside) admit(jobs ...store.Candidate) {
 	s.tb.Helper()
-	_, err := s.store.Admit(s.tb.Context(), s.version, jobs)
+	_, err := s.store.Partitions()[0].Admit(s.tb.Context(), s.version, jobs)
 	s.check(err)
 }
 
 func (s *beside) register(worker string, pool store.Pool, slots int) {
 	s.tb.Helper()
-	_, err := s.store.Register(s.tb.Context(), worker, pool, slots, longLease)
+	_, err := s.store.Partitions()[0].Register(s.tb.Context(), worker, pool, slots, longLease)
 	s.check(err)
 }
 
 func (s *beside) read(worker string, pool store.Pool, count int) []store.Lease {
 	s.tb.Helper()
-	leases, err := s.store.Read(s.tb.Context(), worker, pool.ID(), count, -1, false)
+	leases, err := s.store.Partitions()[0].Read(s.tb.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
 	return leases
 }
@@ -239,7 +240,7 @@ func (s *beside) finishReady() int {
 	for i, l := range leases {
 		ends[i] = finishAs(l, store.Complete, 0)
 	}
-	_, _, err := s.store.Finish(s.tb.Context(), mailPool.ID(), "w", ends)
+	_, _, err := s.store.Partitions()[0].Finish(s.tb.Context(), mailPool.ID(), "w", ends)
 	s.check(err)
 	return len(leases)
 }

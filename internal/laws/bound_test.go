@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -121,7 +122,7 @@ func (c *crowd) change() error {
 		return err
 	}
 	c.version++
-	from, err := c.client.HGet(c.Context(), c.store.Keys().State(), "pat").Int64()
+	from, err := c.client.HGet(c.Context(), redisstore.Keys(c.store).State(), "pat").Int64()
 	c.mu.eras = append(c.mu.eras, era{compiled, from})
 	return err
 }
@@ -211,7 +212,7 @@ func (p *producer) call() error {
 				jobs[i].Limits = (*[admission.Levels]admission.Limit)(&limits)
 			}
 			before := redistest.Now().UnixMicro()
-			verdicts, err := p.store.Admit(p.Context(), p.compiled.Version(), jobs)
+			verdicts, err := p.store.Partitions()[0].Admit(p.Context(), p.compiled.Version(), jobs)
 			if !errors.Is(err, store.ErrStale) {
 				p.crowd.note(p.compiled.Version(), jobs, verdicts, before)
 				return err

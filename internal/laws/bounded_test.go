@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -72,7 +73,7 @@ func TestNothingIsLeftOfAFlood(t *testing.T) {
 	t.Logf("%d keys when the last job was in, %v at last", mostKeys, s.keys())
 
 	for i, own := range crew {
-		_, err := own.store.Reclaim(s.Context(), "w"+strconv.Itoa(i))
+		_, err := own.store.Partitions()[0].Reclaim(s.Context(), "w"+strconv.Itoa(i))
 		s.check(err)
 	}
 	if left := s.keys(); slices.ContainsFunc(left, func(name string) bool { return strings.HasPrefix(name, "ready:") || name == "workers" }) {
@@ -99,7 +100,7 @@ func (s *site) flood(part int) {
 		if len(batch) < store.MaxBatchJobs && n+floodCrew < floodJobs {
 			continue
 		}
-		verdicts, err := s.store.Admit(s.Context(), s.version, batch)
+		verdicts, err := s.store.Partitions()[0].Admit(s.Context(), s.version, batch)
 		if err != nil {
 			s.Error(err)
 			return
@@ -118,7 +119,7 @@ func (s *site) flood(part int) {
 func (s *site) swallow(worker string, done *atomic.Int64) {
 	ends := make([]store.Finish, 0, store.MaxBatchJobs)
 	for done.Load() < floodJobs && !s.Failed() {
-		leases, err := s.store.Read(s.Context(), worker, mailPool.ID(), store.MaxBatchJobs, 20*time.Millisecond, false)
+		leases, err := s.store.Partitions()[0].Read(s.Context(), worker, mailPool.ID(), store.MaxBatchJobs, 20*time.Millisecond, false)
 		if err != nil {
 			s.Error(err)
 			return
@@ -130,7 +131,7 @@ func (s *site) swallow(worker string, done *atomic.Int64) {
 		for _, l := range leases {
 			ends = append(ends, complete(l))
 		}
-		if _, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", ends); err != nil {
+		if _, _, err := s.store.Partitions()[0].Finish(s.Context(), mailPool.ID(), "worker", ends); err != nil {
 			s.Error(err)
 			return
 		}
@@ -160,10 +161,10 @@ func (s *site) ebb() {
 // keys names the keys of the partition, without its base.
 func (s *site) keys() []string {
 	s.Helper()
-	all, err := s.client.Keys(s.Context(), s.store.Keys().Base()+"*").Result()
+	all, err := s.client.Keys(s.Context(), redisstore.Keys(s.store).Base()+"*").Result()
 	s.check(err)
 	for i := range all {
-		all[i] = strings.TrimPrefix(all[i], s.store.Keys().Base())
+		all[i] = strings.TrimPrefix(all[i], redisstore.Keys(s.store).Base())
 	}
 	slices.Sort(all)
 	return all

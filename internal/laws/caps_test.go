@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestEndedIDsAreNeverForgottenEarly asserts L3 where the ended ids are as many as may be kept: a new job is refused,
@@ -16,7 +17,7 @@ func TestEndedIDsAreNeverForgottenEarly(t *testing.T) {
 	t.Parallel()
 	const most = 5
 	s := newSite(t, redistest.Shared(t))
-	st, err := store.Open(t.Context(), s.client, store.Config{Prefix: s.prefix, EndedCap: most})
+	st, err := redisstore.Open(t.Context(), s.client, redisstore.Config{Prefix: s.prefix, EndedCap: most})
 	s.check(err)
 	s.store = st
 	s.putPolicy(store.PolicyUpdate{Window: time.Second})
@@ -31,7 +32,7 @@ func TestEndedIDsAreNeverForgottenEarly(t *testing.T) {
 
 	ask := func(j store.Candidate) admission.Verdict {
 		t.Helper()
-		verdicts, err := s.store.Admit(t.Context(), s.version, []store.Candidate{j})
+		verdicts, err := s.store.Partitions()[0].Admit(t.Context(), s.version, []store.Candidate{j})
 		s.check(err)
 		return verdicts[0]
 	}
@@ -56,7 +57,7 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 128 // 2 * most queues are as many as a tenant may make
 	l := &lowered{newSite(t, redistest.Shared(t))}
-	s, err := store.Open(t.Context(), l.client, store.Config{Prefix: l.prefix, BucketCap: most})
+	s, err := redisstore.Open(t.Context(), l.client, redisstore.Config{Prefix: l.prefix, BucketCap: most})
 	l.check(err)
 	l.store = s
 	for i := range 2 * most {
@@ -73,7 +74,7 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 			jobs[i] = l.job("slow", fmt.Sprintf("mail-%d", first+i), 0, admission.DefaultClasses())
 			jobs[i].Limits = &[admission.Levels]admission.Limit{admission.LevelQueue: {Tokens: 1, Per: time.Hour, Burst: 100}}
 		}
-		verdicts, err := l.store.Admit(t.Context(), l.version, jobs)
+		verdicts, err := l.store.Partitions()[0].Admit(t.Context(), l.version, jobs)
 		l.check(err)
 		for _, v := range verdicts {
 			if v.Reason == admission.ReasonBuckets {
@@ -81,7 +82,7 @@ func TestBucketsOfATenantAreBounded(t *testing.T) {
 			}
 		}
 	}
-	key := l.store.Keys().Buckets("slow")
+	key := redisstore.Keys(l.store).Buckets("slow")
 	if n := l.size("b:slow"); n > most || refused == 0 {
 		t.Errorf("law L12: %d buckets, %d may be, and %d jobs were refused for it", n, most, refused)
 	}

@@ -1,5 +1,5 @@
 // Package laws proves the laws of docs/DESIGN.md on a real Redis, from the outside: its tests see what an operator
-// with a redis-cli sees, and drive the scripts through store.Store as a service does. It holds no code of the product.
+// with a redis-cli sees, and drive the scripts through store.Partition as a service does. It holds no code of the product.
 //
 // The conformance suite of package lua holds the scripts equal to the pure packages, step by step, under a clock that
 // the test sets. What is equal may be wrong together, and nothing there runs at once with anything else. So here each

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestTenantsShareByWeight asserts L7 at every dispatch, and W after every call, for two to two hundred tenants with
@@ -232,7 +233,7 @@ func (m *market) leave(worker string) {
 	delete(m.slots, worker) // They go with its last job; fewer are on the safe side.
 	for more := true; more; {
 		var err error
-		more, err = m.store.Reclaim(m.Context(), worker)
+		more, err = m.store.Partitions()[0].Reclaim(m.Context(), worker)
 		m.check(err)
 		m.observe()
 	}
@@ -380,8 +381,8 @@ func (m *market) look() (stream, due, later map[string]bool) {
 	m.Helper()
 	pipe := m.client.Pipeline()
 	entries := pipe.XRange(m.Context(), m.watcher.stream, "-", "+")
-	timers := pipe.ZRange(m.Context(), m.store.Keys().Due(), 0, -1)
-	delayed := pipe.ZRange(m.Context(), m.store.Keys().Later(), 0, -1)
+	timers := pipe.ZRange(m.Context(), redisstore.Keys(m.store).Due(), 0, -1)
+	delayed := pipe.ZRange(m.Context(), redisstore.Keys(m.store).Later(), 0, -1)
 	_, err := pipe.Exec(m.Context())
 	m.check(err)
 	return setOf(entries.Val(), func(x redis.XMessage) string { return x.ID }),

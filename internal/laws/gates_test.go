@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -101,7 +102,7 @@ func (c *crowded) picture() map[string]string {
 			picture[name] = digests[i]
 		}
 	}
-	state, err := c.client.HGetAll(c.Context(), c.store.Keys().State()).Result()
+	state, err := c.client.HGetAll(c.Context(), redisstore.Keys(c.store).State()).Result()
 	c.check(err)
 	for field, value := range state {
 		if strings.Contains(field, ":") || field == "seq" {
@@ -148,7 +149,7 @@ func (c *crowded) park() {
 func (c *crowded) carryOn(timers ...string) (found bool) {
 	c.Helper()
 	for _, timer := range timers {
-		at, err := c.client.ZScore(c.Context(), c.store.Keys().Due(), timer).Result()
+		at, err := c.client.ZScore(c.Context(), redisstore.Keys(c.store).Due(), timer).Result()
 		if errors.Is(err, redis.Nil) {
 			continue
 		}
@@ -191,7 +192,7 @@ func (c *crowded) reopen(gate store.GateName) {
 	const enough = (crowdedLanes+maxMoves-1)/maxMoves + 3
 	calls, first := 0, -1
 	for ; ; calls++ {
-		if n, err := c.client.XLen(c.Context(), c.store.Keys().Ready(c.pool.ID())).Result(); err == nil && n > 0 && first < 0 {
+		if n, err := c.client.XLen(c.Context(), redisstore.Keys(c.store).Ready(c.pool.ID())).Result(); err == nil && n > 0 && first < 0 {
 			first = calls
 		}
 		if calls > enough {
@@ -204,7 +205,7 @@ func (c *crowded) reopen(gate store.GateName) {
 	if parked := c.parked(string(gate)); parked > 0 {
 		c.Fatalf("law W: %d lanes are parked behind an open gate, and no timer stands", parked)
 	}
-	ready, err := c.client.XLen(c.Context(), c.store.Keys().Ready(c.pool.ID())).Result()
+	ready, err := c.client.XLen(c.Context(), redisstore.Keys(c.store).Ready(c.pool.ID())).Result()
 	c.check(err)
 	if ready != crowdedSlots {
 		c.Fatalf("law W: %d of %d slots are taken when all are awake", ready, crowdedSlots)

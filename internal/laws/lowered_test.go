@@ -8,6 +8,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestLoweredRateBinds asserts L1 over a lowered rate: a bucket that was emptied under a fast limit refills at the slow
@@ -38,7 +39,7 @@ func TestLoweredRateBinds(t *testing.T) {
 			l.putPolicy(store.PolicyUpdate{LongestFill: 100 * time.Hour})
 			l.pause(2100 * time.Millisecond) // By the fast limit they are all full now, and none was when it changed.
 			row.beside(l, "ann")
-			left, err := l.client.PTTL(l.Context(), l.store.Keys().Buckets("ann")).Result()
+			left, err := l.client.PTTL(l.Context(), redisstore.Keys(l.store).Buckets("ann")).Result()
 			l.check(err)
 			if left < 99*time.Hour {
 				t.Errorf("law L1: the buckets are forgotten in %s, and full in 100 h", left)
@@ -74,7 +75,7 @@ func (l *lowered) take(tenant, queue string, limit admission.Limit, cost admissi
 	l.Helper()
 	j := l.job(tenant, queue, 0, admission.DefaultClasses())
 	j.Job.Cost, j.Limits = cost, &[admission.Levels]admission.Limit{admission.LevelQueue: limit}
-	verdicts, err := l.store.Admit(l.Context(), l.version, []store.Candidate{j})
+	verdicts, err := l.store.Partitions()[0].Admit(l.Context(), l.version, []store.Candidate{j})
 	l.check(err)
 	return verdicts[0]
 }

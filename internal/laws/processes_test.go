@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestPatternHoldsOverProcesses asserts L6 with four schedulers and three workers in processes of their own. All three
@@ -190,7 +191,7 @@ func (c *cast) close() {
 // compare asserts that the dispatches are a stretch of the pattern, and that no worker held anything else.
 func (c *cast) compare() {
 	c.Helper()
-	stream := c.store.Keys().Ready(mailPool.ID())
+	stream := redisstore.Keys(c.store).Ready(mailPool.ID())
 	all, earlier, err := c.dispatches(stream)
 	c.check(err)
 	info, err := c.client.XInfoStream(c.Context(), stream).Result()

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // rescuePool serves the same queue as mailPool, and is another pool.
@@ -36,7 +37,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	if len(held) != heldJobs || len(s.lanes()) != 0 {
 		t.Fatalf("the worker holds %d jobs, want %d; lanes %v", len(held), heldJobs, s.lanes())
 	}
-	_, err := s.store.Heartbeat(s.Context(), "dead", shortLease) // Its last.
+	_, err := s.store.Partitions()[0].Heartbeat(s.Context(), "dead", shortLease) // Its last.
 	s.check(err)
 
 	calls := s.promoteUntil(func() bool { return s.census().Ready == 0 })
@@ -47,7 +48,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 	if after := s.lanes(); !maps.Equal(before, after) {
 		t.Fatalf("lanes before and after:\n%v\n%v", before, after)
 	}
-	_, err = s.store.Heartbeat(s.Context(), "dead", longLease)
+	_, err = s.store.Partitions()[0].Heartbeat(s.Context(), "dead", longLease)
 	if err == nil {
 		t.Error("a heartbeat brought a lease back that was taken")
 	}
@@ -62,7 +63,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 			t.Fatalf("job %s: a suspect: %t; %d deliveries count and %d attempts, want 0 and 0", l.Job.ID, l.Suspect, l.Lost, l.Attempts)
 		}
 	}
-	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(held[0]), finishAs(held[1], store.Retry, 0)})
+	ends, _, err := s.store.Partitions()[0].Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(held[0]), finishAs(held[1], store.Retry, 0)})
 	s.check(err)
 	if !slices.Equal(ends, []store.Ended{store.EndedLost, store.EndedLost}) {
 		t.Errorf("the dead worker ended jobs: %v", ends)
@@ -72,7 +73,7 @@ func TestJobsOfADeadWorkerGoBackWhereTheyStood(t *testing.T) {
 		t.Errorf("in the end: %+v", c)
 	}
 	again := store.Candidate{Job: &rescued[0].Job, Class: rescued[0].Class, Limits: unlimited}
-	verdicts, err := s.store.Admit(s.Context(), s.version, []store.Candidate{again})
+	verdicts, err := s.store.Partitions()[0].Admit(s.Context(), s.version, []store.Candidate{again})
 	s.check(err)
 	if verdicts[0].Decision != admission.Duplicate {
 		t.Errorf("a job that has run and was sent again: %+v", verdicts[0])
@@ -87,11 +88,11 @@ func TestOrphansAreTakenBack(t *testing.T) {
 	const own, orphaned = 40, 150
 	s.scatter(own + orphaned)
 	s.register("alive", mailPool, own+orphaned, shortLease) // The first audit is due with the first lease.
-	_, err := s.store.Heartbeat(s.Context(), "alive", longLease)
+	_, err := s.store.Partitions()[0].Heartbeat(s.Context(), "alive", longLease)
 	s.check(err)
 	s.fillUp(own + orphaned)
 	held := s.read("alive", mailPool, own)
-	_, err = s.store.Reclaim(s.Context(), "zombie-1") // Unknown, and stays so.
+	_, err = s.store.Partitions()[0].Reclaim(s.Context(), "zombie-1") // Unknown, and stays so.
 	s.check(err)
 	zombies := append(s.read("zombie-1", mailPool, orphaned/2), s.read("zombie-2", mailPool, orphaned)...)
 	if len(held) != own || len(zombies) != orphaned {
@@ -109,7 +110,7 @@ func TestOrphansAreTakenBack(t *testing.T) {
 			t.Errorf("job %s was dispatched again, and no zombie held it", d.key())
 		}
 	}
-	ends, _, err := s.store.Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(zombies[0])})
+	ends, _, err := s.store.Partitions()[0].Finish(s.Context(), mailPool.ID(), "worker", []store.Finish{complete(zombies[0])})
 	s.check(err)
 	if ends[0] != store.EndedLost {
 		t.Errorf("a zombie's job ended as %s", ends[0])
@@ -123,9 +124,9 @@ func TestOrphansAreTakenBack(t *testing.T) {
 	if n := len(s.read("gone", mailPool, 1)); n != 1 {
 		t.Errorf("a worker that is about to go has %d jobs, want 1", n)
 	}
-	_, err = s.store.Reclaim(s.Context(), "gone")
+	_, err = s.store.Partitions()[0].Reclaim(s.Context(), "gone")
 	s.check(err)
-	consumers, err := s.client.XInfoConsumers(s.Context(), s.store.Keys().Ready(mailPool.ID()), "g").Result()
+	consumers, err := s.client.XInfoConsumers(s.Context(), redisstore.Keys(s.store).Ready(mailPool.ID()), "g").Result()
 	s.check(err)
 	if len(consumers) != 1 || consumers[0].Name != "alive" {
 		t.Errorf("consumers: %+v", consumers)

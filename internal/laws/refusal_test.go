@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // buckets reads the stored buckets of some tenants and the global one.
@@ -27,13 +28,13 @@ func (s *site) buckets(tenants ...string) map[admission.Scope]buckets.Bucket {
 func (s *site) bucketTexts(tenants ...string) map[admission.Scope]string {
 	s.Helper()
 	texts := map[admission.Scope]string{}
-	state, err := s.client.HGetAll(s.Context(), s.store.Keys().State()).Result()
+	state, err := s.client.HGetAll(s.Context(), redisstore.Keys(s.store).State()).Result()
 	s.check(err)
 	if text, ok := state["gb"]; ok {
 		texts[admission.Global] = text
 	}
 	for _, tenant := range tenants {
-		fields, err := s.client.HGetAll(s.Context(), s.store.Keys().Buckets(tenant)).Result()
+		fields, err := s.client.HGetAll(s.Context(), redisstore.Keys(s.store).Buckets(tenant)).Result()
 		s.check(err)
 		for field, text := range fields {
 			if field != "!" { // when the hash ends
@@ -108,7 +109,7 @@ func TestRefusalsTellTheTruthUnderAnyLimits(t *testing.T) {
 // exhaust prepares limits of which only the target's will refuse the job that is returned, for the given reason.
 func (s *site) exhaust(target admission.Level, reason admission.Reason, round int) store.Candidate {
 	s.Helper()
-	s.check(s.client.HDel(s.Context(), s.store.Keys().State(), "gb").Err()) // The global bucket is full, as are a new tenant's.
+	s.check(s.client.HDel(s.Context(), redisstore.Keys(s.store).State(), "gb").Err()) // The global bucket is full, as are a new tenant's.
 	limits := &[admission.Levels]admission.Limit{}
 	burst := s.between(1, 50)
 	for level := range limits {
@@ -141,7 +142,7 @@ func (s *site) refuse(j store.Candidate) admission.Verdict {
 	}
 	path := buckets.AppendPath(nil, *j.Limits, tenant, j.Job.Queue, j.Job.Priority)
 	from := s.redisTime()
-	verdicts, err := s.store.Admit(s.Context(), s.version, []store.Candidate{j})
+	verdicts, err := s.store.Partitions()[0].Admit(s.Context(), s.version, []store.Candidate{j})
 	s.check(err)
 	to := s.redisTime()
 	v := verdicts[0]

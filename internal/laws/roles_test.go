@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisclient"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // The roles that this binary plays as a process of its own, and what it is told.
@@ -39,7 +40,7 @@ const (
 
 // player is a process that plays a role until its stdin ends.
 type player struct {
-	store *store.Store
+	store store.Deployment
 	name  string
 	// lives counts the registrations: a worker that lost its lease takes a new name.
 	lives int
@@ -57,7 +58,7 @@ func playRole(role string) int {
 	redisclient.Settings(options)
 	client := redis.NewClient(options)
 	defer client.Close()
-	s, err := store.Open(ctx, client, store.Config{Prefix: os.Getenv(prefixVariable)})
+	s, err := redisstore.Open(ctx, client, redisstore.Config{Prefix: os.Getenv(prefixVariable)})
 	p := &player{store: s, name: os.Getenv(nameVariable), out: bufio.NewWriter(os.Stdout)}
 	if err == nil {
 		err = map[string]func(context.Context) error{
@@ -75,7 +76,7 @@ func playRole(role string) int {
 func (p *player) schedule(ctx context.Context) error {
 	last := ""
 	for ctx.Err() == nil {
-		done, err := p.store.Promote(ctx, p.name, roleTimerLease)
+		done, err := p.store.Partitions()[0].Promote(ctx, p.name, roleTimerLease)
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func (p *player) schedule(ctx context.Context) error {
 		if done.Next >= 0 {
 			wait = max(time.Millisecond, min(wait, done.Next))
 		}
-		if last, err = p.store.WaitWake(ctx, last, wait); err != nil {
+		if last, err = p.store.Partitions()[0].WaitWake(ctx, last, wait); err != nil {
 			return err
 		}
 	}
@@ -96,25 +97,25 @@ func (p *player) schedule(ctx context.Context) error {
 // work registers, reads, reports, finishes and sends heartbeats. It prints "TOKEN CLASS" of each job before it ends it.
 func (p *player) work(ctx context.Context) error {
 	worker := p.name
-	if _, err := p.store.Register(ctx, worker, mailPool, roleSlots, roleLease); err != nil {
+	if _, err := p.store.Partitions()[0].Register(ctx, worker, mailPool, roleSlots, roleLease); err != nil {
 		return err
 	}
 	beat := time.Now()
 	for n := 0; ctx.Err() == nil; n++ {
 		if time.Since(beat) > roleLease/4 {
-			_, err := p.store.Heartbeat(ctx, worker, roleLease)
+			_, err := p.store.Partitions()[0].Heartbeat(ctx, worker, roleLease)
 			if errors.Is(err, admission.ErrLeaseLost) { // A busy machine; what it held is another's.
 				p.lives++
 				worker = fmt.Sprintf("%s-%d", p.name, p.lives)
-				_, err = p.store.Register(ctx, worker, mailPool, roleSlots, roleLease)
+				_, err = p.store.Partitions()[0].Register(ctx, worker, mailPool, roleSlots, roleLease)
 			}
 			if err != nil {
 				return err
 			}
 			beat = time.Now()
 		}
-		leases, err := p.store.Read(ctx, worker, mailPool.ID(), roleSlots, roleBlock, false)
-		if store.IsPoolGone(err) {
+		leases, err := p.store.Partitions()[0].Read(ctx, worker, mailPool.ID(), roleSlots, roleBlock, false)
+		if errors.Is(err, store.ErrPoolGone) {
 			beat = time.Time{} // All workers had lost their leases.
 			continue
 		}
@@ -151,9 +152,9 @@ func (p *player) end(ctx context.Context, leases []store.Lease, n int) error {
 	if err := p.out.Flush(); err != nil {
 		return err
 	}
-	_, more, err := p.store.Finish(ctx, mailPool.ID(), "worker", ends)
+	_, more, err := p.store.Partitions()[0].Finish(ctx, mailPool.ID(), "worker", ends)
 	if err == nil && more {
-		_, err = p.store.Promote(ctx, p.name, roleTimerLease)
+		_, err = p.store.Partitions()[0].Promote(ctx, p.name, roleTimerLease)
 	}
 	return err
 }

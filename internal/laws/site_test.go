@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // site is one partition under test: a store, and a client that looks at its keys.
@@ -23,7 +24,7 @@ type site struct {
 	*testing.T
 	server *redistest.Server
 	client *redis.Client
-	store  *store.Store
+	store  store.Deployment
 	prefix string
 	random *rand.Rand
 	// version is that of the policy in force.
@@ -41,9 +42,9 @@ func newSite(t *testing.T, server *redistest.Server) *site {
 }
 
 // open returns another store of the same partition.
-func (s *site) open(client *redis.Client) *store.Store {
+func (s *site) open(client *redis.Client) store.Deployment {
 	s.Helper()
-	st, err := store.Open(s.Context(), client, store.Config{Prefix: s.prefix})
+	st, err := redisstore.Open(s.Context(), client, redisstore.Config{Prefix: s.prefix})
 	s.check(err)
 	return st
 }
@@ -97,7 +98,7 @@ func (s *site) admit(jobs ...store.Candidate) {
 	s.Helper()
 	for len(jobs) > 0 {
 		n := min(len(jobs), store.MaxBatchJobs)
-		verdicts, err := s.store.Admit(s.Context(), s.version, jobs[:n])
+		verdicts, err := s.store.Partitions()[0].Admit(s.Context(), s.version, jobs[:n])
 		s.check(err)
 		for _, v := range verdicts {
 			if v.Decision != admission.Admitted {
@@ -124,14 +125,14 @@ func (s *site) putPolicy(u store.PolicyUpdate) {
 
 func (s *site) register(worker string, pool store.Pool, slots int, lease time.Duration) {
 	s.Helper()
-	_, err := s.store.Register(s.Context(), worker, pool, slots, lease)
+	_, err := s.store.Partitions()[0].Register(s.Context(), worker, pool, slots, lease)
 	s.check(err)
 }
 
 // read takes what is ready without waiting.
 func (s *site) read(worker string, pool store.Pool, count int) []store.Lease {
 	s.Helper()
-	leases, err := s.store.Read(s.Context(), worker, pool.ID(), count, -1, false)
+	leases, err := s.store.Partitions()[0].Read(s.Context(), worker, pool.ID(), count, -1, false)
 	s.check(err)
 	return leases
 }
@@ -145,7 +146,7 @@ func (s *site) finish(pool store.Pool, leases []store.Lease, end func(store.Leas
 		for i, l := range leases[:n] {
 			ends[i] = end(l)
 		}
-		_, _, err := s.store.Finish(s.Context(), pool.ID(), "worker", ends)
+		_, _, err := s.store.Partitions()[0].Finish(s.Context(), pool.ID(), "worker", ends)
 		s.check(err)
 		leases = leases[n:]
 	}
@@ -169,7 +170,7 @@ func (s *site) setGate(name store.GateName, limit int) (more bool) {
 
 func (s *site) promote() store.Promotion {
 	s.Helper()
-	p, err := s.store.Promote(s.Context(), "scheduler", time.Second)
+	p, err := s.store.Partitions()[0].Promote(s.Context(), "scheduler", time.Second)
 	s.check(err)
 	return p
 }
@@ -198,7 +199,7 @@ func (s *site) census() store.Census {
 }
 
 // key names a key of the partition that keyspace has no function for.
-func (s *site) key(name string) string { return s.store.Keys().Base() + name }
+func (s *site) key(name string) string { return redisstore.Keys(s.store).Base() + name }
 
 // commands returns how many commands this server has done, those of scripts included. Only on a server of one's own.
 func (s *site) commands() int64 {
@@ -262,7 +263,7 @@ type watcher struct {
 }
 
 func (s *site) watch(pool store.Pool) *watcher {
-	return &watcher{s: s, stream: s.store.Keys().Ready(pool.ID()), last: "-"}
+	return &watcher{s: s, stream: redisstore.Keys(s.store).Ready(pool.ID()), last: "-"}
 }
 
 // next returns what was dispatched since the last call and is still there: call it after each call of a script, before

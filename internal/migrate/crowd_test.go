@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // movingPolicy has something of each kind that partitions divide or keep.
@@ -40,7 +41,7 @@ func renewed(_ []byte, version int64) (store.PolicyUpdate, error) { return movin
 type crowd struct {
 	t      *testing.T
 	prefix string
-	s      *store.Store
+	s      store.Deployment
 	random *rand.Rand
 	n      int
 	// ended are ids that have ended, which stay refused.
@@ -57,9 +58,9 @@ var crowdLimits = [admission.Levels]admission.Limit{
 }
 
 // tokensLeft returns the micro-tokens of the global limit in all partitions.
-func tokensLeft(ctx context.Context, t *testing.T, s *store.Store) (sum float64) {
+func tokensLeft(ctx context.Context, t *testing.T, s store.Deployment) (sum float64) {
 	t.Helper()
-	for _, part := range partsOf(s.Partitions()) {
+	for _, part := range partsOf(inRedis(s)) {
 		b, found, err := part.globalBucket(ctx)
 		check(t, err)
 		if !found {
@@ -71,7 +72,15 @@ func tokensLeft(ctx context.Context, t *testing.T, s *store.Store) (sum float64)
 }
 
 // homeOf returns a tenant's partition.
-func homeOf(s *store.Store, tenant string) *store.Store { return s.Partitions()[s.PartitionOf(tenant)] }
+func homeOf(s store.Deployment, tenant string) store.Partition {
+	return s.Partitions()[s.PartitionOf(tenant)]
+}
+
+// inRedis returns the partitions of a deployment.
+func inRedis(s store.Deployment) []*redisstore.Partition {
+	parts, _ := redisstore.PartsOf(s)
+	return parts
+}
 
 func check(t *testing.T, err error) {
 	t.Helper()
@@ -156,7 +165,7 @@ func (c *crowd) work(slots int) {
 }
 
 // newCrowd fills s with what chance gives.
-func newCrowd(t *testing.T, s *store.Store, prefix string, seed uint64) *crowd {
+func newCrowd(t *testing.T, s store.Deployment, prefix string, seed uint64) *crowd {
 	t.Helper()
 	c := &crowd{t: t, prefix: prefix, s: s, random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // a test
 	ctx := t.Context()
@@ -177,7 +186,7 @@ func newCrowd(t *testing.T, s *store.Store, prefix string, seed uint64) *crowd {
 	check(t, s.Suspend(ctx, store.QueueGate("later"), time.Hour, store.Intervention{Reason: "full"}))
 	c.work(3)
 	check(t, s.Shadow(ctx, 1, "candidate", []store.Question{{Tenant: "t7", Queue: "mail", Class: "low", Limits: crowdLimits, Cost: 1}}))
-	_, err = s.LastTick(ctx, "nightly", time.UnixMicro(1))
+	_, err = s.Partitions()[0].LastTick(ctx, "nightly", time.UnixMicro(1))
 	check(t, err)
 	return c
 }

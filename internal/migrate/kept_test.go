@@ -78,9 +78,9 @@ end
 return out`
 
 // keptOf returns what a migration has to keep, and fails where a partition breaks a rule of its structures or of conservation.
-func keptOf(ctx context.Context, t *testing.T, s *store.Store) (kept []string, census store.Census) {
+func keptOf(ctx context.Context, t *testing.T, s store.Deployment) (kept []string, census store.Census) {
 	t.Helper()
-	for i, part := range s.Partitions() {
+	for i, part := range inRedis(s) {
 		lines, err := redisconn.Client(part.Conn()).Eval(ctx, keptScript, []string{part.Conn().Partition.State()}).StringSlice()
 		check(t, err)
 		kept = append(kept, lines...)
@@ -111,7 +111,7 @@ func mayBeInSeveral(line string) bool {
 }
 
 // pausesOf tells of each pause in how many partitions it stands, all of those it is about being 1.
-func pausesOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
+func pausesOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
 	t.Helper()
 	found := map[string]int{}
 	for _, part := range s.Partitions() {
@@ -129,7 +129,7 @@ func pausesOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string
 	return lines
 }
 
-func suspensionsOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
+func suspensionsOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
 	t.Helper()
 	all, err := s.Suspensions(ctx)
 	check(t, err)
@@ -139,7 +139,7 @@ func suspensionsOf(ctx context.Context, t *testing.T, s *store.Store) (lines []s
 	return lines
 }
 
-func breakersOf(ctx context.Context, t *testing.T, s *store.Store) (lines []string) {
+func breakersOf(ctx context.Context, t *testing.T, s store.Deployment) (lines []string) {
 	t.Helper()
 	for i, part := range s.Partitions() {
 		all, err := part.Breakers(ctx)

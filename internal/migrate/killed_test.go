@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 var errDied = errors.New("the process has died")
@@ -89,7 +90,7 @@ func TestAMigrationThatIsKilledGoesOn(t *testing.T) {
 				for _, client := range clients {
 					check(t, client.Close())
 				}
-				if err == nil || errors.Is(err, store.ErrMoved) {
+				if err == nil || errors.Is(err, admission.ErrMoved) {
 					break // All but the last answer had come.
 				}
 				if deaths++; !errors.Is(err, errDied) {
@@ -111,11 +112,11 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 	ctx := t.Context()
 	c, here, there := routes[4].open(t)
 	third := anotherRedis(t)
-	other, err := store.Open(ctx, third, store.Config{Prefix: c.prefix})
+	other, err := redisstore.Open(ctx, third, redisstore.Config{Prefix: c.prefix})
 	check(t, err)
 	job := admission.NewJob("other", "mail", "t", nil)
 	job.ID, job.Priority = "one", admission.Medium
-	verdicts, err := other.Admit(ctx, 0, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	verdicts, err := other.Partitions()[0].Admit(ctx, 0, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	check(t, errors.Join(err, verdicts[0].Err()))
 	run := func(from, to redis.UniversalClient, partitions int) error {
 		m, err := migration(ctx, from, to, c.prefix, partitions)
@@ -150,15 +151,15 @@ func TestAMigrationIsNotMistakenForAnother(t *testing.T) {
 			t.Errorf("%s: %v", wrong.name, err)
 		}
 	}
-	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, store.ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
+	if _, err := c.s.Partitions()[0].Register(ctx, "w", crowdQueues, 1, time.Minute); !errors.Is(err, admission.ErrMigrating) || !errors.Is(err, admission.ErrUnavailable) {
 		t.Errorf("a worker in the middle: %v", err)
 	}
-	if _, err := store.Open(ctx, here, store.Config{Prefix: c.prefix}); !errors.Is(err, store.ErrMigrating) {
+	if _, err := redisstore.Open(ctx, here, redisstore.Config{Prefix: c.prefix}); !errors.Is(err, admission.ErrMigrating) {
 		t.Errorf("a start in the middle: %v", err)
 	}
 	check(t, run(here, there, 4))
 	check(t, run(there, here, 1)) // and back to the Redis that has a note of where it went
-	s, err := store.Open(ctx, here, store.Config{Prefix: c.prefix})
+	s, err := redisstore.Open(ctx, here, redisstore.Config{Prefix: c.prefix})
 	check(t, err)
 	if census, err := s.Census(ctx); err != nil || !census.Conserved() || census.Accepted != 180 {
 		t.Errorf("there and back: %+v, %v", census, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // migrationField is the field of the state that names the migration a partition takes part in, or took part in last.
@@ -58,11 +59,11 @@ type Progress struct {
 
 // partition is the store of one, and its keys.
 type partition struct {
-	*store.Store
+	*redisstore.Partition
 	conn redisconn.Conn
 }
 
-func partsOf(stores []*store.Store) []*partition {
+func partsOf(stores []*redisstore.Partition) []*partition {
 	all := make([]*partition, len(stores))
 	for i, s := range stores {
 		all[i] = &partition{s, s.Conn()}
@@ -78,8 +79,8 @@ type Migration struct {
 	// from are the partitions that may hold what is to move, to those that the deployment is to have: in place the same ones.
 	from, to []*partition
 	// target is the deployment of to, running are the partitions of from as long as they are in use.
-	target  *store.Store
-	running []*store.Store
+	target  store.Deployment
+	running []*redisstore.Partition
 	inPlace bool
 	// layout is what all of them say meanwhile; before is the number of partitions there were.
 	layout string
@@ -132,16 +133,16 @@ func Open(ctx context.Context, from, to redis.UniversalClient, config Config) (*
 
 // open returns the first partition of a side.
 func (m *Migration) open(ctx context.Context, client redis.UniversalClient) (redisconn.Conn, error) {
-	s, _, err := m.unchecked(ctx, client, redisconn.Division{Layout: lua.SingleLayout})
+	_, only, err := m.unchecked(ctx, client, redisconn.Division{Layout: lua.SingleLayout, Most: 1})
 	if err != nil {
 		return redisconn.Conn{}, err
 	}
-	first := s.Conn()
+	first := only[0].Conn()
 	return first, redisconn.CheckRedis(ctx, redisconn.Client(first))
 }
 
-func (m *Migration) unchecked(ctx context.Context, client redis.UniversalClient, as redisconn.Division) (*store.Store, []*store.Store, error) {
-	return store.Unchecked(ctx, client, store.Config{Prefix: m.config.Prefix}, as)
+func (m *Migration) unchecked(ctx context.Context, client redis.UniversalClient, as redisconn.Division) (store.Deployment, []*redisstore.Partition, error) {
+	return redisstore.Unchecked(ctx, client, redisstore.Config{Prefix: m.config.Prefix}, as)
 }
 
 // sameRedis reports whether two sides have the same keys.
@@ -192,9 +193,9 @@ func (m *Migration) begin(ctx context.Context, here, there redisconn.Conn, at st
 	case migrating && before == "":
 		return &redisconn.LayoutError{Stored: at.layout}
 	case migrating && at.role != m.role():
-		return fmt.Errorf("%w, and is %q in that: end it first, with the same --from and --to", store.ErrMigrating, at.role)
+		return fmt.Errorf("%w, and is %q in that: end it first, with the same --from and --to", admission.ErrMigrating, at.role)
 	case migrating && after != strconv.Itoa(m.config.Partitions):
-		return fmt.Errorf("%w to %s partitions: end that first, with the same target", store.ErrMigrating, after)
+		return fmt.Errorf("%w to %s partitions: end that first, with the same target", admission.ErrMigrating, after)
 	}
 	m.before, m.fenced, m.id = max(1, int(redisconn.Whole(before))), migrating, at.id
 	if !m.inPlace {
@@ -255,7 +256,7 @@ func (m *Migration) checkTarget(ctx context.Context, there redisconn.Conn) error
 	m.emptied = strings.HasPrefix(at.layout, ">")
 	switch {
 	case m.fenced && !ours:
-		return fmt.Errorf("%w to another target than this one: end that first", store.ErrMigrating)
+		return fmt.Errorf("%w to another target than this one: end that first", admission.ErrMigrating)
 	case at.used && !ours:
 		return fmt.Errorf("the target holds another deployment under %s, or a part of one: give this another prefix, or flush that if nobody needs it", there.Partition.Base())
 	}

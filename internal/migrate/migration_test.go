@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // migration opens one, from and to being clients of the same Redis or of two.
@@ -78,7 +79,7 @@ func (r route) open(t *testing.T) (c *crowd, from, to redis.UniversalClient) {
 		to = r.elsewhere(t)
 	}
 	prefix := redistest.Prefix(t)
-	s, err := store.Open(t.Context(), from, store.Config{Prefix: prefix, Partitions: r.from})
+	s, err := redisstore.Open(t.Context(), from, redisstore.Config{Prefix: prefix, Partitions: r.from})
 	check(t, err)
 	seed := *crowdSeed
 	if seed == 0 {
@@ -94,7 +95,7 @@ var crowdSeed = flag.Uint64("crowd-seed", 0, "what the jobs that are migrated ar
 func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []string, census store.Census, tokens float64) {
 	t.Helper()
 	ctx := t.Context()
-	s, err := store.Open(ctx, to, store.Config{Prefix: c.prefix, Partitions: r.to})
+	s, err := redisstore.Open(ctx, to, redisstore.Config{Prefix: c.prefix, Partitions: r.to})
 	check(t, err)
 	after, now := keptOf(ctx, t, s)
 	compareKept(t, before, after)
@@ -117,7 +118,7 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 			t.Errorf("result of %s is %q: %v", key, result, err)
 		}
 	}
-	for i, part := range partsOf(s.Partitions()) {
+	for i, part := range partsOf(inRedis(s)) {
 		want := int64(1000 - r.from + 1)
 		if r.elsewhere == nil && i < r.from && r.from < r.to {
 			want = int64(1000 - i)
@@ -137,9 +138,9 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 	// The process that was there before the migration is refused, whatever it does.
 	job, class := c.job()
 	_, err = homeOf(c.s, job.Tenant).Admit(ctx, 1, []store.Candidate{{Job: &job, Class: class, Limits: &[admission.Levels]admission.Limit{}}})
-	want := store.ErrPartitions
+	want := admission.ErrPartitions
 	if r.elsewhere != nil {
-		want = store.ErrMoved
+		want = admission.ErrMoved
 	}
 	if !errors.Is(err, want) || store.InDoubt(err) {
 		t.Errorf("an old process: %v", err)
@@ -147,7 +148,7 @@ func (r route) check(t *testing.T, c *crowd, to redis.UniversalClient, before []
 	if _, err := c.s.Partitions()[0].Register(ctx, "old", crowdQueues, 1, time.Minute); !errors.Is(err, want) {
 		t.Errorf("an old worker: %v", err)
 	}
-	if _, err := store.Open(ctx, redisconn.Client(c.s.Conn()), store.Config{Prefix: c.prefix, Partitions: r.from}); !errors.Is(err, want) {
+	if _, err := redisstore.Open(ctx, redisconn.Client(inRedis(c.s)[0].Conn()), redisstore.Config{Prefix: c.prefix, Partitions: r.from}); !errors.Is(err, want) {
 		t.Errorf("an old process that starts: %v", err)
 	}
 	c.s, c.t = s, t

@@ -120,7 +120,7 @@ func (m *Migration) copyGates(ctx context.Context, from int, part *partition) er
 			continue
 		}
 		err = m.forThose(from, p.Name, func(to *partition) error {
-			return to.Suspend(ctx, p.Name, left, store.Carried(p.Author, p.Reason, redisconn.Moment(p.Since)))
+			return to.Suspend(ctx, p.Name, left, store.Intervention{Author: p.Author, Reason: p.Reason, Own: true, Since: p.Since})
 		})
 		if err != nil {
 			return err
@@ -157,7 +157,7 @@ func (m *Migration) copyPause(ctx context.Context, from, to *partition, g store.
 		return err
 	}
 	there[g.Name] = true
-	_, err = to.Pause(ctx, g.Name, left, store.Carried(g.Author, g.Reason, redisconn.Moment(g.Since)))
+	_, err = to.Pause(ctx, g.Name, left, store.Intervention{Author: g.Author, Reason: g.Reason, Own: true, Since: g.Since})
 	return err
 }
 

@@ -5,8 +5,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestAMigrationForgetsSharesOfTheGlobalRate: they are multiples of even parts, of which there are others then.
@@ -14,10 +15,10 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	t.Parallel()
 	client := redistest.Shared(t).Client(t)
 	prefix := redistest.Prefix(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: prefix, Partitions: 3})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 3})
 	check(t, err)
 	for i, units := range []int{2500, 250, 250} {
-		conn := s.Partitions()[i].Conn()
+		conn := inRedis(s)[i].Conn()
 		_, err := conn.Run(t.Context(), "share", conn.Now, 1, "test", 3, "global", units, 3000)
 		check(t, err)
 	}
@@ -31,10 +32,10 @@ func TestAMigrationForgetsSharesOfTheGlobalRate(t *testing.T) {
 	check(t, err)
 	_, err = m.Run(t.Context())
 	check(t, err)
-	if _, err = store.Open(t.Context(), client, store.Config{Prefix: prefix, Partitions: 3}); !errors.Is(err, store.ErrPartitions) {
+	if _, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 3}); !errors.Is(err, admission.ErrPartitions) {
 		t.Fatalf("opened with three partitions: %v", err)
 	}
-	if s, err = store.Open(t.Context(), client, store.Config{Prefix: prefix, Partitions: 2}); err != nil {
+	if s, err = redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 2}); err != nil {
 		t.Fatal(err)
 	}
 	shares, err = s.GlobalShares(t.Context(), tokens)

@@ -1,8 +1,9 @@
 package redisconn
 
 import (
-	"errors"
 	"fmt"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // DataVersion is the newest version of the layout of data that this release knows. It is raised when an older release could no
@@ -20,13 +21,10 @@ const (
 // DataField is the field of the state that holds the DataVersion of the deployment, from its first start on.
 const DataField = "data"
 
-// ErrNewerData means that a newer release has put the data into a form that this one does not know. Nothing was touched.
-var ErrNewerData = errors.New("the data is of a newer release of headgate")
-
 // CheckData refuses data of a version that this release does not know.
 func CheckData(stored int) error {
 	if stored <= DataVersion {
 		return nil
 	}
-	return fmt.Errorf("%w: version %d, this one knows up to %d; run the newer release here, or give this one another prefix", ErrNewerData, stored, DataVersion)
+	return fmt.Errorf("%w: version %d, this one knows up to %d; run the newer release here, or give this one another prefix", admission.ErrNewerData, stored, DataVersion)
 }

@@ -1,7 +1,6 @@
 package redisconn
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -13,17 +12,6 @@ import (
 // absent is one, "1>4" is being migrated from one to four, ">redis://host:6379" has moved there. Every script that reads the
 // state compares it with the layout that its caller knows, in a read that it makes anyway, so whoever missed a migration
 // changes nothing.
-
-// The ways in which a caller and a deployment differ.
-var (
-	// ErrPartitions means that a deployment has another number of partitions than Config.Partitions, or than it had when the
-	// Store was opened. Nothing was touched: open another Store.
-	ErrPartitions = errors.New("the deployment has another number of partitions")
-	// ErrMigrating means that a deployment is being migrated, and comes with headgate.ErrUnavailable. Nothing was touched.
-	ErrMigrating = errors.New("the deployment is being migrated")
-	// ErrMoved means that a deployment has moved to another Redis. Nothing was touched.
-	ErrMoved = errors.New("the deployment has moved to another Redis")
-)
 
 // layoutMark begins what fragments/state.lua refuses another layout with; the stored one follows.
 var layoutMark = regexp.MustCompile(`LAYOUT (\S+)`)
@@ -38,22 +26,22 @@ func (e *LayoutError) Error() string {
 	from, to, migrating := strings.Cut(e.Stored, ">")
 	switch {
 	case migrating && from == "":
-		return ErrMoved.Error() + ": " + to
+		return admission.ErrMoved.Error() + ": " + to
 	case migrating:
-		return fmt.Sprintf("%s from %s to %s partitions: try again when headgate migrate has ended", ErrMigrating, from, to)
+		return fmt.Sprintf("%s from %s to %s partitions: try again when headgate migrate has ended", admission.ErrMigrating, from, to)
 	}
-	return fmt.Sprintf("%s than when this process began, %s now: start it anew", ErrPartitions, e.Stored)
+	return fmt.Sprintf("%s than when this process began, %s now: start it anew", admission.ErrPartitions, e.Stored)
 }
 
 func (e *LayoutError) Unwrap() []error {
 	var all []error
 	switch from, _, migrating := strings.Cut(e.Stored, ">"); {
 	case migrating && from == "":
-		all = append(all, ErrMoved)
+		all = append(all, admission.ErrMoved)
 	case migrating:
-		all = append(all, ErrMigrating, admission.ErrUnavailable)
+		all = append(all, admission.ErrMigrating, admission.ErrUnavailable)
 	default:
-		all = append(all, ErrPartitions)
+		all = append(all, admission.ErrPartitions)
 	}
 	if e.cause != nil {
 		all = append(all, e.cause)

@@ -67,7 +67,7 @@ func StartFailover(tb testing.TB, options Options) *Failover {
 	return f
 }
 
-// URL returns the address of the master by the Sentinels, as store.Connect takes it.
+// URL returns the address of the master by the Sentinels, as redisstore.Connect takes it.
 func (f *Failover) URL() string {
 	return "redis-sentinel://" + strings.Join(f.addrs, ",") + "/0?master=" + masterName
 }

@@ -143,7 +143,7 @@ func (c *Cluster) nodes() []*Server {
 	return append(append(all, c.Masters...), c.Replicas...)
 }
 
-// URL returns the address of the cluster, as store.Connect takes it.
+// URL returns the address of the cluster, as redisstore.Connect takes it.
 func (c *Cluster) URL() string {
 	addrs := make([]string, len(c.Masters))
 	for i, node := range c.Masters {

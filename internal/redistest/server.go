@@ -152,7 +152,7 @@ func (s *Server) ClusterClient(tb testing.TB) *redis.ClusterClient {
 	return client
 }
 
-// URL returns the address as a URL for store.Connect and for commands, with the time-outs of Options.
+// URL returns the address as a URL for redisstore.Connect and for commands, with the time-outs of Options.
 func (s *Server) URL() string { return patientURL(s.Addr()) }
 
 // patience is what a client of a test waits for a connection and for an answer: longer than a machine halts, or a slow disk

@@ -21,7 +21,7 @@ var (
 
 // StartCandidate stores a roll-out, as policy.Policy has it in JSON, beside the rules in force. One with another id has to
 // be promoted or abandoned before.
-func StartCandidate(ctx context.Context, store *store.Store, candidate json.RawMessage, edit Edit) (Result, error) {
+func StartCandidate(ctx context.Context, store store.Deployment, candidate json.RawMessage, edit Edit) (Result, error) {
 	return Change(ctx, store, edit, func(current policy.Policy) (policy.Policy, error) {
 		next, err := current.With(candidate, "rollout")
 		if err == nil && current.Rollout != nil && current.Rollout.ID != next.Rollout.ID {
@@ -32,23 +32,23 @@ func StartCandidate(ctx context.Context, store *store.Store, candidate json.RawM
 }
 
 // SetShare changes the share of the tenants that have the rules of the roll-out that is under way.
-func SetShare(ctx context.Context, store *store.Store, percent int, edit Edit) (Result, error) {
+func SetShare(ctx context.Context, store store.Deployment, percent int, edit Edit) (Result, error) {
 	return changeCandidate(ctx, store, edit, func(current policy.Policy) (policy.Policy, error) {
 		return current.With(json.RawMessage(strconv.Itoa(percent)), "rollout", "percent")
 	})
 }
 
 // Promote puts the rules of the roll-out that is under way in force for everybody.
-func Promote(ctx context.Context, store *store.Store, edit Edit) (Result, error) {
+func Promote(ctx context.Context, store store.Deployment, edit Edit) (Result, error) {
 	return changeCandidate(ctx, store, edit, func(current policy.Policy) (policy.Policy, error) { return current.Promoted(), nil })
 }
 
 // Abandon ends the roll-out that is under way; everybody has the rules that the others had.
-func Abandon(ctx context.Context, store *store.Store, edit Edit) (Result, error) {
+func Abandon(ctx context.Context, store store.Deployment, edit Edit) (Result, error) {
 	return changeCandidate(ctx, store, edit, func(current policy.Policy) (policy.Policy, error) { return current.With(nil, "rollout") })
 }
 
-func changeCandidate(ctx context.Context, store *store.Store, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
+func changeCandidate(ctx context.Context, store store.Deployment, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
 	return Change(ctx, store, edit, func(current policy.Policy) (policy.Policy, error) {
 		if current.Rollout == nil {
 			return current, ErrNoCandidate

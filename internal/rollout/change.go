@@ -43,7 +43,7 @@ type plan struct {
 
 // Put stores a document as the next version. A document whose Version is not 0 must have been made from the version in
 // force, or the error is a *StaleError.
-func Put(ctx context.Context, store *store.Store, document policy.Policy, edit Edit) (Result, error) {
+func Put(ctx context.Context, store store.Deployment, document policy.Policy, edit Edit) (Result, error) {
 	p, err := planChange(ctx, store, edit.Expected, func(policy.Policy) (policy.Policy, error) { return document, nil })
 	if err != nil {
 		return Result{}, err
@@ -57,7 +57,7 @@ const editors = 100
 // Change stores what change makes of the policy in force as the next version. An edit of AnyVersion is made anew of what
 // others have put in force meanwhile, so change may be called several times; if they changed what it changes, or what is
 // above or below that, the error is store.ErrConflict.
-func Change(ctx context.Context, s *store.Store, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
+func Change(ctx context.Context, s store.Deployment, edit Edit, change func(policy.Policy) (policy.Policy, error)) (Result, error) {
 	p, err := planChange(ctx, s, edit.Expected, change)
 	if err != nil {
 		return Result{}, err
@@ -94,7 +94,7 @@ func overlap(mine, theirs []policy.Change) (path string, found bool) {
 }
 
 // DryRun returns what Put would do now, or why it would fail, and changes nothing.
-func DryRun(ctx context.Context, store *store.Store, document policy.Policy) (Result, error) {
+func DryRun(ctx context.Context, store store.Deployment, document policy.Policy) (Result, error) {
 	p, err := planChange(ctx, store, AnyVersion, func(policy.Policy) (policy.Policy, error) { return document, nil })
 	if err != nil {
 		return Result{}, err
@@ -107,7 +107,7 @@ func DryRun(ctx context.Context, store *store.Store, document policy.Policy) (Re
 
 // Rollback stores the document of a version that is kept as the next version, to the byte but for its version. One that
 // is not kept is store.ErrUnknownVersion.
-func Rollback(ctx context.Context, store *store.Store, version int64, edit Edit) (Result, error) {
+func Rollback(ctx context.Context, store store.Deployment, version int64, edit Edit) (Result, error) {
 	old, err := store.PolicyVersion(ctx, version)
 	if err != nil {
 		return Result{}, err
@@ -146,7 +146,7 @@ func renumber(text []byte, from, to int64) ([]byte, error) {
 	return append(fmt.Appendf(nil, `{"version":%d,`, to), rest...), nil
 }
 
-func planChange(ctx context.Context, store *store.Store, expected int64, change func(policy.Policy) (policy.Policy, error)) (plan, error) {
+func planChange(ctx context.Context, store store.Deployment, expected int64, change func(policy.Policy) (policy.Policy, error)) (plan, error) {
 	current, err := Current(ctx, store)
 	if err != nil {
 		return plan{}, err
@@ -212,7 +212,7 @@ func sameBuckets(changes []policy.Change) bool {
 	return true
 }
 
-func (p plan) store(ctx context.Context, store *store.Store, edit Edit) (Result, error) {
+func (p plan) store(ctx context.Context, store store.Deployment, edit Edit) (Result, error) {
 	p.update.Edit, p.update.Author, p.update.Reason = rand.Text(), edit.Author, edit.Reason
 	if err := store.PutPolicy(ctx, p.update); err != nil {
 		return Result{}, fmt.Errorf("store policy: %w", err)

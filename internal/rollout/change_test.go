@@ -18,18 +18,19 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // place is a store of a test's own, and its client.
 type place struct {
-	store  *store.Store
+	store  store.Deployment
 	client redis.UniversalClient
 }
 
 func newPlace(t *testing.T, server *redistest.Server) *place {
 	t.Helper()
 	client := server.Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: redistest.Prefix(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func newPlace(t *testing.T, server *redistest.Server) *place {
 func (p *place) digest(t *testing.T, keep func(key string) bool) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	keys, err := p.client.Keys(t.Context(), p.store.Keys().Base()+"*").Result()
+	keys, err := p.client.Keys(t.Context(), redisstore.Keys(p.store).Base()+"*").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +63,7 @@ func (p *place) effects(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, name := range []string{"state", "weights", "bounds", "maxparked", "gates"} {
-		fields, err := p.client.HGetAll(t.Context(), p.store.Keys().Base()+name).Result()
+		fields, err := p.client.HGetAll(t.Context(), redisstore.Keys(p.store).Base()+name).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +207,7 @@ func TestDryRunTellsWhatWouldFail(t *testing.T) {
 	ctx := t.Context()
 	j := admission.NewJob("acme", "mail", "t", nil)
 	j.ID, j.Priority = "j", admission.Low
-	if _, err := p.store.Admit(ctx, 0, []store.Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
+	if _, err := p.store.Partitions()[0].Admit(ctx, 0, []store.Candidate{{Job: &j, Class: 2, Limits: &[admission.Levels]admission.Limit{}}}); err != nil {
 		t.Fatal(err)
 	}
 	document := policy.Default()

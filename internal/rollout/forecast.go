@@ -47,7 +47,7 @@ type ScopeFlow struct {
 }
 
 // Foresee returns what a document would have made of the last hour. It changes nothing.
-func Foresee(ctx context.Context, store *store.Store, document policy.Policy) (Forecast, error) {
+func Foresee(ctx context.Context, store store.Deployment, document policy.Policy) (Forecast, error) {
 	current, err := Current(ctx, store)
 	if err != nil {
 		return Forecast{}, err

@@ -25,7 +25,7 @@ func (e *StaleError) Error() string {
 }
 
 // Current returns the policy in force; the built-in one, of version 0, where none was stored.
-func Current(ctx context.Context, store *store.Store) (policy.Policy, error) {
+func Current(ctx context.Context, store store.Deployment) (policy.Policy, error) {
 	text, err := store.Policy(ctx)
 	if err != nil {
 		return policy.Policy{}, err

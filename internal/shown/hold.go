@@ -58,7 +58,7 @@ type Holds struct {
 }
 
 // ReadHolds returns the gates and suspensions whose names are wanted.
-func ReadHolds(ctx context.Context, store *store.Store, wanted func(store.GateName) bool) (Holds, error) {
+func ReadHolds(ctx context.Context, store store.Deployment, wanted func(store.GateName) bool) (Holds, error) {
 	v := Holds{Gates: []Gate{}, Suspensions: []Suspension{}}
 	gates, err := store.Gates(ctx)
 	if err != nil {

@@ -33,7 +33,7 @@ type LimitConfig struct {
 }
 
 // ReadLimitConfig shows the limit of a scope, by the policy in force, and its shares. A bad scope is a *headgate.FieldError.
-func ReadLimitConfig(ctx context.Context, store *store.Store, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
+func ReadLimitConfig(ctx context.Context, store store.Deployment, current policy.Policy, compiled *policy.Compiled, scope admission.Scope) (LimitConfig, error) {
 	v, err := LimitConfigOf(current, compiled, scope)
 	if err != nil || scope != admission.Global || v.InForce == nil {
 		return v, err

@@ -26,7 +26,7 @@ type Tenant struct {
 func TenantPath(tenant string) []string { return TenantsOwn.Path(tenant) }
 
 // ReadTenant shows a tenant by a policy and the holds in force. A bad name is a *headgate.FieldError.
-func ReadTenant(ctx context.Context, s *store.Store, current policy.Policy, tenant string) (Tenant, error) {
+func ReadTenant(ctx context.Context, s store.Deployment, current policy.Policy, tenant string) (Tenant, error) {
 	v := Tenant{Tenant: tenant, Tier: cmp.Or(current.Tenants[tenant].Tier, policy.StandardTier)}
 	if err := admission.ValidateTenant(tenant); err != nil {
 		return v, err

@@ -48,7 +48,7 @@ func (s Sum) plus(o Sum) Sum {
 
 // Run stores the counts once a second until ctx ends, and then once more. Note counts nothing while it is not called.
 // Snapshot returns the policy by which decisions are made, nil before the first; failed is told what was not stored.
-func (t *Tally) Run(ctx context.Context, store *store.Store, snapshot func() *policy.Compiled, failed func(error)) {
+func (t *Tally) Run(ctx context.Context, store store.Deployment, snapshot func() *policy.Compiled, failed func(error)) {
 	t.begin()
 	defer t.end()
 	flush := func(ctx context.Context) {
@@ -117,7 +117,7 @@ func (t *Tally) disarm() {
 }
 
 // Flush stores what was counted, within two seconds, whether ctx ends or not. What certainly was not stored is kept.
-func (t *Tally) Flush(ctx context.Context, store *store.Store, snapshot *policy.Compiled) error {
+func (t *Tally) Flush(ctx context.Context, store store.Deployment, snapshot *policy.Compiled) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastFlush)
 	defer cancel()
 	return t.flush(ctx, store, snapshot)
@@ -134,7 +134,7 @@ func (t *Tally) addLocked(p Path, one Sum) {
 }
 
 // Store stores what note adds, with what could not be stored before. It is for whoever counts for itself, and runs no Run.
-func (t *Tally) Store(ctx context.Context, store *store.Store, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
+func (t *Tally) Store(ctx context.Context, store store.Deployment, snapshot *policy.Compiled, note func(add func(Path, Sum))) error {
 	t.mu.Lock()
 	note(t.addLocked)
 	t.mu.Unlock()
@@ -160,7 +160,7 @@ func (t *Tally) giveBack(taken map[Path]Sum) {
 }
 
 // flush stores what was counted. What may have been stored is not stored again; what was certainly not is kept.
-func (t *Tally) flush(ctx context.Context, s *store.Store, snapshot *policy.Compiled) error {
+func (t *Tally) flush(ctx context.Context, s store.Deployment, snapshot *policy.Compiled) error {
 	if snapshot == nil { // Then nothing was decided either.
 		return nil
 	}

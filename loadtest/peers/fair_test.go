@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // fairQueue is asynq as asynqQueue has it, fed by the bridge, with its defaults.
@@ -19,7 +20,7 @@ type fairQueue struct {
 	asynqQueue
 
 	fair  *asynqbridge.Fair
-	store *store.Store
+	store store.Deployment
 }
 
 func newFair(tb testing.TB) queue {
@@ -27,7 +28,7 @@ func newFair(tb testing.TB) queue {
 	server := redistest.Start(tb, redistest.Options{})
 	options := server.Options()
 	options.PoolSize = 100
-	s, err := store.Open(tb.Context(), newClient(tb, options), store.Config{})
+	s, err := redisstore.Open(tb.Context(), newClient(tb, options), redisstore.Config{})
 	check(tb, err)
 	limits := policy.Unlimited()
 	p, err := producer.New(s, producer.Config{Policy: &limits, Timeout: 30 * time.Second})

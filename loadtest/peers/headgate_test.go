@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -38,7 +39,7 @@ type queue interface {
 }
 
 type headgateQueue struct {
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 }
 
@@ -51,7 +52,7 @@ func openHeadgate(tb testing.TB, server *redistest.Server) queue {
 	tb.Helper()
 	options := server.Options()
 	options.PoolSize = 100
-	s, err := store.Open(tb.Context(), newClient(tb, options), store.Config{})
+	s, err := redisstore.Open(tb.Context(), newClient(tb, options), redisstore.Config{})
 	check(tb, err)
 	// Four limits on every job's way, which no job of these benchmarks exceeds: what is measured includes the checks.
 	limits := policy.Unlimited()

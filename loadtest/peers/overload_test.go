@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 const (
@@ -37,7 +37,7 @@ var entrances = []struct {
 }{
 	{"headgate", func(tb testing.TB, addr string) func(context.Context, int) error {
 		tb.Helper()
-		s, err := store.Open(tb.Context(), newClient(tb, &redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, PoolSize: 100}), store.Config{})
+		s, err := redisstore.Open(tb.Context(), newClient(tb, &redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, PoolSize: 100}), redisstore.Config{})
 		check(tb, err)
 		limits := policy.Unlimited()
 		p, err := producer.New(s, producer.Config{Policy: &limits, Timeout: overloadTimeout})

@@ -23,6 +23,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -123,7 +124,7 @@ func BenchmarkBucketMemory(b *testing.B) {
 		const tenants, queues = 20_000, 24
 		for b.Loop() {
 			server := redistest.Start(b, redistest.Options{})
-			s, err := store.Open(b.Context(), newClient(b, server.Options()), store.Config{})
+			s, err := redisstore.Open(b.Context(), newClient(b, server.Options()), redisstore.Config{})
 			check(b, err)
 			limits := [admission.Levels]admission.Limit{}
 			for level := admission.LevelTenant; level < admission.Levels; level++ {
@@ -203,7 +204,7 @@ func BenchmarkFairness(b *testing.B) {
 // evenness lets each tenant have rounds jobs a unit of weight, all in the same class, and looks at the first 20 rounds.
 func evenness(b *testing.B, tenants, rounds int, weight func(int) admission.Weight) float64 {
 	b.Helper()
-	s, err := store.Open(b.Context(), newClient(b, redistest.Start(b, redistest.Options{}).Options()), store.Config{})
+	s, err := redisstore.Open(b.Context(), newClient(b, redistest.Start(b, redistest.Options{}).Options()), redisstore.Config{})
 	check(b, err)
 	limits := policy.Unlimited()
 	limits.Tenants = map[string]policy.Tenant{}

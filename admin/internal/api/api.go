@@ -27,7 +27,7 @@ type Enqueuer interface {
 
 // Config is what the handlers work with.
 type Config struct {
-	Store    *store.Store
+	Store    store.Deployment
 	Enqueuer Enqueuer
 	// Description is the text of /openapi.json; Metrics answers /metrics.
 	Description []byte
@@ -58,7 +58,7 @@ type API struct {
 	// describedBy is the ETag of the description.
 	describedBy string
 	// parts are the partitions, and shares how the slots of sessions go to them.
-	parts  []*store.Store
+	parts  []store.Partition
 	shares shares
 	// tally counts decisions without a job.
 	tally    tally.Tally

@@ -89,7 +89,7 @@ func (a *API) shareCandidate(r *route.Request) (*route.Answer, error) {
 	})
 }
 
-func (a *API) endCandidate(end func(context.Context, *store.Store, rollout.Edit) (rollout.Result, error)) func(*route.Request) (*route.Answer, error) {
+func (a *API) endCandidate(end func(context.Context, store.Deployment, rollout.Edit) (rollout.Result, error)) func(*route.Request) (*route.Answer, error) {
 	return func(r *route.Request) (*route.Answer, error) {
 		return a.editCandidate(r, func(ctx context.Context, edit rollout.Edit) (rollout.Result, error) {
 			return end(ctx, a.config.Store, edit)

@@ -21,7 +21,7 @@ type document struct {
 // documents keeps the document that was read last: a call that shows a part of it reads no more than the version in force, where
 // decoding all of 10,000 tenants takes a fifth of a second.
 type documents struct {
-	store   *store.Store
+	store   store.Deployment
 	last    atomic.Pointer[document]
 	reading singleflight.Group
 }

@@ -50,10 +50,10 @@ const probeSlack = 2 * time.Second
 // leaseProbe reports whether a job that its partition lets through as a probe is one of those that the fleet may have at a time:
 // each partition has a half-open breaker, and all of them together as many probes as one (law L11).
 func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state store.BreakerState) bool {
-	if state.State != breaker.HalfOpen || !l.part.ManyPartitions() {
+	if state.State != breaker.HalfOpen || len(a.parts) == 1 {
 		return true
 	}
-	ok, err := l.part.LeaseProbe(ctx, l.Job.Downstream, s.probeToken(l), state.Limit, state.ProbeTimeout+probeSlack)
+	ok, err := a.config.Store.LeaseRight(ctx, l.Job.Downstream, s.probeToken(l), state.Limit, state.ProbeTimeout+probeSlack)
 	if err != nil {
 		a.config.Missed("a probe is not leased, its job goes back", err)
 	}
@@ -62,10 +62,10 @@ func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state store.
 
 // returnProbe gives back what leaseProbe may have taken for a job that has ended. A lease that is not given back ends by itself.
 func (a *API) returnProbe(ctx context.Context, s session, l *leased) {
-	if l.Period == 0 || l.Job.Downstream == "" || !l.part.ManyPartitions() {
+	if l.Period == 0 || l.Job.Downstream == "" || len(a.parts) == 1 {
 		return
 	}
-	if err := l.part.ReturnProbe(ctx, l.Job.Downstream, s.probeToken(l)); err != nil {
+	if err := a.config.Store.ReturnRight(ctx, l.Job.Downstream, s.probeToken(l)); err != nil {
 		a.config.Missed("a probe is not given back", err)
 	}
 }

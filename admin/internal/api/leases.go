@@ -80,7 +80,7 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 // handOut returns those of the leases whose jobs may begin. Jobs that the session held before may have begun already.
 func (a *API) handOut(ctx context.Context, s session, leases []leased, held bool) ([]leaseView, error) {
 	jobs := []leaseView{}
-	clocks := map[*store.Store]time.Time{}
+	clocks := map[store.Partition]time.Time{}
 	open := gates{}
 	for i := range leases {
 		l := &leases[i]

@@ -16,7 +16,7 @@ import (
 // limits holds the policy by which decisions are made, as it was last read. A script that knows a newer one says so, and
 // nothing is decided until it is read.
 type limits struct {
-	store    *store.Store
+	store    store.Deployment
 	snapshot atomic.Pointer[policy.Compiled]
 	// reading lets one call read for all that find the same snapshot stale: they come by the hundred.
 	reading singleflight.Group
@@ -98,7 +98,7 @@ func (l *limits) follow(ctx context.Context, told func(version int64), failed fu
 	}
 }
 
-func (l *limits) followOnce(ctx context.Context, reader *store.PolicyReader, told func(version int64)) error {
+func (l *limits) followOnce(ctx context.Context, reader store.PolicyReader, told func(version int64)) error {
 	known := int64(-1) // Nothing was read yet: whatever is in force is new.
 	if snapshot := l.snapshot.Load(); snapshot != nil {
 		known = snapshot.Version()

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -20,7 +21,7 @@ func TestADecisionsPolicyIsReadOnceForAll(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{}) // Its own, since commands are counted.
 	client := server.Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func beganUnder(state store.BreakerState, began time.Time) bool {
 
 // tellOthers reports the call to the breakers of the other partitions. What does not reach them is missing, and nothing else.
 func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
-	err := c.api.config.Store.Each(func(i int, part *store.Store) error {
+	err := c.api.config.Store.Each(func(i int, part store.Partition) error {
 		if i == c.lease.index {
 			return nil
 		}
@@ -167,7 +167,7 @@ func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
 	}
 }
 
-func (c *call) report(ctx context.Context, part *store.Store, reporter string, number, period uint64) (store.BreakerWord, bool, error) {
+func (c *call) report(ctx context.Context, part store.Partition, reporter string, number, period uint64) (store.BreakerWord, bool, error) {
 	config, err := c.rules.Complete()
 	if err != nil {
 		return store.BreakerWord{}, false, err

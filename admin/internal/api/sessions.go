@@ -125,7 +125,7 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 	slots := max(ask.Slots, 1)
 	s := a.newSession(pool, lease, slots)
 	shares := a.firstShares(r.Context(), s, pool, slots)
-	err := a.config.Store.Each(func(i int, part *store.Store) error {
+	err := a.config.Store.Each(func(i int, part store.Partition) error {
 		more, err := part.Register(r.Context(), s.worker, pool, shares[i], lease)
 		if err == nil {
 			a.promote(r.Context(), part, s.worker, more)
@@ -145,7 +145,7 @@ func (a *API) deregister(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	var held atomic.Bool
-	err = a.config.Store.Each(func(_ int, part *store.Store) error {
+	err = a.config.Store.Each(func(_ int, part store.Partition) error {
 		if _, err := part.Heartbeat(r.Context(), s.worker, s.lease); err != nil {
 			return unless(admission.ErrLeaseLost, err) // Here, but perhaps not elsewhere.
 		}
@@ -193,7 +193,7 @@ type pulse struct {
 // partition has answered.
 func (a *API) beat(ctx context.Context, s session) (pulse, error) {
 	beats, errs := make([]store.Beat, len(a.parts)), make([]error, len(a.parts))
-	_ = a.config.Store.Each(func(i int, part *store.Store) error {
+	_ = a.config.Store.Each(func(i int, part store.Partition) error {
 		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
 		if errs[i] == nil {
 			a.promote(ctx, part, s.worker, beats[i].Promote)
@@ -226,7 +226,7 @@ const (
 )
 
 // promote does what is due. It is nobody's answer: where it fails, the next call does it.
-func (a *API) promote(ctx context.Context, part *store.Store, owner string, more bool) {
+func (a *API) promote(ctx context.Context, part store.Partition, owner string, more bool) {
 	for range promotions {
 		if !more {
 			return

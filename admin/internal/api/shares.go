@@ -113,10 +113,10 @@ func (a *API) shareSlots(ctx context.Context, s session) {
 		return
 	}
 	token := uuid.NewString()
-	if mine, err := a.config.Store.LeaseSharing(ctx, s.worker, token, shareLease); err != nil || !mine {
+	if mine, err := a.config.Store.LeaseRight(ctx, store.SharingRight(s.worker), token, 1, shareLease); err != nil || !mine {
 		return
 	}
-	defer func() { _ = a.config.Store.ReturnSharing(context.WithoutCancel(ctx), s.worker, token) }() // Else it ends by itself.
+	defer func() { _ = a.config.Store.ReturnRight(context.WithoutCancel(ctx), store.SharingRight(s.worker), token) }() // Else it ends by itself.
 	again, err := a.registrations(ctx, s)
 	if err != nil {
 		return
@@ -137,7 +137,7 @@ func (s *sharer) note(has []store.Registration) {
 // registrations returns what a session has in each partition. With one that is away nobody knows how many slots are left.
 func (a *API) registrations(ctx context.Context, s session) ([]store.Registration, error) {
 	has := make([]store.Registration, len(a.parts))
-	err := a.config.Store.Each(func(i int, part *store.Store) (err error) {
+	err := a.config.Store.Each(func(i int, part store.Partition) (err error) {
 		has[i], err = part.Registration(ctx, s.pool, s.worker)
 		return err
 	})
@@ -152,7 +152,7 @@ func crowded(has []store.Registration) bool {
 // places asks every partition what is runnable there.
 func (a *API) places(ctx context.Context, pool store.Pool, has []store.Registration) []share.Place {
 	demands := make([]*store.Demand, len(a.parts))
-	_ = a.config.Store.Each(func(i int, part *store.Store) error { // One that is away keeps what it has.
+	_ = a.config.Store.Each(func(i int, part store.Partition) error { // One that is away keeps what it has.
 		d, err := part.Demand(ctx, pool)
 		if err == nil {
 			demands[i] = &d

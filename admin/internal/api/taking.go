@@ -18,7 +18,7 @@ import (
 type leased struct {
 	store.Lease
 
-	part  *store.Store
+	part  store.Partition
 	index int
 }
 
@@ -124,7 +124,7 @@ func byLot(from []int, slots *[]int) []int {
 func (a *API) takeFrom(ctx context.Context, s session, index, count int, wait time.Duration, held bool) ([]leased, error) {
 	part := a.parts[index]
 	found, err := part.Read(ctx, s.worker, s.pool, count, wait, held)
-	if store.IsPoolGone(err) {
+	if errors.Is(err, store.ErrPoolGone) {
 		err = admission.ErrLeaseLost
 	}
 	leases := make([]leased, len(found))

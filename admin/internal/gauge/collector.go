@@ -49,7 +49,7 @@ var (
 )
 
 // collector reads Redis at each scrape: what it shows is as old as the scrape.
-type collector struct{ store *store.Store }
+type collector struct{ store store.Deployment }
 
 // Describe sends nothing, so that a scrape without Redis is not one with metrics missing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}

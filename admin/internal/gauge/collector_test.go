@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -24,14 +25,14 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-func newStore(tb testing.TB) *store.Store {
+func newStore(tb testing.TB) store.Deployment {
 	tb.Helper()
-	s, err := store.Open(tb.Context(), redistest.Shared(tb).Client(tb), store.Config{Prefix: redistest.Prefix(tb)})
+	s, err := redisstore.Open(tb.Context(), redistest.Shared(tb).Client(tb), redisstore.Config{Prefix: redistest.Prefix(tb)})
 	must(tb, err)
 	return s
 }
 
-func admit(tb testing.TB, s *store.Store, queue func(n int) string, tenants, jobs int) {
+func admit(tb testing.TB, s store.Deployment, queue func(n int) string, tenants, jobs int) {
 	tb.Helper()
 	limits := &[admission.Levels]admission.Limit{}
 	for at := 0; at < jobs; at += store.MaxBatchJobs {
@@ -41,7 +42,7 @@ func admit(tb testing.TB, s *store.Store, queue func(n int) string, tenants, job
 			job.ID = fmt.Sprintf("j%d", n)
 			batch = append(batch, store.Candidate{Job: &job, Class: 1, Limits: limits})
 		}
-		verdicts, err := s.Admit(tb.Context(), 0, batch)
+		verdicts, err := s.Partitions()[0].Admit(tb.Context(), 0, batch)
 		must(tb, err)
 		for _, v := range verdicts {
 			must(tb, v.Err())
@@ -56,17 +57,17 @@ func TestMetricsSayWhatRedisHolds(t *testing.T) {
 	must(t, err)
 	admit(t, s, func(int) string { return "mail" }, 2, 3)
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
-	_, err = s.Register(t.Context(), "w1", pool, 2, time.Minute)
+	_, err = s.Partitions()[0].Register(t.Context(), "w1", pool, 2, time.Minute)
 	must(t, err)
-	leases, err := s.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	leases, err := s.Partitions()[0].Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
-	_, _, err = s.Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
+	_, _, err = s.Partitions()[0].Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
 		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: store.Kill, Reason: "discarded",
 	}})
 	must(t, err)
-	leases, err = s.Read(t.Context(), "w1", pool.ID(), 1, -1, false)
+	leases, err = s.Partitions()[0].Read(t.Context(), "w1", pool.ID(), 1, -1, false)
 	must(t, err)
-	_, _, err = s.Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
+	_, _, err = s.Partitions()[0].Finish(t.Context(), pool.ID(), "w1", []store.Finish{{
 		Token: leases[0].Token, Key: admission.Key{Tenant: leases[0].Job.Tenant, ID: leases[0].Job.ID}, Outcome: store.Release, Delay: time.Hour,
 		Text: store.UnknownType + " t",
 	}})

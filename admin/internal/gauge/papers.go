@@ -31,7 +31,7 @@ type named struct {
 	links   int
 }
 
-func readNamed(ctx context.Context, store *store.Store) (n named, err error) {
+func readNamed(ctx context.Context, store store.Deployment) (n named, err error) {
 	if n.gates, err = store.Gates(ctx); err != nil {
 		return n, err
 	}

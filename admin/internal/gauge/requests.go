@@ -31,7 +31,7 @@ func native(name, help string, buckets []float64) prometheus.HistogramOpts {
 }
 
 // Register registers all metrics of the server.
-func Register(to prometheus.Registerer, store *store.Store) (*Requests, error) {
+func Register(to prometheus.Registerer, store store.Deployment) (*Requests, error) {
 	r := &Requests{
 		decisions: newDecisions(),
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -11,12 +11,13 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // divided is a store of so many partitions whose policy has some caps.
-func divided(t *testing.T, partitions int, caps ...store.Cap) *store.Store {
+func divided(t *testing.T, partitions int, caps ...store.Cap) store.Deployment {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 	must(t, err)
 	must(t, s.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Caps: caps}))
 	return s

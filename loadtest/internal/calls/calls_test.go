@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -30,9 +31,9 @@ func must(t *testing.T, err error) {
 }
 
 // newServer is the admin API in this process, behind a handler of the test's.
-func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, *store.Store) {
+func newServer(t *testing.T, around func(http.Handler) http.Handler) (Server, store.Deployment) {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	enqueuer, err := producer.New(s, producer.Config{})
 	must(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -25,8 +26,8 @@ type headgateSystem struct {
 	redis    *Store
 	client   *redis.Client
 	prefix   string
-	store    *store.Store
-	patient  *store.Store // for what is not measured
+	store    store.Deployment
+	patient  store.Deployment // for what is not measured
 	producer *producer.Producer
 	worker   *worker.Worker
 	handle   Handler
@@ -51,10 +52,10 @@ func OpenHeadgate(ctx context.Context, config Config) (System, error) {
 
 func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 	plan := s.config.Plan
-	if s.store, err = store.Open(ctx, s.client, store.Config{Prefix: s.prefix}); err != nil {
+	if s.store, err = redisstore.Open(ctx, s.client, redisstore.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
-	if s.patient, err = store.Open(ctx, s.redis.newPatientClient(), store.Config{Prefix: s.prefix}); err != nil {
+	if s.patient, err = redisstore.Open(ctx, s.redis.newPatientClient(), redisstore.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
 	document := plan.Policy

@@ -52,7 +52,7 @@ func TestABreakerThatTriesHoldsItsJobsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	for b := (store.BreakerState{}); b.State != breaker.HalfOpen; {
-		if _, err := s.patient.Promote(t.Context(), "test", time.Second); err != nil {
+		if _, err := s.patient.Partitions()[0].Promote(t.Context(), "test", time.Second); err != nil {
 			t.Fatal(err)
 		}
 		if b, err = s.patient.Breaker(t.Context(), downstream); err != nil {

@@ -31,7 +31,7 @@ the tenant's own jobs is counted with the jobs, and is not here.`,
   headgate audit --name q:mail --redis localhost:6379
   headgate audit --limit 1000 --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				view, err := readAudit(ctx, s, q)
 				if err != nil {
 					return err
@@ -54,7 +54,7 @@ the tenant's own jobs is counted with the jobs, and is not here.`,
 }
 
 // readAudit reads on until there is something to show: a page may hold nothing of what is asked for.
-func readAudit(ctx context.Context, store *store.Store, q store.AuditQuery) (shown.AuditPage, error) {
+func readAudit(ctx context.Context, store store.Deployment, q store.AuditQuery) (shown.AuditPage, error) {
 	for {
 		page, err := store.Audit(ctx, q)
 		if err != nil || len(page.Entries) > 0 || page.Cursor == "" {

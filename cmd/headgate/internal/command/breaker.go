@@ -50,7 +50,7 @@ func newBreakerList(o *operator) *cobra.Command {
 			if !slices.Contains([]string{"", breaker.Closed.String(), breaker.Open.String(), breaker.HalfOpen.String()}, state) {
 				return usage(fieldError("state", strconv.Quote(state), "closed, open or half-open"))
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				states, err := s.Breakers(ctx)
 				if err != nil {
 					return err
@@ -76,13 +76,13 @@ func newBreakerShow(o *operator) *cobra.Command {
 			if err := admission.ValidateName("NAME", args[0], false); err != nil {
 				return usage(err)
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.showBreaker(ctx, c, s, args[0]) })
+			return o.with(c, func(ctx context.Context, s store.Deployment) error { return o.showBreaker(ctx, c, s, args[0]) })
 		},
 	}
 }
 
 // showBreaker writes the state of a breaker.
-func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store *store.Store, downstream string) error {
+func (o *operator) showBreaker(ctx context.Context, c *cobra.Command, store store.Deployment, downstream string) error {
 	state, err := store.Breaker(ctx, downstream)
 	if err != nil {
 		return err
@@ -125,7 +125,7 @@ func newBreakerForce(o *operator, to breaker.State, short, long, example string)
 			if err := f.validate(args[0]); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if _, err := s.Breaker(ctx, args[0]); errors.Is(err, store.ErrNoBreaker) {
 					fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no call of downstream %s was seen yet\n", args[0])
 				}
@@ -154,7 +154,7 @@ closed starts slowly: a few jobs at a time, twice as many each second.`,
 			if err := f.validate(args[0]); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if _, err := s.ResetBreaker(ctx, args[0], by(f.reason)); err != nil {
 					return err
 				}

@@ -20,7 +20,7 @@ func (p *plant) report(sequence uint64, c breaker.Counts) {
 		if c.Failures > 0 {
 			o.Errors = []store.CallError{{Text: "dial tcp 10.0.0.1:25: connection \x1b[2Jrefused", Count: int64(c.Failures)}}
 		}
-		_, _, err := p.store.ReportOutcomes(p.t.Context(), store.Reporter{Name: name}, []store.Outcomes{o})
+		_, _, err := p.store.Partitions()[0].ReportOutcomes(p.t.Context(), store.Reporter{Name: name}, []store.Outcomes{o})
 		must(p.t, err)
 	}
 }
@@ -152,7 +152,7 @@ func TestAForcedStateEndsByItself(t *testing.T) {
 			t.Errorf("%v", began)
 		}
 		eventually(t, func() bool {
-			_, err := p.store.Promote(t.Context(), "s", time.Second)
+			_, err := p.store.Partitions()[0].Promote(t.Context(), "s", time.Second)
 			must(t, err)
 			b, err := p.store.Breaker(t.Context(), "smtp")
 			must(t, err)

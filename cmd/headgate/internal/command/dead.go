@@ -36,7 +36,7 @@ func newDeadList(o *operator) *cobra.Command {
   headgate dead list --queue mail --reason max_attempts --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.query.Place = store.PlaceDead
-			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.list(ctx, c, s, f.query) })
+			return o.with(c, func(ctx context.Context, s store.Deployment) error { return o.list(ctx, c, s, f.query) })
 		},
 	}
 	f.add(c)
@@ -51,7 +51,7 @@ func newDeadShow(o *operator) *cobra.Command {
 		Example: `  headgate dead show acme order-17 --redis localhost:6379
   headgate dead show acme order-17 --payload --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				sight, err := s.Look(ctx, keyOf(args))
 				if err != nil {
 					return err
@@ -89,7 +89,7 @@ for good, with payload and history.`,
 			if err := f.validate(len(args) == 0); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if len(args) == 2 {
 					return o.purgeOne(ctx, c, s, keyOf(args), f)
 				}
@@ -138,7 +138,7 @@ type purgedView struct {
 
 func (v purgedView) write(to io.Writer) { fmt.Fprintf(to, "%d dead letters are purged\n", v.Purged) }
 
-func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *store.Store, key admission.Key, f purgeFlags) error {
+func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store store.Deployment, key admission.Key, f purgeFlags) error {
 	sight, err := store.Look(ctx, key)
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (o *operator) purgeOne(ctx context.Context, c *cobra.Command, store *store.
 	return o.print(c, purgedView{1}, purgedView{1}.write)
 }
 
-func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *store.Store, f purgeFlags) error {
+func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store store.Deployment, f purgeFlags) error {
 	painter := report.NewPainter(c.ErrOrStderr())
 	who := by(f.why)
 	var view purgedView
@@ -186,7 +186,7 @@ func (o *operator) purgeMany(ctx context.Context, c *cobra.Command, store *store
 
 // eachDead hands the dead letters that a query names to do, in portions of one call, the oldest first: those that died
 // longer ago than age when it began, at most most unless 0. A letter that dies again meanwhile is not handed out again.
-func eachDead(ctx context.Context, s *store.Store, query store.ListQuery, age time.Duration, most int, do func([]admission.Key) error) error {
+func eachDead(ctx context.Context, s store.Deployment, query store.ListQuery, age time.Duration, most int, do func([]admission.Key) error) error {
 	if _, err := s.Queue(ctx, query.Queue); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ line.`,
 	return c
 }
 
-// examine does without store.Open, which refuses what this is to tell.
+// examine does without redisstore.Open, which refuses what this is to tell.
 func (o *operator) examine(c *cobra.Command) (err error) {
 	opened, err := o.open(c.Context(), c.ErrOrStderr())
 	if err != nil {

@@ -46,7 +46,7 @@ Exit codes: 0 the queue is empty, 1 it is not, 2 a wrong command line, 3 no such
 				return fieldError("timeout", f.timeout.String(), "0, for none, or more")
 			}
 			f.by = by(store.DrainReason)
-			return f.with(c, func(ctx context.Context, s *store.Store) error { return f.run(ctx, c, s, args[0]) })
+			return f.with(c, func(ctx context.Context, s store.Deployment) error { return f.run(ctx, c, s, args[0]) })
 		},
 	}
 	f.add(c)
@@ -68,7 +68,7 @@ type drainedView struct {
 	TookS     float64 `json:"took_s"`
 }
 
-func (f *drainFlags) run(ctx context.Context, c *cobra.Command, s *store.Store, queue string) error {
+func (f *drainFlags) run(ctx context.Context, c *cobra.Command, s store.Deployment, queue string) error {
 	state, err := s.Queue(ctx, queue)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (f *drainFlags) run(ctx context.Context, c *cobra.Command, s *store.Store, 
 }
 
 // restore leaves the suspension of before where it ends later than the drain's, or puts what is left of it in place of that.
-func (f *drainFlags) restore(ctx context.Context, s *store.Store, queue string, before *store.Suspension) error {
+func (f *drainFlags) restore(ctx context.Context, s store.Deployment, queue string, before *store.Suspension) error {
 	state, err := s.Queue(ctx, queue)
 	if err != nil || state.Suspended != nil && state.Suspended.Since.Equal(before.Since) && state.Suspended.Reason == before.Reason {
 		return err
@@ -118,7 +118,7 @@ func (f *drainFlags) restore(ctx context.Context, s *store.Store, queue string, 
 }
 
 // wait suspends enqueueing, unless it is for good, and returns when nothing is left, or with what is when ctx ends.
-func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, s *store.Store, queue string, suspended bool) (store.Remaining, error) {
+func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, s store.Deployment, queue string, suspended bool) (store.Remaining, error) {
 	painter := report.NewPainter(c.ErrOrStderr())
 	defer painter.Done(true)
 	ticker := time.NewTicker(drainEvery)
@@ -152,7 +152,7 @@ func (f *drainFlags) wait(ctx context.Context, c *cobra.Command, s *store.Store,
 }
 
 // remaining counts once also when ctx ends meanwhile, so that the last word is of what is left.
-func remaining(ctx context.Context, store *store.Store, queue string) (store.Remaining, error) {
+func remaining(ctx context.Context, store store.Deployment, queue string) (store.Remaining, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainCount)
 	defer cancel()
 	return store.Remaining(ctx, queue)

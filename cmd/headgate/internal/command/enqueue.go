@@ -117,7 +117,7 @@ func (f *enqueueFlags) run(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		p, err := producer.New(s, producer.Config{Logger: f.producerLogger(c.ErrOrStderr()), Observer: observed.Producer()})
 		if err != nil {
 			return err

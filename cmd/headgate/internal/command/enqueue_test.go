@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 var tallyKeys = strings.Fields("admitted bad_lines duplicates interrupted refused retry_after_ms submitted unanswered")
@@ -65,7 +66,7 @@ func TestEnqueueOneJobByFlags(t *testing.T) {
 	records := map[string]string{"a": "text", "b": "from a file", "c": "from stdin"}
 	c := redistest.Shared(t).Client(t)
 	for id, payload := range records {
-		record, err := c.HGet(t.Context(), d.store.Keys().Jobs(), "acme:"+id).Result()
+		record, err := c.HGet(t.Context(), redisstore.Keys(d.store).Jobs(), "acme:"+id).Result()
 		if err != nil || !strings.Contains(record, payload) {
 			t.Errorf("%s: %q is not in its record: %v", id, payload, err)
 		}

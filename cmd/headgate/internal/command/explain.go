@@ -39,7 +39,7 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.
 		},
 		Args: explainArgs,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				answer, err := explain.New(ctx, s, args[0], strings.Join(args[1:], ":"), shown.Everything)
 				if err != nil {
 					return err

@@ -23,7 +23,7 @@ Caps, rates and breakers are no holds: --json has all gates.`,
 		Example: `  headgate holds --redis localhost:6379
   headgate holds --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				now, err := s.Time(ctx)
 				if err != nil {
 					return err

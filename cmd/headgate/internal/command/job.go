@@ -33,7 +33,7 @@ func newJobShow(o *operator) *cobra.Command {
 		Example: `  headgate job show acme order-17 --redis localhost:6379
   headgate job show acme order-17 --payload --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				return o.show(ctx, c, s, keyOf(args), payload)
 			})
 		},
@@ -43,7 +43,7 @@ func newJobShow(o *operator) *cobra.Command {
 }
 
 // show writes all that is known of a job.
-func (o *operator) show(ctx context.Context, c *cobra.Command, s *store.Store, key admission.Key, payload bool) error {
+func (o *operator) show(ctx context.Context, c *cobra.Command, s store.Deployment, key admission.Key, payload bool) error {
 	sight, err := s.Look(ctx, key)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ show twice, or not at all; one that stays shows.`,
   headgate job list --tenant acme --type welcome --limit 200 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			f.query.Place = admission.Place(f.place)
-			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.list(ctx, c, s, f.query) })
+			return o.with(c, func(ctx context.Context, s store.Deployment) error { return o.list(ctx, c, s, f.query) })
 		},
 	}
 	f.add(c)
@@ -92,7 +92,7 @@ show twice, or not at all; one that stays shows.`,
 }
 
 // list writes one page of a listing. The store may need several calls to fill it.
-func (o *operator) list(ctx context.Context, c *cobra.Command, s *store.Store, query store.ListQuery) error {
+func (o *operator) list(ctx context.Context, c *cobra.Command, s store.Deployment, query store.ListQuery) error {
 	if query.Limit < 1 {
 		return fieldError("limit", strconv.Itoa(query.Limit), fmt.Sprintf("1 to %d jobs", store.MaxPage))
 	}

@@ -40,7 +40,7 @@ Jobs that wait for a time, run, or are in a worker's stream go on; --dry-run tel
 			if err := f.validate(); err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				switch {
 				case !f.all:
 					return o.cancel(ctx, c, s, keyOf(args), f.reason)
@@ -80,7 +80,7 @@ func (f *cancelFlags) validate() error {
 }
 
 // cancel ends one job.
-func (o *operator) cancel(ctx context.Context, c *cobra.Command, store *store.Store, key admission.Key, reason string) error {
+func (o *operator) cancel(ctx context.Context, c *cobra.Command, store store.Deployment, key admission.Key, reason string) error {
 	if _, err := store.Look(ctx, key); err != nil {
 		return err // A name that none can have, or one that nobody knows.
 	}
@@ -114,7 +114,7 @@ type clearedView struct {
 const clearedEvery = 6400
 
 // cancelAll ends all that waits, a portion a call.
-func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store *store.Store, f *cancelFlags) error {
+func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store store.Deployment, f *cancelFlags) error {
 	view, who := clearedView{Tenant: f.tenant, Queue: f.queue}, by(f.reason)
 	for more := true; more; {
 		var n int
@@ -133,7 +133,7 @@ func (o *operator) cancelAll(ctx context.Context, c *cobra.Command, store *store
 }
 
 // countBacklog tells how many jobs of a tenant wait in a queue.
-func (o *operator) countBacklog(ctx context.Context, c *cobra.Command, store *store.Store, tenant, queue string) error {
+func (o *operator) countBacklog(ctx context.Context, c *cobra.Command, store store.Deployment, tenant, queue string) error {
 	backlogs, err := store.Backlogs(ctx, tenant)
 	if err != nil {
 		return err

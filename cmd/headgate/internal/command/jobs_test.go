@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // patience bounds what must happen, on a machine that does other things too.
@@ -20,13 +21,13 @@ const patience = 60 * time.Second
 type deployment struct {
 	t     *testing.T
 	where []string // flags
-	store *store.Store
+	store store.Deployment
 }
 
 func newDeployment(t *testing.T) *deployment {
 	t.Helper()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: prefix})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,12 +40,12 @@ func newLimitGet(o *operator) *cobra.Command {
 		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: oneArg("SCOPE"),
 		Example: `  headgate limit get acme:mail --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.showLimit(ctx, c, s, args[0]) })
+			return o.with(c, func(ctx context.Context, s store.Deployment) error { return o.showLimit(ctx, c, s, args[0]) })
 		},
 	}
 }
 
-func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store *store.Store, scope string) error {
+func (o *operator) showLimit(ctx context.Context, c *cobra.Command, store store.Deployment, scope string) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err
@@ -127,7 +127,7 @@ func newLimitSet(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if err := editLimit(ctx, s, args[0], value, f.reason); err != nil {
 					return err
 				}
@@ -149,7 +149,7 @@ func newLimitDelete(o *operator) *cobra.Command {
 		Long:    "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
 		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if err := editLimit(ctx, s, args[0], nil, reason); err != nil {
 					return err
 				}
@@ -165,7 +165,7 @@ func newLimitDelete(o *operator) *cobra.Command {
 var errNoOwnLimit = errors.New("the scope has no limit of its own")
 
 // editLimit stores the policy with another limit of a scope; nil takes it away.
-func editLimit(ctx context.Context, store *store.Store, scope string, value json.RawMessage, reason string) error {
+func editLimit(ctx context.Context, store store.Deployment, scope string, value json.RawMessage, reason string) error {
 	path, err := policy.LimitPath(admission.Scope(scope))
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestLimitCommands(t *testing.T) {
@@ -64,7 +65,7 @@ func TestLimitCommands(t *testing.T) {
 func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix, Partitions: 2})
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: prefix, Partitions: 2})
 	must(t, err)
 	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 	for scope, want := range map[string]string{"global": "; the partitions have 3.5, 3.5 of that", "acme": ""} {

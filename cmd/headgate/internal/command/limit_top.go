@@ -40,7 +40,7 @@ policy's "observe", by processes that count (Producer.Run, headgate serve, limit
 			case minutes < 1 || minutes > longest:
 				return fieldError("minutes", strconv.Itoa(minutes), fmt.Sprintf("1 to %d", longest))
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				counted, err := s.LastMinutes(ctx, minutes, topBudget)
 				if err != nil {
 					return err

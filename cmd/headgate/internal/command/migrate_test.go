@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
@@ -35,7 +36,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 		must(t, err)
 	}
 	p.setPolicy(`{"queues": {"mail": {"max_running": 8}}}`)
-	_, err := p.store.Register(t.Context(), "w1", mailPool, 1, time.Minute)
+	_, err := p.store.Partitions()[0].Register(t.Context(), "w1", mailPool, 1, time.Minute)
 	must(t, err)
 	dry := p.object(exitOK, "migrate --partitions 4 --dry-run")
 	if dry["jobs"] != 40.0 || dry["from"] != 1.0 || dry["to"] != 4.0 || dry["migrated"] != false || fmt.Sprint(dry["busy"]) != "[worker w1]" || dry["policy_version"] != 2.0 {
@@ -48,7 +49,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 		t.Errorf("after two that changed nothing: %+v, %v", c, err)
 	}
 	for more := true; more; {
-		more, err = p.store.Reclaim(t.Context(), "w1")
+		more, err = p.store.Partitions()[0].Reclaim(t.Context(), "w1")
 		must(t, err)
 	}
 	done := p.object(exitOK, "migrate --partitions 4")
@@ -61,7 +62,7 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 	if queue := p.object(exitOK, "queue show mail"); queue["waiting"] != 40.0 {
 		t.Errorf("%v", queue)
 	}
-	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, store.ErrPartitions) {
+	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, admission.ErrPartitions) {
 		t.Errorf("a producer that was there before: %v", err)
 	}
 }
@@ -84,7 +85,7 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 	if out := here.run(exitFailure, "migrate --partitions 2 --to ftp://x"); !strings.Contains(out.stderr, "--to: open the store: redis address has an unknown scheme") {
 		t.Errorf("%+v", out)
 	}
-	other, err := store.Open(t.Context(), there.Client(t), store.Config{Prefix: here.prefix()})
+	other, err := redisstore.Open(t.Context(), there.Client(t), redisstore.Config{Prefix: here.prefix()})
 	must(t, err)
 	p, err := producer.New(other, producer.Config{Policy: new(policy.Unlimited())})
 	must(t, err)
@@ -183,8 +184,8 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 	var p *producer.Producer
 	for n := 0; n < jobs && s.Context().Err() == nil; {
 		if p == nil {
-			st, err := store.Open(s.Context(), s.client, store.Config{})
-			if errors.Is(err, store.ErrMigrating) {
+			st, err := redisstore.Open(s.Context(), s.client, redisstore.Config{})
+			if errors.Is(err, admission.ErrMigrating) {
 				continue
 			}
 			if err == nil {
@@ -197,7 +198,7 @@ func (s *movingSite) produce(jobs int, in func(n int)) error {
 		job := admission.NewJob(fmt.Sprintf("tenant-%d", n%50), "mail", "welcome", nil)
 		job.ID = fmt.Sprintf("job-%d", n)
 		switch _, err := p.Enqueue(s.Context(), job); {
-		case errors.Is(err, store.ErrPartitions):
+		case errors.Is(err, admission.ErrPartitions):
 			p = nil
 		case errors.Is(err, admission.ErrUnavailable):
 		case err != nil:
@@ -237,7 +238,7 @@ func (s *movingSite) migrate(partitions int, args ...string) (kills int) {
 }
 
 // audit asks that all jobs are accounted for, and that each was delivered once.
-func (s *movingSite) audit(store *store.Store, jobs int64) {
+func (s *movingSite) audit(store store.Deployment, jobs int64) {
 	s.Helper()
 	census, err := store.Census(s.Context())
 	must(s.T, err)
@@ -289,7 +290,7 @@ func TestMigrateUnderLoad(t *testing.T) {
 	must(t, second.Process.Signal(syscall.SIGTERM))
 	must(t, second.Wait())
 
-	st, err := store.Open(t.Context(), s.client, store.Config{Partitions: partitions})
+	st, err := redisstore.Open(t.Context(), s.client, redisstore.Config{Partitions: partitions})
 	must(t, err)
 	s.audit(st, jobs)
 	t.Logf("killed %d times", kills)
@@ -306,10 +307,10 @@ func TestMigrateToAClusterIsKilledAndGoesOn(t *testing.T) {
 	} else {
 		t.Logf("killed %d times", kills)
 	}
-	if _, err := store.Open(t.Context(), s.client, store.Config{}); !errors.Is(err, store.ErrMoved) {
+	if _, err := redisstore.Open(t.Context(), s.client, redisstore.Config{}); !errors.Is(err, admission.ErrMoved) {
 		t.Errorf("where it was: %v", err)
 	}
-	st, err := store.Open(t.Context(), cluster.Client(t), store.Config{Partitions: partitions})
+	st, err := redisstore.Open(t.Context(), cluster.Client(t), redisstore.Config{Partitions: partitions})
 	must(t, err)
 	last := s.worker(cluster.URL())
 	s.until("all jobs have run", func() bool { return s.delivered() == jobs })

@@ -85,7 +85,7 @@ func (o *observer) flags() []string {
 func (d *deployment) follows() {
 	d.t.Helper()
 	eventually(d.t, func() bool {
-		place, err := d.store.EventsFollowed(d.t.Context(), "on_breaker")
+		place, err := d.store.Partitions()[0].EventsFollowed(d.t.Context(), "on_breaker")
 		must(d.t, err)
 		return place != ""
 	})
@@ -95,10 +95,10 @@ func (d *deployment) follows() {
 // its note, leaves the last one to be told again.
 func (d *deployment) heard() {
 	d.t.Helper()
-	_, last, err := d.store.BreakerEvents(d.t.Context(), "", 0)
+	_, last, err := d.store.Partitions()[0].BreakerEvents(d.t.Context(), "", 0)
 	must(d.t, err)
 	eventually(d.t, func() bool {
-		place, err := d.store.EventsFollowed(d.t.Context(), "on_breaker")
+		place, err := d.store.Partitions()[0].EventsFollowed(d.t.Context(), "on_breaker")
 		must(d.t, err)
 		return place == last
 	})

@@ -13,12 +13,13 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // plant is a deployment of a test's own, and its commands.
 type plant struct {
 	t        *testing.T
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 	where    []string
 }
@@ -26,7 +27,7 @@ type plant struct {
 func newPlant(t *testing.T) *plant {
 	t.Helper()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
-	s, err := store.Open(t.Context(), server.Client(t), store.Config{Prefix: prefix})
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: prefix})
 	must(t, err)
 	p, err := producer.New(s, producer.Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
 	must(t, err)
@@ -73,21 +74,21 @@ var mailPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}
 func (p *plant) kill(n int) {
 	p.t.Helper()
 	ctx := p.t.Context()
-	_, err := p.store.Register(ctx, "w", mailPool, n, time.Minute)
+	_, err := p.store.Partitions()[0].Register(ctx, "w", mailPool, n, time.Minute)
 	must(p.t, err)
-	leases, err := p.store.Read(ctx, "w", mailPool.ID(), n, -1, false)
+	leases, err := p.store.Partitions()[0].Read(ctx, "w", mailPool.ID(), n, -1, false)
 	must(p.t, err)
 	if len(leases) != n {
 		p.t.Fatalf("%d leases, want %d", len(leases), n)
 	}
 	for _, l := range leases {
-		_, _, err := p.store.Finish(ctx, mailPool.ID(), "w", []store.Finish{{
+		_, _, err := p.store.Partitions()[0].Finish(ctx, mailPool.ID(), "w", []store.Finish{{
 			Token: l.Token, Key: admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}, Outcome: store.Kill, Reason: "discarded", Text: "bad\x1b[2J address",
 		}})
 		must(p.t, err)
 	}
 	for more := true; more; {
-		more, err = p.store.Reclaim(ctx, "w")
+		more, err = p.store.Partitions()[0].Reclaim(ctx, "w")
 		must(p.t, err)
 	}
 }
@@ -130,9 +131,9 @@ func TestJobCommands(t *testing.T) {
 	}
 	p.run(exitOK, "job list --tenant nobody")
 
-	_, err := p.store.Register(t.Context(), "w", mailPool, 1, time.Minute)
+	_, err := p.store.Partitions()[0].Register(t.Context(), "w", mailPool, 1, time.Minute)
 	must(t, err)
-	_, err = p.store.Read(t.Context(), "w", mailPool.ID(), 1, -1, false)
+	_, err = p.store.Partitions()[0].Read(t.Context(), "w", mailPool.ID(), 1, -1, false)
 	must(t, err)
 	if out := p.run(exitOK, "job cancel acme b --reason twice"); !strings.Contains(out.stdout, "its worker ends it with its next heartbeat") {
 		t.Errorf("%s", out.stdout)
@@ -221,7 +222,7 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	_, err := p.producer.Enqueue(t.Context(), late)
 	must(t, err)
 	eventually(t, func() bool {
-		_, err := p.store.Promote(t.Context(), "s", time.Second)
+		_, err := p.store.Partitions()[0].Promote(t.Context(), "s", time.Second)
 		must(t, err)
 		sight, err := p.store.Look(t.Context(), admission.Key{Tenant: "acme", ID: "late"})
 		return err == nil && sight.Place == store.PlaceDead
@@ -337,7 +338,7 @@ func TestDoctorCommand(t *testing.T) {
 func TestDoctorOverACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartNodes(t, 2, false)
-	_, err := store.Open(t.Context(), cluster.Client(t), store.Config{Partitions: 2})
+	_, err := redisstore.Open(t.Context(), cluster.Client(t), redisstore.Config{Partitions: 2})
 	must(t, err)
 	out := runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
 	if out.code != exitOK || !strings.Contains(out.stdout, "2, keys hg{*") {

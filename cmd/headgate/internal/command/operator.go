@@ -58,8 +58,8 @@ func (o *operator) add(c *cobra.Command) {
 
 // with opens the store for the time of a call. What the store does not know becomes the exit code 3, a bad name or
 // cursor the exit code 2.
-func (o *operator) with(c *cobra.Command, do func(context.Context, *store.Store) error) error {
-	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+func (o *operator) with(c *cobra.Command, do func(context.Context, store.Deployment) error) error {
+	return o.site.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		err := do(ctx, s)
 		bad, invalid := errors.AsType[*admission.FieldError](err)
 		switch {

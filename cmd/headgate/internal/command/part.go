@@ -32,7 +32,7 @@ type part struct {
 	// lost says what applies once all is taken away.
 	lost string
 	// show prints a thing after an edit.
-	show func(ctx context.Context, o *operator, c *cobra.Command, s *store.Store, name string) error
+	show func(ctx context.Context, o *operator, c *cobra.Command, s store.Deployment, name string) error
 }
 
 // setting is something that a thing may have of its own.
@@ -145,7 +145,7 @@ func (p part) newSet(o *operator, long, example string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, st *store.Store) error {
+			return o.with(c, func(ctx context.Context, st store.Deployment) error {
 				if err := p.set(ctx, st, args[0], edits, reason); err != nil {
 					return err
 				}
@@ -181,7 +181,7 @@ func editsOf(noun string, settings []setting, flags *pflag.FlagSet) (all []polic
 }
 
 // set stores the policy with edits of a thing.
-func (p part) set(ctx context.Context, store *store.Store, name string, edits []policy.Edit, reason string) error {
+func (p part) set(ctx context.Context, store store.Deployment, name string, edits []policy.Edit, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
 		var whole []policy.Edit
 		for _, e := range edits {
@@ -219,7 +219,7 @@ func (p part) newUnset(o *operator, example string) *cobra.Command {
 			return words, cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				if err := p.unset(ctx, s, args[0], args[1:], reason); err != nil {
 					return err
 				}
@@ -239,7 +239,7 @@ func (p part) words() (words []string) {
 }
 
 // unset stores the policy without settings of a thing, all of them for no words.
-func (p part) unset(ctx context.Context, store *store.Store, name string, words []string, reason string) error {
+func (p part) unset(ctx context.Context, store store.Deployment, name string, words []string, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
 		edits := []policy.Edit{{Path: p.path(name)}}
 		if len(words) > 0 {
@@ -268,7 +268,7 @@ func newPartList(o *operator, use, short, long, example string, section shown.Se
 	return &cobra.Command{
 		Use: use, Short: short, Long: long, Example: example, Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
@@ -298,8 +298,8 @@ func writeParts(to io.Writer, v shown.Parts) {
 }
 
 // showPart prints what a thing of a section has of its own.
-func showPart(section shown.Section) func(context.Context, *operator, *cobra.Command, *store.Store, string) error {
-	return func(ctx context.Context, o *operator, c *cobra.Command, s *store.Store, name string) error {
+func showPart(section shown.Section) func(context.Context, *operator, *cobra.Command, store.Deployment, string) error {
+	return func(ctx context.Context, o *operator, c *cobra.Command, s store.Deployment, name string) error {
 		current, err := rollout.Current(ctx, s)
 		if err != nil {
 			return err

@@ -86,7 +86,7 @@ are refused, with the reason, and what has entered runs. For both, call it twice
 			if err := checkReason(reason); err != nil {
 				return err
 			}
-			return t.with(c, func(ctx context.Context, s *store.Store) error {
+			return t.with(c, func(ctx context.Context, s store.Deployment) error {
 				return t.pause(ctx, c, s, gate, duration, reason)
 			})
 		},
@@ -97,7 +97,7 @@ are refused, with the reason, and what has entered runs. For both, call it twice
 	return c
 }
 
-func (t *target) pause(ctx context.Context, c *cobra.Command, s *store.Store, gate store.GateName, duration time.Duration, reason string) error {
+func (t *target) pause(ctx context.Context, c *cobra.Command, s store.Deployment, gate store.GateName, duration time.Duration, reason string) error {
 	if t.queue != "" {
 		if _, err := s.Queue(ctx, t.queue); errors.Is(err, store.ErrUnknownQueue) {
 			fmt.Fprintf(c.ErrOrStderr(), "headgate: note: no job of queue %s was seen yet\n", t.queue)
@@ -149,7 +149,7 @@ Exit code 3 says that nothing was paused.`,
 			if err != nil {
 				return err
 			}
-			return t.with(c, func(ctx context.Context, s *store.Store) error { return t.resume(ctx, c, s, gate, by(reason)) })
+			return t.with(c, func(ctx context.Context, s store.Deployment) error { return t.resume(ctx, c, s, gate, by(reason)) })
 		},
 	}
 	t.add(c, "resume", "resume enqueueing alone")
@@ -157,7 +157,7 @@ Exit code 3 says that nothing was paused.`,
 	return c
 }
 
-func (t *target) resume(ctx context.Context, c *cobra.Command, store *store.Store, gate store.GateName, by store.Intervention) error {
+func (t *target) resume(ctx context.Context, c *cobra.Command, store store.Deployment, gate store.GateName, by store.Intervention) error {
 	view := pausedView{Gate: gate}
 	suspended, err := store.Resume(ctx, gate, by)
 	if err != nil {

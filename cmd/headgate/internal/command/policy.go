@@ -46,7 +46,7 @@ func newPolicyGet(o *operator) *cobra.Command {
 		Use: "get", Short: "Print the policy in force", Args: noArgs,
 		Example: `  headgate policy get --redis localhost:6379 > policy.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				return printPolicy(ctx, s, c.OutOrStdout())
 			})
 		},
@@ -73,7 +73,7 @@ makes all checks, tells what would change, and changes nothing.`,
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				edit := editBy(reason)
 				if !replace && document.Version == 0 {
 					edit.Expected, err = dropsNothing(ctx, c, s, text, document)
@@ -109,7 +109,7 @@ makes all checks, tells what would change, and changes nothing.`,
 const shownDrops = 20
 
 // dropsNothing reports settings in force that a text would do away with by not naming them, and the version that has them.
-func dropsNothing(ctx context.Context, c *cobra.Command, store *store.Store, text []byte, document policy.Policy) (version int64, err error) {
+func dropsNothing(ctx context.Context, c *cobra.Command, store store.Deployment, text []byte, document policy.Policy) (version int64, err error) {
 	current, err := rollout.Current(ctx, store)
 	if err != nil || current.Version == 0 { // What is built in is nobody's setting.
 		return 0, err
@@ -142,7 +142,7 @@ there. A "version" in the file must be that in force. "-" reads standard input.`
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				done, err := rollout.Change(ctx, s, editBy(reason), func(current policy.Policy) (policy.Policy, error) { return current.Merge(patch) })
 				if err != nil {
 					return err
@@ -169,7 +169,7 @@ func newPolicyDiff(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
@@ -222,7 +222,7 @@ func author() string {
 	return who.Username
 }
 
-func printPolicy(ctx context.Context, store *store.Store, to io.Writer) error {
+func printPolicy(ctx context.Context, store store.Deployment, to io.Writer) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ which most would change, --json all.`, store.TopScopes, forecastRows),
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				would, err := rollout.DryRun(ctx, s, document)
 				if err != nil {
 					return err

@@ -68,7 +68,7 @@ The standard tier has to keep its weights and max_running.`,
 			if err != nil {
 				return fmt.Errorf("rules %s: %w: %w", args[0], admission.ErrInvalid, err)
 			}
-			return editRollout(o, c, func(ctx context.Context, s *store.Store) (rollout.Result, error) {
+			return editRollout(o, c, func(ctx context.Context, s store.Deployment) (rollout.Result, error) {
 				result, err := rollout.StartCandidate(ctx, s, text, editBy(reason))
 				if bad, ok := errors.AsType[*admission.FieldError](err); ok && strings.HasPrefix(bad.Field, "rollout.rules.") {
 					err = errors.New("rules " + args[0] + ": " + bad.Error()) // Of the file, not of the command line.
@@ -89,7 +89,7 @@ func newRolloutShow(o *operator) *cobra.Command {
 		Use: "show", Short: "Print the roll-out that is under way", Args: noArgs,
 		Example: `  headgate policy rollout show --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
@@ -128,7 +128,7 @@ func newRolloutShadow(o *operator) *cobra.Command {
 		Use: "shadow", Short: "Tell what the limits of a candidate in shadow would have answered", Args: noArgs,
 		Example: `  headgate policy rollout shadow --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				counts, err := s.ShadowCounts(ctx)
 				if err != nil {
 					return err
@@ -156,7 +156,7 @@ func newRolloutShare(o *operator) *cobra.Command {
 			if err != nil || percent < 0 || percent > policy.MaxPercent {
 				return usage(&admission.FieldError{Field: "PERCENT", Value: strconv.Quote(args[0]), Allowed: fmt.Sprintf("0 to %d", policy.MaxPercent)})
 			}
-			return editRollout(o, c, func(ctx context.Context, s *store.Store) (rollout.Result, error) {
+			return editRollout(o, c, func(ctx context.Context, s store.Deployment) (rollout.Result, error) {
 				return rollout.SetShare(ctx, s, percent, editBy(reason))
 			})
 		},
@@ -165,13 +165,13 @@ func newRolloutShare(o *operator) *cobra.Command {
 	return c
 }
 
-func newRolloutEnd(o *operator, name, short string, end func(context.Context, *store.Store, rollout.Edit) (rollout.Result, error)) *cobra.Command {
+func newRolloutEnd(o *operator, name, short string, end func(context.Context, store.Deployment, rollout.Edit) (rollout.Result, error)) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: name, Short: short, Args: noArgs,
 		Example: "  headgate policy rollout " + name + " --reason \"a day without complaints\" --redis localhost:6379",
 		RunE: func(c *cobra.Command, _ []string) error {
-			return editRollout(o, c, func(ctx context.Context, s *store.Store) (rollout.Result, error) {
+			return editRollout(o, c, func(ctx context.Context, s store.Deployment) (rollout.Result, error) {
 				return end(ctx, s, editBy(reason))
 			})
 		},
@@ -180,8 +180,8 @@ func newRolloutEnd(o *operator, name, short string, end func(context.Context, *s
 	return c
 }
 
-func editRollout(o *operator, c *cobra.Command, edit func(context.Context, *store.Store) (rollout.Result, error)) error {
-	return o.with(c, func(ctx context.Context, s *store.Store) error {
+func editRollout(o *operator, c *cobra.Command, edit func(context.Context, store.Deployment) (rollout.Result, error)) error {
+	return o.with(c, func(ctx context.Context, s store.Deployment) error {
 		done, err := edit(ctx, s)
 		if errors.Is(err, rollout.ErrNoCandidate) {
 			return nothing("%w", err)

@@ -18,7 +18,7 @@ func newPolicyHistory(o *operator) *cobra.Command {
 		Use: "history", Short: "List the versions that are kept, the newest first", Args: noArgs,
 		Example: `  headgate policy history --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				versions, err := s.PolicyVersions(ctx)
 				if err != nil {
 					return err
@@ -45,7 +45,7 @@ func newPolicyShow(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				text, err := s.PolicyVersion(ctx, version)
 				if err != nil {
 					return unknownVersion(err)
@@ -69,7 +69,7 @@ byte but for its number. Nothing is undone in the history.`,
 			if err != nil {
 				return err
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				done, err := rollout.Rollback(ctx, s, version, editBy(reason))
 				if err != nil {
 					return unknownVersion(err)

@@ -33,7 +33,7 @@ func newQueueList(o *operator) *cobra.Command {
 		Example: `  headgate queue list --redis localhost:6379
   headgate queue list --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				queues, err := s.Queues(ctx)
 				if err != nil {
 					return err
@@ -57,7 +57,7 @@ func newQueueShow(o *operator) *cobra.Command {
 		Example: `  headgate queue show mail --redis localhost:6379
   headgate queue show mail --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				view, err := readQueue(ctx, s, args[0])
 				if err != nil {
 					return err
@@ -68,7 +68,7 @@ func newQueueShow(o *operator) *cobra.Command {
 	}
 }
 
-func readQueue(ctx context.Context, store *store.Store, name string) (queueDetails, error) {
+func readQueue(ctx context.Context, store store.Deployment, name string) (queueDetails, error) {
 	queue, err := store.Queue(ctx, name)
 	if err != nil {
 		return queueDetails{}, err
@@ -100,7 +100,7 @@ each. A tenant that was served comes again by its share, which this does not for
 			if n < 1 || n > store.MaxPeek {
 				return fieldError("tenants", strconv.Itoa(n), "1 to "+strconv.Itoa(store.MaxPeek)+" tenants")
 			}
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				queue, classes, err := s.Peek(ctx, args[0], n)
 				if err != nil {
 					return err

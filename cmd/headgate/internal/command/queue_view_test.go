@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // TestQueueShowSaysWhatAGateIs: a rate, and a cap of which no partition has a whole unit just now, are no pauses, and a breaker's gate
@@ -14,7 +14,7 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 	t.Parallel()
 	server, prefix := redistest.Shared(t), redistest.Prefix(t)
 	client := server.Client(t)
-	s, err := store.Open(t.Context(), client, store.Config{Prefix: prefix, Partitions: 2})
+	s, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: prefix, Partitions: 2})
 	must(t, err)
 	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 	p.setPolicy(`{"queues": {"mail": {"max_running": 2}}, "downstreams": {"api": {"dispatch": {"tokens": 600, "per": "1h", "burst": 2}}}}`)
@@ -41,7 +41,7 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 		t.Errorf("a cap: %s", list)
 	}
 	for _, part := range s.Partitions() { // As after an edit that lowers the cap far, until the next look at all shares.
-		gates := part.Keys().Gates()
+		gates := redisstore.KeysOf(part).Gates()
 		stored := client.HGet(t.Context(), gates, "q:mail").Val()
 		must(t, client.HSet(t.Context(), gates, "q:mail", "-"+stored).Err())
 	}

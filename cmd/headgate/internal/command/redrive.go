@@ -49,7 +49,7 @@ there was none.`,
 			if len(args) > 0 && (f.query.Reason != "" || f.limit != 0) {
 				return usage(errors.New("--reason and --limit choose among the dead letters of a --queue"))
 			}
-			return f.with(c, func(ctx context.Context, s *store.Store) error { return f.run(ctx, c, s, args) })
+			return f.with(c, func(ctx context.Context, s store.Deployment) error { return f.run(ctx, c, s, args) })
 		},
 	}
 	f.add(c)
@@ -112,7 +112,7 @@ func (v *redrivenView) write(to io.Writer) {
 	}
 }
 
-func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s *store.Store, args []string) error {
+func (f *redriveFlags) run(ctx context.Context, c *cobra.Command, s store.Deployment, args []string) error {
 	p, err := producer.New(s, producer.Config{Logger: f.producerLogger(c.ErrOrStderr())})
 	if err != nil {
 		return err

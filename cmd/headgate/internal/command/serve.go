@@ -93,7 +93,7 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	}
 	defer exporter.Close(c.Context())
 	options.Tracer, options.Version = exporter.Provider(), release
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		server, err := serve.New(s, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
 		if err != nil {
 			return err

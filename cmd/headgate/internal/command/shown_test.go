@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate/limiter"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/telemetry"
 )
 
@@ -205,14 +206,14 @@ func (d *deployment) unknown() {
 	d.t.Helper()
 	ctx, job := d.t.Context(), admission.NewJob("e", "odd", "unheard", nil)
 	job.ID = "odd"
-	_, err := d.store.Admit(ctx, 1, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
+	_, err := d.store.Partitions()[0].Admit(ctx, 1, []store.Candidate{{Job: &job, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
 	must(d.t, err)
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "odd", Weight: 1}}}
-	_, err = d.store.Register(ctx, "w", pool, 1, time.Minute)
+	_, err = d.store.Partitions()[0].Register(ctx, "w", pool, 1, time.Minute)
 	must(d.t, err)
-	leases, err := d.store.Read(ctx, "w", pool.ID(), 1, -1, false)
+	leases, err := d.store.Partitions()[0].Read(ctx, "w", pool.ID(), 1, -1, false)
 	must(d.t, err)
-	_, _, err = d.store.Finish(ctx, pool.ID(), "w", []store.Finish{{
+	_, _, err = d.store.Partitions()[0].Finish(ctx, pool.ID(), "w", []store.Finish{{
 		Token: leases[0].Token, Key: admission.Key{Tenant: "e", ID: "odd"}, Outcome: store.Release, Delay: time.Hour, Text: store.UnknownType + " unheard",
 	}})
 	must(d.t, err)
@@ -222,7 +223,7 @@ func (d *deployment) unknown() {
 func scrapeLimiter(t *testing.T) string {
 	t.Helper()
 	proxy, registry := redistest.NewProxy(t, redistest.Shared(t).Addr()), prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), proxy.Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	limits := policy.Unlimited()
 	limits.Tiers = map[string]policy.Tier{policy.StandardTier: {Limit: admission.Limit{Tokens: 1, Per: 24 * time.Hour, Burst: 1}}}

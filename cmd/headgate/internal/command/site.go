@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/spans"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // redisVariable names the environment variable that stands in for --redis.
@@ -117,13 +118,13 @@ func (s *site) traces(logger zerolog.Logger) (*spans.Exporter, error) {
 }
 
 // with opens the store for the time of a call.
-func (s *site) with(ctx context.Context, notes io.Writer, do func(context.Context, *store.Store) error) (err error) {
+func (s *site) with(ctx context.Context, notes io.Writer, do func(context.Context, store.Deployment) error) (err error) {
 	opened, err := s.open(ctx, notes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	st, err := store.Open(ctx, opened.Client(), s.loaded.Keys())
+	st, err := redisstore.Open(ctx, opened.Client(), s.loaded.Keys())
 	if err != nil {
 		return err
 	}

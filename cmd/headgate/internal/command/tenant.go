@@ -40,7 +40,7 @@ func newTenantList(o *operator) *cobra.Command {
 		Example: `  headgate tenant list --redis localhost:6379
   headgate tenant list --tier premium --json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error {
+			return o.with(c, func(ctx context.Context, s store.Deployment) error {
 				current, err := rollout.Current(ctx, s)
 				if err != nil {
 					return err
@@ -65,12 +65,12 @@ func newTenantShow(o *operator) *cobra.Command {
 		Use: "show TENANT", Short: "Show a tenant's tier, limit and settings, and what is held back of it", Args: oneArg("TENANT"),
 		Example: `  headgate tenant show acme --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, s *store.Store) error { return o.showTenant(ctx, c, s, args[0]) })
+			return o.with(c, func(ctx context.Context, s store.Deployment) error { return o.showTenant(ctx, c, s, args[0]) })
 		},
 	}
 }
 
-func (o *operator) showTenant(ctx context.Context, c *cobra.Command, store *store.Store, tenant string) error {
+func (o *operator) showTenant(ctx context.Context, c *cobra.Command, store store.Deployment, tenant string) error {
 	current, err := rollout.Current(ctx, store)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ var tenantPart = part{
 		}
 	},
 	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too.",
-	show: func(ctx context.Context, o *operator, c *cobra.Command, s *store.Store, name string) error {
+	show: func(ctx context.Context, o *operator, c *cobra.Command, s store.Deployment, name string) error {
 		return o.showTenant(ctx, c, s, name)
 	},
 }

@@ -133,7 +133,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		return fmt.Errorf("serve metrics: %w", err)
 	}
 	options.Observer = meter.Worker(worker.Observer{Finished: journal.finished})
-	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s *store.Store) error {
+	return f.with(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
 		w, err := worker.New(s, options)
 		if err != nil {
 			return usage(err)
@@ -193,7 +193,7 @@ func queueNames(queues []store.QueueWeight) (names []string) {
 
 // warnOf logs what is not well with the Redis that the worker starts on, such as what a crash of it would lose. That nobody
 // works is about to be mended.
-func warnOf(ctx context.Context, s *store.Store, logger zerolog.Logger) {
+func warnOf(ctx context.Context, s store.Deployment, logger zerolog.Logger) {
 	found, err := doctor.Run(ctx, s)
 	if err != nil {
 		logger.Warn().Err(err).Msg("redis not examined")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // receiver answers by the type of the job, and remembers what came.
@@ -58,7 +59,7 @@ func (r *receiver) deliveries() string {
 // why returns why a job of acme is a dead letter.
 func (d *deployment) why(id string) string {
 	d.t.Helper()
-	text, err := redistest.Shared(d.t).Client(d.t).HGet(d.t.Context(), d.store.Keys().Why(), "acme:"+id).Result()
+	text, err := redistest.Shared(d.t).Client(d.t).HGet(d.t.Context(), redisstore.Keys(d.store).Why(), "acme:"+id).Result()
 	if err != nil {
 		d.t.Errorf("%s is no dead letter: %v", id, err)
 	}

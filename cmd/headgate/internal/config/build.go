@@ -15,7 +15,7 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/scheduler"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -89,7 +89,7 @@ func (t TLS) config() (*tls.Config, error) {
 }
 
 // Keys returns what the store keeps under which names.
-func (l *Loaded) Keys() store.Config { return l.Config.Redis.Store }
+func (l *Loaded) Keys() redisstore.Config { return l.Config.Redis.Store }
 
 // Logs returns the configuration of the log.
 func (l *Loaded) Logs() logs.Config {

@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Config is a configuration. What the options mean is in the tables beside it and in docs/CONFIG.md.
@@ -28,7 +29,7 @@ type Redis struct {
 	PasswordFile string
 	PoolSize     int
 	TLS          TLS
-	Store        store.Config
+	Store        redisstore.Config
 }
 
 // TLS is for a Redis at rediss://.

@@ -30,7 +30,7 @@ type Server struct {
 }
 
 // New returns a server, or every fault of the config at once. producers is the log of what is enqueued over HTTP.
-func New(store *store.Store, logger, producers zerolog.Logger, config Config) (*Server, error) {
+func New(store store.Deployment, logger, producers zerolog.Logger, config Config) (*Server, error) {
 	s := &Server{config: config, logger: logger}
 	registry := prometheus.NewRegistry()
 	if err := registerProcess(registry, config.Version); err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -75,7 +75,7 @@ func plain() serve.Config {
 
 func newServer(t *testing.T, log lines, config serve.Config) (*serve.Server, error) {
 	t.Helper()
-	s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t)})
+	s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t)})
 	must(t, err)
 	return serve.New(s, zerolog.New(log), zerolog.Nop(), config)
 }

@@ -16,7 +16,7 @@ type clock struct {
 // clockSamples is enough for one to meet a connection that is open and a machine that is not busy.
 const clockSamples = 9
 
-func readClock(ctx context.Context, store *store.Store) (clock, error) {
+func readClock(ctx context.Context, store store.Deployment) (clock, error) {
 	var best clock
 	shortest := time.Duration(-1)
 	for range clockSamples {

@@ -20,6 +20,7 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Config says what to put on the stage.
@@ -55,7 +56,7 @@ type Stage struct {
 	config   Config
 	prefix   string
 	redis    *embedded.Store
-	store    *store.Store
+	store    store.Deployment
 	producer *producer.Producer
 	compiled *policy.Compiled
 	ledger   *ledger.Ledger
@@ -80,7 +81,7 @@ func Open(ctx context.Context, config Config) (*Stage, error) {
 }
 
 func (s *Stage) prepare(ctx context.Context) (err error) {
-	if s.store, err = store.Open(ctx, s.redis.Client(), store.Config{Prefix: s.prefix}); err != nil {
+	if s.store, err = redisstore.Open(ctx, s.redis.Client(), redisstore.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
 	document := s.config.Policy

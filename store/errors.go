@@ -1,0 +1,47 @@
+package store
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// ErrPoolGone means that a pool was closed, with its last slot, since its worker registered: register again.
+var ErrPoolGone = errors.New("the pool is closed")
+
+// InDoubt reports whether a command that ended with err may have been carried out all the same: an answer of the store settles it, also
+// one that cannot be read; a lost connection or a time-out does not.
+func InDoubt(err error) bool {
+	doubt, ok := errors.AsType[interface {
+		error
+		InDoubt() bool
+	}](err)
+	return ok && !errors.Is(err, admission.ErrUnavailable) && doubt.InDoubt()
+}
+
+// IsMoved reports an error of a Redis Cluster that the slot of a call is, or is on its way, somewhere else: the next try finds it there.
+func IsMoved(err error) bool {
+	// A script is refused in the third way while its slot moves.
+	return answers(err, "MOVED ", "ASK ", "TRYAGAIN ", "Script attempted to access a non local key")
+}
+
+// IsDenied reports whether Redis does not take the credential that it was shown, or its user may not do what was to be done.
+func IsDenied(err error) bool { return answers(err, "WRONGPASS ", "NOAUTH ", "NOPERM ") }
+
+// answers reports whether err is an answer of Redis that begins so. go-redis marks these by a method.
+func answers(err error, prefixes ...string) bool {
+	reply, ok := errors.AsType[interface {
+		error
+		RedisError()
+	}](err)
+	if !ok {
+		return false
+	}
+	for _, prefix := range prefixes {
+		if strings.HasPrefix(reply.Error(), prefix) || strings.HasPrefix(reply.Error(), "ERR "+prefix) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,220 @@
+package store
+
+import (
+	"strings"
+	"time"
+)
+
+// GateName names what a gate guards.
+type GateName string
+
+// QueueGate names the gate of a queue.
+func QueueGate(queue string) GateName { return GateName("q:" + queue) }
+
+// TenantGate names the gate of a tenant.
+func TenantGate(tenant string) GateName { return GateName("t:" + tenant) }
+
+// TenantQueueGate names the gate of a tenant in a queue.
+func TenantQueueGate(tenant, queue string) GateName { return GateName("u:" + tenant + ":" + queue) }
+
+// DownstreamGate names the gate of a downstream.
+func DownstreamGate(downstream string) GateName { return GateName("d:" + downstream) }
+
+// TenantRateGate names the rate of dispatches of a tenant.
+func TenantRateGate(tenant string) GateName { return GateName("r:" + tenant) }
+
+// DownstreamRateGate names the rate of dispatches to a downstream.
+func DownstreamRateGate(downstream string) GateName { return GateName("s:" + downstream) }
+
+// Every is the tenant or downstream of a cap that is each one's own.
+const Every = "*"
+
+// Unlimited is the limit of no gate.
+const Unlimited = -1
+
+// Gate is a limit of jobs in workers' hands.
+type Gate struct {
+	Name GateName
+	// Limit is the number of jobs at a time: 0 is shut, Unlimited removes the gate.
+	Limit int
+	// For is how long the limit holds; zero means until it is changed. Then applies after that.
+	For  time.Duration
+	Then int
+	// By says who sets it and why. The reason is kept beside the gate.
+	By Intervention
+}
+
+// GateState is a gate as it stands.
+type GateState struct {
+	Name GateName
+	// Limit is the number of jobs at a time, 0 for shut; Held how many entries of ready streams passed under it, of a
+	// breaker's gate those that were dispatched in its period.
+	Limit, Held int
+	// NoShare says of a Limit of 0 that it is no pause: the partition has no whole unit of a cap until shares are balanced.
+	NoShare bool
+	// Until is when the limit ends, zero for never by itself; Then is the limit after that, Unlimited for no gate. Of a
+	// rate that lets nothing pass, Until is when it lets the next job.
+	Until time.Time
+	Then  int
+	// Reason is what was said when it was set. Of a pause, Author is who set it and Since when; empty where an older release did.
+	Reason, Author string
+	Since          time.Time
+	// Rate is dispatches a second and Burst how many at once, where the gate is a rate; Limit and Held are then 0.
+	Rate  float64
+	Burst int
+	// Shares is what each partition has of Limit, or of Rate, where several divide it among them; nil elsewhere.
+	Shares []float64
+}
+
+// Shut reports whether nothing passes now.
+func (g GateState) Shut() bool {
+	if g.Burst > 0 {
+		return !g.Until.IsZero()
+	}
+	return g.Held >= g.Limit
+}
+
+// Paused reports whether an operator has shut it.
+func (g GateState) Paused() bool {
+	kind, _ := g.Name.Split()
+	return g.Limit == 0 && g.Burst == 0 && !g.NoShare && kind != KindBreaker
+}
+
+// The kinds of gates, by the first byte of their names.
+const (
+	KindQueue          = 'q'
+	KindTenant         = 't'
+	KindTenantQueue    = 'u'
+	KindDownstream     = 'd'
+	KindBreaker        = 'b'
+	KindTenantRate     = 'r'
+	KindDownstreamRate = 's'
+)
+
+// Split returns the kind of a gate and what it guards.
+func (n GateName) Split() (kind byte, guarded string) {
+	before, after, _ := strings.Cut(string(n), ":")
+	if len(before) != 1 {
+		return 0, string(n)
+	}
+	return before[0], after
+}
+
+// Tenant returns the tenant that a gate is about.
+func (n GateName) Tenant() (tenant string, ofTenant bool) {
+	switch kind, guarded := n.Split(); kind {
+	case KindTenant, KindTenantQueue, KindTenantRate:
+		tenant, _, _ = strings.Cut(guarded, ":")
+		return tenant, true
+	}
+	return "", false
+}
+
+// Words names what a gate guards for people, such as "tenant acme in queue mail".
+func (n GateName) Words() string {
+	kind, guarded := n.Split()
+	switch kind {
+	case KindQueue:
+		return "queue " + guarded
+	case KindTenant, KindTenantRate:
+		return "tenant " + guarded
+	case KindTenantQueue:
+		tenant, queue, _ := strings.Cut(guarded, ":")
+		return "tenant " + tenant + " in queue " + queue
+	case KindDownstream, KindBreaker, KindDownstreamRate:
+		return "downstream " + guarded
+	}
+	return string(n)
+}
+
+// DefaultGate names the gate of all that have none of their own.
+func DefaultGate(name GateName) string {
+	kind, guarded := name.Split()
+	if kind == KindTenantQueue {
+		_, queue, _ := strings.Cut(guarded, ":")
+		return string(TenantQueueGate("*", queue))
+	}
+	return string(kind) + ":*"
+}
+
+// Suspension is a queue, a tenant or a tenant in a queue for which enqueueing is suspended.
+type Suspension struct {
+	Name GateName
+	// Until is when it ends, zero for never by itself.
+	Until time.Time
+	// Reason is what producers are told.
+	Reason string
+	// Author is who set it and Since when; empty where an older release did.
+	Author string
+	Since  time.Time
+}
+
+// WorkerState is a registered worker.
+type WorkerState struct {
+	Name string
+	// Pool is the id of its pool, Queues what the pool serves.
+	Pool   string
+	Queues []QueueWeight
+	// Slots is how many jobs it holds at most, Held how many it does.
+	Slots, Held int
+	// LeaseEnd is when it counts as lost unless it is heard of before.
+	LeaseEnd time.Time
+}
+
+// Remaining counts the jobs of a queue that may still run.
+type Remaining struct {
+	Waiting, Ready, Running, Later, Spilled int64
+}
+
+// Total is their sum.
+func (r Remaining) Total() int64 { return r.Waiting + r.Ready + r.Running + r.Later + r.Spilled }
+
+// Held is what a Hold keeps back.
+type Held string
+
+// What a Hold keeps back: a pause the jobs that have entered, a suspension those that would enter.
+const (
+	HeldDispatch Held = "dispatch"
+	HeldEnqueue  Held = "enqueue"
+)
+
+// Hold is a pause or a suspension that is in force.
+type Hold struct {
+	Name GateName
+	What Held
+	// Author is who set it and Reason why. Since is when it began, zero where an older release set it; Until when it ends, zero for
+	// never by itself.
+	Author, Reason string
+	Since, Until   time.Time
+}
+
+// Kind says what a hold is about: queue, tenant, tenant_queue or downstream.
+func (h Hold) Kind() string {
+	switch kind, _ := h.Name.Split(); kind {
+	case KindQueue:
+		return "queue"
+	case KindTenant:
+		return "tenant"
+	case KindTenantQueue:
+		return "tenant_queue"
+	}
+	return "downstream"
+}
+
+// Words tells of it in a sentence, without its end.
+func (h Hold) Words() string {
+	text := h.Name.Words() + " is paused"
+	if h.What == HeldEnqueue {
+		text = "enqueueing is suspended for " + h.Name.Words()
+	}
+	if h.Author != "" {
+		text += " by " + h.Author
+	}
+	if h.Reason != "" {
+		text += ", " + h.Reason
+	}
+	return text
+}
+
+// ForgottenAfter is how old a hold without an end is that somebody may have forgotten.
+const ForgottenAfter = time.Hour

@@ -1,0 +1,188 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/admission"
+)
+
+// Bounds of one admit call; one larger job may go alone.
+const (
+	// MaxBatchJobs is the largest number of jobs of one call.
+	MaxBatchJobs = 64
+	// MaxBatchBytes is the largest sum of payloads of one call.
+	MaxBatchBytes = 256 << 10
+)
+
+// Candidate is one job that asks to enter.
+type Candidate struct {
+	// Job is validated and has an ID.
+	Job *admission.Job
+	// Class is the index of Job.Priority in the classes of its queue.
+	Class int
+	// Limits apply to the job, by level. The global one must be the same for all of a call.
+	Limits *[admission.Levels]admission.Limit
+	// Redrive is the Seq of the dead letter which is to run again, zero for a new job. The payload is the one that is
+	// stored. Once the letter was redriven its job has another Seq, and the verdict is a duplicate's.
+	Redrive uint64
+	// By says who redrives it and why, and Free that no limit checks or charges it, for the audit.
+	By   Intervention
+	Free bool
+}
+
+// ErrStale means that the limits of an Admit come from another version of the policy than the one in force.
+var ErrStale = errors.New("policy is stale")
+
+// LargePayload is the size in bytes above which a payload is kept apart from its job's record.
+const LargePayload = 4 << 10
+
+// EncodeID returns a UUID in canonical form as its 16 raw bytes and any other id as it is. The two cannot meet:
+// byte 8 of an RFC 9562 UUID is above 0x7f, which no name holds.
+func EncodeID(id string) string {
+	if len(id) != 36 {
+		return id
+	}
+	u, err := uuid.Parse(id)
+	if err != nil || u.Variant() != uuid.RFC4122 || strings.ContainsAny(id, "ABCDEF") {
+		return id
+	}
+	return string(u[:])
+}
+
+func DecodeID(raw string) string {
+	if len(raw) != 16 || raw[8] < 0x80 {
+		return raw
+	}
+	u, err := uuid.FromBytes([]byte(raw))
+	if err != nil {
+		return raw
+	}
+	return u.String()
+}
+
+// EncodeKey is a job's field in the jobs hash.
+func EncodeKey(k admission.Key) string { return k.Tenant + ":" + EncodeID(k.ID) }
+
+func DecodeKey(raw string) (admission.Key, error) {
+	tenant, id, ok := strings.Cut(raw, ":")
+	if !ok {
+		return admission.Key{}, fmt.Errorf("job key %q holds no ':'", raw)
+	}
+	return admission.Key{Tenant: tenant, ID: DecodeID(id)}, nil
+}
+
+// Record is a job as the store holds it.
+type Record struct {
+	Job admission.Job
+	// Class is the index of the job's class in its queue.
+	Class int
+	// Attempts is how many runs have failed; Lost how many deliveries ended with their worker's lease after Store.Started
+	// had told of them. Suspect means that any delivery ended so, known to have begun or not.
+	Attempts, Lost int
+	Suspect        bool
+	// Seq orders jobs by arrival; Arrival is the time of admission by Redis.
+	Seq     uint64
+	Arrival time.Time
+	// Large means that the payload stands under a key of its own.
+	Large bool
+	// Timed means that the deadline is the longest wait of the job's queue, not the caller's.
+	Timed bool
+	// Plain means that the job owns nothing but its record.
+	Plain bool
+}
+
+// ErrRecordGone is the Err of a Lease whose record somebody, or a lost slot of a cluster, has taken away.
+var ErrRecordGone = errors.New("its record is gone")
+
+// Outcome is what a worker makes of a job that it holds.
+type Outcome string
+
+// The outcomes.
+const (
+	// Complete ends the job.
+	Complete Outcome = "complete"
+	// Retry burns an attempt; the job comes back after Delay, or is a dead letter out of attempts.
+	Retry Outcome = "retry"
+	// Kill makes the job a dead letter for Reason.
+	Kill Outcome = "dead"
+	// Release hands the job back unharmed, after Delay or at once.
+	Release Outcome = "release"
+	// Expire ends the job because its deadline passed before it started.
+	Expire Outcome = "expire"
+)
+
+// Finish says how one held job ends. That of Lease.Finish is cheaper than one made of the token and the key alone.
+type Finish struct {
+	Token   string
+	Key     admission.Key
+	Outcome Outcome
+	// Delay is for Retry and Release.
+	Delay time.Duration
+	// Reason is for Kill, Text is what went wrong. At most 1 KiB of Text is kept.
+	Reason string
+	Text   string
+	// Ran is how long the handler ran.
+	Ran time.Duration
+	// Result of a completed job is kept for KeepResult, if that is above zero.
+	Result     []byte
+	KeepResult time.Duration
+
+	// plain means that the job owns nothing but its record, and no unit of a breaker. The others are then the job's and the
+	// lease's. Where there are caps, a job without its queue costs a reading of its record, and one that does not name them
+	// as uncounted a look for its own.
+	Plain                        bool
+	Queue, Downstream, Uncounted string
+}
+
+// Ended is what became of a job after Finish.
+type Ended string
+
+// The ends.
+const (
+	EndedDone     Ended = "done"
+	EndedRetried  Ended = "retried"
+	EndedDead     Ended = "dead"
+	EndedExpired  Ended = "expired"
+	EndedReleased Ended = "released"
+	// EndedCancelled means that the job had been cancelled, and is gone whatever its handler says.
+	EndedCancelled Ended = "cancelled"
+	// EndedLost means that the lease was no longer the caller's: nothing was changed.
+	EndedLost Ended = "lost"
+)
+
+// The actions of holds and of what ends jobs, as the audit names them.
+const (
+	AuditPause      = "pause"
+	AuditUnpause    = "unpause"
+	AuditGate       = "gate"
+	AuditSuspend    = "suspend"
+	AuditResume     = "resume"
+	AuditDrain      = "drain"
+	AuditCancel     = "cancel"
+	AuditPurgeQueue = "purge_queue"
+	AuditPurge      = "purge"
+	AuditRedrive    = "redrive"
+	// AuditRedriveFree is a redrive that no limit checked or charged.
+	AuditRedriveFree = "redrive_without_limits"
+	AuditResetBucket = "reset_bucket"
+)
+
+// DrainReason is what producers are told while a queue is drained.
+const DrainReason = "the queue is being drained"
+
+// PurgedPage is what PurgeQueue did.
+type PurgedPage struct {
+	// Cancelled jobs have left, Cancelling ones run until their workers hear of it.
+	Cancelled, Cancelling int
+	// Cursor goes on; empty at the end.
+	Cursor string
+}
+
+// ErrBeside means that the worker runs a suspect (Record.Suspect) beside which another is not to run, so that its next death tells which
+// of them it was.
+var ErrBeside = errors.New("not beside the suspect that runs")

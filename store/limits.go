@@ -1,0 +1,119 @@
+package store
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+)
+
+// Question asks for tokens of every bucket on the way of a scope.
+type Question struct {
+	// Tenant, Queue and Class name the way; those below the scope are empty, and all are for the global one.
+	Tenant, Queue string
+	Class         admission.Priority
+	// Cost is 1 to headgate.MaxCost tokens.
+	Cost admission.Tokens
+	// Limits apply by level, Disabled below the scope. The global one must be the same for all of a call.
+	Limits [admission.Levels]admission.Limit
+}
+
+// Answer is what became of a Question.
+type Answer struct {
+	// Verdict is Admitted where every bucket holds enough, else Refused for headgate.ReasonLimited, ReasonTooCostly or
+	// ReasonBuckets.
+	Verdict admission.Verdict
+	// Left is what each bucket holds after the call, by level; 0 where the limit is Disabled.
+	Left [admission.Levels]buckets.Micro
+}
+
+// RefundWindow is how long after the taking tokens may be refunded, and how long an id that was is remembered.
+const RefundWindow = time.Minute
+
+// Refund is what became of a refund.
+type Refund string
+
+// The answers to a refund.
+const (
+	// Refunded means that the tokens are back in their buckets, but for what these would have had no room for.
+	Refunded Refund = "refunded"
+	// RefundedBefore means that the id had been refunded; nothing was done.
+	RefundedBefore Refund = "again"
+	// RefundLate means that RefundWindow is over; nothing was done.
+	RefundLate Refund = "late"
+	// RefundStale means that the policy has changed since; nothing was done.
+	RefundStale Refund = "stale"
+)
+
+// Receipt says what Take has taken, and when. It is a plain value; the zero Receipt is none.
+type Receipt struct {
+	Question Question
+	Version  int64
+	Left     [admission.Levels]int64
+	At       Moment
+}
+
+// Moment is the buckets' time of a call, in microseconds, and how many tokens had been refunded until then, in all, in a partition.
+type Moment struct {
+	Time, Refunds int64
+	Part          int
+}
+
+// Grant is one call for the callers of a limiter.
+type Grant struct {
+	// Version is that of the policy from which the limits come.
+	Version int64
+	// Member is the limiter's name, unique among those that live: 1-128 bytes.
+	Member string
+	// Lease is how long what is leased may be spent, counted from before the call.
+	Lease time.Duration
+	// Beat is for how long the limiter counts as live; zero leaves that as it is, below zero forgets the limiter.
+	Beat time.Duration
+	// Questions are asked one after the other, each granted or refused by itself, at most MaxBatchJobs. One of no cost asks
+	// nothing and serves Accounts alone. The global limit must be the same for all.
+	Questions []Question
+	// Accounts are the leases that change, each scope once.
+	Accounts []Account
+}
+
+// Account is what changes in the lease of one scope. Amounts are whole tokens, zero or more.
+type Account struct {
+	// Question is the index of one on whose way the scope is, at Level.
+	Question int
+	Level    admission.Level
+	// Want is what is asked for beside the Held tokens that are still there. Cap is what all holders together may hold.
+	Want, Held, Cap admission.Tokens
+	// Back ends the lease and gives back as much, if the lease has not ended by itself.
+	Back admission.Tokens
+	// Owed is to be taken out of the bucket as far as it reaches, for work that was admitted while Redis was away.
+	Owed admission.Tokens
+}
+
+// Granted is the answer to a Grant.
+type Granted struct {
+	// Members is how many limiters live; it is known after a Beat, else below zero.
+	Members int
+	// Verdicts answer the questions that cost something, in order.
+	Verdicts []admission.Verdict
+	// Leases answer the accounts, in order.
+	Leases []Leased
+}
+
+// Leased is what became of an Account.
+type Leased struct {
+	// Tokens are leased anew. Paid is how much of what is owed was taken.
+	Tokens, Paid admission.Tokens
+	// Holders is how many limiters hold tokens of the scope, this one included; zero where nothing was wanted.
+	Holders int
+}
+
+// ShadowCounts are what a candidate in shadow would have answered since it began.
+type ShadowCounts struct {
+	// ID is that of the candidate; empty if nothing was counted yet.
+	ID string
+	// Since is when the first was counted, by the time of Redis.
+	Since time.Time
+	// Allowed is how many would have been admitted, Refused how many not, by the level whose limit says so.
+	Allowed int64
+	Refused [admission.Levels]int64
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+)
+
+// Partition is what one partition of a deployment does: the jobs of its tenants and all that decides on them. Each method is one
+// decision, whole or not at all, and may be called by several goroutines. It is either in Redis (package redisstore) or in memory.
+type Partition interface {
+	Common
+
+	// Admit decides on up to MaxBatchJobs jobs in one round trip and returns a verdict for each, in order. version is that of the policy which
+	// the limits come from; where another is in force nothing is done and the error is ErrStale. With an error InDoubt tells whether the jobs
+	// may have entered: sending the same ids again is safe within the dedup window.
+	Admit(ctx context.Context, version int64, jobs []Candidate) ([]admission.Verdict, error)
+	Work
+	Timers
+	FleetBreakers
+	Following
+
+	// Grant makes one call for the callers of a limiter. Where another version is in force nothing is done and the error is ErrStale. After an
+	// error InDoubt tokens may be gone. A store that is full is headgate.ErrOutOfMemory.
+	Grant(ctx context.Context, g *Grant) (Granted, error)
+}
+
+// Deployment is all partitions as one: what is about one tenant goes to the tenant's partition, what is about all to all. What workers,
+// schedulers, producers and limiters do in one partition is asked of that one (Partitions).
+type Deployment interface {
+	Common
+
+	// Partitions returns each partition, in order.
+	Partitions() []Partition
+	// PartitionOf returns the index in Partitions of what has a name: a tenant's jobs, or a downstream.
+	PartitionOf(name string) int
+	// Each calls do for all partitions side by side and joins the errors.
+	Each(do func(i int, part Partition) error) error
+
+	// Shares returns how each bound is divided: the global limit first, whether there is one or not, then the gates by name. It is nil
+	// where there is but one partition.
+	Shares(ctx context.Context) ([]Share, error)
+	// GlobalShares returns what each partition has of so many tokens that the global limit brings, nil where there is but one.
+	GlobalShares(ctx context.Context, tokens admission.Tokens) ([]float64, error)
+	// NewBalancer returns a Balancer of the deployment, nil where that has one partition. It sends nothing yet.
+	NewBalancer() Balancer
+	// Close ends the connections.
+	Close() error
+}
+
+// Common is what both a partition and a deployment do.
+type Common interface {
+	Operations
+	Limits
+	BreakerStates
+	Gates
+	Policies
+	Looking
+
+	// LeaseRight asks for something that so many callers may do at a time over the whole deployment, for as long as lease. It ends with
+	// ReturnRight, or by itself. The same token again renews it.
+	LeaseRight(ctx context.Context, right, token string, limit int, lease time.Duration) (bool, error)
+	ReturnRight(ctx context.Context, right, token string) error
+
+	// ReadTimeout returns how long a call waits for an answer, 0 where that is not known.
+	ReadTimeout() time.Duration
+	// Connections returns how many connections there are to the store.
+	Connections() int
+}
+
+// Operations is what is done to single jobs from outside.
+type Operations interface {
+	// Held returns the lease of a job that a worker of a pool holds, for a caller that remembers nothing but its names; a payload that is Large
+	// is left out. The error matches headgate.ErrLeaseLost where the worker does not hold that job by that token.
+	Held(ctx context.Context, pool, worker, token string, key admission.Key) (Lease, error)
+	// Payload returns a job's payload, also a large one. A job that does not live is headgate.ErrUnknownJob.
+	Payload(ctx context.Context, key admission.Key) ([]byte, error)
+	// Result returns what a completed job left; headgate.ErrUnknownJob where that is not kept.
+	Result(ctx context.Context, key admission.Key) ([]byte, error)
+
+	Cancel(ctx context.Context, key admission.Key, by Intervention) (running, more bool, err error)
+	Purge(ctx context.Context, keys []admission.Key, by Intervention) (purged []bool, err error)
+	PurgeQueue(ctx context.Context, queue, cursor string, by Intervention) (PurgedPage, error)
+	ClearTenant(ctx context.Context, tenant, queue string, by Intervention) (cancelled int, more bool, err error)
+}
+
+// Work is what a worker asks of a partition whose jobs it runs.
+type Work interface {
+	Register(ctx context.Context, worker string, pool Pool, slots int, lease time.Duration) (more bool, err error)
+	Heartbeat(ctx context.Context, worker string, lease time.Duration) (Beat, error)
+	Reclaim(ctx context.Context, worker string) (more bool, err error)
+	Registration(ctx context.Context, pool, worker string) (Registration, error)
+	Demand(ctx context.Context, pool Pool) (Demand, error)
+	Read(ctx context.Context, worker, pool string, count int, block time.Duration, history bool) ([]Lease, error)
+	Pending(ctx context.Context, worker, pool string, count int, since time.Duration) ([]string, error)
+	Started(ctx context.Context, pool, worker, token string, key admission.Key) error
+	Finish(ctx context.Context, pool, worker string, jobs []Finish) (ends []Ended, more bool, err error)
+}
+
+// Timers is what a scheduler asks of a partition: to do what time alone makes due.
+type Timers interface {
+	// Promote runs what is due, up to 64 moves. One owner at a time holds the timer lease. PromoteAfter is Promote for one who can tell a step
+	// of the store's clock from silence.
+	Promote(ctx context.Context, owner string, timerLease time.Duration) (Promotion, error)
+	PromoteAfter(ctx context.Context, leap Leap, owner string, timerLease time.Duration) (Promotion, error)
+	WaitWake(ctx context.Context, last string, wait time.Duration) (position string, err error)
+	TimerLease(ctx context.Context) (owner string, end time.Time, err error)
+	Alive(ctx context.Context, scheduler string, life time.Duration) error
+	// LastTick and NoteTick keep when a periodic job was enqueued last.
+	LastTick(ctx context.Context, name string, first time.Time) (time.Time, error)
+	NoteTick(ctx context.Context, name string, tick time.Time) error
+}
+
+// Following is what somebody who tells others of dead letters and of breakers asks of a partition.
+type Following interface {
+	Deaths(ctx context.Context, from time.Time, count int) ([]Death, error)
+	DeadLetters(ctx context.Context, deaths []Death) ([]DeadLetter, error)
+	Followed(ctx context.Context, follower string) (Death, error)
+	NoteFollowed(ctx context.Context, follower string, last Death) error
+
+	NewEventReader() EventReader
+	BreakerEvents(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error)
+	EventsFollowed(ctx context.Context, follower string) (position string, err error)
+	NoteEventsFollowed(ctx context.Context, follower, position string) error
+}
+
+// Limits is token buckets without jobs, and what is counted of their decisions.
+type Limits interface {
+	Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error)
+	Take(ctx context.Context, version int64, question Question) (admission.Verdict, Receipt, error)
+	Refund(ctx context.Context, id string, receipt Receipt) (Refund, error)
+	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
+	BucketsTTL(ctx context.Context, tenant string) (time.Duration, error)
+
+	Shadow(ctx context.Context, version int64, id string, questions []Question) error
+	ShadowCounts(ctx context.Context) (ShadowCounts, error)
+
+	Count(ctx context.Context, counts []ScopeCount) (done int, err error)
+	Minutes(ctx context.Context, scope admission.Scope) ([]Minute, error)
+	LastHour(ctx context.Context, budget time.Duration) ([]Recorded, error)
+	LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]Recorded, error)
+	CountedScopes(ctx context.Context) (n int64, err error)
+}
+
+// FleetBreakers is how calls of downstreams by a fleet change its breakers.
+type FleetBreakers interface {
+	ReportOutcomes(ctx context.Context, from Reporter, reports []Outcomes) (words []BreakerWord, more bool, err error)
+	BeginProbe(ctx context.Context, downstream, call string) (probe bool, word BreakerWord, more bool, err error)
+	EndProbe(ctx context.Context, downstream, call string) (word BreakerWord, more bool, err error)
+}
+
+// BreakerStates is the circuit breakers of a fleet as operators see and force them.
+type BreakerStates interface {
+	ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by Intervention) (more bool, err error)
+	ResetBreaker(ctx context.Context, downstream string, by Intervention) (more bool, err error)
+	Breaker(ctx context.Context, downstream string) (BreakerState, error)
+	Breakers(ctx context.Context) ([]BreakerState, error)
+}
+
+// Gates is what operators stop, and what stands.
+type Gates interface {
+	SetGate(ctx context.Context, g Gate) (held int, more bool, err error)
+	Pause(ctx context.Context, name GateName, duration time.Duration, by Intervention) (held int, err error)
+	Unpause(ctx context.Context, name GateName, by Intervention) (was bool, err error)
+	Suspend(ctx context.Context, name GateName, duration time.Duration, by Intervention) error
+	Resume(ctx context.Context, name GateName, by Intervention) (was bool, err error)
+	Drain(ctx context.Context, queue string, duration time.Duration, by Intervention) (until time.Time, err error)
+	Remaining(ctx context.Context, queue string) (Remaining, error)
+	Gates(ctx context.Context) ([]GateState, error)
+	Suspensions(ctx context.Context) ([]Suspension, error)
+	Holds(ctx context.Context) ([]Hold, error)
+}
+
+// Policies is the versions of the policy and who did what.
+type Policies interface {
+	PutPolicy(ctx context.Context, u PolicyUpdate) error
+	CheckPolicy(ctx context.Context, u PolicyUpdate) error
+	// SpreadPolicy finishes an edit that is stored in steps and whose process has died.
+	SpreadPolicy(ctx context.Context) error
+	Policy(ctx context.Context) ([]byte, error)
+	PolicyInForce(ctx context.Context) (int64, error)
+	NewPolicyReader() PolicyReader
+	PolicyVersions(ctx context.Context) ([]AuditEntry, error)
+	PolicyVersion(ctx context.Context, version int64) ([]byte, error)
+	Audit(ctx context.Context, q AuditQuery) (AuditPage, error)
+}
+
+// Looking is what people and dashboards see. What changes while it is read may be missing or told twice.
+type Looking interface {
+	Look(ctx context.Context, key admission.Key) (Sighting, error)
+	List(ctx context.Context, q ListQuery) (ListPage, error)
+	Letters(ctx context.Context, keys []admission.Key) ([]Letter, error)
+	Queues(ctx context.Context) ([]QueueState, error)
+	Queue(ctx context.Context, name string) (QueueState, error)
+	Peek(ctx context.Context, queue string, n int) (QueueState, []PeekedClass, error)
+	WaitingTenants(ctx context.Context, queue string, n int) (top []TenantWaiting, partial bool, err error)
+	Backlogs(ctx context.Context, tenant string) ([]Backlog, error)
+	Foresee(ctx context.Context, pool string) (time.Duration, error)
+	Workers(ctx context.Context) ([]WorkerState, error)
+	Schedulers(ctx context.Context) ([]SchedulerState, error)
+	Census(ctx context.Context) (c Census, err error)
+	Counters(ctx context.Context) (c Counters, err error)
+	Vitals(ctx context.Context) (Vitals, error)
+	Time(ctx context.Context) (time.Time, error)
+}
+
+// PolicyReader tells one goroutine of new versions of the policy.
+type PolicyReader interface {
+	// Next waits until another version than known is in force, and returns it. When ctx ends meanwhile it returns known and no error.
+	Next(ctx context.Context, known int64) (int64, error)
+	Close() error
+}
+
+// EventReader reads transitions of breakers for one goroutine.
+type EventReader interface {
+	// Read is Partition.BreakerEvents; the end of ctx ends its wait.
+	Read(ctx context.Context, after string, wait time.Duration) (events []BreakerEvent, position string, err error)
+	Close() error
+}
+
+// Balancer moves shares of what all partitions divide among them, caps of queues and downstreams and the rates of downstreams and of the
+// global limit, to where they are used. One goroutine is to call it.
+type Balancer interface {
+	// Step balances shares once: it looks for bounds of which a partition wants more than it has, or has other than the even share, and moves
+	// what is to be moved. With nothing to do it is one read a partition. An error says which partitions could not be asked.
+	Step(ctx context.Context) error
+	// Neglected reports whether shares are to be balanced in a partition and nobody else has looked at them there for so long.
+	Neglected(ctx context.Context, partition int, long time.Duration) bool
+}

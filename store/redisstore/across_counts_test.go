@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// TestWhatIsCountedOfATenantIsInItsPartition asks a candidate in shadow and counts, by the store of all partitions: each has
+// what is of its tenants, the hour has all of it, and a lease is looked for where its tenant is.
+func TestWhatIsCountedOfATenantIsInItsPartition(t *testing.T) {
+	t.Parallel()
+	const tenants = 40
+	s, ctx := openParts(t, 4, tenants), t.Context()
+	var questions []store.Question
+	var counts []store.ScopeCount
+	own := map[*Partition]int64{}
+	for i := range tenants {
+		tenant := keyOfTenant(i).Tenant
+		questions = append(questions, store.Question{Tenant: tenant, Cost: 1})
+		counts = append(counts, store.ScopeCount{Scope: admission.Scope(tenant), Allowed: 1, Tokens: 1})
+		own[s.of(tenant)]++
+	}
+	check(t, s.Shadow(ctx, 0, "candidate", questions))
+	_, err := s.Count(ctx, counts)
+	check(t, err)
+	for i, part := range s.parts {
+		if found, err := part.ShadowCounts(ctx); err != nil || found.Allowed != own[part] {
+			t.Errorf("partition %d counts %d answers of %d: %v", i, found.Allowed, own[part], err)
+		}
+	}
+	hour, err := s.LastHour(ctx, time.Minute)
+	check(t, err)
+	found := map[admission.Scope]bool{}
+	for _, minute := range hour {
+		for scope := range minute.Scopes {
+			found[scope] = true
+		}
+	}
+	for _, c := range counts {
+		if !found[c.Scope] {
+			t.Errorf("the hour lacks %s", c.Scope)
+		}
+	}
+	for _, part := range s.parts {
+		_, err := part.Register(ctx, "w", yardPool, tenants, time.Minute)
+		check(t, err)
+		leases, err := part.Read(ctx, "w", yardPool.ID(), tenants, -1, false)
+		check(t, err)
+		for _, l := range leases {
+			key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
+			if held, err := s.Held(ctx, yardPool.ID(), "w", l.Token, key); err != nil || held.Job.ID != key.ID {
+				t.Errorf("the lease of %s: %v", key, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,444 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// redisDump writes what Redis holds in the words of fairqueue.Room.Dump and model.dump.
+type redisDump struct {
+	tb    testing.TB
+	store *Partition
+	lines []string
+	state map[string]string
+	keys  map[string]any // by name without the base: map[string]string, []redis.Z, []entry or []string
+	// strings are the keys that hold one, by the same names.
+	strings map[string]string
+}
+
+// entry is one entry of a ready stream.
+type entry struct{ token, key, record string }
+
+// snapshotScript reads every key of a test's own prefix in one round trip.
+const snapshotScript = `
+local read = {
+  hash = function(k) return redis.call('HGETALL', k) end,
+  zset = function(k) return redis.call('ZRANGE', k, 0, -1, 'WITHSCORES') end,
+  set = function(k) return redis.call('SMEMBERS', k) end,
+  stream = function(k) return redis.call('XRANGE', k, '-', '+') end,
+  string = function(k) return redis.call('GET', k) end,
+  list = function(k) return redis.call('LRANGE', k, 0, -1) end,
+}
+local out = {}
+for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do
+  local kind = redis.call('TYPE', k).ok
+  out[#out + 1] = { k, kind, read[kind](k) }
+end
+return out`
+
+func (d *redisDump) read(ctx context.Context) {
+	base := d.store.partition.Base()
+	rows, err := connection(d.store).Eval(ctx, d.store.preamble+snapshotScript, []string{d.store.partition.State()}, base).Slice()
+	check(d.tb, err)
+	for _, row := range rows {
+		parts := row.([]any)
+		name := strings.TrimPrefix(parts[0].(string), base)
+		switch parts[1] {
+		case "hash":
+			d.keys[name] = pairs(parts[2].([]any))
+		case "zset":
+			d.keys[name] = scored(d.tb, parts[2].([]any))
+		case "set":
+			d.keys[name] = texts(parts[2].([]any))
+		case "stream":
+			d.keys[name] = entries(parts[2].([]any))
+		case "string":
+			d.strings[name] = parts[2].(string)
+		}
+	}
+}
+
+func pairs(flat []any) map[string]string {
+	m := make(map[string]string, len(flat)/2)
+	for i := 0; i < len(flat); i += 2 {
+		m[flat[i].(string)] = flat[i+1].(string)
+	}
+	return m
+}
+
+func scored(tb testing.TB, flat []any) []redis.Z {
+	tb.Helper()
+	zs := make([]redis.Z, 0, len(flat)/2)
+	for i := 0; i < len(flat); i += 2 {
+		score, err := strconv.ParseFloat(flat[i+1].(string), 64)
+		check(tb, err)
+		zs = append(zs, redis.Z{Member: flat[i], Score: score})
+	}
+	return zs
+}
+
+func texts(flat []any) []string {
+	out := make([]string, len(flat))
+	for i := range flat {
+		out[i] = flat[i].(string)
+	}
+	return out
+}
+
+func entries(rows []any) []entry {
+	out := make([]entry, len(rows))
+	for i, row := range rows {
+		fields := row.([]any)[1].([]any)
+		out[i].token = row.([]any)[0].(string)
+		if len(fields) >= 4 {
+			out[i].key, out[i].record = fields[1].(string), fields[3].(string)
+		}
+	}
+	return out
+}
+
+func (d *redisDump) hash(name string) map[string]string {
+	m, _ := d.keys[name].(map[string]string)
+	return m
+}
+func (d *redisDump) zset(name string) []redis.Z { z, _ := d.keys[name].([]redis.Z); return z }
+func (d *redisDump) set(name string) []string   { m, _ := d.keys[name].([]string); return m }
+func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry); return e }
+
+func dumpRedis(ctx context.Context, tb testing.TB, s *Partition) []string {
+	tb.Helper()
+	d := &redisDump{tb: tb, store: s, keys: map[string]any{}, strings: map[string]string{}}
+	d.read(ctx)
+	d.state = d.hash("state")
+	d.queues()
+	d.pools()
+	d.gates()
+	d.breakers(ctx)
+	d.jobs()
+	d.buckets()
+	d.leases()
+	return d.lines
+}
+
+func check(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (d *redisDump) add(format string, args ...any) {
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+func number(tb testing.TB, text string) int {
+	tb.Helper()
+	n, err := strconv.Atoi(text)
+	check(tb, err)
+	return n
+}
+
+func (d *redisDump) queues() {
+	for field, value := range d.state {
+		queue, ok := strings.CutPrefix(field, "q:")
+		if !ok {
+			continue
+		}
+		parts := strings.Split(value, "|")
+		d.add("queue %s turn %d left %s", queue, number(d.tb, parts[0])-1, parts[1])
+		for c := range (len(parts) - 4) / 2 {
+			v, err := strconv.ParseFloat(parts[4+2*c], 64)
+			check(d.tb, err)
+			d.add("class %d:%s V %.17g waiting %s", c, queue, v, parts[5+2*c])
+			d.class(fmt.Sprintf("%d:%s", c, queue), v)
+		}
+	}
+}
+
+func (d *redisDump) class(cq string, v float64) {
+	for _, z := range d.zset("act:" + cq) {
+		member := z.Member.(string)
+		entry := beUint64(member[:8])
+		d.add("class %s tenant %s runnable tag %.17g entry %d", cq, member[8:], z.Score, entry)
+	}
+	for _, z := range d.zset("idle:" + cq) {
+		if z.Score > v {
+			d.add("class %s tenant %s keeps tag %.17g", cq, z.Member, z.Score)
+		}
+	}
+	for tenant, value := range d.hash("ten:" + cq) {
+		if value[0] != 'a' {
+			d.add("class %s tenant %s mode %c", cq, tenant, value[0])
+		}
+		lanes, open := map[string]bool{}, 0
+		for _, z := range d.zset("lanes:" + cq + ":" + tenant) {
+			lanes[z.Member.(string)] = z.Score >= 4e15
+			if z.Score < 4e15 {
+				open++
+			}
+			head := d.zset("lane:" + cq + ":" + tenant + ":" + z.Member.(string))
+			if len(head) == 0 || head[0].Score != z.Score && head[0].Score+4e15 != z.Score {
+				d.add("BROKEN lanes:%s:%s %s score %f head %v", cq, tenant, z.Member, z.Score, head)
+			}
+		}
+		if only, parked := strings.CutPrefix(value[9:], "+"); only != "*" {
+			if _, twice := lanes[only]; twice || parked != (len(lanes) > 0) {
+				d.add("BROKEN ten:%s %s %s beside %v", cq, tenant, value[9:], lanes)
+			}
+			lanes[only] = false
+			open++
+		}
+		if value[0] != 't' && (value[9:] == "*") != (open != 1) {
+			d.add("BROKEN ten:%s %s %s of %v", cq, tenant, value[9:], lanes)
+		}
+		for lane, blocked := range lanes {
+			d.lane(cq, tenant, lane, blocked)
+		}
+	}
+}
+
+func beUint64(s string) (n uint64) {
+	for i := range 8 {
+		n = n<<8 | uint64(s[i])
+	}
+	return n
+}
+
+func (d *redisDump) lane(cq, tenant, lane string, blocked bool) {
+	var jobs []string
+	for _, z := range d.zset("lane:" + cq + ":" + tenant + ":" + lane) {
+		m := z.Member.(string)
+		cost := beUint64("\x00\x00\x00\x00" + m[8:12])
+		jobs = append(jobs, fmt.Sprintf("%s@%.0f#%d$%d", store.DecodeID(m[12:]), z.Score, beUint64(m[:8]), cost))
+	}
+	d.add("class %s tenant %s lane %s blocked %t: %s", cq, tenant, lane, blocked, strings.Join(jobs, " "))
+}
+
+func (d *redisDump) pools() {
+	for field, value := range d.state {
+		id, ok := strings.CutPrefix(field, "pool:")
+		if !ok {
+			continue
+		}
+		parts := strings.Split(value, "|")
+		ready := d.stream("ready:" + id)
+		d.add("pool %s slots %s turn %d left %s ready %d", id, parts[0], number(d.tb, parts[2])-1, parts[3], len(ready))
+		for i, e := range ready {
+			k, err := store.DecodeKey(e.key)
+			check(d.tb, err)
+			d.add("ready %s %03d %s", id, i, k)
+		}
+	}
+	d.add("seq %d", number(d.tb, "0"+d.state["seq"]))
+	for _, z := range d.zset("due") {
+		d.add("timer %s at %.0f", z.Member, z.Score)
+	}
+}
+
+func (d *redisDump) gates() {
+	limits := defaultLimits(d.hash("gates"))
+	for name, value := range d.hash("gates") {
+		parts := strings.SplitN(value, "|", 3)
+		switch {
+		case name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate:
+			d.add("gate %s rate %s", name, parts[2])
+		case parts[0] == "*":
+			d.add("gate %s limit %d held %s", name, limits[store.DefaultGate(store.GateName(name))], parts[1])
+		default:
+			d.add("gate %s limit %s held %s", name, parts[0], parts[1])
+		}
+	}
+	for name, n := range d.hash("runs") {
+		cut := strings.LastIndex(name, ":")
+		d.add("class %s runs %s of %s alone", name[:cut], n, name[cut+1:])
+	}
+	for name, n := range d.hash("holds") {
+		d.add("hold %s %s", name, n)
+	}
+	for gate, value := range d.hash("wakes") {
+		_, line, _ := strings.Cut(value, "|")
+		d.add("wake %s from %s", gate, line)
+	}
+	for downstream, n := range d.hash("waits") {
+		d.add("waiting for %s: %s", downstream, n)
+	}
+	for key := range d.keys {
+		rest, ok := strings.CutPrefix(key, "gw:")
+		if !ok {
+			continue
+		}
+		gate, line, _ := strings.Cut(rest, "|")
+		for _, z := range d.zset(key) {
+			d.add("parked %s line %s %s tag %.17g", gate, line, z.Member, z.Score)
+		}
+	}
+}
+
+func (d *redisDump) jobs() {
+	for key, raw := range d.hash("jobs") {
+		rec, err := decodeRecord(key, raw)
+		check(d.tb, err)
+		d.add("job %s:%s attempts %d lost %d suspect %t timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Suspect, rec.Timed, raw[1]&flagCounted != 0)
+	}
+	d.marks()
+	d.depths()
+	for _, name := range []string{"later", "dead"} {
+		for _, z := range d.zset(name) {
+			k, err := store.DecodeKey(z.Member.(string))
+			check(d.tb, err)
+			d.add("%s %s at %.0f", name, k, z.Score)
+		}
+	}
+	for field, value := range d.state {
+		if strings.HasPrefix(field, "left:") || strings.HasPrefix(field, "dead:") || field == "accepted" {
+			if value != "0" {
+				d.add("count %s %s", field, value)
+			}
+		}
+	}
+	generation := number(d.tb, "0"+d.state["gen"])
+	for age := range 2 {
+		for _, key := range d.set(fmt.Sprintf("ended:%d", generation-age)) {
+			k, err := store.DecodeKey(key)
+			check(d.tb, err)
+			d.add("ended %d %s", age, k)
+		}
+	}
+}
+
+// marks writes what is noted about jobs beside their records.
+func (d *redisDump) marks() {
+	for name := range d.keys {
+		kind, rest, _ := strings.Cut(name, ":")
+		switch kind {
+		case "dead", "letters", "deadof", "deadin":
+			for _, z := range d.zset(name) {
+				if name != "dead" {
+					d.add("%s %s: %s %.0f", kind, rest, z.Member, z.Score)
+				}
+			}
+		}
+	}
+	for key, mark := range d.hash("marks") {
+		k, err := store.DecodeKey(key)
+		check(d.tb, err)
+		period, rest, _ := strings.Cut(mark, "|")
+		d.add("mark %s period %s", k, period)
+		d.add("mark %s began %s", k, rest)
+	}
+	for key := range d.hash("cancelled") {
+		d.add("cancelled %s", key)
+	}
+	for key, worker := range d.hash("started") {
+		d.add("started %s by %s", key, worker)
+	}
+	for key, group := range d.hash("suspects") {
+		d.add("suspect %s of %s", key, group)
+	}
+	for worker, text := range d.hash("begun") {
+		d.add("begun by %s %s", worker, text)
+	}
+	for name, value := range d.hash("suspended") {
+		until, _, _ := strings.Cut(value, "|")
+		d.add("suspended %s until %s", name, until)
+	}
+	for name, holder := range d.strings {
+		if unique, ok := strings.CutPrefix(name, "unique:"); ok {
+			d.add("unique %s held by %s", unique, holder)
+		}
+	}
+	for key, name := range d.hash("ukeys") {
+		d.add("unique %s released by %s", name, key)
+	}
+}
+
+func (d *redisDump) buckets() {
+	if text, ok := d.state["gb"]; ok {
+		d.add("bucket global %s", text)
+	}
+	for key := range d.keys {
+		tenant, ok := strings.CutPrefix(key, "b:")
+		if !ok {
+			continue
+		}
+		for field, text := range d.hash(key) {
+			if field == "!" {
+				continue
+			}
+			scope := tenant
+			if field != "" {
+				scope += ":" + field
+			}
+			d.add("bucket %s %s", scope, text)
+		}
+	}
+}
+
+// dump writes what the model holds.
+func (m *model) dump(scopes map[admission.Scope]bool) []string {
+	var lines []string
+	for _, line := range m.room.Lines() {
+		if !strings.HasPrefix(line, "timer ") {
+			lines = append(lines, line)
+		}
+	}
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	for name, at := range m.due() {
+		add("timer %s at %d", name, at)
+	}
+	for key, j := range m.live {
+		add("job %s attempts %d lost %d suspect %t timed %t counted %t", key, j.attempts, j.lost, j.suspect, j.timed, j.counted)
+	}
+	m.dumpDepths(add)
+	m.dumpBreakers(add)
+	m.dumpLeases(add)
+	m.dumpLetters(add)
+	for key := range m.cancelled {
+		add("cancelled %s", key)
+	}
+	m.dumpSuspects(add)
+	for name, until := range m.suspended {
+		add("suspended %s until %d", name, until)
+	}
+	for name, key := range m.unique {
+		add("unique %s held by %s", name, key)
+	}
+	for key, name := range m.ukeys {
+		add("unique %s released by %s", name, key)
+	}
+	for key, at := range m.later {
+		add("later %s at %d", key, at)
+	}
+	for key, at := range m.dead {
+		add("dead %s at %d", key, at)
+	}
+	for reason, n := range m.left {
+		add("count left:%s %d", reason, n)
+	}
+	for reason, n := range m.died {
+		add("count dead:%s %d", reason, n)
+	}
+	if m.accepted > 0 {
+		add("count accepted %d", m.accepted)
+	}
+	for age := range m.ended {
+		for key := range m.ended[age] {
+			add("ended %d %s", age, key)
+		}
+	}
+	for scope := range scopes {
+		if b := m.buckets.Bucket(scope); !b.Absent() {
+			text, _ := b.MarshalText()
+			add("bucket %s %s", scope, text)
+		}
+	}
+	return lines
+}

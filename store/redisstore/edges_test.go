@@ -1,0 +1,269 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
+)
+
+// The tests here stand at the edge of one moment, or in one corner, that random walks seldom come to.
+
+func newEdge(t *testing.T) *goneYard {
+	t.Helper()
+	y := &goneYard{yard: newYard(t), now: ahead()}
+	y.pass(0)
+	return y
+}
+
+// TestARefusalNamesTheFirstMomentThatAdmits: a microsecond before the wait that a refusal names the same question is refused, at its end it
+// is granted.
+func TestARefusalNamesTheFirstMomentThatAdmits(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []admission.Limit{
+		admission.PerSecond(1, 1), admission.PerSecond(3, 2), admission.PerSecond(7, 5), {Tokens: 7, Per: time.Minute, Burst: 1},
+		{Tokens: 11, Per: 13 * time.Second, Burst: 3}, admission.PerSecond(999_983, 1),
+	} {
+		y := newEdge(t)
+		q := ofTenant("acme", limit.Burst)
+		q.Limits[admission.LevelTenant] = limit
+		ask := func() admission.Verdict {
+			t.Helper()
+			_, answers, err := y.store.Check(t.Context(), 0, false, []store.Question{q})
+			check(t, err)
+			return answers[0].Verdict
+		}
+		if v := ask(); v.Decision != admission.Admitted {
+			t.Fatalf("%+v of a full bucket: %+v", limit, v)
+		}
+		for range 3 {
+			wait := ask().RetryAfter
+			y.pass(wait - time.Microsecond)
+			if v := ask(); v.Decision == admission.Admitted || v.RetryAfter > 2*time.Microsecond {
+				t.Errorf("%+v: a microsecond before %s are over: %+v", limit, wait, v)
+			}
+			y.pass(time.Microsecond)
+			if v := ask(); v.Decision != admission.Admitted {
+				t.Errorf("%+v: after %s: %+v", limit, wait, v)
+			}
+		}
+	}
+}
+
+// TestADeadlineIsTheLastMomentOfAStart: where a lane's timer runs late, a job whose deadline is now does not expire with those before it.
+func TestADeadlineIsTheLastMomentOfAStart(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	first, second := mail("acme", "first"), mail("acme", "second")
+	first.Deadline, second.Deadline = time.UnixMicro(y.now+1_000_000), time.UnixMicro(y.now+2_000_000)
+	y.admit(first, second)
+	y.pass(2 * time.Second)
+	y.promoteAll()
+	y.register(2)
+	if leases := y.take(); len(leases) != 1 || leases[0].Job.ID != "second" {
+		t.Errorf("at its deadline: %+v", leases)
+	}
+}
+
+// TestAPauseWhoseTimerRanEarlyEnds: its timer is set anew.
+func TestAPauseWhoseTimerRanEarlyEnds(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	_, err := y.store.Pause(t.Context(), store.QueueGate("mail"), time.Minute, store.Intervention{Reason: t.Name()})
+	check(t, err)
+	check(t, y.client.ZAddXX(t.Context(), y.store.Keys().Due(), redis.Z{Score: float64(y.now), Member: "gq:mail"}).Err())
+	y.admit(mail("acme", "a"))
+	y.register(1)
+	y.pass(time.Second)
+	y.promoteAll()
+	if got := len(y.take()); got != 0 {
+		t.Errorf("%d jobs run in a pause", got)
+	}
+	y.register(1)
+	y.pass(time.Minute)
+	y.promoteAll()
+	y.register(1)
+	if got := len(y.take()); got != 1 {
+		t.Errorf("%d jobs run after a pause, want 1", got)
+	}
+}
+
+// TestTheLastPlainJobsLetAShelfRun: a downstream has half of the slots while others run. When these end, and none of them waits, what
+// stands on the shelf takes their slots.
+func TestTheLastPlainJobsLetAShelfRun(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	// Where there are gates, jobs that wait may all stand behind one.
+	_, _, err := y.store.SetGate(t.Context(), store.Gate{Name: store.DownstreamGate("other"), Limit: 5})
+	check(t, err)
+	for i := range 4 {
+		slow := mail("acme", fmt.Sprint("slow-", i))
+		slow.Downstream = "slow"
+		y.admit(mail("other", fmt.Sprint("plain-", i)), slow)
+	}
+	y.register(4)
+	slow := 0
+	for range 3 { // Two plain ones run beside two slow ones, then the other two, and then no other job is there.
+		var plain []store.Finish
+		leases := y.take()
+		for i := range leases {
+			if leases[i].Job.Downstream == "" {
+				plain = append(plain, leases[i].Finish(store.Complete))
+			} else {
+				slow++
+			}
+		}
+		if len(plain) == 0 {
+			break
+		}
+		if slow != 2 {
+			t.Fatalf("%d slow jobs run beside others in four slots", slow)
+		}
+		_, _, err := y.store.Finish(t.Context(), yardPool.ID(), "w1", plain)
+		check(t, err)
+	}
+	if slow != 4 {
+		t.Errorf("%d slow jobs run when no other is left, want 4", slow)
+	}
+}
+
+// TestAnOlderReleasesFinishGivesUnitsBack: it does not name the queue of a job that is complete.
+func TestAnOlderReleasesFinishGivesUnitsBack(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	_, _, err := y.store.SetGate(t.Context(), store.Gate{Name: store.QueueGate("mail"), Limit: 1})
+	check(t, err)
+	y.admit(mail("acme", "a"), mail("acme", "b"))
+	y.register(2)
+	for range 2 {
+		leases := y.take()
+		if len(leases) != 1 {
+			t.Fatalf("%d jobs run under a cap of 1", len(leases))
+		}
+		f := leases[0].Finish(store.Complete)
+		f.Queue = ""
+		_, _, err := y.store.Finish(t.Context(), yardPool.ID(), "w1", []store.Finish{f})
+		check(t, err)
+	}
+}
+
+// TestACancelledJobOfALostWorkerDoesNotRunAgain: it was cancelled while the worker held it, and the worker never heard of it.
+func TestACancelledJobOfALostWorkerDoesNotRunAgain(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	y.admit(mail("acme", "a"), mail("acme", "b"))
+	y.register(2)
+	y.take()
+	running, _, err := y.store.Cancel(t.Context(), admission.Key{Tenant: "acme", ID: "a"}, store.Intervention{})
+	check(t, err)
+	for range 2 {
+		y.pass(time.Hour)
+		y.promoteAll()
+	}
+	c, err := y.store.Census(t.Context())
+	check(t, err)
+	if !running || c.Left["cancelled"] != 1 || c.Waiting != 1 || !c.Conserved() {
+		t.Errorf("running %t, %+v", running, c)
+	}
+}
+
+// TestAHistoryIsBounded: of a job that fails more often than that the last are kept.
+func TestAHistoryIsBounded(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	j := mail("acme", "a")
+	j.MaxAttempts = 100
+	y.admit(j)
+	const most = 20 // HISTORY_CAP of history.lua
+	for i := range most + 5 {
+		y.register(1)
+		leases := y.take()
+		if len(leases) != 1 {
+			t.Fatalf("attempt %d: %d jobs", i, len(leases))
+		}
+		f := leases[0].Finish(store.Retry)
+		f.Text = fmt.Sprint("failure ", i)
+		_, _, err := y.store.Finish(t.Context(), yardPool.ID(), "w1", []store.Finish{f})
+		check(t, err)
+		y.promoteAll()
+	}
+	history := y.look("a").History
+	if len(history) != most || history[most-1].Text != fmt.Sprint("failure ", most+4) {
+		t.Errorf("%d entries: %+v", len(history), history)
+	}
+}
+
+// TestACallOfAnOldPeriodGivesNoUnitBack: the probe of a period that is over ends, while a job is the one probe of the present one.
+func TestACallOfAnOldPeriodGivesNoUnitBack(t *testing.T) {
+	t.Parallel()
+	y := newEdge(t)
+	config, err := breaker.Config{MaxProbes: 1, ProbeTimeout: time.Hour, OpenBase: time.Second, OpenMax: time.Second}.Complete()
+	check(t, err)
+	_, _, err = y.store.ReportOutcomes(t.Context(), store.Reporter{Name: "w"}, []store.Outcomes{{Downstream: "api", Config: config, Report: breaker.Report{Sequence: 1}}})
+	check(t, err)
+	open := func() {
+		t.Helper()
+		_, err := y.store.ForceBreaker(t.Context(), "api", breaker.Open, time.Second, store.Intervention{Reason: "test"})
+		check(t, err)
+		y.pass(3 * time.Second)
+		y.promoteAll()
+	}
+	begin := func(call string) bool {
+		t.Helper()
+		probe, _, _, err := y.store.BeginProbe(t.Context(), "api", call)
+		check(t, err)
+		return probe
+	}
+	open()
+	if !begin("old") {
+		t.Fatal("no probe in half-open")
+	}
+	open()
+	j := mail("acme", "a")
+	j.Downstream = "api"
+	y.admit(j)
+	y.register(1)
+	if leases := y.take(); len(leases) != 1 || leases[0].Period == 0 {
+		t.Fatalf("the job is no probe: %+v", leases)
+	}
+	_, _, err = y.store.EndProbe(t.Context(), "api", "old")
+	check(t, err)
+	if begin("new") {
+		t.Error("two probes at a time, of which one may be")
+	}
+}
+
+// TestARefundsReceiptEndsWithItsWindow: else each refund would leave a key for ever.
+func TestARefundsReceiptEndsWithItsWindow(t *testing.T) {
+	t.Parallel()
+	y := newYard(t)
+	q := ofTenant("acme", 1)
+	q.Limits[admission.LevelTenant] = admission.PerSecond(1, 5)
+	_, receipt, err := y.store.Take(t.Context(), 0, q)
+	check(t, err)
+	word, err := y.store.Refund(t.Context(), "work", receipt)
+	check(t, err)
+	life, err := y.client.PTTL(t.Context(), y.store.Keys().Base()+"refund:work").Result()
+	if word != store.Refunded || err != nil || life <= 0 || life > time.Hour {
+		t.Errorf("%s, its receipt stays for %s: %v", word, life, err)
+	}
+}
+
+// TestABallotHasOneOwner: the second balancer with the same number changes nothing, and hears of it.
+func TestABallotHasOneOwner(t *testing.T) {
+	t.Parallel()
+	s := openParts(t, 2, 0)
+	part := s.parts[0]
+	for i, owner := range []string{"one", "one", "two"} {
+		_, _, err := part.share(t.Context(), 7, owner, nil)
+		if errors.Is(err, errTaken) != (i == 2) {
+			t.Errorf("call %d, of %s: %v", i, owner, err)
+		}
+	}
+}

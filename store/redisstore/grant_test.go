@@ -1,0 +1,130 @@
+package redisstore
+
+import (
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/store"
+)
+
+// lender asks for leases of one tenant's bucket of ten tokens.
+type lender struct {
+	*Partition
+	t *testing.T
+}
+
+func (l lender) grant(member string, account store.Account) store.Leased {
+	l.t.Helper()
+	granted, err := l.Grant(l.t.Context(), &store.Grant{
+		Member: member, Lease: time.Minute, Questions: []store.Question{ofTenant("a", 0)}, Accounts: []store.Account{account},
+	})
+	check(l.t, err)
+	return granted.Leases[0]
+}
+
+func (l lender) left() admission.Tokens {
+	l.t.Helper()
+	_, answers, err := l.Check(l.t.Context(), 0, true, []store.Question{ofTenant("a", 1)})
+	check(l.t, err)
+	return answers[0].Left[admission.LevelTenant].Tokens()
+}
+
+func TestLeasesAreDebitedAndGivenBackOnce(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	at := store.Account{Level: admission.LevelTenant, Want: 9, Cap: 6}
+	if got := l.grant("one", at); got != (store.Leased{Tokens: 5, Holders: 1}) {
+		t.Errorf("the first got %+v, want half of what there was", got)
+	}
+	if got := l.grant("two", at); got != (store.Leased{Tokens: 1, Holders: 2}) || l.left() != 4 {
+		t.Errorf("the second got %+v, want what the cap leaves; %d left", got, l.left())
+	}
+	if got := l.grant("three", at); got.Tokens != 0 {
+		t.Errorf("the third got %+v above the cap", got)
+	}
+	back := store.Account{Level: admission.LevelTenant, Back: 5}
+	l.grant("one", back)
+	l.grant("one", back)
+	if left := l.left(); left != 9 {
+		t.Errorf("%d left after 5 were given back twice, want 9", left)
+	}
+	l.grant("two", back)
+	if left := l.left(); left != 10 {
+		t.Errorf("%d left after more was given back than was leased, want 10", left)
+	}
+}
+
+func TestALeaseThatEndedIsNotGivenBack(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	now := time.Now().UnixMicro()
+	l.now = strconv.FormatInt(now, 10)
+	l.grant("one", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 6})
+	l.now = strconv.FormatInt(now+time.Minute.Microseconds(), 10)
+	if got := l.grant("two", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 6}); got.Holders != 1 {
+		t.Errorf("%+v while another's lease has ended", got)
+	}
+	left := l.left()
+	l.grant("one", store.Account{Level: admission.LevelTenant, Back: 5})
+	if l.left() != left {
+		t.Errorf("%d left, %d before a lease that had ended was given back", l.left(), left)
+	}
+}
+
+func TestGrantAnswersEachQuestionByItself(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	g := store.Grant{Member: "one", Lease: time.Minute, Beat: time.Minute, Questions: []store.Question{ofTenant("a", 7), ofTenant("a", 0), ofTenant("a", 4), ofTenant("a", 3), ofTenant("a", 11)}}
+	granted, err := l.Grant(t.Context(), &g)
+	check(t, err)
+	var reasons [4]admission.Reason
+	for i := range granted.Verdicts {
+		reasons[i] = granted.Verdicts[i].Reason
+	}
+	if reasons != [4]admission.Reason{"", admission.ReasonLimited, "", admission.ReasonTooCostly} || granted.Members != 1 {
+		t.Errorf("%+v", granted)
+	}
+	g.Version = 3
+	if _, err := l.Grant(t.Context(), &g); !errors.Is(err, store.ErrStale) {
+		t.Errorf("of another version: %v", err)
+	}
+	g.Version, g.Member, g.Beat = 0, "two", -1
+	if granted, err = l.Grant(t.Context(), &g); err != nil || granted.Members != 1 {
+		t.Errorf("%+v, %v after one that never lived said that it is gone", granted, err)
+	}
+}
+
+func TestWhatIsOwedIsTakenAsFarAsItReaches(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	if got := l.grant("one", store.Account{Level: admission.LevelTenant, Owed: 7}); got.Paid != 7 || l.left() != 3 {
+		t.Errorf("%+v, %d left", got, l.left())
+	}
+	if got := l.grant("one", store.Account{Level: admission.LevelTenant, Owed: 7}); got.Paid != 3 || l.left() != 0 {
+		t.Errorf("%+v, %d left", got, l.left())
+	}
+}
+
+// TestGrantTakesWhatBucketsTake holds the script to package buckets.
+func TestGrantTakesWhatBucketsTake(t *testing.T) {
+	t.Parallel()
+	l := lender{newYard(t).store, t}
+	var set buckets.Set
+	now := ahead()
+	for i := range 40 {
+		now += int64(i) * 70_000
+		l.now = strconv.FormatInt(now, 10)
+		q := ofTenant("a", admission.Tokens(1+i%4))
+		q.Limits[admission.LevelTenant] = admission.PerSecond(2, 10)
+		granted, err := l.Grant(t.Context(), &store.Grant{Member: "one", Lease: time.Minute, Questions: []store.Question{q}})
+		check(t, err)
+		want := set.Take(buckets.Instant(now), 0, buckets.AppendPath(nil, q.Limits, "a", "", ""), q.Cost)
+		if granted.Verdicts[0] != want {
+			t.Fatalf("call %d: %+v, want %+v", i, granted.Verdicts[0], want)
+		}
+	}
+}

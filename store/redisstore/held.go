@@ -1,0 +1,52 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+)
+
+// Held returns the lease of a job that a worker of a pool holds, for a caller that remembers nothing but its names; a
+// payload that is Large is left out. The error matches headgate.ErrLeaseLost where the worker does not hold that job by
+// that token.
+func (s *Partition) Held(ctx context.Context, pool, worker, token string, key admission.Key) (store.Lease, error) {
+	lost := fmt.Errorf("lease %s of %s: %w", token, key, admission.ErrLeaseLost)
+	if !isToken(token) {
+		return store.Lease{}, lost
+	}
+	ready := s.partition.Ready(pool)
+	pipe := connection(s).Pipeline()
+	pending := pipe.XPendingExt(ctx, &redis.XPendingExtArgs{Stream: ready, Group: group, Start: token, End: token, Count: 1, Consumer: worker})
+	entries := pipe.XRange(ctx, ready, token, token)
+	if _, err := pipe.Exec(ctx); isPoolGone(err) {
+		return store.Lease{}, lost
+	} else if err != nil {
+		return store.Lease{}, fmt.Errorf("read lease: %w", redisconn.Unread(err))
+	}
+	if len(pending.Val()) == 0 || len(entries.Val()) == 0 {
+		return store.Lease{}, lost
+	}
+	entry := entries.Val()[0]
+	name, _ := entry.Values["j"].(string)
+	if name != store.EncodeKey(key) {
+		return store.Lease{}, lost
+	}
+	raw, _ := entry.Values["r"].(string)
+	record, err := decodeRecord(name, raw)
+	return store.Lease{Token: token, Period: periodOf(entry), Record: record}, err
+}
+
+// isToken reports whether a text is the id of a stream's entry, two numbers of 64 bits: Redis refuses others.
+func isToken(token string) bool {
+	at, n, _ := strings.Cut(token, "-")
+	_, badAt := strconv.ParseUint(at, 10, 64)
+	_, badN := strconv.ParseUint(n, 10, 64)
+	return badAt == nil && badN == nil
+}

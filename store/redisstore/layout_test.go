@@ -1,0 +1,54 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
+)
+
+// TestEveryScriptComparesTheLayout sends each script to a deployment whose layout has changed. Those left out note that somebody
+// lives, count for statistics, or look for an entry that a migration leaves none of.
+func TestEveryScriptComparesTheLayout(t *testing.T) {
+	t.Parallel()
+	client := redistest.Shared(t).Client(t)
+	s, err := openMany(t.Context(), client, Config{Prefix: redistest.Prefix(t), Partitions: 2})
+	check(t, err)
+	part := s.parts[1]
+	state := part.partition.State()
+	_, receipt, err := part.Take(t.Context(), 0, ofTenant("a", 1))
+	check(t, err)
+	keysBefore := client.Keys(t.Context(), part.partition.Base()+"*").Val()
+	for layout, want := range map[string][]error{
+		"3": {admission.ErrPartitions}, "2>3": {admission.ErrMigrating, admission.ErrUnavailable}, ">redis://there:6379": {admission.ErrMoved},
+	} {
+		check(t, client.HSet(t.Context(), state, redisconn.LayoutField, layout).Err())
+		before := fmt.Sprint(client.HGetAll(t.Context(), state).Val())
+		for _, name := range lua.Names() {
+			if slices.Contains([]string{"alive", "count", "probing", "start"}, name) {
+				continue
+			}
+			_, err := part.run(t.Context(), name, slices.Repeat([]any{"0"}, 24)...)
+			if name == "refund" { // It reads its path first.
+				_, err = part.Refund(t.Context(), "id", receipt)
+			}
+			for _, target := range want {
+				if !errors.Is(err, target) || store.InDoubt(err) {
+					t.Errorf("%s of a deployment of %s: %v", name, layout, err)
+				}
+			}
+		}
+		if after := fmt.Sprint(client.HGetAll(t.Context(), state).Val()); after != before {
+			t.Errorf("scripts that were refused made %s of %s", after, before)
+		}
+		if keys := client.Keys(t.Context(), part.partition.Base()+"*").Val(); len(keys) != len(keysBefore) {
+			t.Errorf("scripts that were refused made %v of %v", keys, keysBefore)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
+)
+
+// What is about one tenant goes to the tenant's partition.
+
+// Held implements Deployment.
+func (d *many) Held(ctx context.Context, pool, worker, token string, key admission.Key) (store.Lease, error) {
+	return d.of(key.Tenant).Held(ctx, pool, worker, token, key)
+}
+
+// Payload implements Deployment.
+func (d *many) Payload(ctx context.Context, key admission.Key) ([]byte, error) {
+	return d.of(key.Tenant).Payload(ctx, key)
+}
+
+// Result implements Deployment.
+func (d *many) Result(ctx context.Context, key admission.Key) ([]byte, error) {
+	return d.of(key.Tenant).Result(ctx, key)
+}
+
+// Look implements Deployment.
+func (d *many) Look(ctx context.Context, key admission.Key) (store.Sighting, error) {
+	return d.of(key.Tenant).Look(ctx, key)
+}
+
+// Cancel implements Deployment.
+func (d *many) Cancel(ctx context.Context, key admission.Key, by store.Intervention) (running, more bool, err error) {
+	return d.of(key.Tenant).Cancel(ctx, key, by)
+}
+
+// ClearTenant implements Deployment.
+func (d *many) ClearTenant(ctx context.Context, tenant, queue string, by store.Intervention) (cancelled int, more bool, err error) {
+	return d.of(tenant).ClearTenant(ctx, tenant, queue, by)
+}
+
+// Backlogs implements Deployment.
+func (d *many) Backlogs(ctx context.Context, tenant string) ([]store.Backlog, error) {
+	return d.of(tenant).Backlogs(ctx, tenant)
+}
+
+// BucketsTTL implements Deployment.
+func (d *many) BucketsTTL(ctx context.Context, tenant string) (time.Duration, error) {
+	return d.of(tenant).BucketsTTL(ctx, tenant)
+}
+
+// Minutes implements Deployment.
+func (d *many) Minutes(ctx context.Context, scope admission.Scope) ([]store.Minute, error) {
+	return d.ofScope(scope).Minutes(ctx, scope)
+}
+
+// Refund implements Deployment.
+func (d *many) Refund(ctx context.Context, id string, receipt store.Receipt) (store.Refund, error) {
+	return d.parts[receipt.At.Part].Refund(ctx, id, receipt)
+}
+
+// Purge implements Deployment.
+func (d *many) Purge(ctx context.Context, keys []admission.Key, by store.Intervention) (purged []bool, err error) {
+	if err := by.Validate(); err != nil {
+		return nil, err
+	}
+	by = by.Named()
+	return spread(d, keys, tenantOf, func(part *Partition, some []admission.Key) ([]bool, error) { return part.Purge(ctx, some, by) })
+}
+
+// PurgeQueue implements Deployment.
+func (d *many) PurgeQueue(ctx context.Context, queue, cursor string, by store.Intervention) (store.PurgedPage, error) {
+	return purgeQueue(ctx, d, d.of, queue, cursor, by)
+}
+
+// Letters implements Deployment.
+func (d *many) Letters(ctx context.Context, keys []admission.Key) ([]store.Letter, error) {
+	return spread(d, keys, tenantOf, func(part *Partition, some []admission.Key) ([]store.Letter, error) { return part.Letters(ctx, some) })
+}
+
+// LastHour implements Deployment.
+func (d *many) LastHour(ctx context.Context, budget time.Duration) ([]store.Recorded, error) {
+	return d.LastMinutes(ctx, hourMinutes, budget)
+}
+
+// Check implements Deployment. Of questions of no tenant, Left of the global limit is what all partitions hold.
+func (d *many) Check(ctx context.Context, version int64, peek bool, questions []store.Question) (granted bool, answers []store.Answer, err error) {
+	got, err := d.ask(ctx, version, peek, questions)
+	for i := range got.answers {
+		got.answers[i].Left[admission.LevelGlobal] += got.elsewhere
+	}
+	return got.granted, got.answers, err
+}
+
+// Take implements Deployment.
+func (d *many) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Receipt, error) {
+	got, err := d.ask(ctx, version, false, []store.Question{question})
+	if err != nil {
+		return admission.Verdict{}, store.Receipt{}, err
+	}
+	verdict, receipt := got.receipt(question, version)
+	return verdict, receipt, nil
+}
+
+// ResetBucket implements Deployment.
+func (d *many) ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by store.Intervention) (was bool, err error) {
+	if tenant != "" {
+		return d.of(tenant).ResetBucket(ctx, tenant, queue, class, by)
+	}
+	all, err := actOnAll(d, by, func(part *Partition, by store.Intervention) (bool, error) {
+		return part.ResetBucket(ctx, tenant, queue, class, by)
+	})
+	return slices.Contains(all, true), err
+}
+
+// What is about all goes to all.
+
+// SetGate implements Deployment.
+func (d *many) SetGate(ctx context.Context, g store.Gate) (held int, more bool, err error) {
+	type set struct {
+		held int
+		more bool
+	}
+	all, err := under(d, g.Name, g.By, func(part *Partition, by store.Intervention) (one set, err error) {
+		own := g
+		own.By = by
+		one.held, one.more, err = part.SetGate(ctx, own)
+		return one, err
+	})
+	for _, one := range all {
+		held, more = held+one.held, more || one.more
+	}
+	return held, more, err
+}
+
+// Pause implements Deployment.
+func (d *many) Pause(ctx context.Context, name store.GateName, duration time.Duration, by store.Intervention) (held int, err error) {
+	all, err := under(d, name, by, func(part *Partition, by store.Intervention) (int, error) { return part.Pause(ctx, name, duration, by) })
+	for _, n := range all {
+		held += n
+	}
+	return held, err
+}
+
+// Unpause implements Deployment.
+func (d *many) Unpause(ctx context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
+	all, err := under(d, name, by, func(part *Partition, by store.Intervention) (bool, error) { return part.Unpause(ctx, name, by) })
+	return slices.Contains(all, true), err
+}
+
+// Suspend implements Deployment.
+func (d *many) Suspend(ctx context.Context, name store.GateName, duration time.Duration, by store.Intervention) error {
+	_, err := under(d, name, by, func(part *Partition, by store.Intervention) (struct{}, error) {
+		return struct{}{}, part.Suspend(ctx, name, duration, by)
+	})
+	return err
+}
+
+// Resume implements Deployment.
+func (d *many) Resume(ctx context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
+	all, err := under(d, name, by, func(part *Partition, by store.Intervention) (bool, error) { return part.Resume(ctx, name, by) })
+	return slices.Contains(all, true), err
+}
+
+// Drain implements Deployment.
+func (d *many) Drain(ctx context.Context, queue string, duration time.Duration, by store.Intervention) (until time.Time, err error) {
+	all, err := under(d, store.QueueGate(queue), by, func(part *Partition, by store.Intervention) (time.Time, error) {
+		return part.Drain(ctx, queue, duration, by)
+	})
+	for _, end := range all {
+		if end.After(until) {
+			until = end
+		}
+	}
+	return until, err
+}
+
+// Holds implements Deployment.
+func (d *many) Holds(ctx context.Context) ([]store.Hold, error) { return holdsOf(ctx, d) }
+
+// ForceBreaker implements Deployment.
+func (d *many) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by store.Intervention) (more bool, err error) {
+	return d.force(func(part *Partition) (bool, error) { return part.ForceBreaker(ctx, downstream, to, duration, by) })
+}
+
+// ResetBreaker implements Deployment.
+func (d *many) ResetBreaker(ctx context.Context, downstream string, by store.Intervention) (more bool, err error) {
+	return d.force(func(part *Partition) (bool, error) { return part.ResetBreaker(ctx, downstream, by) })
+}
+
+// force changes the breaker of each partition. One that some do not know is reset where it is known.
+func (d *many) force(do func(part *Partition) (bool, error)) (more bool, err error) {
+	var mu sync.Mutex
+	unknown := 0
+	err = d.each(func(_ int, part *Partition) error {
+		left, err := do(part)
+		mu.Lock()
+		defer mu.Unlock()
+		more = more || left
+		if errors.Is(err, store.ErrNoBreaker) && unknown < len(d.parts)-1 {
+			unknown++
+			return nil
+		}
+		return err
+	})
+	return more, err
+}
+
+// What is kept in the first partition alone.
+
+// Policy implements Deployment.
+func (d *many) Policy(ctx context.Context) ([]byte, error) { return d.parts[0].Policy(ctx) }
+
+// PolicyInForce implements Deployment.
+func (d *many) PolicyInForce(ctx context.Context) (int64, error) {
+	return d.parts[0].PolicyInForce(ctx)
+}
+
+// NewPolicyReader implements Deployment.
+func (d *many) NewPolicyReader() store.PolicyReader { return d.parts[0].NewPolicyReader() }
+
+// PolicyVersions implements Deployment.
+func (d *many) PolicyVersions(ctx context.Context) ([]store.AuditEntry, error) {
+	return d.parts[0].PolicyVersions(ctx)
+}
+
+// PolicyVersion implements Deployment.
+func (d *many) PolicyVersion(ctx context.Context, version int64) ([]byte, error) {
+	return d.parts[0].PolicyVersion(ctx, version)
+}
+
+// Time implements Deployment.
+func (d *many) Time(ctx context.Context) (time.Time, error) { return d.parts[0].Time(ctx) }

@@ -1,0 +1,106 @@
+package redisstore
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/store"
+)
+
+// walkRules are two configs of workers, with short times: the second is rolled out now and then.
+func walkRules() [2]breaker.Config {
+	first := breaker.Config{
+		Window: 2 * time.Second, Buckets: 4, MinCalls: 3, FailureThreshold: 4, SuccessThreshold: 2, MaxProbes: 2,
+		ProbeTimeout: time.Second, OpenBase: 500 * time.Millisecond, OpenMax: 8 * time.Second, ResetAfter: 20 * time.Second,
+	}
+	second := first
+	second.Window, second.FailureRate, second.SlowCallRate, second.MaxProbes = 3*time.Second, 0.3, 0.4, 1
+	var all [2]breaker.Config
+	all[0], _ = first.Complete()
+	all[1], _ = second.Complete()
+	return all
+}
+
+// report draws what a worker counted of one or both downstreams: calls of the present period or another, probes among
+// them when it is half-open.
+func (w *walk) report() {
+	from := store.Reporter{Name: fmt.Sprintf("w%d", w.number("reporter", 0, 19)%5), Guest: w.number("guest", 0, 3) == 0}
+	var reports []store.Outcomes
+	for range w.number("reports", 1, 3) {
+		downstream := pick(w, "called", []string{"api", "db"})
+		w.sequence++
+		o := store.Outcomes{Downstream: downstream, Config: walkRules()[w.number("rules", 0, 7)/7]}
+		o.Sequence, o.Streak = pick(w, "sequence", []uint64{w.sequence, w.sequence, w.sequence, 0}), uint64(w.number("streak", 0, 3))
+		if b := w.model.breakers[downstream]; b != nil {
+			o.Period = b.SnapshotAt(w.model.instant()).Period
+			o.Period = pick(w, "period", []uint64{o.Period, o.Period, o.Period, 0, o.Period - 1})
+		}
+		kind := pick(w, "kind", []string{"bad", "good", "mixed"})
+		if kind != "bad" {
+			o.Successes = uint64(w.number("ok", 0, 4))
+		}
+		if kind != "good" {
+			o.Failures = uint64(w.number("failed", 0, 4))
+			o.Slow = uint64(w.number("slow", 0, 2))
+			o.SlowEnds = min(o.Successes+o.Failures, uint64(w.number("slow ends", 0, 1)))
+		}
+		o.Tenants = w.tenantsOf(&o)
+		o.Version, o.Origin = int64(w.number("version", 0, 9)/9), breaker.Origin(w.number("origin", 0, 11)/5)
+		reports = append(reports, o)
+	}
+	w.resend = func() {
+		want, dispatched := w.model.report(w.now, from, reports)
+		words, more, err := w.store.ReportOutcomes(w.ctx, from, reports)
+		check(w.tb, err)
+		for i, word := range words {
+			if got := fmt.Sprintf("%s %d for %s aside %v", word.State, word.Period, word.For, word.Aside); got != want[i] {
+				w.rt.Fatalf("report %d of %s (%+v): script says %s, model %s", i, from.Name, reports[i], got, want[i])
+			}
+		}
+		w.ended(more, dispatched)
+	}
+	w.resend()
+}
+
+// tenantsOf draws whose calls a report's are: of no tenant, of one, or of two.
+func (w *walk) tenantsOf(o *store.Outcomes) []breaker.TenantCounts {
+	first := breaker.TenantCounts{Tenant: uint16(w.number("tenant", 0, 3)), Counts: o.Counts, Streak: o.Streak}
+	if first.Tenant == 0 {
+		return nil
+	}
+	if o.Successes == 0 || o.Failures == 0 || w.number("tenants", 1, 2) == 1 {
+		return []breaker.TenantCounts{first}
+	}
+	second := breaker.TenantCounts{Tenant: first.Tenant + 1, Counts: breaker.Counts{Failures: o.Failures}, Streak: o.Streak}
+	first.Failures, first.Streak = 0, 0
+	return []breaker.TenantCounts{first, second}
+}
+
+// force lets an operator choose.
+func (w *walk) force() {
+	downstream, to := pick(w, "forced", []string{"api", "db"}), pick(w, "to", []string{"reset", "open", "closed"})
+	length := time.Duration(w.number("for", 0, 5)) * time.Second
+	config, err := breaker.Config{}.Complete()
+	check(w.tb, err)
+	unknown := w.model.breakers[downstream] == nil
+	dispatched := w.model.force(w.now, downstream, to, length, "test", config)
+	var more bool
+	switch to {
+	case "open":
+		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Open, length, store.Intervention{Reason: "test"})
+	case "closed":
+		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Closed, length, store.Intervention{Reason: "test"})
+	default:
+		more, err = w.store.ResetBreaker(w.ctx, downstream, store.Intervention{Reason: "test"})
+		if unknown != errors.Is(err, store.ErrNoBreaker) {
+			w.rt.Fatalf("reset of %s: %v, and it is unknown: %t", downstream, err, unknown)
+		}
+		if unknown {
+			return
+		}
+	}
+	check(w.tb, err)
+	w.ended(more, dispatched)
+}

@@ -1,0 +1,166 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// quietPool serves what every pool of a walk serves, by other weights than theirs.
+var quietPool = store.Pool{Queues: []store.QueueWeight{{Queue: "hook", Weight: 3}, {Queue: "mail", Weight: 1}}}
+
+const (
+	// quietTick is how far a step goes at most: less than a step of the clock, which would arm all leases anew.
+	quietTick = 4900 * time.Millisecond
+	// quietPatience is for how long nothing may end: longer than any lease, back-off or cooldown of a walk.
+	quietPatience = 5 * time.Minute
+	// quietCalls is how many calls of promote a step may take.
+	quietCalls = 2000
+)
+
+// assertQuiet asserts that every job that may run does: with one live worker and a scheduler nothing is left behind in the end,
+// in ready streams of pools without workers, in lanes, behind gates that are open, on the shelf, in `later` or spilled. Only what
+// is shut for ever is opened, so that nothing else is woken by it. The model is left where it is.
+func (w *walk) assertQuiet() {
+	const worker = "lives"
+	w.open()
+	slots := pick(w, "slots of the worker that lives", []int{1, 3, 8})
+	_, err := w.store.Register(w.ctx, worker, quietPool, slots, 24*time.Hour)
+	check(w.tb, err)
+	quiet := time.Duration(0)
+	for quiet < quietPatience {
+		next, held := w.promoteAll()
+		if w.work(worker, slots) > 0 {
+			quiet = 0
+			continue
+		}
+		ended, runs := w.look()
+		if runs != "" && !held && next > fairqueue.ContinueAfter*time.Microsecond {
+			w.rt.Fatalf("law W: a worker has %d slots free, and there is %s (%s)\n%s", slots, runs, strings.Join(w.log, " "),
+				strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+		}
+		if ended {
+			w.assertConserved()
+			w.assertEmpty()
+			return
+		}
+		next = max(time.Millisecond, min(next, quietTick))
+		quiet += next
+		w.now += next.Microseconds()
+		w.store.now = strconv.FormatInt(w.now, 10)
+	}
+	w.assertConserved()
+	w.rt.Fatalf("jobs are left behind (%s):\n%s", strings.Join(w.log, " "), strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+}
+
+// open ends pauses that nobody else would, and breakers that an operator holds.
+func (w *walk) open() {
+	for name, g := range w.model.room.Gates {
+		if _, ends := w.model.gateEnds[name]; !ends && g.Rate == nil && g.Period == 0 && g.Limit == 0 {
+			_, _, err := w.store.SetGate(w.ctx, store.Gate{Name: store.GateName(name), Limit: store.Unlimited})
+			check(w.tb, err)
+		}
+	}
+	for downstream, b := range w.model.breakers {
+		if s := b.SnapshotAt(w.model.instant()); s.Forced && !s.Ends {
+			_, err := w.store.ResetBreaker(w.ctx, downstream, store.Intervention{Reason: "test"})
+			check(w.tb, err)
+		}
+	}
+}
+
+// promoteAll promotes until nothing more is due, and returns for how long; held means that another scheduler may.
+func (w *walk) promoteAll() (next time.Duration, held bool) {
+	for range quietCalls {
+		p, err := w.store.Promote(w.ctx, "s1", time.Second)
+		check(w.tb, err)
+		if p.Held || !p.More {
+			return p.Next, p.Held
+		}
+	}
+	w.rt.Fatalf("promote has more to do after %d calls:\n%s", quietCalls, strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
+	return 0, false
+}
+
+// work completes all that a worker gets at once, and returns how many jobs that was.
+func (w *walk) work(worker string, slots int) (done int) {
+	for {
+		leases, err := w.store.Read(w.ctx, worker, quietPool.ID(), slots, -1, false)
+		check(w.tb, err)
+		if len(leases) == 0 {
+			return done
+		}
+		jobs := make([]store.Finish, len(leases))
+		for i, l := range leases {
+			jobs[i] = l.Finish(store.Complete)
+		}
+		ends, _, err := w.store.Finish(w.ctx, quietPool.ID(), worker, jobs)
+		check(w.tb, err)
+		for i, end := range ends {
+			if end != store.EndedDone {
+				w.rt.Fatalf("job %s of the worker that lives ended as %s", jobs[i].Key, end)
+			}
+		}
+		done += len(jobs)
+	}
+}
+
+// look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate.
+func (w *walk) look() (ended bool, runs string) {
+	base := w.store.partition.Base()
+	pipe := connection(w.store).Pipeline()
+	live, dead := pipe.HLen(w.ctx, w.store.partition.Jobs()), pipe.ZCard(w.ctx, w.store.partition.Dead())
+	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
+	for _, queue := range walkQueues {
+		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)
+		for class := range admission.DefaultClasses() {
+			line := fmt.Sprintf("%d:%s", class, queue)
+			runnable[line] = pipe.Exists(w.ctx, base+"act:"+line)
+		}
+	}
+	_, err := pipe.Exec(w.ctx)
+	check(w.tb, err)
+	for line, exists := range runnable {
+		_, queue, _ := strings.Cut(line, ":")
+		if exists.Val() == 1 && !gated[queue].Val() {
+			runs = "act:" + line
+		}
+	}
+	return live.Val() == dead.Val(), runs
+}
+
+// assertEmpty asserts that nothing is kept of jobs that have ended.
+func (w *walk) assertEmpty() {
+	d := &redisDump{tb: w.tb, store: w.store, keys: map[string]any{}, strings: map[string]string{}}
+	d.read(w.ctx)
+	var left []string
+	for name := range d.keys {
+		kind, _, _ := strings.Cut(name, ":")
+		if slices.Contains([]string{"act", "idle", "ten", "lanes", "lane", "gw", "gq", "spill", "old", "later", "shelves", "waits", "holds", "runs", "marks", "depth", "spills", "starts", "started", "suspects", "begun", "cancelled", "wakes"}, kind) {
+			left = append(left, fmt.Sprint(name, " ", d.keys[name]))
+		}
+	}
+	for name, text := range d.hash("gates") {
+		if parts := strings.Split(text, "|"); !isRate(name) && parts[1] != "0" {
+			left = append(left, "gate "+name+" "+text)
+		}
+	}
+	for field, text := range d.hash("state") {
+		if field == "nh" || field == "nm" || field == "nl" || field == "nc" {
+			if text != "0" {
+				left = append(left, field+" "+text)
+			}
+		}
+	}
+	if len(left) > 0 {
+		w.rt.Fatalf("no job is left, but (%s):\n%s", strings.Join(w.log, " "), strings.Join(left, "\n"))
+	}
+}

@@ -1,0 +1,130 @@
+package redisstore
+
+import (
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+)
+
+// TestRefundsKeepTheBound: whatever is granted beside and after refunds would be granted had nobody asked for what was
+// refunded. So law L1 holds for what was not.
+func TestRefundsKeepTheBound(t *testing.T) {
+	t.Parallel()
+	client, prefix, run := redistest.Shared(t).Client(t), redistest.Prefix(t), 0
+	rapid.Check(t, func(rt *rapid.T) {
+		run++
+		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, "")
+		check(t, err)
+		q := ofTenant("a", 1)
+		q.Limits[admission.LevelTenant] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "rate")), 10)
+		q.Limits[admission.LevelGlobal] = admission.PerSecond(admission.Tokens(rapid.IntRange(1, 20).Draw(rt, "global rate")), 12)
+		type grant struct {
+			at       int64
+			cost     admission.Tokens
+			receipt  store.Receipt
+			refunded bool
+		}
+		now := ahead()
+		var grants []*grant
+		for range 60 {
+			now += int64(rapid.IntRange(0, 600_000).Draw(rt, "us"))
+			s.now = strconv.FormatInt(now, 10)
+			if len(grants) > 0 && rapid.Bool().Draw(rt, "refund") {
+				i := rapid.IntRange(max(0, len(grants)-4), len(grants)-1).Draw(rt, "which")
+				word, err := s.Refund(t.Context(), strconv.Itoa(i), grants[i].receipt)
+				check(t, err)
+				if again := word == store.RefundedBefore; again != grants[i].refunded {
+					rt.Fatalf("refund of %d: %s", i, word)
+				}
+				grants[i].refunded = true
+				continue
+			}
+			q.Cost = admission.Tokens(rapid.IntRange(1, 10).Draw(rt, "cost"))
+			verdict, receipt, err := s.Take(t.Context(), 0, q)
+			check(t, err)
+			if verdict.Decision == admission.Admitted {
+				grants = append(grants, &grant{at: now, cost: q.Cost, receipt: receipt})
+			}
+		}
+		var without buckets.Set
+		for i, g := range grants {
+			path := buckets.AppendPath(nil, q.Limits, "a", "", "")
+			if g.refunded {
+				continue
+			}
+			if v := without.Take(buckets.Instant(g.at), 0, path, g.cost); v.Decision != admission.Admitted {
+				rt.Fatalf("grant %d of %d tokens is beyond the bound: %+v", i, g.cost, v)
+			}
+		}
+	})
+}
+
+func TestARefundCountsOnceHoweverOftenItIsSent(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	take := func(cost admission.Tokens) store.Receipt {
+		verdict, receipt, err := s.Take(t.Context(), 0, ofTenant("a", cost))
+		check(t, err)
+		if verdict.Decision != admission.Admitted {
+			t.Fatalf("take %d: %+v", cost, verdict)
+		}
+		return receipt
+	}
+	take(5)
+	receipt := take(3)
+	var refunded atomic.Int64
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			word, err := s.Refund(t.Context(), "work", receipt)
+			if err != nil {
+				t.Error(err)
+			}
+			if word == store.Refunded {
+				refunded.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	_, answers, err := s.Check(t.Context(), 0, true, []store.Question{ofTenant("a", 1)})
+	check(t, err)
+	if left := answers[0].Left[admission.LevelTenant].Tokens(); refunded.Load() != 1 || left != 5 {
+		t.Errorf("refunded %d times, %d tokens left, want 5 of 10", refunded.Load(), left)
+	}
+}
+
+func TestARefundUnderAnotherPolicyOrTooLateDoesNothing(t *testing.T) {
+	t.Parallel()
+	s := newYard(t).store
+	now := time.Now().UnixMicro()
+	s.now = strconv.FormatInt(now, 10)
+	_, receipt, err := s.Take(t.Context(), 0, ofTenant("a", 10))
+	check(t, err)
+	stale := receipt
+	stale.Version++
+	word, err := s.Refund(t.Context(), "work", stale)
+	check(t, err)
+	if word != store.RefundStale {
+		t.Errorf("under another policy: %s", word)
+	}
+	s.now = strconv.FormatInt(now+store.RefundWindow.Microseconds()+1, 10)
+	word, err = s.Refund(t.Context(), "work", receipt)
+	check(t, err)
+	if word != store.RefundLate {
+		t.Errorf("after the window: %s", word)
+	}
+	verdict, _, err := s.Take(t.Context(), 0, ofTenant("a", 1))
+	check(t, err)
+	if verdict.Reason != admission.ReasonLimited {
+		t.Errorf("afterwards: %+v", verdict)
+	}
+}

@@ -1,0 +1,70 @@
+package redisstore
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+)
+
+// What is here is for the rooms of the house that stand on a store and need more of it than its users do. It takes or returns what
+// only they can name.
+
+// Conn returns the Redis of the first partition with its keys and scripts.
+func (s *Partition) Conn() redisconn.Conn {
+	conn := redisconn.New(s.client, s.master, s.partition)
+	conn.Now, conn.Run = s.now, s.run
+	return conn
+}
+
+// Unchecked returns a deployment that Open would refuse, divided as it is said to be, and its partitions: as many
+// as are wanted, those beyond the division as if they were of it.
+func Unchecked(ctx context.Context, client redis.UniversalClient, config Config, as redisconn.Division) (whole store.Deployment, parts []*Partition, err error) {
+	s, err := newStore(client, config, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		if s.master, err = redisconn.Masters(ctx, cluster, s.partition.State()); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.setLayout(as.Layout)
+	for i := range as.Most {
+		one := *s
+		one.partition, one.index = keyspace.New(s.config.Prefix, i), i
+		if as.Parts > 1 {
+			one.parts = as.Parts
+		}
+		parts = append(parts, &one)
+	}
+	if len(parts) == 0 {
+		parts = []*Partition{s}
+	}
+	return deploymentOf(parts[:max(1, as.Parts)]), parts, nil
+}
+
+// PartsOf returns the partitions of a deployment that is in Redis; ok is false where it is elsewhere.
+func PartsOf(d store.Deployment) (parts []*Partition, ok bool) {
+	for _, part := range d.Partitions() {
+		p, ok := part.(*Partition)
+		if !ok {
+			return nil, false
+		}
+		parts = append(parts, p)
+	}
+	return parts, true
+}
+
+
+// Keys returns the names of the keys of the first partition of a deployment in Redis.
+func Keys(d store.Deployment) keyspace.Partition { return KeysOf(d.Partitions()[0]) }
+
+// KeysOf returns the names of the keys of a partition in Redis.
+func KeysOf(part store.Partition) keyspace.Partition {
+	p, _ := part.(*Partition)
+	return p.Keys()
+}

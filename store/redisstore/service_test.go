@@ -1,0 +1,84 @@
+package redisstore
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/fairqueue"
+)
+
+// serviceLog is the oracle of law L7: it watches, between any two steps, the cost dispatched of every tenant that was
+// runnable throughout, and compares pairs.
+type serviceLog struct {
+	room *fairqueue.Room
+	// since holds, for each pair of tenants runnable in a class without a break, the service that each had when the
+	// pair began.
+	since map[pair][2]float64
+	// served is W/w of a tenant in a class, added up at each dispatch; largest is the largest c/w of it.
+	served  map[string]float64
+	largest map[string]float64
+}
+
+type pair struct{ class, a, b string }
+
+func newServiceLog(room *fairqueue.Room) *serviceLog {
+	return &serviceLog{room: room, since: map[pair][2]float64{}, served: map[string]float64{}, largest: map[string]float64{}}
+}
+
+func (s *serviceLog) begin() map[string][]string { return s.room.Runnable() }
+
+func (s *serviceLog) dispatched(out []fairqueue.Dispatch) {
+	for _, d := range out {
+		class := fmt.Sprintf("%d:%s", d.Job.Class, d.Job.Queue)
+		share := s.room.Share(d.Job)
+		s.served[class+"/"+d.Job.Tenant] += share
+		s.largest[class+"/"+d.Job.Tenant] = math.Max(s.largest[class+"/"+d.Job.Tenant], share)
+	}
+}
+
+// weightsChanged starts every pair anew: the bound is stated for one set of weights. The largest shares stay, because
+// a tag may still hold one from before.
+func (s *serviceLog) weightsChanged() { clear(s.since) }
+
+// end compares every pair that was runnable before the step and is still. Within a step a tenant may leave and come
+// back only by being served, so being there at both ends is being there throughout or starting anew at V.
+func (s *serviceLog) end(before map[string][]string) error {
+	after := s.room.Runnable()
+	alive := map[pair]bool{}
+	for class, tenants := range after {
+		for i, a := range tenants {
+			for _, b := range tenants[i+1:] {
+				p := pair{class, a, b} // names with the order of entering
+				if slices.Contains(before[class], a) && slices.Contains(before[class], b) {
+					alive[p] = true
+				}
+			}
+		}
+	}
+	for p := range s.since {
+		if !alive[p] {
+			delete(s.since, p)
+		}
+	}
+	for p := range alive {
+		a, b := s.served[p.class+"/"+plain(p.a)], s.served[p.class+"/"+plain(p.b)]
+		if _, ok := s.since[p]; !ok {
+			s.since[p] = [2]float64{a, b}
+			continue
+		}
+		gap := math.Abs((a - s.since[p][0]) - (b - s.since[p][1]))
+		bound := s.largest[p.class+"/"+plain(p.a)] + s.largest[p.class+"/"+plain(p.b)]
+		if gap > bound*(1+1e-9) {
+			return fmt.Errorf("law L7: class %s, tenants %s and %s are %g apart, bound %g", p.class, p.a, p.b, gap, bound)
+		}
+	}
+	return nil
+}
+
+// plain cuts the order of entering off a tenant's name.
+func plain(name string) string {
+	tenant, _, _ := strings.Cut(name, "#")
+	return tenant
+}
