@@ -1,7 +1,10 @@
 package store
 
 import (
+	"strconv"
 	"time"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // Census is where every accepted job is or how it left, as Redis holds it (law L4).
@@ -92,4 +95,29 @@ type BoundUse struct {
 	// Bound is "queues", names that are known, "dead letters", "breakers", or "lanes" of the tenant that has the most in a class of a queue.
 	Bound      string
 	Used, Most int64
+}
+
+// Bounds of a partition, as fragments/made.lua, letter.lua, lane.lua and breaker.lua have them. Lanes are those of a tenant in a class.
+const (
+	MaxQueues   = 4096
+	MaxLetters  = 100_000
+	MaxLanes    = 4096
+	MaxBreakers = 4096
+	// CountedLanes is from how many lanes of one tenant on these are counted.
+	CountedLanes = MaxLanes * 3 / 4
+)
+
+// BoundsUsed says how much is used of the bounds.
+func BoundsUsed(queues, letters, lanes, breakers int64) []BoundUse {
+	return []BoundUse{
+		{"queues", queues, MaxQueues}, {"dead letters", letters, MaxLetters}, {"lanes", lanes, MaxLanes}, {"breakers", breakers, MaxBreakers},
+	}
+}
+
+// ClassName names a class by its index; one that the classes no longer have is named by its number.
+func ClassName(classes []admission.Class, index int) admission.Priority {
+	if index < len(classes) {
+		return classes[index].Name
+	}
+	return admission.Priority(strconv.Itoa(index))
 }

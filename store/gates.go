@@ -1,8 +1,12 @@
 package store
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/admission"
 )
 
 // GateName names what a gate guards.
@@ -218,3 +222,28 @@ func (h Hold) Words() string {
 
 // ForgottenAfter is how old a hold without an end is that somebody may have forgotten.
 const ForgottenAfter = time.Hour
+
+// HoldsOf picks the pauses out of gates and returns them with the suspensions, by name.
+func HoldsOf(gates []GateState, suspensions []Suspension) []Hold {
+	var all []Hold
+	for _, g := range gates {
+		if g.Paused() {
+			all = append(all, Hold{Name: g.Name, What: HeldDispatch, Author: g.Author, Reason: g.Reason, Since: g.Since, Until: g.Until})
+		}
+	}
+	for _, p := range suspensions {
+		all = append(all, Hold{Name: p.Name, What: HeldEnqueue, Author: p.Author, Reason: p.Reason, Since: p.Since, Until: p.Until})
+	}
+	slices.SortStableFunc(all, func(a, b Hold) int { return strings.Compare(string(a.Name), string(b.Name)) })
+	return all
+}
+
+// CheckCap returns a *headgate.FieldError unless a name is that of a gate whose units are jobs that run: of a queue, a tenant, a tenant
+// in a queue, or a downstream.
+func (n GateName) CheckCap() error {
+	switch kind, _ := n.Split(); kind {
+	case KindQueue, KindTenant, KindTenantQueue, KindDownstream:
+		return nil
+	}
+	return &admission.FieldError{Field: "gate", Value: strconv.Quote(string(n)), Allowed: "q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM"}
+}

@@ -186,3 +186,9 @@ type PurgedPage struct {
 // ErrBeside means that the worker runs a suspect (Record.Suspect) beside which another is not to run, so that its next death tells which
 // of them it was.
 var ErrBeside = errors.New("not beside the suspect that runs")
+
+// How long a refusal tells to wait where no bucket and no timer says so: for room, and for a unique key that goes with its time.
+const (
+	RefusedRetry = time.Second
+	UniquesRetry = time.Minute
+)

@@ -134,3 +134,12 @@ type DeadLetter struct {
 
 // DeathFollower is the name under which schedulers note up to which dead letter OnDead was told.
 const DeathFollower = "on_dead"
+
+// ListWork is how many jobs a call of List looks at, in portions of ListPortion.
+const (
+	ListWork    = 2000
+	ListPortion = 200
+)
+
+// PurgePage is how many jobs a call of PurgeQueue cancels.
+const PurgePage = 500

@@ -145,3 +145,14 @@ func Parts(demands []QueueDemand) []float64 {
 	}
 	return parts
 }
+
+// MaxFinishText is how many bytes of the text of a Finish are kept.
+const MaxFinishText = 1 << 10
+
+// IsToken reports whether a text is the id of a stream's entry, two numbers of 64 bits: Redis refuses others.
+func IsToken(token string) bool {
+	at, n, _ := strings.Cut(token, "-")
+	_, badAt := strconv.ParseUint(at, 10, 64)
+	_, badN := strconv.ParseUint(n, 10, 64)
+	return badAt == nil && badN == nil
+}

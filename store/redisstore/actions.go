@@ -85,9 +85,6 @@ func (s *Partition) cancel(ctx context.Context, key admission.Key, action, name 
 	return false, false, fmt.Errorf("cancel %s: %w", key, admission.ErrUnknownJob)
 }
 
-// purgePage is how many jobs a call of PurgeQueue cancels, each with a round trip of its own.
-const purgePage = 500
-
 // PurgeQueue cancels a page of the live jobs of a queue, from a cursor on that is empty at first. Calls with the same Act are one
 // entry of the audit. Work that it leaves is left to the schedulers.
 func (s *Partition) PurgeQueue(ctx context.Context, queue, cursor string, by store.Intervention) (store.PurgedPage, error) {
@@ -97,7 +94,7 @@ func (s *Partition) PurgeQueue(ctx context.Context, queue, cursor string, by sto
 // purgeQueue cancels a page of what of lists, each job in the partition of its tenant.
 func purgeQueue(ctx context.Context, of store.Looking, home func(tenant string) *Partition, queue, cursor string, by store.Intervention) (store.PurgedPage, error) {
 	by = by.Named()
-	page, err := of.List(ctx, store.ListQuery{Queue: queue, Limit: purgePage, Cursor: cursor})
+	page, err := of.List(ctx, store.ListQuery{Queue: queue, Limit: store.PurgePage, Cursor: cursor})
 	if err != nil {
 		return store.PurgedPage{}, err
 	}

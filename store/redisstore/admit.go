@@ -136,10 +136,10 @@ func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Decision = admission.Duplicate
 		return v, nil
 	case "dedup":
-		v.Reason, v.RetryAfter = admission.ReasonDedup, dedupRetry
+		v.Reason, v.RetryAfter = admission.ReasonDedup, store.RefusedRetry
 		return v, nil
 	case "queues":
-		v.Reason, v.RetryAfter = admission.ReasonQueues, dedupRetry
+		v.Reason, v.RetryAfter = admission.ReasonQueues, store.RefusedRetry
 		if rest != "" {
 			v.Detail = rest + " queues"
 		}
@@ -148,7 +148,7 @@ func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 		v.Reason = admission.ReasonDeadline
 		return v, nil
 	case "memory":
-		v.Reason, v.RetryAfter = admission.ReasonMemory, memoryRetry
+		v.Reason, v.RetryAfter = admission.ReasonMemory, store.RefusedRetry
 		return v, nil
 	case "gone":
 		v.Reason = admission.ReasonGone
@@ -174,19 +174,19 @@ func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case word == "spilled" && len(numbers) == 1:
 		v.Decision, v.Place, v.Position, v.EstimatedWait = admission.Admitted, admission.PlaceSpilled, int(numbers[0]), -1
 	case word == "overflow" && len(numbers) == 2:
-		v.Reason, v.RetryAfter = admission.ReasonOverflow, overflowRetry
+		v.Reason, v.RetryAfter = admission.ReasonOverflow, store.RefusedRetry
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
 	case (word == "full" || word == "share") && len(numbers) == 2:
-		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), overflowRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), store.RefusedRetry
 		if word == "share" {
 			v.Reason = admission.ReasonMemory
 		}
 		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
 	case word == "uniques" && len(numbers) == 1:
-		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), uniquesRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), store.UniquesRetry
 		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
 	case word == "lanes" && len(numbers) == 1:
-		v.Reason, v.RetryAfter, v.Detail = admission.ReasonLanes, dedupRetry, fmt.Sprintf("%d lanes", numbers[0])
+		v.Reason, v.RetryAfter, v.Detail = admission.ReasonLanes, store.RefusedRetry, fmt.Sprintf("%d lanes", numbers[0])
 	case word == "huge" && len(numbers) == 1:
 		v.Reason, v.Detail = admission.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
 	case word == "limited" && len(numbers) == 4:
@@ -197,7 +197,7 @@ func parseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case word == "costly" && len(numbers) == 2:
 		v.Reason, v.Scope, v.Burst = admission.ReasonTooCostly, scope(), admission.Tokens(numbers[1]/microsPerToken)
 	case word == "buckets" && len(numbers) == 1:
-		v.Reason, v.Scope, v.RetryAfter = admission.ReasonBuckets, scope(), dedupRetry
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonBuckets, scope(), store.RefusedRetry
 	default:
 		return v, fmt.Errorf("read verdict %q: %w", line, redisconn.ErrUnknownReply)
 	}
@@ -211,7 +211,7 @@ func parseHeld(v *admission.Verdict, word, rest string) error {
 	if err != nil {
 		return fmt.Errorf("read verdict %q: %w", word+" "+rest, err)
 	}
-	v.RetryAfter = pausedRetry
+	v.RetryAfter = store.RefusedRetry
 	if us >= 0 {
 		v.RetryAfter = time.Duration(us) * time.Microsecond
 	}
@@ -228,15 +228,6 @@ func parseHeld(v *admission.Verdict, word, rest string) error {
 	v.Reason, v.Detail = admission.ReasonUnique, holder.ID
 	return err
 }
-
-// How long to wait where no bucket says so.
-const (
-	dedupRetry    = time.Second
-	memoryRetry   = time.Second
-	pausedRetry   = time.Second
-	overflowRetry = time.Second
-	uniquesRetry  = time.Minute
-)
 
 func parseNumbers(text string) ([]int64, error) { return appendNumbers(nil, text) }
 

@@ -39,7 +39,7 @@ func (s *Partition) Breakers(ctx context.Context) ([]store.BreakerState, error) 
 	}
 	slices.Sort(names)
 	var all []store.BreakerState
-	for portion := range slices.Chunk(names, listPortion) {
+	for portion := range slices.Chunk(names, store.ListPortion) {
 		found, err := s.readBreakers(ctx, portion)
 		if err != nil {
 			return nil, err

@@ -7,8 +7,6 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-const maxErrorText = 1 << 10
-
 // Finish ends up to MaxBatchJobs held jobs of one pool in one round trip. more means that work is left for
 // Promote. Sent again after a lost reply it answers EndedLost for what the first call ended.
 func (s *Partition) Finish(ctx context.Context, pool, worker string, jobs []store.Finish) (ends []store.Ended, more bool, err error) {
@@ -40,7 +38,7 @@ func (s *Partition) finishArgs(pool, worker string, jobs []store.Finish) []any {
 		case f.Outcome == store.Complete:
 			args = append(args, "complete_full", f.KeepResult.Microseconds(), &f.Reason, f.Result)
 		default:
-			args = append(args, (*string)(&f.Outcome), f.Delay.Microseconds(), &f.Reason, f.Text[:min(len(f.Text), maxErrorText)])
+			args = append(args, (*string)(&f.Outcome), f.Delay.Microseconds(), &f.Reason, f.Text[:min(len(f.Text), store.MaxFinishText)])
 		}
 		args = append(args, f.Ran.Microseconds())
 	}

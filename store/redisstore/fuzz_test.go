@@ -76,20 +76,20 @@ func FuzzKey(f *testing.F) {
 
 // FuzzCursor: a cursor is refused as the caller's mistake, or goes on as the page that ended with it says.
 func FuzzCursor(f *testing.F) {
-	f.Add(cursor{Of: 7, Span: "mail", Class: 2, Tenant: "acme", Lane: "napi", Set: setMark{At: -1, Key: []byte{0xff}}}.encode(), uint32(7))
-	f.Add(cursor{Of: 7, Jobs: hashMark{Begun: true, Scan: 1 << 63, Rest: [][]byte{[]byte("acme:a")}}}.encode(), uint32(8))
+	f.Add(store.ListCursor{Of: 7, Span: "mail", Class: 2, Tenant: "acme", Lane: "napi", Set: store.SetMark{At: -1, Key: []byte{0xff}}}.Encode(), uint32(7))
+	f.Add(store.ListCursor{Of: 7, Jobs: store.HashMark{Begun: true, Scan: 1 << 63, Rest: [][]byte{[]byte("acme:a")}}}.Encode(), uint32(8))
 	f.Add("", uint32(0))
 	f.Add("bnVsbA", uint32(1))
 	f.Fuzz(func(t *testing.T, text string, of uint32) {
-		c, err := decodeCursor(text, of)
+		c, err := store.DecodeListCursor(text, of)
 		if err != nil {
 			if _, ok := errors.AsType[*admission.FieldError](err); !ok || !errors.Is(err, admission.ErrInvalid) {
 				t.Errorf("%q: %v", text, err)
 			}
 			return
 		}
-		again, err := decodeCursor(c.encode(), of)
-		if err != nil || again.encode() != c.encode() || again.Of != of {
+		again, err := store.DecodeListCursor(c.Encode(), of)
+		if err != nil || again.Encode() != c.Encode() || again.Of != of {
 			t.Errorf("%q is %+v, and then %+v, %v", text, c, again, err)
 		}
 	})
@@ -165,7 +165,7 @@ func FuzzStored(f *testing.F) {
 			t.Errorf("%q: %+v", name, q)
 		}
 		config := parseQueueConfig(value)
-		_, _ = config.class(0), config.class(255)
+		_, _ = store.ClassName(config.classes, 0), store.ClassName(config.classes, 255)
 		_, _ = parsePool(value), redisconn.ParseInfo(value)
 		_, _ = parseDelivery(name)
 		_, _ = parseMoment(name)

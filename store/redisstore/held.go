@@ -3,8 +3,6 @@ package redisstore
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,7 +16,7 @@ import (
 // that token.
 func (s *Partition) Held(ctx context.Context, pool, worker, token string, key admission.Key) (store.Lease, error) {
 	lost := fmt.Errorf("lease %s of %s: %w", token, key, admission.ErrLeaseLost)
-	if !isToken(token) {
+	if !store.IsToken(token) {
 		return store.Lease{}, lost
 	}
 	ready := s.partition.Ready(pool)
@@ -41,12 +39,4 @@ func (s *Partition) Held(ctx context.Context, pool, worker, token string, key ad
 	raw, _ := entry.Values["r"].(string)
 	record, err := decodeRecord(name, raw)
 	return store.Lease{Token: token, Period: periodOf(entry), Record: record}, err
-}
-
-// isToken reports whether a text is the id of a stream's entry, two numbers of 64 bits: Redis refuses others.
-func isToken(token string) bool {
-	at, n, _ := strings.Cut(token, "-")
-	_, badAt := strconv.ParseUint(at, 10, 64)
-	_, badN := strconv.ParseUint(n, 10, 64)
-	return badAt == nil && badN == nil
 }

@@ -47,7 +47,7 @@ func (s *Partition) Letters(ctx context.Context, keys []admission.Key) ([]store.
 		if err != nil {
 			return nil, err
 		}
-		job.Priority = config.class(row.Record.Class)
+		job.Priority = store.ClassName(config.classes, row.Record.Class)
 		l.PayloadBytes = int64(len(job.Payload))
 		if row.Record.Large {
 			l.PayloadBytes = sizes[i].Val()

@@ -12,39 +12,22 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// listWork is how many jobs a call of List looks at, in portions of listPortion.
-const (
-	listWork    = 2000
-	listPortion = 200
-)
-
 // List returns a page of jobs: dead and later ones by time, ready and running ones by pool and entry, waiting ones by
 // queue, class and tenant, and all in no order. A job that stays in its place while the pages are read is listed; one
 // that moves may be listed twice, or not at all. Bad fields of the query are *headgate.FieldErrors.
 func (s *Partition) List(ctx context.Context, q store.ListQuery) (store.ListPage, error) {
-	at, err := beginList(&q)
+	at, err := q.Begin()
 	if err != nil {
 		return store.ListPage{}, err
 	}
 	return s.list(ctx, q, at)
 }
 
-// begin checks a query, fills in its defaults and returns where it is to go on.
-func beginList(q *store.ListQuery) (cursor, error) {
-	if err := q.Validate(); err != nil {
-		return cursor{}, err
-	}
-	if q.Limit == 0 {
-		q.Limit = store.DefaultPage
-	}
-	return decodeCursor(q.Cursor, fingerprint(*q))
-}
-
 // list returns a page of one partition.
-func (s *Partition) list(ctx context.Context, q store.ListQuery, at cursor) (store.ListPage, error) {
+func (s *Partition) list(ctx context.Context, q store.ListQuery, at store.ListCursor) (store.ListPage, error) {
 	l := &lister{store: s, query: q, at: at, configs: map[string]queueConfig{}}
-	for !l.end && len(l.found) < q.Limit && l.looked < listWork {
-		if err := l.step(ctx, min(listPortion, q.Limit-len(l.found))); err != nil {
+	for !l.end && len(l.found) < q.Limit && l.looked < store.ListWork {
+		if err := l.step(ctx, min(store.ListPortion, q.Limit-len(l.found))); err != nil {
 			return store.ListPage{}, err
 		}
 	}
@@ -59,7 +42,7 @@ func (s *Partition) list(ctx context.Context, q store.ListQuery, at cursor) (sto
 	page := store.ListPage{Jobs: l.found}
 	if !l.end {
 		l.at.Part = at.Part
-		page.Cursor = l.at.encode()
+		page.Cursor = l.at.Encode()
 	}
 	return page, nil
 }
@@ -68,7 +51,7 @@ func (s *Partition) list(ctx context.Context, q store.ListQuery, at cursor) (sto
 type lister struct {
 	store   *Partition
 	query   store.ListQuery
-	at      cursor
+	at      store.ListCursor
 	configs map[string]queueConfig
 	found   []store.Listed
 	looked  int
@@ -123,7 +106,7 @@ func (l *lister) stepSet(ctx context.Context, key string, n int) error {
 		return nil
 	}
 	last := members[len(members)-1]
-	l.at.Set = setMark{At: last.at, Key: []byte(last.name)}
+	l.at.Set = store.SetMark{At: last.at, Key: []byte(last.name)}
 	names := make([]string, len(members))
 	for i, m := range members {
 		names[i] = m.name
@@ -183,7 +166,7 @@ func (l *lister) keep(ctx context.Context, rows []store.Listed) error {
 		if err != nil {
 			return err
 		}
-		job.Priority = config.class(row.Record.Class)
+		job.Priority = store.ClassName(config.classes, row.Record.Class)
 		l.found = append(l.found, row)
 	}
 	return nil

@@ -115,10 +115,10 @@ func (l *lister) stepWaiting(ctx context.Context, n int) error {
 		return err
 	}
 	if len(members) < n {
-		l.at.Lane, l.at.Set = "", setMark{}
+		l.at.Lane, l.at.Set = "", store.SetMark{}
 	} else {
 		m := members[n-1]
-		l.at.Set = setMark{At: m.at, Key: []byte(m.name)}
+		l.at.Set = store.SetMark{At: m.at, Key: []byte(m.name)}
 	}
 	return l.keep(ctx, rows)
 }
@@ -139,7 +139,7 @@ func (l *lister) waitingQueue(ctx context.Context) (queue string, config queueCo
 		return "", queueConfig{}, false, nil
 	}
 	if !found {
-		l.at = cursor{Of: l.at.Of, Span: l.spans[at]}
+		l.at = store.ListCursor{Of: l.at.Of, Span: l.spans[at]}
 	}
 	config, err = l.config(ctx, l.at.Span)
 	return l.at.Span, config, err == nil, err
@@ -152,7 +152,7 @@ func (l *lister) nextTenant(ctx context.Context, cq string) error {
 		return nil
 	}
 	if l.at.Tenants.Begun && l.at.Tenants.Scan == 0 && len(l.at.Tenants.Rest) == 0 {
-		l.at.Tenants = hashMark{}
+		l.at.Tenants = store.HashMark{}
 		l.at.Class++
 		return nil
 	}
@@ -165,7 +165,7 @@ func (l *lister) nextTenant(ctx context.Context, cq string) error {
 	case len(found) > 0:
 		l.at.Tenant = found[0].name
 	case end:
-		l.at.Tenants = hashMark{}
+		l.at.Tenants = store.HashMark{}
 		l.at.Class++
 	}
 	return nil
@@ -249,7 +249,7 @@ const laneBatch = 4
 
 // leaveTenant moves the cursor behind the tenant.
 func (l *lister) leaveTenant() {
-	l.at.Tenant, l.at.Lane, l.at.Lanes, l.at.Set = "", "", hashMark{}, setMark{}
+	l.at.Tenant, l.at.Lane, l.at.Lanes, l.at.Set = "", "", store.HashMark{}, store.SetMark{}
 	if l.query.Tenant != "" {
 		l.at.Class++
 	}
@@ -371,14 +371,14 @@ func (s *Partition) findEntries(ctx context.Context, see func(store.Listed)) err
 	}
 	for id := range strings.FieldsSeq(ids) {
 		for after, more := "", true; more; {
-			rows, last, err := s.entries(ctx, id, after, listPortion)
+			rows, last, err := s.entries(ctx, id, after, store.ListPortion)
 			if err != nil {
 				return err
 			}
 			for _, row := range rows {
 				see(row)
 			}
-			after, more = last, len(rows) == listPortion
+			after, more = last, len(rows) == store.ListPortion
 		}
 	}
 	return nil

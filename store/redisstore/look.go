@@ -145,7 +145,7 @@ func (s *Partition) readSurroundings(ctx context.Context, sight *store.Sighting,
 		}
 		facts.Breaker.Reason = redisconn.TextAt(gated.Val(), 1)
 	}
-	job.Priority = queue.class(sight.Record.Class)
+	job.Priority = store.ClassName(queue.classes, sight.Record.Class)
 	sight.PayloadBytes = int64(len(job.Payload))
 	if sight.Record.Large {
 		sight.PayloadBytes = large.Val()

@@ -305,7 +305,7 @@ func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
 
 // List implements Deployment: it goes through the partitions, one after the other.
 func (d *many) List(ctx context.Context, q store.ListQuery) (page store.ListPage, err error) {
-	at, err := beginList(&q)
+	at, err := q.Begin()
 	if err != nil {
 		return store.ListPage{}, err
 	}
@@ -327,9 +327,9 @@ func (d *many) List(ctx context.Context, q store.ListQuery) (page store.ListPage
 		case at.Part == len(d.parts)-1:
 			return page, nil
 		}
-		at = cursor{Of: at.Of, Part: at.Part + 1}
+		at = store.ListCursor{Of: at.Of, Part: at.Part + 1}
 		if len(page.Jobs) == most {
-			page.Cursor = at.encode()
+			page.Cursor = at.Encode()
 			return page, nil
 		}
 	}

@@ -10,14 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
 )
-
-// setMark is a position in a sorted set: after the member Key with the score At. What is removed before it moves
-// nothing, so that a listing skips nobody.
-type setMark struct {
-	At  int64  `json:"a,omitempty"`
-	Key []byte `json:"k,omitempty"`
-}
 
 // member is one member of a sorted set, its score in microseconds.
 type member struct {
@@ -26,7 +20,7 @@ type member struct {
 }
 
 // after returns up to n members of a sorted set that follow a mark. Fewer means that there are no more.
-func (s *Partition) after(ctx context.Context, key string, mark setMark, n int) ([]member, error) {
+func (s *Partition) after(ctx context.Context, key string, mark store.SetMark, n int) ([]member, error) {
 	var found []member
 	for count := n + 1; len(found) < n; {
 		from := "-inf"
@@ -53,20 +47,9 @@ func (s *Partition) after(ctx context.Context, key string, mark setMark, n int) 
 			continue
 		}
 		last := found[len(found)-1]
-		mark = setMark{At: last.at, Key: []byte(last.name)}
+		mark = store.SetMark{At: last.at, Key: []byte(last.name)}
 	}
 	return found[:min(len(found), n)], nil
-}
-
-// hashMark is a position in a hash. A small hash is walked by the names of its fields; a large one by HSCAN, whose
-// batches are of no exact size: Rest holds the fields of a batch that are still to be listed.
-type hashMark struct {
-	// After is the last field that was listed of a small hash.
-	After []byte `json:"a,omitempty"`
-	// Scan is the cursor of HSCAN, Begun whether there is one.
-	Scan  uint64   `json:"s,omitempty"`
-	Begun bool     `json:"b,omitempty"`
-	Rest  [][]byte `json:"r,omitempty"`
 }
 
 // smallHash is the number of fields up to which a hash is read as a whole; scanBatch about how many HSCAN returns.
@@ -101,7 +84,7 @@ type field struct{ name, value string }
 // fields returns about n fields of a hash that follow a mark and where to go on; end means that there are no more. A
 // field that is there all the while is returned at least once. It is returned twice where a hash becomes large, or is
 // resized, meanwhile.
-func (s *Partition) fields(ctx context.Context, key string, mark hashMark, n int) (found []field, next hashMark, end bool, err error) {
+func (s *Partition) fields(ctx context.Context, key string, mark store.HashMark, n int) (found []field, next store.HashMark, end bool, err error) {
 	if len(mark.Rest) > 0 {
 		return s.restOf(ctx, key, mark, n)
 	}
@@ -121,7 +104,7 @@ func (s *Partition) fields(ctx context.Context, key string, mark hashMark, n int
 	for i := 0; i+1 < len(pairs); i += 2 {
 		found = append(found, field{pairs[i], pairs[i+1]})
 	}
-	next = hashMark{Scan: scan, Begun: true}
+	next = store.HashMark{Scan: scan, Begun: true}
 	for len(found) > n {
 		last := len(found) - 1
 		next.Rest, found = append(next.Rest, []byte(found[last].name)), found[:last]
@@ -130,7 +113,7 @@ func (s *Partition) fields(ctx context.Context, key string, mark hashMark, n int
 }
 
 // restOf returns fields that an earlier batch left over.
-func (s *Partition) restOf(ctx context.Context, key string, mark hashMark, n int) (found []field, next hashMark, end bool, err error) {
+func (s *Partition) restOf(ctx context.Context, key string, mark store.HashMark, n int) (found []field, next store.HashMark, end bool, err error) {
 	names := make([]string, min(n, len(mark.Rest)))
 	for i := range names {
 		names[i] = string(mark.Rest[i])
@@ -149,7 +132,7 @@ func (s *Partition) restOf(ctx context.Context, key string, mark hashMark, n int
 	return found, next, next.Scan == 0 && len(next.Rest) == 0, nil
 }
 
-func (s *Partition) sortedFields(ctx context.Context, key string, mark hashMark, n int) (found []field, next hashMark, end bool, err error) {
+func (s *Partition) sortedFields(ctx context.Context, key string, mark store.HashMark, n int) (found []field, next store.HashMark, end bool, err error) {
 	all, err := connection(s).HGetAll(ctx, key).Result()
 	if err != nil {
 		return nil, mark, false, fmt.Errorf("list %s: %w", key, redisconn.Unread(err))

@@ -83,7 +83,7 @@ const (
 	modelWindow   = 30_000_000
 	modelAudit    = 15_000_000
 	modelMaxStep  = 5_000_000
-	modelDeadCap  = mostLetters
+	modelDeadCap  = store.MaxLetters
 	modelNoTimers = int64(9e15)
 )
 

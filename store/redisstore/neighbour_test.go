@@ -20,11 +20,11 @@ func TestATenantAtItsBoundsGetsNoOtherRefused(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", mostQueues, 12)
+	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, 12)
 	lower(t, y.store.scripts, "P .. 'made', 12, %d, 64\n", 256, 4)
-	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", mostLanes, 4)
+	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, 4)
 	lower(t, y.store.scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
-	lower(t, y.store.scripts, "local DEAD_CAP = %d\n", mostLetters, 12)
+	lower(t, y.store.scripts, "local DEAD_CAP = %d\n", store.MaxLetters, 12)
 	y.bury("acme", "mail", "letter")
 	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: time.Minute, Overflows: []store.TenantOverflow{{Tenant: store.Every, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 30}}},

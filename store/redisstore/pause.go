@@ -105,18 +105,18 @@ func (s *Partition) standing(ctx context.Context, queue string) (text string, le
 // someLater reads the jobs that wait for a time until it meets some of the queue, and returns how many it met.
 func (s *Partition) someLater(ctx context.Context, queue string) (int64, error) {
 	q := store.QueueState{Name: queue}
-	for mark := (setMark{}); ; {
-		members, err := s.after(ctx, s.partition.Later(), mark, listPortion)
+	for mark := (store.SetMark{}); ; {
+		members, err := s.after(ctx, s.partition.Later(), mark, store.ListPortion)
 		if err != nil {
 			return 0, err
 		}
 		if err := s.countQueues(ctx, members, map[string]*store.QueueState{queue: &q}); err != nil {
 			return 0, err
 		}
-		if q.Later > 0 || len(members) < listPortion {
+		if q.Later > 0 || len(members) < store.ListPortion {
 			return q.Later, nil
 		}
 		last := members[len(members)-1]
-		mark = setMark{At: last.at, Key: []byte(last.name)}
+		mark = store.SetMark{At: last.at, Key: []byte(last.name)}
 	}
 }

@@ -93,7 +93,7 @@ func (s *Partition) peekJobs(ctx context.Context, cq string, next []store.Peeked
 			}
 			lane = lanes[i].Val()[0]
 		}
-		members, err := s.after(ctx, s.laneKey(cq, p.Tenant, lane), setMark{}, 1)
+		members, err := s.after(ctx, s.laneKey(cq, p.Tenant, lane), store.SetMark{}, 1)
 		if err != nil {
 			return err
 		}

@@ -123,7 +123,7 @@ func TestWhatRemainsIsSeenWhileItMoves(t *testing.T) {
 	last := mail("acme", "last")
 	last.Delay = 2 * time.Hour
 	y.admit(last)
-	for n := range listPortion + 1 {
+	for n := range store.ListPortion + 1 {
 		j := mail("acme", fmt.Sprint("n", n))
 		j.Queue, j.Delay = "report", time.Hour
 		y.admit(j)

@@ -114,7 +114,7 @@ func readQueueText(q *store.QueueState, text string) {
 
 // readHolds reads the gates and the suspensions of queues.
 func (s *Partition) readHolds(ctx context.Context, queues map[string]*store.QueueState) error {
-	for names := range slices.Chunk(slices.Sorted(maps.Keys(queues)), listPortion) {
+	for names := range slices.Chunk(slices.Sorted(maps.Keys(queues)), store.ListPortion) {
 		gates := make([]string, len(names))
 		for i, name := range names {
 			gates[i] = string(store.QueueGate(name))
@@ -177,22 +177,22 @@ func (s *Partition) countReady(ctx context.Context, queues map[string]*store.Que
 func (s *Partition) countLater(ctx context.Context, queues map[string]*store.QueueState) error {
 	more := false
 	looked := 0
-	for mark := (setMark{}); ; {
-		members, err := s.after(ctx, s.partition.Later(), mark, listPortion)
+	for mark := (store.SetMark{}); ; {
+		members, err := s.after(ctx, s.partition.Later(), mark, store.ListPortion)
 		if err != nil {
 			return err
 		}
 		if err := s.countQueues(ctx, members, queues); err != nil {
 			return err
 		}
-		if looked += len(members); len(members) < listPortion {
+		if looked += len(members); len(members) < store.ListPortion {
 			break
 		}
 		if more = looked >= laterLook; more {
 			break
 		}
 		last := members[len(members)-1]
-		mark = setMark{At: last.at, Key: []byte(last.name)}
+		mark = store.SetMark{At: last.at, Key: []byte(last.name)}
 	}
 	for _, q := range queues {
 		q.LaterAtLeast = more
@@ -241,14 +241,6 @@ func parseQueueConfig(text string) queueConfig {
 	return c
 }
 
-// class names a class by its index; one that the settings no longer have is named by its number.
-func (c queueConfig) class(index int) admission.Priority {
-	if index < len(c.classes) {
-		return c.classes[index].Name
-	}
-	return admission.Priority(strconv.Itoa(index))
-}
-
 // tenantLook is how many tenants of a class WaitingTenants looks at.
 const tenantLook = 10_000
 
@@ -266,7 +258,7 @@ func (s *Partition) WaitingTenants(ctx context.Context, queue string, n int) (to
 	for class := range state.Classes {
 		cq := strconv.Itoa(class) + ":" + queue
 		looked := 0
-		for mark, end := (hashMark{}), false; !end; {
+		for mark, end := (store.HashMark{}), false; !end; {
 			var found []field
 			if found, mark, end, err = s.fields(ctx, s.partition.Base()+"ten:"+cq, mark, smallHash); err != nil {
 				return nil, false, err

@@ -34,7 +34,7 @@ func newNameYard(t *testing.T) *nameYard {
 	t.Helper()
 	y := newYard(t)
 	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", mostQueues, fewQueues)
+	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, fewQueues)
 	lower(t, y.store.scripts, fmt.Sprintf("P .. 'made', %d, ", fewQueues)+"%d, 64\n", 256, fewMade)
 	return &nameYard{yard: y, last: map[string]string{}}
 }

@@ -2,6 +2,8 @@ package redisstore
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -59,7 +61,6 @@ func PartsOf(d store.Deployment) (parts []*Partition, ok bool) {
 	return parts, true
 }
 
-
 // Keys returns the names of the keys of the first partition of a deployment in Redis.
 func Keys(d store.Deployment) keyspace.Partition { return KeysOf(d.Partitions()[0]) }
 
@@ -67,4 +68,12 @@ func Keys(d store.Deployment) keyspace.Partition { return KeysOf(d.Partitions()[
 func KeysOf(part store.Partition) keyspace.Partition {
 	p, _ := part.(*Partition)
 	return p.Keys()
+}
+
+// SetTime makes the scripts take a time for that of Redis; the zero time is Redis' own again. It is for tests that hold two stores equal.
+func (s *Partition) SetTime(at time.Time) {
+	s.now = ""
+	if !at.IsZero() {
+		s.now = strconv.FormatInt(at.UnixMicro(), 10)
+	}
 }

@@ -33,7 +33,7 @@ func TestVitals(t *testing.T) {
 		t.Errorf("got %+v", v)
 	}
 	check(t, client.HSet(t.Context(), st.Keys().State(), "nq", 7, "nd", 8).Err())
-	if v = due(time.Hour); !slices.Equal(v.Bounds, []store.BoundUse{{Bound: "queues", Used: 7, Most: mostQueues}, {Bound: "dead letters", Used: 8, Most: mostLetters}, {Bound: "lanes", Used: 0, Most: mostLanes}, {Bound: "breakers", Used: 0, Most: mostBreakers}}) {
+	if v = due(time.Hour); !slices.Equal(v.Bounds, []store.BoundUse{{Bound: "queues", Used: 7, Most: store.MaxQueues}, {Bound: "dead letters", Used: 8, Most: store.MaxLetters}, {Bound: "lanes", Used: 0, Most: store.MaxLanes}, {Bound: "breakers", Used: 0, Most: store.MaxBreakers}}) {
 		t.Errorf("bounds %+v", v.Bounds)
 	}
 	if v := due(time.Hour); v.Late != 0 {
