@@ -1,6 +1,7 @@
 package fairqueue
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -8,8 +9,9 @@ import (
 
 // Dispatch is one job that went from a lane into a pool's ready stream.
 type Dispatch struct {
-	Pool string
-	Job  *Job
+	Pool  string
+	Job   *Job
+	Entry *Entry
 }
 
 // Call is one script call: any number of changes, then Fill. It counts moves and notes what became possible.
@@ -33,38 +35,69 @@ type Call struct {
 	idle      map[string]bool // pools in which lanes came back from the shelf because of that
 }
 
-// Begin starts a call at a time in microseconds.
+// Begin starts a call at a time in microseconds. It ends the one before.
 func (r *Room) Begin(now int64) *Call {
-	return &Call{
-		room: r, now: now, MovesLeft: Moves, refill: map[string]bool{}, refillPools: map[string]bool{},
-		passOn: map[string]bool{}, freed: map[string]string{}, unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{},
-		shelfMore: map[string]int{},
+	c := r.call
+	if c == nil {
+		c = &Call{
+			room: r, refill: map[string]bool{}, refillPools: map[string]bool{}, passOn: map[string]bool{}, freed: map[string]string{},
+			unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{}, shelfMore: map[string]int{},
+		}
+		r.call = c
 	}
+	c.now, c.MovesLeft, c.More, c.Expired = now, Moves, false, nil
+	clear(c.refill)
+	clear(c.refillPools)
+	clear(c.passOn)
+	clear(c.freed)
+	clear(c.unheld)
+	clear(c.spare)
+	clear(c.idle)
+	clear(c.shelfMore)
+	return c
 }
 
 // Place adds a job to its lane. It returns the number of jobs in the lane.
 func (c *Call) Place(j *Job) int {
 	q := c.room.queue(j.Queue)
-	q.used = true
+	c.room.use(q)
+	c.room.touch(q)
 	cl := q.classes[j.Class]
 	t := cl.tenants[j.Tenant]
 	fresh := t == nil
 	if fresh {
-		t = &tenant{name: j.Tenant, lanes: map[string]*lane{}}
+		t = newTenant(j.Tenant)
 		cl.tenants[j.Tenant] = t
 	}
-	l := t.lanes[j.LaneName()]
+	name := j.LaneName()
+	l := t.lanes[name]
 	if l == nil {
-		l = &lane{name: j.LaneName()}
-		t.lanes[l.name] = l
+		l = newLane(name)
+		t.lanes[name] = l
 	}
-	if first := l.add(j); first && l.dated() {
-		c.room.Timers[deadlineTimer(cl, t, l)] = j.Score + 1
+	cl.count(j, 1, c.room)
+	if l.add(j) {
+		t.reorder(l)
+		if l.dated() {
+			c.room.arm(deadlineTimer(cl, t, l), j.Score+1)
+		}
 	}
 	if fresh || t.mode == laneParked && !l.blocked {
 		c.enter(cl, t)
 	}
-	return len(l.jobs)
+	cl.recount(t)
+	return l.jobs.Len()
+}
+
+// count counts jobs that enter a lane, or leave it.
+func (c *class) count(j *Job, n int, r *Room) {
+	c.waiting += n
+	if j.Downstream == "" {
+		return
+	}
+	if r.waits[j.Downstream] += n; r.waits[j.Downstream] == 0 {
+		delete(r.waits, j.Downstream)
+	}
 }
 
 // Return puts a job back where it stood, or reports false when its deadline has passed.
@@ -84,13 +117,37 @@ func (c *Call) Remove(j *Job) bool {
 		return false
 	}
 	l := t.lanes[j.LaneName()]
-	at := slices.Index(l.jobs, j)
-	if at < 0 {
+	if !l.jobs.Remove(j) {
 		return false
 	}
-	l.jobs = slices.Delete(l.jobs, at, at+1)
+	cl.count(j, -1, c.room)
 	c.shrunk(cl, t, l)
 	return true
+}
+
+// Take takes up to most jobs out of one lane of a tenant in a class, the one that is next, blocked ones last. It returns none where the
+// tenant has none there.
+func (c *Call) Take(queue string, class int, tenant string, most int) (taken []*Job) {
+	cl := c.room.queue(queue).classes[class]
+	t := cl.tenants[tenant]
+	if t == nil || most <= 0 {
+		return nil
+	}
+	l := t.head()
+	if l == nil {
+		for _, other := range t.lanes {
+			if l == nil || cmp.Or(cmp.Compare(other.head().Score, l.head().Score), cmp.Compare(other.name, l.name)) < 0 {
+				l = other
+			}
+		}
+	}
+	taken = l.jobs.Head(most)
+	for _, j := range taken {
+		l.jobs.Remove(j)
+		cl.count(j, -1, c.room)
+	}
+	c.shrunk(cl, t, l)
+	return taken
 }
 
 // Freed notes a gate that has a unit more, or none to give any longer.
@@ -113,8 +170,14 @@ func (c *Call) RefillQueue(queue string) { c.refill[queue] = true }
 
 // Release gives the units of an entry back that leaves a pool's ready stream.
 func (c *Call) Release(p *Pool, e *Entry) {
-	if e.Job.Downstream != "" {
-		c.unheld[p.ID+":"+e.Job.Downstream]++
+	if downstream := e.Job.Downstream; downstream != "" {
+		c.unheld[p.ID+":"+downstream]++
+		if p.held[downstream]--; p.held[downstream] <= 0 {
+			delete(p.held, downstream)
+		}
+	}
+	if !c.room.gatesAny() {
+		return
 	}
 	for _, name := range gateNames(e.Job.Queue, e.Job.Tenant, e.Job.Downstream) {
 		g := c.room.Gates[name]
@@ -131,6 +194,9 @@ func (c *Call) Release(p *Pool, e *Entry) {
 
 // WakeFreed wakes the waiters of every gate that was freed.
 func (c *Call) WakeFreed() {
+	if len(c.freed)+len(c.unheld) == 0 {
+		return
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.freed)) {
 		c.wakeSome(name, everyone, nil, c.freed[name])
 	}
@@ -150,16 +216,18 @@ func (c *Call) ExpireLane(timer string) (expired []*Job) {
 		return nil
 	}
 	l := t.lanes["d"+downstream]
-	for len(l.jobs) > 0 && l.jobs[0].Score < c.now && c.MovesLeft > 0 {
-		expired = append(expired, l.jobs[0])
-		l.jobs = l.jobs[1:]
+	for l.jobs.Len() > 0 && l.head().Score < c.now && c.MovesLeft > 0 {
+		j := l.head()
+		expired = append(expired, j)
+		l.jobs.Remove(j)
+		cl.count(j, -1, c.room)
 		c.MovesLeft--
 	}
 	if len(expired) > 0 {
 		c.shrunk(cl, t, l)
 	}
-	if len(l.jobs) > 0 {
-		c.room.Timers[timer] = l.jobs[0].Score + 1
+	if l.jobs.Len() > 0 {
+		c.room.arm(timer, l.head().Score+1)
 	}
 	return expired
 }
@@ -175,16 +243,22 @@ func (c *Call) enter(cl *class, t *tenant) {
 		delete(cl.idle, t.name)
 	}
 	t.mode, t.entry = runnable, c.room.NextSeq()
+	cl.runnable.Add(t)
+	cl.recount(t)
 	c.refill[cl.queue.name] = true
+	c.room.touch(cl.queue)
 }
 
 func (c *Call) movesOut(timer string) {
-	c.room.Timers[timer] = c.now + ContinueAfter
+	c.room.arm(timer, c.now+ContinueAfter)
 	c.More = true
 }
 
 // vanished lets the units that a lane might have used go to other waiters.
 func (c *Call) vanished(l *lane) {
+	if !c.room.gatesAny() {
+		return
+	}
 	for _, name := range l.gates() {
 		if c.room.units(name) != everyone {
 			c.passOn[name] = true
@@ -194,7 +268,10 @@ func (c *Call) vanished(l *lane) {
 
 // shrunk settles a lane from which jobs were taken other than by dispatch.
 func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
-	if len(l.jobs) > 0 {
+	c.room.touch(cl.queue)
+	if l.jobs.Len() > 0 {
+		t.reorder(l)
+		cl.recount(t)
 		return
 	}
 	if l.blocked {
@@ -209,12 +286,14 @@ func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
 
 // settle removes an empty lane, and takes the tenant out of the runnable set if no open lane is left.
 func (c *Call) settle(cl *class, t *tenant, l *lane) {
-	if len(l.jobs) == 0 {
+	t.reorder(l)
+	if l.jobs.Len() == 0 {
 		delete(t.lanes, l.name)
 		if l.dated() {
-			delete(c.room.Timers, deadlineTimer(cl, t, l))
+			c.room.disarm(deadlineTimer(cl, t, l))
 		}
 	}
+	cl.recount(t)
 	was := t.mode
 	if t.head() != nil {
 		return

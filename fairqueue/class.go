@@ -1,10 +1,11 @@
 package fairqueue
 
 import (
-	"slices"
+	"cmp"
 	"strings"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/sorted"
 )
 
 // VirtualTime is the clock of one class: cost dispatched over weight.
@@ -23,6 +24,8 @@ type Job struct {
 	Cost  admission.Tokens
 	// Seq orders by arrival.
 	Seq uint64
+	// Of is whatever the caller keeps of the job.
+	Of any
 }
 
 // Key is tenant:id.
@@ -36,15 +39,26 @@ func (j *Job) LaneName() string {
 	return "n" + j.Downstream
 }
 
-func (j *Job) before(other *Job) bool {
-	return j.Score < other.Score || j.Score == other.Score && j.Seq < other.Seq
+// compareJobs orders jobs by score, then arrival.
+func compareJobs(a, b *Job) int {
+	return cmp.Or(cmp.Compare(a.Score, b.Score), cmp.Compare(a.Seq, b.Seq))
 }
 
 // lane is one tenant's line for one downstream in one class, by score, then arrival.
 type lane struct {
 	name    string
 	blocked bool
-	jobs    []*Job
+	jobs    *sorted.List[*Job]
+	// at is the score of the head as it was when the tenant's open lanes were put in order.
+	at int64
+}
+
+func newLane(name string) *lane { return &lane{name: name, jobs: sorted.New(compareJobs)} }
+
+// head returns the job that is next; nil in an empty lane.
+func (l *lane) head() *Job {
+	j, _ := l.jobs.First()
+	return j
 }
 
 func (l *lane) gates() []string { return laneGates(l.name[1:]) }
@@ -52,12 +66,13 @@ func (l *lane) gates() []string { return laneGates(l.name[1:]) }
 func (l *lane) dated() bool { return l.name[0] == 'd' }
 
 func (l *lane) add(j *Job) (first bool) {
-	at := len(l.jobs)
-	for at > 0 && j.before(l.jobs[at-1]) {
-		at--
-	}
-	l.jobs = slices.Insert(l.jobs, at, j)
-	return at == 0
+	l.jobs.Add(j)
+	return l.head() == j
+}
+
+// compareLanes orders lanes by their heads, then names.
+func compareLanes(a, b *lane) int {
+	return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.name, b.name))
 }
 
 // mode is where a tenant of a class stands.
@@ -78,34 +93,46 @@ type tenant struct {
 	tag   VirtualTime // S, while runnable
 	entry uint64      // order of entering, while runnable
 	lanes map[string]*lane
+	// open are the lanes that are not blocked, by their heads.
+	open *sorted.List[*lane]
+	// counted is the downstream under which the class counts the tenant as alone; empty for none.
+	counted string
+}
+
+func newTenant(name string) *tenant {
+	return &tenant{name: name, lanes: map[string]*lane{}, open: sorted.New(compareLanes)}
+}
+
+// compareTenants orders tenants by their tags, then by their entering.
+func compareTenants(a, b *tenant) int {
+	return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(a.entry, b.entry))
 }
 
 // alone returns the downstream that a tenant of one open lane calls, empty for none and for any other tenant.
 func (t *tenant) alone() (downstream string) {
-	open := 0
-	for _, l := range t.lanes {
-		if !l.blocked {
-			open, downstream = open+1, l.name[1:]
-		}
-	}
-	if open != 1 {
+	if t.open.Len() != 1 {
 		return ""
 	}
-	return downstream
+	return t.head().name[1:]
 }
 
 // head returns the open lane with the earliest job, nil when all are blocked.
 func (t *tenant) head() *lane {
-	var best *lane
-	for _, l := range t.lanes {
-		if l.blocked {
-			continue
-		}
-		if best == nil || l.jobs[0].Score < best.jobs[0].Score || l.jobs[0].Score == best.jobs[0].Score && l.name < best.name {
-			best = l
-		}
+	l, _ := t.open.First()
+	return l
+}
+
+// reorder follows a lane whose head, or whose being blocked, has changed.
+func (t *tenant) reorder(l *lane) {
+	j := l.head()
+	if j != nil && !l.blocked && j.Score == l.at && t.open.Has(l) {
+		return
 	}
-	return best
+	t.open.Remove(l)
+	if j != nil && !l.blocked {
+		l.at = j.Score
+		t.open.Add(l)
+	}
 }
 
 // class is one class of one queue.
@@ -114,7 +141,21 @@ type class struct {
 	index   int
 	v       VirtualTime
 	tenants map[string]*tenant
+	// runnable are those of them that are, by tag.
+	runnable *sorted.List[*tenant]
+	// alone counts, by downstream, the runnable tenants that call nothing else; waiting the jobs in lanes.
+	alone   map[string]int
+	waiting int
 	idle    map[string]VirtualTime
+	// idleKept is how many tags were kept when those that V has passed went last.
+	idleKept int
+}
+
+func newClass(q *queue, index int) *class {
+	return &class{
+		queue: q, index: index, tenants: map[string]*tenant{}, runnable: sorted.New(compareTenants), alone: map[string]int{},
+		idle: map[string]VirtualTime{},
+	}
 }
 
 // line names the class as CLASS:QUEUE.
@@ -122,26 +163,57 @@ func (c *class) line() string { return lineName(c.index, c.queue.name) }
 
 // least returns the runnable tenant with the lowest tag, ties by the order of entering.
 func (c *class) least() *tenant {
-	var best *tenant
-	for _, t := range c.tenants {
-		if t.mode != runnable {
-			continue
-		}
-		if best == nil || t.tag < best.tag || t.tag == best.tag && t.entry < best.entry {
-			best = t
-		}
-	}
-	return best
+	t, _ := c.runnable.First()
+	return t
 }
 
 // exit ends a tenant's time in the runnable set. When the set is empty all kept tags go.
 func (c *class) exit(t *tenant, to mode) {
+	c.runnable.Remove(t)
 	t.mode = to
-	if c.least() == nil {
+	c.recount(t)
+	if c.runnable.Len() == 0 {
 		clear(c.idle)
+		c.idleKept = 0
 	} else if t.tag > c.v {
 		c.idle[t.name] = t.tag
+		c.sweepIdle()
 	}
+}
+
+// idleSlack is how many tags more may be kept before those that V has passed go: they say nothing any more.
+const idleSlack = 64
+
+func (c *class) sweepIdle() {
+	if len(c.idle) < 2*c.idleKept+idleSlack {
+		return
+	}
+	for name, tag := range c.idle {
+		if tag <= c.v {
+			delete(c.idle, name)
+		}
+	}
+	c.idleKept = len(c.idle)
+}
+
+// recount counts a tenant as alone, or no longer, after its lanes or its mode have changed.
+func (c *class) recount(t *tenant) {
+	now := ""
+	if t.mode == runnable {
+		now = t.alone()
+	}
+	if now == t.counted {
+		return
+	}
+	if t.counted != "" {
+		if c.alone[t.counted]--; c.alone[t.counted] == 0 {
+			delete(c.alone, t.counted)
+		}
+	}
+	if now != "" {
+		c.alone[now]++
+	}
+	t.counted = now
 }
 
 // queue is a list of classes and the phase of their pattern.
@@ -152,6 +224,7 @@ type queue struct {
 	pattern *Pattern
 	// used is set by the first job.
 	used bool
+	pace pace
 }
 
 // splitLine takes CLASS:QUEUE apart.

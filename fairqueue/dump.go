@@ -40,15 +40,15 @@ func (r *Room) Lines() []string {
 		add("wake %s from %s", gate, line)
 	}
 	for gate, parked := range r.parked {
-		for line, members := range parked {
-			for member, tag := range members {
+		for line, waiting := range parked {
+			for member, tag := range waiting.tags {
 				add("parked %s line %s %s tag %.17g", gate, line, member, float64(tag))
 			}
 		}
 	}
 	for id, p := range r.Pools {
 		add("pool %s slots %d turn %d left %d ready %d", id, p.Slots, p.pattern.current, p.pattern.left, len(p.Ready))
-		for downstream, n := range p.holds() {
+		for downstream, n := range p.held {
 			add("hold %s:%s %d", id, downstream, n)
 		}
 		for i, e := range p.Ready {
@@ -69,24 +69,12 @@ func (r *Room) Lines() []string {
 }
 
 // WaitingFor counts the jobs in lanes by downstream.
-func (r *Room) WaitingFor() map[string]int {
-	waits := map[string]int{}
-	for _, q := range r.queues {
-		for _, c := range q.classes {
-			for _, t := range c.tenants {
-				for _, l := range t.lanes {
-					if len(l.name) > 1 {
-						waits[l.name[1:]] += len(l.jobs)
-					}
-				}
-			}
-		}
-	}
-	return waits
-}
+func (r *Room) WaitingFor() map[string]int { return maps.Clone(r.waits) }
+
+// WaitingOn counts the jobs in lanes for one downstream.
+func (r *Room) WaitingOn(downstream string) int { return r.waits[downstream] }
 
 func (c *class) dump(add func(string, ...any)) {
-	waiting := 0
 	for _, t := range c.tenants {
 		if t.mode == runnable {
 			add("class %s tenant %s runnable tag %.17g entry %d", c.line(), t.name, float64(t.tag), t.entry)
@@ -95,9 +83,8 @@ func (c *class) dump(add func(string, ...any)) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(t.lanes)) {
 			l := t.lanes[name]
-			waiting += len(l.jobs)
 			var jobs []string
-			for _, j := range l.jobs {
+			for j := range l.jobs.All() {
 				jobs = append(jobs, fmt.Sprintf("%s@%d#%d$%d", j.ID, j.Score, j.Seq, j.Cost))
 			}
 			add("class %s tenant %s lane %s blocked %t: %s", c.line(), t.name, name, l.blocked, strings.Join(jobs, " "))
@@ -108,21 +95,10 @@ func (c *class) dump(add func(string, ...any)) {
 			add("class %s tenant %s keeps tag %.17g", c.line(), name, float64(tag))
 		}
 	}
-	for downstream, n := range c.runs() {
+	for downstream, n := range c.alone {
 		add("class %s runs %d of %s alone", c.line(), n, downstream)
 	}
-	add("class %s V %.17g waiting %d", c.line(), float64(c.v), waiting)
-}
-
-// runs counts the runnable tenants of one lane by downstream.
-func (c *class) runs() map[string]int {
-	runs := map[string]int{}
-	for _, t := range c.tenants {
-		if alone := t.alone(); t.mode == runnable && alone != "" {
-			runs[alone]++
-		}
-	}
-	return runs
+	add("class %s V %.17g waiting %d", c.line(), float64(c.v), c.waiting)
 }
 
 // Runnable returns the runnable tenants of each class, named with the order of their entering, so that one which left

@@ -18,15 +18,30 @@ func (c *Call) Fill() []Dispatch {
 			c.wake(name)
 		}
 		c.wakeShelves()
-		for _, id := range slices.Sorted(maps.Keys(c.room.Pools)) {
-			if c.serves(c.room.Pools[id]) {
-				out = c.fillPool(c.room.Pools[id], out)
-			}
+		for _, p := range c.served() {
+			out = c.fillPool(p, out)
+			c.noteBusy(p)
 		}
 		clear(c.refill)
 		clear(c.refillPools)
 	}
 	return out
+}
+
+// served returns the pools that are to be filled, by name.
+func (c *Call) served() (pools []*Pool) {
+	if len(c.refill)+len(c.refillPools) == 0 {
+		return nil
+	}
+	for _, p := range c.room.Pools {
+		if c.serves(p) {
+			pools = append(pools, p)
+		}
+	}
+	if len(pools) > 1 {
+		slices.SortFunc(pools, func(a, b *Pool) int { return strings.Compare(a.ID, b.ID) })
+	}
+	return pools
 }
 
 func (c *Call) serves(p *Pool) bool {
@@ -53,8 +68,8 @@ func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 			if !p.Strict && len(p.Queues) > 1 {
 				p.pattern.Commit(i)
 			}
-			p.Ready = append(p.Ready, e)
-			out = append(out, Dispatch{p.ID, e.Job})
+			p.add(e)
+			out = append(out, Dispatch{p.ID, e.Job, e})
 			c.passed(p, e.Job.Downstream)
 			room--
 		}
@@ -81,34 +96,54 @@ func (c *Call) nextQueue(p *Pool) (int, bool) {
 // serve makes one move with the tenant at the head of a class and returns the entry if it was a dispatch.
 func (c *Call) serve(p *Pool, cl *class) *Entry {
 	c.MovesLeft--
+	c.room.touch(cl.queue)
 	t := cl.least()
 	if c.parkTenant(cl, t) {
 		return nil
 	}
 	l := t.head()
-	parked := c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag)
+	parked := c.room.gatesAny() && c.parkWaiter(cl, l.gates(), t.name+":"+l.name, t.tag)
 	if !parked && c.mustShelve(p, l.name[1:]) {
 		c.room.park(shelfOf(l.name[1:]), cl.line(), t.name+":"+l.name, t.tag)
 		parked = true
 	}
 	if parked {
 		l.blocked = true
+		t.reorder(l)
 		c.vanished(l)
 		if t.head() == nil {
 			cl.exit(t, laneParked)
 		}
+		cl.recount(t)
 		return nil
 	}
-	j := l.jobs[0]
-	l.jobs = l.jobs[1:]
+	j := l.head()
+	l.jobs.Remove(j)
+	cl.count(j, -1, c.room)
 	if j.Dated && j.Score < c.now {
 		c.Expired = append(c.Expired, j)
 		c.shrunk(cl, t, l)
 		return nil
 	}
 	cl.v = t.tag
+	cl.runnable.Remove(t)
 	t.tag += VirtualTime(float64(j.Cost) / float64(c.room.Weight(cl.queue.names[cl.index], t.name)))
+	cl.queue.pace.dispatched++
 	e := &Entry{Job: j}
+	c.passGates(e)
+	c.settle(cl, t, l)
+	if t.mode == runnable {
+		cl.runnable.Add(t)
+	}
+	return e
+}
+
+// passGates counts an entry under the gates on its job's way.
+func (c *Call) passGates(e *Entry) {
+	if !c.room.gatesAny() {
+		return
+	}
+	j := e.Job
 	for _, name := range gateNames(j.Queue, j.Tenant, j.Downstream) {
 		switch g := c.room.gate(name); {
 		case g == nil:
@@ -120,8 +155,6 @@ func (c *Call) serve(p *Pool, cl *class) *Entry {
 			e.Period = max(e.Period, g.Period)
 		}
 	}
-	c.settle(cl, t, l)
-	return e
 }
 
 // parkWaiter parks a waiter behind the first closed one of several gates, and reports whether there is one.
@@ -139,20 +172,18 @@ func (c *Call) parkWaiter(cl *class, gates []string, member string, tag VirtualT
 // armRate sets the timer of a rate that has nothing left but waiters.
 func (c *Call) armRate(name string) {
 	if g := c.room.Gates[name]; g != nil && g.Rate != nil {
-		c.room.Timers["g"+name] = c.now + g.Rate.Wait()
+		c.room.arm("g"+name, c.now+g.Rate.Wait())
 	}
 }
 
 // parkTenant parks t if a gate of its own is closed. Its open lanes leave their units to others.
 func (c *Call) parkTenant(cl *class, t *tenant) bool {
-	if !c.parkWaiter(cl, tenantGates(t.name, cl.queue.name), t.name, t.tag) {
+	if !c.room.gatesAny() || !c.parkWaiter(cl, tenantGates(t.name, cl.queue.name), t.name, t.tag) {
 		return false
 	}
 	cl.exit(t, tenantParked)
-	for _, l := range t.lanes {
-		if !l.blocked {
-			c.vanished(l)
-		}
+	for l := range t.open.All() {
+		c.vanished(l)
 	}
 	return true
 }
@@ -181,7 +212,7 @@ func (c *Call) wakeSome(name string, most int, only []string, from string) (left
 		if only != nil && !slices.Contains(only, queue) || line < from {
 			continue
 		}
-		for woken := 0; woken < units && len(c.room.parked[name][line]) > 0; {
+		for woken := 0; woken < units && c.room.parked[name][line].len() > 0; {
 			if c.MovesLeft == 0 {
 				c.movesOut("k" + name)
 				c.room.wakes[name] = line
@@ -189,7 +220,7 @@ func (c *Call) wakeSome(name string, most int, only []string, from string) (left
 			}
 			c.MovesLeft--
 			left++
-			member, tag, _ := c.room.popWaiter(name, line)
+			member, tag := c.room.popWaiter(name, line)
 			cl := c.room.queue(queue).classes[index]
 			if strings.Contains("tur", name[:1]) {
 				c.wakeTenant(cl, member, tag)
@@ -210,6 +241,8 @@ func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
 	}
 	t := cl.tenants[name]
 	t.lanes[laneName].blocked = false
+	t.reorder(t.lanes[laneName])
+	cl.recount(t)
 	if t.mode == laneParked {
 		c.enter(cl, t)
 	}
@@ -224,6 +257,7 @@ func (c *Call) wakeTenant(cl *class, name string, tag VirtualTime) {
 	}
 	if t.head() == nil {
 		t.mode = laneParked
+		cl.recount(t)
 		return
 	}
 	c.enter(cl, t)

@@ -1,7 +1,7 @@
 package fairqueue
 
 import (
-	"maps"
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +26,38 @@ type Entry struct {
 	Worker string
 	// Period is that of the breaker's gate that the job was dispatched under, 0 for none.
 	Period uint64
+	// Number orders the entries of a pool.
+	Number uint64
+}
+
+// add appends an entry to the pool's stream.
+func (p *Pool) add(e *Entry) {
+	p.last++
+	e.Number = p.last
+	p.Ready = append(p.Ready, e)
+	if e.Job.Downstream != "" {
+		p.held[e.Job.Downstream]++
+	}
+}
+
+// Find returns where an entry stands in the stream, or would.
+func (p *Pool) Find(number uint64) (at int, ok bool) {
+	return slices.BinarySearchFunc(p.Ready, number, func(e *Entry, number uint64) int { return cmp.Compare(e.Number, number) })
+}
+
+// Remove takes an entry out of the stream. Release gives its units back.
+func (p *Pool) Remove(e *Entry) {
+	if at, ok := p.Find(e.Number); ok {
+		p.Ready = slices.Delete(p.Ready, at, at+1)
+	}
+}
+
+// Alarms keeps timers.
+type Alarms interface {
+	// Set arms a timer, or arms it anew.
+	Set(timer string, at int64)
+	// Stop disarms one that may be armed.
+	Stop(timer string)
 }
 
 // Pool is a set of workers that serve the same queues.
@@ -37,6 +69,11 @@ type Pool struct {
 	// Ready is the pool's stream, leased entries included, oldest first.
 	Ready   []*Entry
 	pattern *Pattern
+	// held counts the entries by downstream, last is the number of the latest one.
+	held map[string]int
+	last uint64
+	// number is in the order in which pools were made.
+	number int
 }
 
 // Gate stops what it guards while it has no unit free.
@@ -74,6 +111,8 @@ type Room struct {
 	// Timers are in microseconds by name, as package lua keeps them: d a lane's next deadline, g a rate's
 	// next token, k a gate whose waiters are not all awake, f a fill out of moves.
 	Timers map[string]int64
+	// Alarms keeps them instead, unless it is nil.
+	Alarms Alarms
 	// Gates by name, as package lua keeps them: q:QUEUE; t:TENANT, u:TENANT:QUEUE, and r:TENANT, a rate; d:DOWNSTREAM,
 	// b:DOWNSTREAM, of its breaker, and s:DOWNSTREAM, a rate. What has none is not limited.
 	Gates map[string]*Gate
@@ -84,17 +123,29 @@ type Room struct {
 	Weight   WeightFunc
 	queues   map[string]*queue
 	seq      uint64
-	// parked keeps the waiters of gates that were removed until they are awake.
-	parked map[string]map[string]map[string]VirtualTime
+	// call is the one under way, or the last one.
+	call *Call
+	// waits counts the jobs in lanes by downstream.
+	waits map[string]int
+	// parked keeps the waiters of gates by line, also of gates that were removed until they are awake. shelves are those of them that
+	// are shelves.
+	parked  map[string]map[string]*waiters
+	shelves map[string]bool
 	// wakes are the lines from which on waiters of gates are to wake that have a timer k: those before have had their turn.
 	wakes map[string]string
+	// touched are the queues that the call under way changes.
+	touched []*queue
+	// used counts the queues that jobs have made.
+	used int
+	// pools counts those that were made.
+	pools int
 }
 
 // NewRoom returns an empty room in which every weight is 1.
 func NewRoom() *Room {
 	return &Room{
 		Timers: map[string]int64{}, Gates: map[string]*Gate{}, Defaults: map[string]int{}, Pools: map[string]*Pool{}, queues: map[string]*queue{},
-		parked: map[string]map[string]map[string]VirtualTime{}, wakes: map[string]string{},
+		parked: map[string]map[string]*waiters{}, shelves: map[string]bool{}, wakes: map[string]string{}, waits: map[string]int{},
 		Weight: func(admission.Priority, string) admission.Weight { return 1 },
 	}
 }
@@ -106,14 +157,56 @@ func (r *Room) AddQueue(name string, classes []admission.Class) {
 	for i, c := range classes {
 		weights[i] = c.Weight
 		q.names = append(q.names, c.Name)
-		q.classes = append(q.classes, &class{queue: q, index: i, tenants: map[string]*tenant{}, idle: map[string]VirtualTime{}})
+		q.classes = append(q.classes, newClass(q, i))
 	}
 	q.pattern = NewPattern(weights)
 	r.queues[name] = q
 }
 
 // Know makes a queue that a job names which is not placed yet.
-func (r *Room) Know(queue string) { r.queue(queue).used = true }
+func (r *Room) Know(queue string) { r.use(r.queue(queue)) }
+
+func (r *Room) use(q *queue) {
+	if !q.used {
+		q.used = true
+		r.used++
+	}
+}
+
+// Used returns how many queues jobs have made.
+func (r *Room) Used() int { return r.used }
+
+// Has reports whether a job has made a queue.
+func (r *Room) Has(queue string) bool {
+	q := r.queues[queue]
+	return q != nil && q.used
+}
+
+// Empty reports whether nothing waits in a queue.
+func (r *Room) Empty(queue string) bool {
+	q := r.queues[queue]
+	return q == nil || !slices.ContainsFunc(q.classes, func(c *class) bool { return c.waiting > 0 })
+}
+
+// Forget forgets an empty queue.
+func (r *Room) Forget(queue string) {
+	if q := r.queues[queue]; q != nil && q.used {
+		r.used--
+	}
+	delete(r.queues, queue)
+}
+
+// LaneCount returns how many lanes a tenant has in a class, its only open one not counted, and whether one of a name is among all.
+func (r *Room) LaneCount(queue string, class int, tenant, lane string) (n int, has bool) {
+	t := r.tenantOf(queue, class, tenant)
+	if t == nil {
+		return 0, false
+	}
+	if n = len(t.lanes); t.only() != nil {
+		n--
+	}
+	return n, t.lanes[lane] != nil
+}
 
 func (r *Room) queue(name string) *queue {
 	if r.queues[name] == nil {
@@ -124,7 +217,8 @@ func (r *Room) queue(name string) *queue {
 
 // AddPool makes a pool without slots. weights are those of its queues, unused when strict.
 func (r *Room) AddPool(id string, strict bool, queues []string, weights []int) *Pool {
-	p := &Pool{ID: id, Strict: strict, Queues: queues, pattern: NewPattern(weights)}
+	r.pools++
+	p := &Pool{ID: id, Strict: strict, Queues: queues, pattern: NewPattern(weights), number: r.pools, held: map[string]int{}}
 	r.Pools[id] = p
 	return p
 }
@@ -136,6 +230,9 @@ func (r *Room) NextSeq() uint64 {
 }
 
 func (r *Room) closed(gate string) bool { return r.units(gate) <= 0 }
+
+// Closed reports whether a gate lets nothing pass.
+func (r *Room) Closed(gate string) bool { return r.closed(gate) }
 
 // units returns how many more may pass a gate.
 func (r *Room) units(gate string) int {
@@ -191,45 +288,6 @@ func gateNames(queue, tenant, downstream string) []string {
 
 func lineName(class int, queue string) string { return strconv.Itoa(class) + ":" + queue }
 
-func (r *Room) park(gate, line, member string, tag VirtualTime) {
-	lines := r.parked[gate]
-	if lines == nil {
-		lines = map[string]map[string]VirtualTime{}
-		r.parked[gate] = lines
-	}
-	if lines[line] == nil {
-		lines[line] = map[string]VirtualTime{}
-	}
-	lines[line][member] = tag
-}
-
-func (r *Room) forget(gate, line, member string) {
-	delete(r.parked[gate][line], member)
-	r.tidy(gate, line)
-}
-
-func (r *Room) tidy(gate, line string) {
-	if len(r.parked[gate][line]) == 0 {
-		delete(r.parked[gate], line)
-	}
-	if len(r.parked[gate]) == 0 {
-		delete(r.parked, gate)
-	}
-}
-
-// popWaiter takes the waiter with the least tag, ties by name.
-func (r *Room) popWaiter(gate, line string) (member string, tag VirtualTime, ok bool) {
-	for _, name := range slices.Sorted(maps.Keys(r.parked[gate][line])) {
-		if t := r.parked[gate][line][name]; !ok || t < tag {
-			member, tag, ok = name, t, true
-		}
-	}
-	if ok {
-		r.forget(gate, line, member)
-	}
-	return member, tag, ok
-}
-
 // Waiting returns the number of jobs in lanes.
 func (r *Room) Waiting() int {
 	n := 0
@@ -237,7 +295,7 @@ func (r *Room) Waiting() int {
 		for _, c := range q.classes {
 			for _, t := range c.tenants {
 				for _, l := range t.lanes {
-					n += len(l.jobs)
+					n += l.jobs.Len()
 				}
 			}
 		}
@@ -252,7 +310,7 @@ func (r *Room) CouldRun(queues []string, now int64) (key string, found bool) {
 		for _, c := range r.queue(name).classes {
 			for _, t := range c.tenants {
 				for _, l := range t.lanes {
-					j := l.jobs[0]
+					j := l.head()
 					if j.Dated && j.Score < now {
 						continue
 					}

@@ -14,20 +14,9 @@ const shareDivisor = 2
 
 func shelfOf(downstream string) string { return "h:" + downstream }
 
-// holds counts the pool's entries by downstream.
-func (p *Pool) holds() map[string]int {
-	held := map[string]int{}
-	for _, e := range p.Ready {
-		if e.Job.Downstream != "" {
-			held[e.Job.Downstream]++
-		}
-	}
-	return held
-}
-
 // shareLeft is how many more entries of a downstream a pool may hold while it has other work.
 func (p *Pool) shareLeft(downstream string) int {
-	return max(1, p.Slots/shareDivisor) - p.holds()[downstream]
+	return max(1, p.Slots/shareDivisor) - p.held[downstream]
 }
 
 func (c *Call) mustShelve(p *Pool, downstream string) bool {
@@ -41,10 +30,8 @@ func (c *Call) othersRun(p *Pool, downstream string) bool {
 			continue
 		}
 		for _, cl := range c.room.queue(name).classes {
-			for _, t := range cl.tenants {
-				if t.mode == runnable && t.alone() != downstream {
-					return true
-				}
+			if cl.runnable.Len() > cl.alone[downstream] {
+				return true
 			}
 		}
 	}
@@ -58,14 +45,7 @@ func (c *Call) passed(p *Pool, downstream string) {
 	}
 }
 
-func (r *Room) shelved() bool {
-	for gate := range r.parked {
-		if strings.HasPrefix(gate, "h:") {
-			return true
-		}
-	}
-	return false
-}
+func (r *Room) shelved() bool { return len(r.shelves) > 0 }
 
 // wakeShelves wakes what dispatches beyond the share let come back.
 func (c *Call) wakeShelves() {
@@ -97,10 +77,8 @@ func (c *Call) wakeIdle() bool {
 		return false
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.spare)) {
-		for _, gate := range slices.Sorted(maps.Keys(c.room.parked)) {
-			if strings.HasPrefix(gate, "h:") {
-				woken += c.wakeSome(gate, c.spare[id], c.room.Pools[id].Queues, "")
-			}
+		for _, gate := range c.room.Shelves() {
+			woken += c.wakeSome(gate, c.spare[id], c.room.Pools[id].Queues, "")
 		}
 		c.idle[id], c.refillPools[id] = true, true
 	}

@@ -19,6 +19,7 @@ type room struct {
 var rooms = []room{
 	{path: "", floor: 5},
 	{path: "admission", floor: 0},
+	{path: "internal/sorted", floor: 0},
 	{path: "buckets", floor: pureFloor},
 	{path: "fairqueue", floor: pureFloor},
 	{path: "breaker", floor: pureFloor},
