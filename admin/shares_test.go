@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,43 +27,6 @@ func (p *plant) fill(to *producer.Producer, tenant string, n int) {
 	}
 	_, err := to.EnqueueBatch(p.tb.Context(), jobs)
 	must(p.tb, err)
-}
-
-// TestASessionIsFairOverPartitions: one tenant floods alone in a partition, and the others have five each. A session with fewer
-// slots than partitions and one with more give each tenant about the same, as workers do.
-func TestASessionIsFairOverPartitions(t *testing.T) {
-	t.Parallel()
-	for _, slots := range []int{2, 6} {
-		t.Run(strconv.Itoa(slots), func(t *testing.T) {
-			t.Parallel()
-			p := newPlantOf(t, 3)
-			to, err := producer.New(p.store, producer.Config{Policy: new(policy.Unlimited())})
-			must(t, err)
-			p.fill(to, p.tenant("flood", 0), 500)
-			const others, jobs = 10, 150
-			for i := range others {
-				p.fill(to, p.tenant(fmt.Sprint("other", i), 1+i%2), 60)
-			}
-			c, ran := p.serving("mail", slots), map[string]int{}
-			for done := 0; done < jobs; {
-				for _, job := range c.lease(`{"max":1,"wait":"5s"}`) {
-					c.end(http.StatusOK, "complete", job, "")
-					of, _, _ := strings.Cut(fmt.Sprint(job["tenant"]), "-")
-					ran[of]++
-					done++
-				}
-			}
-			t.Logf("%v", ran)
-			if ran["flood"] > jobs/6 || ran["flood"] == 0 {
-				t.Errorf("the flood had %d of %d jobs, an even part is %d", ran["flood"], jobs, jobs/(others+1))
-			}
-			for i := range others {
-				if n := ran[fmt.Sprint("other", i)]; n < jobs/(others+1)/3 {
-					t.Errorf("tenant %d had %d of %d jobs, an even part is %d", i, n, jobs, jobs/(others+1))
-				}
-			}
-		})
-	}
 }
 
 // TestASessionNeverHasMoreSlotsThanItsOwn: while several calls at a time, each by another server, take jobs that come and go in all
