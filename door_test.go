@@ -197,6 +197,28 @@ func TestAPolicyIsChangedInOneCall(t *testing.T) {
 	}
 }
 
+// TestAChangeOfThePolicyIsInTheAudit: with the settings that it changed, also of entries that were there before, so that whoever asks
+// is told who made a rule.
+func TestAChangeOfThePolicyIsInTheAudit(t *testing.T) {
+	t.Parallel()
+	hg := open(t, headgate.Config{})
+	ctx := t.Context()
+	for running := 2; running <= 4; running++ {
+		check(t, hg.Policy().Change(ctx, headgate.Edit{Author: "ada", Reason: "on trial"}, func(p *headgate.Policy) {
+			p.Tier("standard").Limit = headgate.PerSecond(100, headgate.Tokens(running))
+			p.Tier("standard").Weights["high"] = headgate.Weight(running + 1)
+			p.Tenant("acme").MaxRunning = running
+		}))
+		why, err := hg.Inspect().ExplainTenant(ctx, "acme")
+		check(t, err)
+		var text strings.Builder
+		why.Write(&text)
+		if since := fmt.Sprintf("since version %d by ada: on trial", running-1); strings.Count(text.String(), since) != 2 { // The limit and the cap.
+			t.Errorf("%q is not said of both:\n%s", since, &text)
+		}
+	}
+}
+
 func TestJobsAreFoundExplainedAndActedOn(t *testing.T) {
 	t.Parallel()
 	hg := open(t, headgate.Config{})

@@ -87,12 +87,26 @@ func (p *Policy) close() policy.Policy {
 	return *p.Document
 }
 
+// copyOf returns a policy that shares no map and no pointer with p, which what becomes of it is compared with: what differs goes into
+// the audit, and tells the store which buckets it has to keep for longer.
+func copyOf(p policy.Policy) (policy.Policy, error) {
+	text, err := policy.Marshal(p)
+	if err != nil {
+		return policy.Policy{}, err
+	}
+	return policy.Unmarshal(text)
+}
+
 // Change reads the policy in force, has it changed, checks it, and stores it as the next version, live everywhere. Where somebody else
 // was quicker it does all of that again, so change may be called several times; where both changed the same the error is one of a
 // conflict. The error names every fault of the policy at once, and then nothing was stored.
 func (p Policies) Change(ctx context.Context, edit Edit, change func(*Policy)) error {
 	_, err := rollout.Change(ctx, p.client.store, edit.inner(), func(current policy.Policy) (policy.Policy, error) {
-		open := openPolicy(&current)
+		own, err := copyOf(current)
+		if err != nil {
+			return own, err
+		}
+		open := openPolicy(&own)
 		change(open)
 		return open.close(), nil
 	})
