@@ -137,6 +137,18 @@ var scenes = []struct {
 		}
 		s.enqueue("a")
 	}},
+	{"paused downstream", []string{"job", "acme:a"}, func(s *stage) {
+		s.work(1, 0, "")
+		_, err := s.store.Pause(s.t.Context(), store.DownstreamGate("smtp"), time.Hour, store.Intervention{Reason: "they move"})
+		must(s.t, err)
+		s.enqueue("a")
+	}},
+	{"cap of a tenant in a queue", []string{"job", "acme:b"}, func(s *stage) {
+		s.put(`{"queues":{"mail":{"max_running_per_tenant":9}},"max_running":{"acme:mail":1}}`, "fewer")
+		s.work(5, 0, "")
+		s.enqueue("a")
+		s.enqueue("b")
+	}},
 	{"cap of a tier", []string{"job", "acme:b", "tenant", "acme"}, func(s *stage) {
 		s.put(`{"tiers":{"standard":{"limit":{"enabled":false},"max_running":1}}}`, "fewer")
 		s.work(5, 0, "")
@@ -199,7 +211,7 @@ var scenes = []struct {
 }
 
 var (
-	times  = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+	times  = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ`)
 	places = regexp.MustCompile(`pool [0-9a-f]{12}`)
 )
 

@@ -29,7 +29,7 @@ func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown
 		if reason.Rule, err = in.ofWait(wait, &sight.Record.Job); err != nil {
 			return Explanation{}, err
 		}
-		reason.Change = remedy(wait, &sight)
+		reason.Change = remedy(wait, &sight, reason.Rule)
 		e.add(reason)
 	}
 	switch {
@@ -128,18 +128,18 @@ func (r *rules) ofWait(w store.Wait, job *admission.Job) (*Rule, error) {
 	return nil, nil //nolint:nilnil // No rule is an answer.
 }
 
-// remedy says what would end a wait.
-func remedy(w store.Wait, g *store.Sighting) string {
+// remedy says what would end a wait that a rule decided, nil for none.
+func remedy(w store.Wait, g *store.Sighting, rule *Rule) string {
 	job := &g.Record.Job
 	switch w.Kind {
 	case store.WaitPause:
 		return resume(w.Gate, job)
 	case store.WaitBreaker:
-		return "probes close it when the downstream is well again; headgate breaker reset " + job.Downstream + " does so at once"
+		return "probes close it when the downstream is well again, unless it was forced; headgate breaker reset " + job.Downstream + " does so at once"
 	case store.WaitCap:
-		return "jobs that end, or a higher max_running"
+		return "jobs that end, or " + higher(w.Gate, "--max-running", rule, job)
 	case store.WaitRate:
-		return "time, or a higher dispatch"
+		return "time, or " + higher(w.Gate, "--dispatch", rule, job)
 	case store.WaitTime:
 		return "time alone"
 	case store.WaitType:
@@ -160,6 +160,9 @@ func remedy(w store.Wait, g *store.Sighting) string {
 func resume(gate store.GateName, job *admission.Job) string {
 	if what := flags(gate, job.Tenant, job.Queue); what != "" {
 		return "headgate resume" + what
+	}
+	if gate == store.DownstreamGate(job.Downstream) {
+		return "headgate resume --downstream " + job.Downstream
 	}
 	return "whoever paused it, by store.Deployment.Unpause"
 }

@@ -137,6 +137,27 @@ func flags(name store.GateName, tenant, queue string) string {
 	return ""
 }
 
+// higher says how the bound of a gate is raised that a rule decided: by what flag, --max-running or --dispatch.
+func higher(name store.GateName, flag string, rule *Rule, job *admission.Job) string {
+	what := ""
+	switch name {
+	case store.QueueGate(job.Queue):
+		what = "queue set " + job.Queue
+	case store.TenantGate(job.Tenant), store.TenantRateGate(job.Tenant):
+		what = "tenant set " + job.Tenant
+	case store.TenantQueueGate(job.Tenant, job.Queue):
+		if own := job.Tenant + ":" + job.Queue; rule != nil && rule.Path == pointer([]string{"max_running", own}) {
+			return fmt.Sprintf(`headgate policy merge FILE, with {"max_running": {"%s": NUMBER}}`, own)
+		}
+		what, flag = "queue set "+job.Queue, flag+"-per-tenant"
+	case store.DownstreamGate(job.Downstream), store.DownstreamRateGate(job.Downstream):
+		what = "downstream set " + job.Downstream
+	default:
+		return "a higher bound of " + name.Words()
+	}
+	return fmt.Sprintf("headgate %s %s NUMBER", what, flag)
+}
+
 // queueOf is the queue of a gate of a tenant in a queue.
 func queueOf(name store.GateName, tenant string) string {
 	queue, _ := strings.CutPrefix(string(name), string(store.TenantQueueGate(tenant, "")))
@@ -253,15 +274,15 @@ func (r *rules) gate(g store.GateState, tenant, queue, downstream string) (Reaso
 	switch {
 	case g.Burst > 0:
 		reason.Kind, reason.Text = string(store.WaitRate), fmt.Sprintf("%s starts %s, %d at once", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"), g.Burst)
-		reason.Change = "a higher dispatch"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
+		reason.Change = higher(g.Name, "--dispatch", reason.Rule, job)
 	case g.Limit == 0:
 		reason.Kind, reason.Text = string(store.WaitPause), g.Name.Words()+" is paused"+because(g.Reason)
 		reason.Change = resume(g.Name, job)
 	default:
 		reason.Kind, reason.Text = string(store.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)
-		reason.Change = "a higher max_running"
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
+		reason.Change = higher(g.Name, "--max-running", reason.Rule, job)
 	}
 	reason.Text += store.SharesWords(g.Shares)
 	return reason, err

@@ -62,4 +62,4 @@ func until(t time.Time) string {
 }
 
 // clock writes a time for people, in UTC.
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -14,13 +14,14 @@ import (
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
 // yard is an API of several partitions whose handlers are called without a server.
 type yard struct {
 	tb    testing.TB
 	api   *API
-	store *store.Store
+	store store.Deployment
 }
 
 // called asks one handler, of a worker if it has a name.
@@ -58,7 +59,7 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 	for _, slots := range []int{2, 6} {
 		t.Run(strconv.Itoa(slots), func(t *testing.T) {
 			t.Parallel()
-			s, err := store.Open(t.Context(), redistest.Shared(t).Client(t), store.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
+			s, err := redisstore.Open(t.Context(), redistest.Shared(t).Client(t), redisstore.Config{Prefix: redistest.Prefix(t), Partitions: partitions})
 			if err != nil {
 				t.Fatal(err)
 			}

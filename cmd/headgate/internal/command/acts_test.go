@@ -21,6 +21,8 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 	}{
 		{line: "pause --queue mail --reason why", action: "pause", name: "q:mail"},
 		{line: "resume --queue mail --reason why", action: "unpause", name: "q:mail"},
+		{line: "pause --downstream smtp --reason why", action: "pause", name: "d:smtp"},
+		{line: "resume --downstream smtp --reason why", action: "unpause", name: "d:smtp"},
 		{line: "pause --tenant acme --enqueue --reason why", action: "suspend", name: "t:acme"},
 		{line: "resume --tenant acme --enqueue --reason why", action: "resume", name: "t:acme"},
 		{line: "job cancel acme a --reason why", action: "cancel", name: "acme:a"},

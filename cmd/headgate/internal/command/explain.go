@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,7 +56,11 @@ Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 nobody knows the job.
 // explainArgs takes a kind and a name; a job has two.
 func explainArgs(_ *cobra.Command, args []string) error {
 	if len(args) == 0 || !slices.Contains(explained, args[0]) {
-		return usage(fmt.Errorf("headgate explain takes what to explain: %s", strings.Join(explained, ", ")))
+		text := "headgate explain takes what to explain: " + strings.Join(explained, ", ")
+		if len(args) > 0 && args[0] == "queue" {
+			text += "; headgate queue show tells what holds a queue back"
+		}
+		return usage(errors.New(text))
 	}
 	names, want := []string{"a name"}, 1
 	if args[0] == explain.Job {

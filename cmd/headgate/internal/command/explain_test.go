@@ -29,7 +29,7 @@ func TestExplainCommand(t *testing.T) {
 	p.run(exitNothing, "explain job acme never")
 	for line, want := range map[string]string{
 		"explain":                        "takes what to explain: job, tenant, scope, downstream",
-		"explain queue mail":             "takes what to explain",
+		"explain queue mail":             "headgate queue show",
 		"explain job acme":               "explain job takes TENANT and ID, got 1 arguments",
 		"explain tenant":                 "explain tenant takes a name, got 0 arguments",
 		"explain job acme:mail a":        `invalid tenant "acme:mail"`,

@@ -259,6 +259,18 @@ func TestPauseAndResume(t *testing.T) {
 			t.Errorf("%s", out.stderr)
 		}
 	}
+	job := admission.NewJob("acme", "mail", "t", nil)
+	job.ID, job.Downstream = "b", "smtp"
+	_, err := p.producer.Enqueue(t.Context(), job)
+	must(t, err)
+	p.run(exitOK, "pause --downstream smtp --reason moving")
+	if out := p.run(exitOK, "explain job acme b"); !strings.Contains(out.stdout, "headgate resume --downstream smtp") {
+		t.Errorf("%s", out.stdout)
+	}
+	p.run(exitOK, "resume --downstream smtp")
+	if out := p.run(exitNothing, "resume --downstream smtp"); !strings.Contains(out.stderr, "downstream smtp is not paused") {
+		t.Errorf("%s", out.stderr)
+	}
 	if out := p.run(exitOK, "pause --queue soon"); !strings.Contains(out.stderr, "no job of queue soon was seen yet") {
 		t.Errorf("%s", out.stderr)
 	}
@@ -371,7 +383,10 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		{"redrive" + at, "headgate redrive takes TENANT and ID, or --queue, got 0 arguments"},
 		{"redrive acme x --limit 3" + at, "--reason and --limit choose among"},
 		{"redrive --queue mail --limit -1" + at, "invalid --limit -1: allowed is 0, for all, or more"},
-		{"pause" + at, "say what with --queue, --tenant, or both"},
+		{"pause" + at, "say what with --queue, with --tenant, with both"},
+		{"pause --downstream smtp --enqueue" + at, "--downstream goes with none of --queue, --tenant and --enqueue"},
+		{"resume --downstream smtp --tenant acme" + at, "headgate: headgate resume --help tells what it takes"},
+		{"pause --downstream a{b" + at, `invalid downstream "a{b"`},
 		{"pause --queue a:b" + at, `invalid queue "a:b"`},
 		{"pause --tenant global" + at, `invalid tenant "global"`},
 		{"pause --queue mail --for -1s" + at, "invalid --for -1s: allowed is 0, until resumed, or 1ms to"},

@@ -18,8 +18,8 @@ import (
 type target struct {
 	operator
 
-	queue, tenant string
-	enqueue       bool
+	queue, tenant, downstream string
+	enqueue                   bool
 }
 
 func (t *target) add(c *cobra.Command, what, enqueue string) {
@@ -27,6 +27,7 @@ func (t *target) add(c *cobra.Command, what, enqueue string) {
 	flags := c.Flags()
 	flags.StringVar(&t.queue, "queue", "", "`QUEUE` to "+what)
 	flags.StringVar(&t.tenant, "tenant", "", "`TENANT` to "+what+"; with --queue, in that queue alone")
+	flags.StringVar(&t.downstream, "downstream", "", "`DOWNSTREAM` whose jobs to "+what)
 	flags.BoolVar(&t.enqueue, "enqueue", false, enqueue)
 }
 
@@ -39,12 +40,19 @@ func (t *target) gate() (store.GateName, error) {
 	if t.tenant != "" {
 		bad = append(bad, admission.ValidateTenant(t.tenant))
 	}
+	if t.downstream != "" {
+		bad = append(bad, admission.ValidateName("downstream", t.downstream, false))
+	}
 	if err := errors.Join(bad...); err != nil {
 		return "", usage(err)
 	}
 	switch {
+	case t.downstream != "" && (t.queue != "" || t.tenant != "" || t.enqueue):
+		return "", usage(errors.New("--downstream goes with none of --queue, --tenant and --enqueue"))
+	case t.downstream != "":
+		return store.DownstreamGate(t.downstream), nil
 	case t.queue == "" && t.tenant == "":
-		return "", usage(errors.New("say what with --queue, --tenant, or both for a tenant in a queue"))
+		return "", usage(errors.New("say what with --queue, with --tenant, with both for a tenant in a queue, or with --downstream"))
 	case t.tenant == "":
 		return store.QueueGate(t.queue), nil
 	case t.queue == "":
@@ -68,12 +76,14 @@ func newPause() *cobra.Command {
 	var duration time.Duration
 	var reason string
 	c := &cobra.Command{
-		Use: "pause (--queue QUEUE | --tenant TENANT)", Short: "Hold back the jobs of a queue or a tenant", Args: noArgs,
-		Long: `Keeps the jobs of a queue, of a tenant, or of a tenant in a queue from the workers. Those that
-run go on, and producers go on enqueueing. With --enqueue it is the other way round: producers
-are refused, with the reason, and what has entered runs. For both, call it twice.`,
+		Use: "pause (--queue QUEUE | --tenant TENANT | --downstream DOWNSTREAM)", Short: "Hold back the jobs of a queue, a tenant or a downstream", Args: noArgs,
+		Long: `Keeps the jobs of a queue, of a tenant, of a tenant in a queue, or of a downstream from the
+workers. Those that run go on, and producers go on enqueueing. With --enqueue it is the other way
+round: producers are refused, with the reason, and what has entered runs; that is not for
+downstreams. For both, call it twice.`,
 		Example: `  headgate pause --queue mail --reason "provider maintenance" --redis localhost:6379
   headgate pause --tenant acme --for 10m --redis localhost:6379
+  headgate pause --downstream smtp --reason "they move" --redis localhost:6379
   headgate pause --queue mail --tenant acme --enqueue --redis localhost:6379`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			gate, err := t.gate()
@@ -134,9 +144,10 @@ func newResume() *cobra.Command {
 	var t target
 	var reason string
 	c := &cobra.Command{
-		Use: "resume (--queue QUEUE | --tenant TENANT)", Short: "End what pause began", Args: noArgs,
-		Long: `Lets the jobs of a queue, of a tenant, or of a tenant in a queue run and be enqueued again. A
-pause is named as it was set: that of a tenant in a queue is not that of the tenant.
+		Use: "resume (--queue QUEUE | --tenant TENANT | --downstream DOWNSTREAM)", Short: "End what pause began", Args: noArgs,
+		Long: `Lets the jobs of a queue, of a tenant, of a tenant in a queue, or of a downstream run and be
+enqueued again. A pause is named as it was set: that of a tenant in a queue is not that of the
+tenant.
 
 Exit code 3 says that nothing was paused.`,
 		Example: `  headgate resume --queue mail --redis localhost:6379

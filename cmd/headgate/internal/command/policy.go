@@ -110,21 +110,23 @@ const shownDrops = 20
 
 // dropsNothing reports settings in force that a text would do away with by not naming them, and the version that has them.
 func dropsNothing(ctx context.Context, c *cobra.Command, store store.Deployment, text []byte, document policy.Policy) (version int64, err error) {
-	current, err := rollout.Current(ctx, store)
-	if err != nil || current.Version == 0 { // What is built in is nobody's setting.
-		return 0, err
-	}
-	changes, err := policy.Diff(current, document)
-	if err != nil {
-		return 0, err
-	}
-	drops := shown.ChangesOf(policy.Unsaid(changes, text))
-	if len(drops) == 0 {
-		return current.Version, nil
+	version, drops, err := dropped(ctx, store, text, document)
+	if err != nil || len(drops) == 0 {
+		return version, err
 	}
 	writeChanges(c.ErrOrStderr(), drops[:min(len(drops), shownDrops)])
 	return 0, nothing("settings in force that the file does not name: %d (the first %d are listed), and they would be lost: "+
 		"--replace puts the file in force all the same, headgate policy merge only what it names", len(drops), min(len(drops), shownDrops))
+}
+
+// dropped returns those settings, and the version that has them.
+func dropped(ctx context.Context, store store.Deployment, text []byte, document policy.Policy) (version int64, drops []shown.Change, err error) {
+	current, err := rollout.Current(ctx, store)
+	if err != nil || current.Version == 0 { // What is built in is nobody's setting.
+		return 0, nil, err
+	}
+	changes, err := policy.Diff(current, document)
+	return current.Version, shown.ChangesOf(policy.Unsaid(changes, text)), err
 }
 
 func newPolicyMerge(o *operator) *cobra.Command {

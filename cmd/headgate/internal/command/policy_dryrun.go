@@ -29,7 +29,7 @@ which most would change, --json all.`, store.TopScopes, forecastRows),
 		Args:    oneArg("FILE or default"),
 		Example: `  headgate policy dry-run policy.json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
-			document, err := readPolicy(args[0], c.InOrStdin())
+			text, document, err := readDocument(args[0], c.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,15 @@ which most would change, --json all.`, store.TopScopes, forecastRows),
 					return err
 				}
 				view := dryRunView{resultViewOf(would, true), shown.ForecastOf(forecast)}
-				return o.print(c, view, view.write)
+				if err := o.print(c, view, view.write); err != nil || document.Version != 0 {
+					return err
+				}
+				_, drops, err := dropped(ctx, s, text, document)
+				if len(drops) > 0 {
+					fmt.Fprintf(c.ErrOrStderr(), "headgate: policy set would refuse the file without --replace: settings in force that it does not name: %d; "+
+						"headgate policy merge would leave them\n", len(drops))
+				}
+				return err
 			})
 		},
 	}

@@ -105,6 +105,13 @@ func TestAPartOfAPolicyDoesAwayWithNothing(t *testing.T) {
 	if out := p.run(exitOK, "policy set "+part+" --dry-run"); !strings.Contains(out.stderr, "--replace") {
 		t.Errorf("%+v", out)
 	}
+	const told = "headgate: policy set would refuse the file without --replace: settings in force that it does not name: 5; headgate policy merge would leave them\n"
+	if out := p.run(exitOK, "policy dry-run "+part); out.stderr != told {
+		t.Errorf("%+v", out)
+	}
+	if out := p.run(exitOK, "policy dry-run "+writePolicy(t, `{"version": 2}`)); out.stderr != "" { // It was made from what it drops.
+		t.Errorf("%+v", out)
+	}
 	if out := p.run(exitOK, "policy merge "+part+" --reason part"); out.stdout != "+ /tenants/bolt/tier \"premium\"\nversion 3 is in force\n" {
 		t.Errorf("%+v", out)
 	}

@@ -38,7 +38,7 @@ func newPolicyHistory(o *operator) *cobra.Command {
 
 func newPolicyShow(o *operator) *cobra.Command {
 	return &cobra.Command{
-		Use: "show VERSION", Short: "Print a version that is kept", Args: oneArg("VERSION"),
+		Use: "show VERSION", Short: "Print a version that is kept", Args: oneArg("VERSION (headgate policy get prints the one in force)"),
 		Example: `  headgate policy show 17 --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error {
 			version, err := versionArg(args[0])

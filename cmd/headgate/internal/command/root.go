@@ -55,7 +55,7 @@ func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	root := newRoot(stdout, stderr) //nolint:contextcheck // Cobra hands ctx to the commands.
 	root.SetIn(stdin)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	c, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
@@ -63,7 +63,7 @@ func runWith(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 		fmt.Fprintf(stderr, "headgate: %s\n", strings.TrimRight(line, "\n"))
 	}
 	if _, wrong := errors.AsType[*usageError](err); wrong {
-		fmt.Fprintln(stderr, "headgate: see headgate help, or --help after a command")
+		fmt.Fprintf(stderr, "headgate: %s --help tells what it takes\n", c.CommandPath())
 		return exitUsage
 	}
 	if advice := embedded.Advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
