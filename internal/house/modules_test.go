@@ -46,7 +46,7 @@ var linkedModules = []linked{
 	{"github.com/mattn/go-isatty", "go-colorable asks it for a terminal", loggingRooms},
 	{"golang.org/x/sys", "go-redis asks it for the size of a cache line, go-isatty for a terminal", cpuRooms},
 	{"github.com/robfig/cron/v3", "schedules of periodic jobs: what cron lines mean is not for us to write again", []string{"producer", "telemetry"}},
-	{"github.com/puzpuzpuz/xsync/v4", "the maps of a limiter: docs/adr/written-here.md has what sync.Map takes", []string{"limiter", "telemetry"}},
+	{"github.com/puzpuzpuz/xsync/v4", "the maps of a limiter: docs/adr/011-written-here.md has what sync.Map takes", []string{"limiter", "telemetry"}},
 	{"github.com/prometheus/client_golang", "metrics", metricRooms},
 	{"github.com/prometheus/client_model", "client_golang's", metricRooms},
 	{"github.com/prometheus/common", "client_golang's", metricRooms},
