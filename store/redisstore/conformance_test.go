@@ -333,11 +333,17 @@ func digest(lines []string) (sum uint64) {
 }
 
 func (w *walk) compare(op string) {
+	if diff := w.differences(); diff != nil {
+		w.rt.Fatalf("after %s at %d (%s):\n%s", op, w.now, strings.Join(w.log, " "), strings.Join(diff, "\n"))
+	}
+}
+
+// differences returns the lines that only one of the two has, Redis or the model.
+func (w *walk) differences() (diff []string) {
 	gotLines, wantLines := dumpRedis(w.ctx, w.tb, w.store), w.model.dump(w.scopes)
 	if digest(gotLines) == digest(wantLines) {
-		return
+		return nil
 	}
-	var diff []string
 	for _, line := range gotLines {
 		if !slices.Contains(wantLines, line) {
 			diff = append(diff, "redis "+line)
@@ -349,7 +355,7 @@ func (w *walk) compare(op string) {
 		}
 	}
 	slices.SortFunc(diff, func(a, b string) int { return strings.Compare(a[6:], b[6:]) })
-	w.rt.Fatalf("after %s at %d (%s):\n%s", op, w.now, strings.Join(w.log, " "), strings.Join(diff, "\n"))
+	return diff
 }
 
 // assertWakeUp asserts law W: no pool has room while a job could run in it, and none has more that nobody has read than it has slots

@@ -62,40 +62,63 @@ func isRate(name string) bool {
 	return name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate
 }
 
-// setCaps makes the gates what a new policy says.
+// putPolicy takes over what a new policy says of gates.
+func (m *model) putPolicy(now int64, caps []store.Cap) []fairqueue.Dispatch {
+	c := m.begin(now)
+	m.setCaps(c, caps)
+	m.changed = buckets.Instant(m.filled)
+	c.WakeFreed()
+	dispatched := m.fill(c, now)
+	m.recount()
+	return dispatched
+}
+
+// setCaps makes the gates what a new policy says, and frees those that the edit writes: what differs, what only counts for a default,
+// and what runs under a default that differs. What it leaves as it was waits for its own timers where moves ran out.
 func (m *model) setCaps(c *fairqueue.Call, caps []store.Cap) {
 	wanted := map[string]store.Cap{}
 	names := map[string]bool{}
+	before := maps.Clone(m.room.Defaults)
+	clear(m.room.Defaults)
 	for _, cp := range caps {
-		wanted[string(cp.Gate)] = cp
-		names[string(cp.Gate)] = true
+		name := string(cp.Gate)
+		if strings.Contains(name, ":*") {
+			m.room.Defaults[name] = cp.Limit
+			continue
+		}
+		wanted[name], names[name] = cp, true
 	}
 	for name := range m.room.Gates {
 		if name[0] != store.KindBreaker {
 			names[name] = true
 		}
 	}
-	before := maps.Clone(m.room.Defaults)
-	clear(m.room.Defaults)
-	for name := range before {
-		names[name] = true
-	}
-	for name, cp := range wanted {
-		if strings.Contains(name, ":*") {
-			m.room.Defaults[name] = cp.Limit
-		}
-	}
 	for name := range names {
 		cp, ok := wanted[name]
 		switch {
+		case ok && m.isSet(name, cp):
+			continue
 		case isRate(name):
 			m.setRate(name, cp.Rate, ok)
-		case !strings.Contains(name, ":*"):
+		default:
 			m.setCap(name, cp.Limit, ok)
 		}
 		c.Freed(name)
 	}
-	m.cover(before)
+	m.cover(c, before)
+}
+
+// isSet reports whether a gate is what a policy says, for good and not for a time.
+func (m *model) isSet(name string, cp store.Cap) bool {
+	g := m.room.Gates[name]
+	if g == nil || g.Default {
+		return false
+	}
+	if isRate(name) {
+		return g.Rate.(*modelRate).limit == buckets.LimitOf(cp.Rate)
+	}
+	_, timed := m.gateEnds[name]
+	return !timed && g.Limit == cp.Limit
 }
 
 func (m *model) setRate(name string, limit admission.Limit, wanted bool) {
@@ -106,9 +129,6 @@ func (m *model) setRate(name string, limit admission.Limit, wanted bool) {
 	r := &modelRate{model: m, limit: buckets.LimitOf(limit)}
 	level := r.limit.Burst
 	if g := m.room.Gates[name]; g != nil {
-		if g.Rate.(*modelRate).limit == r.limit {
-			return // An edit writes what differs.
-		}
 		left, _ := g.Rate.(*modelRate).settled()
 		level = min(left, level)
 	}
@@ -154,17 +174,19 @@ func (m *model) removeGate(name string) {
 	g.Limit, g.Default = limit, true
 }
 
-// cover counts what there is before a default that is new.
-func (m *model) cover(before map[string]int) {
+// cover frees what runs under a default that differs, and counts what there is before one that is new.
+func (m *model) cover(c *fairqueue.Call, before map[string]int) {
 	for _, p := range m.room.Pools {
 		for _, e := range p.Ready {
 			for _, name := range capNames(e.Job) {
 				defaulted := fairqueue.DefaultOf(name)
 				limit, ok := m.room.Defaults[defaulted]
-				if _, had := before[defaulted]; !ok || had {
+				was, had := before[defaulted]
+				if ok == had && limit == was {
 					continue
 				}
-				if g := m.room.Gates[name]; g == nil || g.Default {
+				c.Freed(name)
+				if g := m.room.Gates[name]; !had && (g == nil || g.Default) {
 					m.room.Gates[name] = &fairqueue.Gate{Limit: limit, Held: m.heldUnder(name), Default: true}
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
@@ -389,10 +388,5 @@ func (w *walk) policy() {
 	w.resend()
 	w.version++
 	w.service.weightsChanged()
-	c := w.model.begin(w.now)
-	w.model.setCaps(c, u.Caps)
-	w.model.changed = buckets.Instant(w.model.filled)
-	c.WakeFreed()
-	w.service.dispatched(w.model.fill(c, w.now))
-	w.model.recount()
+	w.service.dispatched(w.model.putPolicy(w.now, u.Caps))
 }
