@@ -336,3 +336,26 @@ func (l locked) Write(p []byte) (int, error) {
 	defer l.mu.Unlock()
 	return l.to.Write(p)
 }
+
+// TestEveryFaultOfAJobIsSaidAtOnce: also where its arguments are none.
+func TestEveryFaultOfAJobIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	hg := open(t, headgate.Config{})
+	for _, args := range []headgate.Args{nil, unwritable{}, headgate.Raw{Type: "a b"}} {
+		_, err := hg.Enqueue(t.Context(), headgate.Job{Tenant: "a b", Queue: "mail", Cost: -1, Args: args})
+		field := "args"
+		if _, raw := args.(headgate.Raw); raw {
+			field = "type"
+		}
+		for _, want := range []string{"invalid " + field, `invalid tenant "a b"`, "invalid cost -1"} {
+			if err == nil || strings.Count(err.Error(), want) != 1 || strings.Count(err.Error(), "invalid ") != 3 {
+				t.Errorf("%q is not said of %#v: %v", want, args, err)
+			}
+		}
+	}
+}
+
+// unwritable are arguments that JSON has no words for.
+type unwritable struct{ F func() }
+
+func (unwritable) Kind() string { return "unwritable" }

@@ -59,19 +59,8 @@ type Job struct {
 
 // admitted returns the job as the rooms have it.
 func (j Job) admitted() (admission.Job, error) {
-	if j.Args == nil {
-		return admission.Job{}, &FieldError{Field: "args", Value: "nil", Allowed: "arguments with a Kind, or Raw"}
-	}
-	out := admission.NewJob(j.Tenant, j.Queue, j.Args.Kind(), nil)
-	if raw, ok := j.Args.(Raw); ok {
-		out.Payload = raw.Payload
-	} else {
-		payload, err := json.Marshal(j.Args)
-		if err != nil {
-			return admission.Job{}, &FieldError{Field: "args", Value: fmt.Sprintf("%T (%v)", j.Args, err), Allowed: "what encoding/json can write"}
-		}
-		out.Payload = payload
-	}
+	kind, payload, bad := encoded(j.Args)
+	out := admission.NewJob(j.Tenant, j.Queue, kind, payload)
 	out.ID, out.Deadline, out.Downstream, out.MaxAttempts, out.Timeout = j.ID, j.Deadline, j.Downstream, j.MaxAttempts, j.Timeout
 	out.RunAt, out.Delay, out.Unique, out.Headers = j.RunAt, j.Delay, j.Unique, j.Headers
 	if j.Priority != "" {
@@ -80,7 +69,25 @@ func (j Job) admitted() (admission.Job, error) {
 	if j.Cost != 0 {
 		out.Cost = j.Cost
 	}
+	if bad != nil { // What else is wrong is said with it, as Enqueue promises.
+		return out, errors.Join(bad, out.Validate(0))
+	}
 	return out, nil
+}
+
+// encoded returns arguments as they travel, and of a fault also a kind, so that nothing else is said of that.
+func encoded(args Args) (kind string, payload []byte, err error) {
+	switch args := args.(type) {
+	case nil:
+		return "none", nil, &FieldError{Field: "args", Value: "nil", Allowed: "arguments with a Kind, or Raw"}
+	case Raw:
+		return args.Type, args.Payload, nil
+	}
+	payload, err = json.Marshal(args)
+	if err != nil {
+		return args.Kind(), nil, &FieldError{Field: "args", Value: fmt.Sprintf("%T (%v)", args, err), Allowed: "what encoding/json can write"}
+	}
+	return args.Kind(), payload, nil
 }
 
 // Receipt says what became of a job that is in.

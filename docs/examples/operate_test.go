@@ -3,6 +3,8 @@ package examples_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,6 +28,18 @@ func migrate(ctx context.Context, hg *headgate.Client) (why headgate.Explanation
 	//snippet:end
 }
 
+// tellWhy prints why a job waits.
+func tellWhy(ctx context.Context, hg *headgate.Client, to io.Writer) error {
+	//snippet:begin why
+	why, err := hg.Inspect().Explain(ctx, headgate.Key{Tenant: "acme", ID: "order-17"})
+	if err != nil {
+		return err // headgate.ErrUnknownJob: it was never in, or ended long ago
+	}
+	fmt.Fprintln(to, why) // what the command prints; why.Reasons has it one by one, for programs
+	//snippet:end
+	return nil
+}
+
 func TestAnOperatorLooksAndActs(t *testing.T) {
 	t.Parallel()
 	hg := open(t)
@@ -35,5 +49,12 @@ func TestAnOperatorLooksAndActs(t *testing.T) {
 	why, err := migrate(ctx, hg)
 	if err != nil || len(why.Reasons) == 0 {
 		t.Errorf("%+v, %v", why, err)
+	}
+	var told strings.Builder
+	check(t, tellWhy(ctx, hg, &told))
+	for _, want := range []string{"job acme:order-17: waiting", "! pause: queue mail is paused: provider migrates, until ", "    change: headgate resume --queue mail\n"} {
+		if !strings.Contains(told.String(), want) {
+			t.Errorf("%q is not in %s", want, &told)
+		}
 	}
 }

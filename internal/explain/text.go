@@ -8,8 +8,15 @@ import (
 	"unicode"
 )
 
+// String is what Write writes, without its last line break.
+func (e Explanation) String() string {
+	var text strings.Builder
+	e.Write(&text)
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
 // Write writes an explanation for people. What anybody may have written, such as reasons, is made fit for a terminal.
-func (e *Explanation) Write(to io.Writer) {
+func (e Explanation) Write(to io.Writer) {
 	line := func(format string, args ...any) { fmt.Fprintln(to, plain(fmt.Sprintf(format, args...))) }
 	line("%s %s: %s", e.Kind, e.Name, e.Summary)
 	for _, r := range e.Reasons {
