@@ -1,4 +1,3 @@
-// Command hello enqueues a job and runs it: the program of the README.
 package main
 
 import (
