@@ -63,6 +63,10 @@ func (p Partition) Ready(pool string) string { return p.base + "ready:" + pool }
 // Large is a STRING: the payload of a job that is too large for the jobs hash.
 func (p Partition) Large(key string) string { return p.base + "large:" + key }
 
+// Upload is a STRING: a large payload on its way in, which the script that admits its job renames, or drops. It goes by itself where that
+// never comes.
+func (p Partition) Upload(name string) string { return p.base + "upload:" + name }
+
 // Result is a STRING: the result of a completed job, for as long as it is kept.
 func (p Partition) Result(key string) string { return p.base + "result:" + key }
 

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -20,11 +21,13 @@ import (
 // ErrStale. With an error InDoubt tells whether the jobs may have entered: sending the same ids again is safe
 // within the dedup window.
 func (s *Partition) Admit(ctx context.Context, version int64, jobs []store.Candidate) ([]admission.Verdict, error) {
-	reply, replicated, err := s.runReplicated(ctx, "admit", s.admitArgs(version, jobs), s.wantsReplicas(jobs))
+	args, payloads := s.admitArgs(version, jobs)
+	reply, replicated, err := s.runWith(ctx, "admit", args, payloads, s.wantsReplicas(jobs))
 	if err != nil {
 		return nil, err
 	}
 	if len(reply) > 0 && reply[0] == "stale" {
+		s.dropUploads(ctx, payloads)
 		return nil, store.ErrStale
 	}
 	if len(reply) != len(jobs)+1 {
@@ -42,8 +45,9 @@ func (s *Partition) Admit(ctx context.Context, version int64, jobs []store.Candi
 	return verdicts, nil
 }
 
-func (s *Partition) admitArgs(version int64, jobs []store.Candidate) []any {
-	args := append(make([]any, 0, 10+limitsSize+(pathSize+4)*len(jobs)), s.now, version, s.config.EndedCap, s.config.BucketCap)
+// admitArgs returns the arguments, and the large payloads that they name.
+func (s *Partition) admitArgs(version int64, jobs []store.Candidate) (args []any, payloads []upload) {
+	args = append(make([]any, 0, 10+limitsSize+(pathSize+4)*len(jobs)), s.now, version, s.config.EndedCap, s.config.BucketCap)
 	args = s.appendGlobal(args, &jobs[0].Limits[admission.LevelGlobal])
 	paths, of := jobPaths(jobs)
 	args = appendPaths(append(args, len(paths)), paths)
@@ -62,7 +66,9 @@ func (s *Partition) admitArgs(version int64, jobs []store.Candidate) []any {
 			args = append(args, redriveText(c))
 		}
 		if large != nil && c.Redrive == 0 {
-			args = append(args, large)
+			p := upload{name: rand.Text(), payload: large}
+			payloads = append(payloads, p)
+			args = append(args, p.name)
 		}
 		if record[1]&flagDelayed != 0 {
 			args = append(args, startArg(c.Job))
@@ -71,7 +77,7 @@ func (s *Partition) admitArgs(version int64, jobs []store.Candidate) []any {
 			args = append(args, u.Key, micros(cmp.Or(u.For, admission.DefaultUniqueFor)))
 		}
 	}
-	return args
+	return args, payloads
 }
 
 // redriveText says who redrives a letter.

@@ -40,22 +40,29 @@ func (s *Partition) wantsReplicas(jobs []store.Candidate) bool {
 	return slices.ContainsFunc(jobs, func(c store.Candidate) bool { return slices.Contains(s.config.ReplicaQueues, c.Job.Queue) })
 }
 
-// runReplicated is run, and with wait it waits until Config.Replicas replicas have what the script wrote, and what was
-// written before it: so a duplicate is waited for too. WAIT asks about its own connection, so both go in one pipeline.
-func (s *Partition) runReplicated(ctx context.Context, name string, args []any, wait bool) (reply []string, replicated bool, err error) {
-	if !wait {
+// runWith is run with payloads sent before it, and with wait it waits until Config.Replicas replicas have what the script wrote, and what was
+// written before it: so a duplicate is waited for too. WAIT asks about its own connection, so all go in one pipeline.
+func (s *Partition) runWith(ctx context.Context, name string, args []any, payloads []upload, wait bool) (reply []string, replicated bool, err error) {
+	if !wait && len(payloads) == 0 {
 		reply, err = s.run(ctx, name, args...)
 		return reply, true, err
 	}
+	replicated = !wait
 	send := func(ctx context.Context, cmd redis.Cmder) error {
 		pipe := connection(s).Pipeline()
+		s.sendUploads(ctx, pipe, payloads)
 		if err := pipe.Process(ctx, cmd); err != nil {
 			return err
 		}
-		confirmed := pipe.Do(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
+		var confirmed *redis.Cmd
+		if wait {
+			confirmed = pipe.Do(ctx, "wait", s.config.Replicas, s.config.ReplicaTimeout.Milliseconds())
+		}
 		_, _ = pipe.Exec(ctx) // Each command has its own error.
-		n, err := confirmed.Int()
-		replicated = err == nil && n >= s.config.Replicas
+		if wait {
+			n, err := confirmed.Int()
+			replicated = err == nil && n >= s.config.Replicas
+		}
 		return cmd.Err()
 	}
 	reply, err = s.runBy(ctx, send, name, args)

@@ -9,7 +9,7 @@
 -- ARGV[7] paths  number of P
 -- ARGV[8] ...  what the fragment path says; then of each job: path from 1, negative to redrive a dead letter, id, record
 --   (with the letter's seq), of a redriven one who does it and why, as fragments/audit.lua reads it, and where the record's flags
---   say so its payload (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
+--   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
 --   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
@@ -20,7 +20,7 @@
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
 --   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
---   may forget queues.
+--   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
 local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
 local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -93,7 +93,8 @@ local function rare_make()
   -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
   function rare.options(job, at)
     if has_flag(job.flags, LARGE) and not job.redrive then
-      job.payload = ARGV[at]
+      job.uploaded = P .. 'upload:' .. ARGV[at]
+      job.payload = redis.call('STRLEN', job.uploaded)
       at = at + 1
     end
     if has_flag(job.flags, DELAYED) then
@@ -184,8 +185,18 @@ local function rare_make()
     end
   end
 
+  -- uploads_drop drops the payloads of the jobs that have an answer already, which are those that are refused.
+  function rare.uploads_drop()
+    local dropped_payloads = {}
+    for i, job in ipairs(jobs) do
+      if job.uploaded and answers[i] then dropped_payloads[#dropped_payloads + 1] = job.uploaded end
+    end
+    if #dropped_payloads > 0 then redis.call('UNLINK', unpack(dropped_payloads)) end
+  end
+
   -- refused ends a call that admits nothing: room is made for the next.
   function rare.refused()
+    rare.uploads_drop()
     if not crowded then return end
     queues_forget(time_us)
     state_write()
@@ -202,7 +213,10 @@ local function rare_make()
       local job = jobs[i]
       local q = queue_open(job.path.queue)
       if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
-      if job.payload then redis.call('SET', P .. 'large:' .. job.key, job.payload) end
+      if job.uploaded then
+        redis.call('RENAME', job.uploaded, P .. 'large:' .. job.key)
+        redis.call('PERSIST', P .. 'large:' .. job.key)
+      end
       if job.unique then
         redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
         if unique_stays(job) then
@@ -317,7 +331,7 @@ for i, job in ipairs(jobs) do
     answers[i] = 'deadline'
   else
     local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
-    answers[i] = makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
+    answers[i] = job.payload == 0 and 'memory' or makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
       or parks and rare().parked(job)
       or (job.start or state_num('wl') > 0) and rare().lanes_full(job, time_us) or decide(job.path, cost) or memory_left() == 0 and 'memory'
       or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
@@ -363,10 +377,12 @@ local answer = redis.pcall('HSET', JOBS, unpack(writes))
 if type(answer) == 'table' and answer.err then
   if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
   for _, i in ipairs(admitted) do answers[i] = 'memory' end
+  if rare_made then rare_made.uploads_drop() end
   return { 'decided', unpack(answers) }
 end
 
 buckets_write(time_us)
+if rare_made then rare_made.uploads_drop() end
 local redriven = 0
 for _, i in ipairs(admitted) do
   if jobs[i].redrive then redriven = redriven + 1 end
