@@ -57,8 +57,17 @@ type Job struct {
 	Headers map[string]string
 }
 
-// admitted returns the job as the rooms have it.
+// admitted returns the job as the rooms have it. The error of arguments says with them what else is wrong, as Enqueue promises.
 func (j Job) admitted() (admission.Job, error) {
+	out, bad := j.translated()
+	if bad != nil {
+		return out, errors.Join(bad, out.Validate(0))
+	}
+	return out, nil
+}
+
+// translated returns the job as the rooms have it. The error is one of its arguments alone.
+func (j Job) translated() (admission.Job, error) {
 	kind, payload, bad := encoded(j.Args)
 	out := admission.NewJob(j.Tenant, j.Queue, kind, payload)
 	out.ID, out.Deadline, out.Downstream, out.MaxAttempts, out.Timeout = j.ID, j.Deadline, j.Downstream, j.MaxAttempts, j.Timeout
@@ -69,10 +78,7 @@ func (j Job) admitted() (admission.Job, error) {
 	if j.Cost != 0 {
 		out.Cost = j.Cost
 	}
-	if bad != nil { // What else is wrong is said with it, as Enqueue promises.
-		return out, errors.Join(bad, out.Validate(0))
-	}
-	return out, nil
+	return out, bad
 }
 
 // encoded returns arguments as they travel, and of a fault also a kind, so that nothing else is said of that.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/redistest"
-	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -26,14 +24,6 @@ func open(tb testing.TB) *headgate.Client {
 	check(tb, err)
 	tb.Cleanup(func() { check(tb, hg.Close()) })
 	return hg
-}
-
-func openStore(tb testing.TB) store.Deployment {
-	tb.Helper()
-	s, err := redisstore.Connect(tb.Context(), redistest.Shared(tb).URL(), redisstore.Config{Prefix: redistest.Prefix(tb)})
-	check(tb, err)
-	tb.Cleanup(func() { check(tb, s.Close()) })
-	return s
 }
 
 // work runs a worker until the test ends.

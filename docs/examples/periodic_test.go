@@ -4,26 +4,21 @@ import (
 	"context"
 	"testing"
 
-	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/producer"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate"
 )
 
+// Invoices are those of a month.
+type Invoices struct{}
+
+func (Invoices) Kind() string { return "invoices" }
+
 // invoices enqueues invoices at six in the morning.
-func invoices(ctx context.Context, s store.Deployment) error {
-	p, err := producer.New(s, producer.Config{})
-	if err != nil {
-		return err
-	}
+func invoices(ctx context.Context, hg *headgate.Client) error {
 	//snippet:begin periodic
-	periodic, err := producer.NewPeriodic(p, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{{
-		Name: "invoices", Spec: "CRON_TZ=Europe/Berlin 0 6 * * 1-5", Missed: producer.MissedOnce,
-		Job: admission.NewJob("acme", "report", "invoices", nil),
-	}}})
-	if err != nil {
-		return err // a spec that is none, too
-	}
-	return periodic.Run(ctx) // until ctx ends
+	return hg.RunPeriodic(ctx, headgate.Periodic{ // until ctx ends; an error says what is wrong with a spec
+		Name: "invoices", Spec: "CRON_TZ=Europe/Berlin 0 6 * * 1-5", Missed: headgate.MissedOnce,
+		Job: headgate.Job{Tenant: "acme", Queue: "report", Args: Invoices{}},
+	})
 	//snippet:end
 }
 
@@ -31,5 +26,5 @@ func TestPeriodicJobsRunUntilTheCtxEnds(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	check(t, invoices(ctx, openStore(t)))
+	check(t, invoices(ctx, open(t)))
 }
