@@ -27,7 +27,7 @@ type Request = limiter.Request
 
 // Limiter returns a limiter. Close gives back what it has on lease.
 func (c *Client) Limiter(config LimiterConfig) (*Limiter, error) {
-	inner, err := limiter.New(c.store, limiter.Config{Logger: c.log, Strict: config.Strict, Timeout: config.Timeout, Outage: limiter.Outage(config.WithoutRedis)})
+	inner, err := limiter.New(c.store, limiter.Config{Logger: c.log, Count: true, Strict: config.Strict, Timeout: config.Timeout, Outage: limiter.Outage(config.WithoutRedis)})
 	if err != nil {
 		return nil, fmt.Errorf("open limiter: %w", err)
 	}
@@ -45,6 +45,41 @@ func (l *Limiter) Check(ctx context.Context, r Request) error {
 		return nil
 	}
 	return &Refusal{Reason: v.Reason, Scope: v.Scope, Remaining: v.TokensLeft, Burst: v.Burst, RetryAfter: v.RetryAfter, inner: v.Err()}
+}
+
+// LimiterStats is what a Limiter has counted since it was made. Admitted and Refused are checks that were answered by tokens on lease, by
+// a denial that is remembered, or by Redis.
+type LimiterStats struct {
+	Admitted, Refused uint64
+	// BlindAdmitted and BlindRefused are checks to which Redis gave no answer, so that LimiterConfig.WithoutRedis did; BlindTokens is the
+	// cost of those that were admitted, which is owed to the limits.
+	BlindAdmitted, BlindRefused uint64
+	BlindTokens                 Tokens
+	// Calls is how many calls to Redis were answered.
+	Calls uint64
+	// Leased is how many tokens were taken on lease, and Returned how many of them Close gave back; each scope on a way has its own.
+	Leased, Returned Tokens
+}
+
+// Stats returns what was counted. It asks Redis for nothing.
+func (l *Limiter) Stats() LimiterStats {
+	counted := l.inner.Stats()
+	s := LimiterStats{BlindTokens: counted.BlindTokens, Calls: counted.Calls, Leased: counted.Leased, Returned: counted.Returned}
+	for _, c := range counted.Checks {
+		if c.Admitted {
+			s.Admitted += c.N
+		} else {
+			s.Refused += c.N
+		}
+	}
+	for _, c := range counted.Blind {
+		if c.Admitted {
+			s.BlindAdmitted += c.N
+		} else {
+			s.BlindRefused += c.N
+		}
+	}
+	return s
 }
 
 // Close gives back the tokens on lease, within the time that ctx has.
