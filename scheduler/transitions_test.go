@@ -98,7 +98,7 @@ func TestEveryTransitionIsToldByOneOfMany(t *testing.T) {
 	stop := run(t, s, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver})
 	await(t, "the place where it begins", func() bool { return heard(t, s) == last(t, s) })
 	run(t, s, scheduler.Config{OnBreaker: l.hook, TimerLease: handOver}) // The first holds the timer lease.
-	began := time.Now()
+	began := redistest.Now()
 	trip(t, s, "a")
 	trip(t, s, "b")
 	await(t, "both", func() bool { return l.downstreams() == "a b" })

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
@@ -298,7 +299,7 @@ func TestSomeAnswersSayNothingAboutTheDownstream(t *testing.T) {
 		case "discarded":
 			return worker.Discard(errDown)
 		case "snoozed":
-			if time.Since(job.Admitted) < 50*time.Millisecond {
+			if redistest.Now().Sub(job.Admitted) < 50*time.Millisecond {
 				return worker.Snooze(100 * time.Millisecond)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -18,7 +19,7 @@ func TestJobsWithATimeOfTheirOwnStartNoEarlierAndSoonAfter(t *testing.T) {
 	const jobs = 400
 	batch := make([]admission.Job, jobs)
 	at := map[string]time.Time{}
-	first := time.Now().Add(300 * time.Millisecond)
+	first := redistest.Now().Add(300 * time.Millisecond)
 	for i := range batch {
 		j := job("send", fmt.Sprint("job-", i))
 		if i%2 == 0 {
@@ -32,7 +33,7 @@ func TestJobsWithATimeOfTheirOwnStartNoEarlierAndSoonAfter(t *testing.T) {
 	var mu sync.Mutex
 	var late []time.Duration
 	r.runWithTimers(r.store, worker.Config{Concurrency: 16}, on("send", func(_ context.Context, job worker.Job[[]byte]) error {
-		now := time.Now().Round(0)
+		now := redistest.Now().Round(0)
 		due, ok := at[job.ID]
 		if !ok {
 			var i int

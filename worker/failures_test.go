@@ -11,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -154,7 +153,7 @@ func TestAWorkerThatLogsErrorsAloneDoesNotWarn(t *testing.T) {
 	}
 }
 
-// TestAnEmptyPayloadIsTheZeroValue, as of a periodic job without one.
+// TestAnEmptyPayloadIsTheZeroValue, as is none at all.
 func TestAnEmptyPayloadIsTheZeroValue(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -172,23 +171,10 @@ func TestAnEmptyPayloadIsTheZeroValue(t *testing.T) {
 			return nil
 		})
 	})
-	periodic, err := producer.NewPeriodic(r.producer, producer.PeriodicConfig{Jobs: []producer.PeriodicJob{{
-		Name: "invoices", Spec: "@every 1s", Missed: producer.MissedOnce, Job: admission.NewJob("acme", "mail", "invoices", nil),
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- periodic.Run(ctx) }()
 	j := job("count", "empty")
 	j.Payload = []byte{}
-	r.enqueue(j)
-	r.await("a tick and the other", func() bool { return len(a.ends("")) >= 2 && a.said("empty") != "" })
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	r.enqueue(admission.NewJob("acme", "mail", "invoices", nil), j)
+	r.await("both", func() bool { return len(a.ends("")) == 2 })
 	for _, e := range a.ends("") {
 		if e.Outcome != worker.Completed {
 			t.Errorf("%s is %s: %v", e.Key, e.Outcome, e.Err)

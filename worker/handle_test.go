@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
@@ -34,7 +35,7 @@ func TestAJobReachesItsHandlerAsItWasSent(t *testing.T) {
 	})
 	sent := admission.Job{
 		ID: "letter-1", Tenant: "acme", Queue: "mail", Type: "send", Priority: admission.High, Cost: 3, Downstream: "smtp",
-		MaxAttempts: 7, Timeout: time.Minute, Deadline: time.Now().Add(time.Hour).Truncate(time.Microsecond),
+		MaxAttempts: 7, Timeout: time.Minute, Deadline: redistest.Now().Add(time.Hour).Truncate(time.Microsecond),
 		Headers: map[string]string{"trace": "abc"}, Payload: fmt.Appendf(nil, `{"to":"ada","body":%q}`, strings.Repeat("x", 100<<10)),
 	}
 	r.enqueue(sent)
@@ -47,7 +48,7 @@ func TestAJobReachesItsHandlerAsItWasSent(t *testing.T) {
 		job.Payload = nil
 		t.Errorf("got %+v", job.Job)
 	}
-	if age := time.Since(job.Admitted); age < 0 || age > patience {
+	if age := redistest.Now().Sub(job.Admitted); age < 0 || age > patience {
 		t.Errorf("admitted %s ago", age)
 	}
 	if c := r.idle(); c.Left["completed"] != 1 {
@@ -311,12 +312,12 @@ func TestAJobPastItsDeadlineIsNotStarted(t *testing.T) {
 	r.enqueue(job("send", "long"))
 	r.await("the long job to start", func() bool { return len(a.starts()) == 1 })
 	late := job("send", "late")
-	late.Deadline = time.Now().Add(time.Second)
+	late.Deadline = redistest.Now().Add(time.Second)
 	r.enqueue(late)
 	if c := r.census(); c.Ready != 2 {
 		t.Fatalf("the job is not in the ready stream: %+v", c)
 	}
-	passed := time.NewTimer(time.Until(late.Deadline) + 100*time.Millisecond)
+	passed := time.NewTimer(late.Deadline.Sub(redistest.Now()) + 100*time.Millisecond)
 	defer passed.Stop()
 	<-passed.C
 	close(release)

@@ -45,10 +45,10 @@ func (r *rig) awaitLapse(ctx context.Context, lease time.Duration) lapse {
 		r.tb.Errorf("the lease is not known: %+v, %v", workers, err)
 		return lapse{}
 	}
-	due, halted := leaseEnd.Add(-lease/10), make(chan time.Duration, 1) // Redis is on this machine: its clock is ours.
-	time.AfterFunc(time.Until(due), func() { halted <- time.Since(due) })
+	due, halted := leaseEnd.Add(-lease/10), make(chan time.Duration, 1) // Redis is on this machine.
+	time.AfterFunc(due.Sub(redistest.Now()), func() { halted <- redistest.Now().Sub(due) })
 	<-ctx.Done()
-	ended := time.Since(due)
+	ended := redistest.Now().Sub(due)
 	return lapse{context.Cause(ctx), ended, <-halted}
 }
 
@@ -162,7 +162,7 @@ func TestTheLeaseIsCountedFromTheSendingOfAHeartbeat(t *testing.T) {
 			}
 			longest, last = max(longest, time.Since(last)), time.Now()
 		}
-		over <- time.Since(end)
+		over <- redistest.Now().Sub(end)
 		stopped <- longest
 		return ctx.Err()
 	}))
@@ -185,7 +185,7 @@ func TestHeartbeatsKeepAHandlersCtx(t *testing.T) {
 			last = r.leaseEnd()
 		}
 		if ctx.Err() != nil {
-			ended <- time.Until(last)
+			ended <- last.Sub(redistest.Now())
 		}
 		close(ended)
 		return nil

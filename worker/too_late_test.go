@@ -21,7 +21,7 @@ func holdUp(proxy *redistest.Proxy, deadline *atomic.Pointer[time.Time], is func
 			return redistest.Action{}
 		}
 		calls.Add(1)
-		return redistest.Action{Delay: max(0, time.Until(*deadline.Load())+50*time.Millisecond)}
+		return redistest.Action{Delay: max(0, deadline.Load().Sub(redistest.Now())+50*time.Millisecond)}
 	})
 	return &calls
 }
@@ -34,7 +34,7 @@ func TestASuspectThatIsNotedTooLateIsNotStarted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	late := job("send", "late")
-	late.Deadline = time.Now().Add(soon)
+	late.Deadline = redistest.Now().Add(soon)
 	var deadline atomic.Pointer[time.Time]
 	deadline.Store(&late.Deadline)
 	r.enqueue(late)
@@ -84,7 +84,7 @@ func TestAProbeThatIsLeasedTooLateIsNotStartedAndGivenBack(t *testing.T) {
 	config := worker.Config{Breaker: breaker.Config{MaxProbes: 1, SuccessThreshold: 1}}
 	a := r.runWithTimers(s, config, on("send", nothing))
 	r.await("a half-open breaker", func() bool { return r.everywhere(t.Context(), breaker.HalfOpen) })
-	late.Deadline = time.Now().Add(soon)
+	late.Deadline = redistest.Now().Add(soon)
 	deadline.Store(&late.Deadline)
 	r.enqueue(late)
 	r.await("its end", func() bool { return len(a.ends("late")) > 0 || r.census().Dead > 0 })
