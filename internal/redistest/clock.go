@@ -16,7 +16,7 @@ import (
 )
 
 // ClockVariable is of the environment: how far the clocks of all servers are off that have none of their own, such as 10m or -10m; or
-// by how much they step some time after the first server was started, as in -10m@5s. `make clocks` runs the tests of the laws so.
+// by how much they step some time after the first server was started, as in -10m@5s. `make clocks` runs the tests of the laws so, and others.
 const ClockVariable = "HEADGATE_TEST_CLOCK"
 
 // Clock is the time of day that servers read; see Options. Their monotonic clocks stay as they are. It may be used by several
