@@ -14,7 +14,7 @@ import (
 )
 
 // eachKey calls do for all keys of the partition, by their names without the base, a page at a time. Some may come twice.
-func eachKey(ctx context.Context, of redisconn.Conn, do func(names []string) error) error {
+func eachKey(ctx context.Context, of *redisconn.Conn, do func(names []string) error) error {
 	base := of.Partition.Base()
 	for cursor := uint64(0); ; {
 		keys, next, err := redisconn.Client(of).Scan(ctx, cursor, base+"*", migratePage).Result()
@@ -221,7 +221,7 @@ func (m *Migration) storePolicy(ctx context.Context) error {
 }
 
 // unlink deletes the keys that are chosen by their names without the base; the state goes last.
-func unlink(ctx context.Context, of redisconn.Conn, chosen func(name string) bool) error {
+func unlink(ctx context.Context, of *redisconn.Conn, chosen func(name string) bool) error {
 	base := of.Partition.Base()
 	err := eachKey(ctx, of, func(names []string) error {
 		var keys []string

@@ -60,7 +60,7 @@ type Progress struct {
 // partition is the store of one, and its keys.
 type partition struct {
 	*redisstore.Partition
-	conn redisconn.Conn
+	conn *redisconn.Conn
 }
 
 func partsOf(stores []*redisstore.Partition) []*partition {
@@ -132,10 +132,10 @@ func Open(ctx context.Context, from, to redis.UniversalClient, config Config) (*
 }
 
 // open returns the first partition of a side.
-func (m *Migration) open(ctx context.Context, client redis.UniversalClient) (redisconn.Conn, error) {
+func (m *Migration) open(ctx context.Context, client redis.UniversalClient) (*redisconn.Conn, error) {
 	_, only, err := m.unchecked(ctx, client, redisconn.Division{Layout: lua.SingleLayout, Most: 1})
 	if err != nil {
-		return redisconn.Conn{}, err
+		return nil, err
 	}
 	first := only[0].Conn()
 	return first, redisconn.CheckRedis(ctx, redisconn.Client(first))
@@ -146,9 +146,9 @@ func (m *Migration) unchecked(ctx context.Context, client redis.UniversalClient,
 }
 
 // sameRedis reports whether two sides have the same keys.
-func sameRedis(ctx context.Context, a, b redisconn.Conn) (bool, error) {
+func sameRedis(ctx context.Context, a, b *redisconn.Conn) (bool, error) {
 	var ids [2]string
-	for i, side := range []redisconn.Conn{a, b} {
+	for i, side := range []*redisconn.Conn{a, b} {
 		info, err := redisconn.Client(side).Info(ctx, "server").Result()
 		if err != nil {
 			return false, fmt.Errorf("read INFO: %w", redisconn.Unread(err))
@@ -168,7 +168,7 @@ type state struct {
 	exists, used bool
 }
 
-func read(ctx context.Context, of redisconn.Conn) (state, error) {
+func read(ctx context.Context, of *redisconn.Conn) (state, error) {
 	values, err := redisconn.Client(of).HMGet(ctx, of.Partition.State(), redisconn.LayoutField, migrationField, roleField, redisconn.DataField, "accepted", "pv").Result()
 	if err != nil {
 		return state{}, fmt.Errorf("read state: %w", redisconn.Unread(err))
@@ -185,7 +185,7 @@ func read(ctx context.Context, of redisconn.Conn) (state, error) {
 }
 
 // begin finds out what is to be done, or how far an earlier run has come.
-func (m *Migration) begin(ctx context.Context, here, there redisconn.Conn, at state) error {
+func (m *Migration) begin(ctx context.Context, here, there *redisconn.Conn, at state) error {
 	before, after, migrating := strings.Cut(at.layout, ">")
 	switch {
 	case !at.exists:
@@ -235,7 +235,7 @@ func (m *Migration) divide(ctx context.Context, from, to redis.UniversalClient) 
 }
 
 // checkTarget refuses another Redis that holds something else.
-func (m *Migration) checkTarget(ctx context.Context, there redisconn.Conn) error {
+func (m *Migration) checkTarget(ctx context.Context, there *redisconn.Conn) error {
 	if m.config.Target == "" {
 		return &admission.FieldError{Field: "target", Value: `""`, Allowed: "the address of the Redis that the deployment moves to"}
 	}

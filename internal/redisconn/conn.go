@@ -8,33 +8,57 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/keyspace"
+	"github.com/headgate/headgate/lua"
 )
 
-// Conn is a partition as a room sees it that reads or writes its keys.
+// Conn is the Redis of a partition, with its keys and scripts. It may be used by several goroutines, and never resends a command by
+// itself.
 type Conn struct {
 	client any                  // a redis.UniversalClient; see Client
-	master func(key string) any // of a cluster: Masters; nil elsewhere
+	master func(key string) any // of a cluster: masters; nil elsewhere
 
 	Partition keyspace.Partition
-	// Now is what scripts take as the time in microseconds: empty for Redis TIME.
+	// Index is the partition's place among all, Parts how many there are, 0 for one.
+	Index, Parts int
+	// EndedCap is how many ended ids are kept for dedup, BucketCap how many buckets of one tenant.
+	EndedCap, BucketCap int
+	// Scripts are those that Run knows (SetLayout), Preamble what begins each: "#!lua ..." in tests on a cluster.
+	Scripts  lua.Library
+	Preamble string
+	// Now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	Now string
-	// Run calls a script and returns its reply as strings.
-	Run func(ctx context.Context, script string, args ...any) ([]string, error)
 }
 
-// New returns the Conn of a partition by its redis.UniversalClient and, in a cluster, what Masters returned.
-func New(client any, master func(key string) any, partition keyspace.Partition) Conn {
-	return Conn{client: client, master: master, Partition: partition}
+// New returns the Conn of a partition by its redis.UniversalClient. Its scripts are those of a deployment of one partition.
+func New(client any, partition keyspace.Partition, preamble string) *Conn {
+	c := &Conn{client: client, Partition: partition, Preamble: preamble}
+	c.SetLayout(lua.SingleLayout)
+	return c
 }
 
-// At returns the Conn of another partition beside this one. It runs no scripts.
-func (c Conn) At(partition keyspace.Partition) Conn { return New(c.client, c.master, partition) }
+// At returns the Conn of another partition beside this one.
+func (c *Conn) At(partition keyspace.Partition) *Conn {
+	other := *c
+	other.Partition = partition
+	return &other
+}
+
+// Cluster reports whether the partition is on a master of a cluster, which Client finds.
+func (c *Conn) Cluster() bool { return c.master != nil }
+
+// FindMaster lets Client find the master of the partition, where that is in a cluster.
+func (c *Conn) FindMaster(ctx context.Context) (err error) {
+	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+		c.master, err = masters(ctx, cluster, c.Partition.State())
+	}
+	return err
+}
 
 // Client returns the client of the partition; in a cluster, that of its master as far as it is known, so that whatever
 // is read or written, by a key or not, is about the partition, and nothing is redirected to a node that has but a part of it.
 // Neither the struct nor a method names its type: every package that knows Conn or a store would compile the two thousand methods
 // behind it once more, which takes 1.3 s each.
-func Client(c Conn) redis.UniversalClient {
+func Client(c *Conn) redis.UniversalClient {
 	client := c.client
 	if c.master != nil {
 		client = c.master(c.Partition.State())
@@ -44,7 +68,7 @@ func Client(c Conn) redis.UniversalClient {
 }
 
 // Root returns the client that New took: in a cluster, that of all of it.
-func Root(c Conn) redis.UniversalClient {
+func Root(c *Conn) redis.UniversalClient {
 	universal, _ := c.client.(redis.UniversalClient)
 	return universal
 }
@@ -60,9 +84,9 @@ type Division struct {
 // Moment is when something was done that is not done now.
 type Moment time.Time
 
-// Masters returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
+// masters returns what finds the client of the master of a key. It asks nobody: the slots are read once here, and again in the
 // background.
-func Masters(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
+func masters(ctx context.Context, cluster *redis.ClusterClient, first string) (master func(key string) any, err error) {
 	if _, err := cluster.MasterForKey(ctx, first); err != nil {
 		return nil, fmt.Errorf("read the slots of the cluster: %w", Unread(err))
 	}

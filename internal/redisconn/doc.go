@@ -1,8 +1,9 @@
-// Package redisconn is what package store and the rooms that stand on it (migrate, doctor) share below the API: the Redis of a partition with its keys and
-// scripts, the fields of its state that say how it is laid out, which error means what, and the small readers of replies.
+// Package redisconn is the Redis of a partition, for store/redisstore, its rooms, and those that stand on it (migrate, doctor): how a script
+// is sent and what an error means, the fields of the state that say how a deployment is laid out, pages of sets and hashes, a connection
+// to block on, and the small readers of replies.
 //
-//	migrate doctor ──┬── store ──┐
-//	                 └───────────┴── redisconn ── Redis
+//	migrate doctor ── store/redisstore ── its rooms ──┐
+//	      └───────────────────┴───────────────────────┴── redisconn ── Redis
 //
 // A room that needs more of a store than its methods asks it for its Conn.
 package redisconn

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,6 +18,9 @@ const (
 	MinMajor = 7
 	MinMinor = 0
 )
+
+// CheckTimeout bounds the start-up checks.
+const CheckTimeout = 2 * time.Second
 
 // CheckRedis refuses a Redis that could not keep the laws.
 func CheckRedis(ctx context.Context, client redis.UniversalClient) error {

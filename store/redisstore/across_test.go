@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // openParts returns a store of several partitions with n tenants, each with a waiting job of its number in the queue mail.
@@ -172,7 +173,7 @@ func TestAPolicyReachesEveryPartition(t *testing.T) {
 	versions := func() (all [partitions]int64) {
 		for i, part := range s.parts {
 			var err error
-			all[i], _, err = part.policyVersion(ctx)
+			all[i], _, err = part.PolicyEdit(ctx)
 			check(t, err)
 		}
 		return all
@@ -278,7 +279,7 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 			at += int64(rapid.IntRange(0, 200_000).Draw(rt, "us"))
 			key := admission.Key{Tenant: fmt.Sprintf("tenant-%d", rapid.IntRange(0, 15).Draw(rt, "tenant")), ID: strconv.Itoa(i)}
 			part := s.of(key.Tenant)
-			part.now = strconv.FormatInt(at, 10)
+			part.conn.Now = strconv.FormatInt(at, 10)
 			if v := admitOne(t, s, key, limit); v.Decision != admission.Admitted {
 				refused++
 				continue
@@ -307,13 +308,13 @@ func TestTheGlobalLimitHoldsOverAllPartitions(t *testing.T) {
 
 // gateState returns a gate as it is stored.
 func (s *Partition) gateState(ctx context.Context, name store.GateName) (g store.GateState, found bool, err error) {
-	value, err := connection(s).HGet(ctx, s.partition.Gates(), string(name)).Result()
+	value, err := redisconn.Client(s.conn).HGet(ctx, s.conn.Partition.Gates(), string(name)).Result()
 	if err != nil {
 		if redisconn.IsNil(err) {
 			err = nil
 		}
 		return store.GateState{}, false, err
 	}
-	g, err = parseGate(string(name), value, nil)
+	g, err = codec.ParseGate(string(name), value, nil)
 	return g, err == nil && !strings.HasPrefix(value, "*"), err
 }

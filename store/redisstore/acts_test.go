@@ -68,7 +68,7 @@ func TestEveryActIsInTheAudit(t *testing.T) {
 		{func(by store.Intervention) error { return y.redrive(y.dead("e")[0], by, false) }, "redrive q:mail 1 0s"},
 		{func(by store.Intervention) error { return y.redrive(y.dead("f")[0], by, true) }, "redrive_without_limits q:mail 1 0s"},
 		{func(by store.Intervention) error {
-			check(t, y.client.HSet(ctx, s.partition.Buckets("acme"), "mail:high", "1:1:1").Err())
+			check(t, y.client.HSet(ctx, s.conn.Partition.Buckets("acme"), "mail:high", "1:1:1").Err())
 			_, err := s.ResetBucket(ctx, "acme", "mail", admission.High, by)
 			return err
 		}, "reset_bucket acme:mail:high 0 0s"},
@@ -235,7 +235,7 @@ func TestHoldsSayWho(t *testing.T) {
 		_, _, err = s.SetGate(ctx, store.Gate{Name: store.TenantGate("capped"), Limit: 2, By: ada})
 		check(t, err)
 		first := s.parts[0]
-		check(t, client.HSet(ctx, first.partition.Base()+"suspended", "q:old", "0|of before").Err())
+		check(t, client.HSet(ctx, first.conn.Partition.Base()+"suspended", "q:old", "0|of before").Err())
 		holds, err := s.Holds(ctx)
 		check(t, err)
 		var got []string

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -137,9 +138,9 @@ func TestVersionsAndAuditAreBounded(t *testing.T) {
 	if versions, err = s.PolicyVersions(ctx); err != nil || len(versions) != 4 || versions[0].To != 110 {
 		t.Errorf("%d large versions are kept, %v", len(versions), err)
 	}
-	pipe := connection(s).Pipeline()
+	pipe := redisconn.Client(s.conn).Pipeline()
 	for range 10_000 {
-		pipe.Do(ctx, "xadd", s.partition.Audit(), "*", "to", "1")
+		pipe.Do(ctx, "xadd", s.conn.Partition.Audit(), "*", "to", "1")
 	}
 	_, err = pipe.Exec(ctx)
 	check(t, err)
@@ -156,8 +157,8 @@ func TestAVersionOfAnOlderProgramIsKept(t *testing.T) {
 	t.Parallel()
 	s := openAudit(t)
 	ctx := t.Context()
-	check(t, connection(s).Set(ctx, s.partition.Policy(), "{}", 0).Err())
-	check(t, connection(s).HSet(ctx, s.partition.State(), "pv", 7).Err())
+	check(t, redisconn.Client(s.conn).Set(ctx, s.conn.Partition.Policy(), "{}", 0).Err())
+	check(t, redisconn.Client(s.conn).HSet(ctx, s.conn.Partition.State(), "pv", 7).Err())
 	check(t, s.PutPolicy(ctx, edit(8, `{"v":8}`)))
 	versions, err := s.PolicyVersions(ctx)
 	check(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
 )
 
 // balancer moves shares of what all partitions divide among them, caps of queues and downstreams and the rates of downstreams
@@ -51,26 +52,26 @@ func (b *balancer) Step(ctx context.Context) error {
 	if len(names) == 0 {
 		return err
 	}
-	r := round{bounds: names, at: make([][]portion, len(b.store.parts))}
-	looks := make([][]setting, len(b.store.parts))
+	r := round{bounds: names, at: make([][]gates.Portion, len(b.store.parts))}
+	looks := make([][]gates.Setting, len(b.store.parts))
 	for p := range looks {
 		for _, name := range names {
-			looks[p] = append(looks[p], setting{bound: name})
+			looks[p] = append(looks[p], gates.Setting{Bound: name})
 		}
 	}
 	// One that cannot be looked at keeps what it has.
-	failed := b.send(ctx, looks, func(p, i int, seen portion) { r.see(p, i, seen) })
-	if errors.Is(failed, errTaken) {
+	failed := b.send(ctx, looks, func(p, i int, seen gates.Portion) { r.see(p, i, seen) })
+	if errors.Is(failed, gates.ErrTaken) {
 		return nil
 	}
 	moves := r.plan()
-	for _, settings := range [][][]setting{r.lower(moves), nil} {
+	for _, settings := range [][][]gates.Setting{r.lower(moves), nil} {
 		if settings == nil {
 			settings = r.raise(moves)
 		}
-		if err := b.send(ctx, settings, func(p, i int, seen portion) { r.see(p, r.indexOf(settings[p][i].bound), seen) }); err != nil {
+		if err := b.send(ctx, settings, func(p, i int, seen gates.Portion) { r.see(p, r.indexOf(settings[p][i].Bound), seen) }); err != nil {
 			b.number++ // What is on its way is not to be heeded any more.
-			if errors.Is(err, errTaken) {
+			if errors.Is(err, gates.ErrTaken) {
 				return failed
 			}
 			return err
@@ -82,14 +83,14 @@ func (b *balancer) Step(ctx context.Context) error {
 // Neglected implements Balancer.
 func (b *balancer) Neglected(ctx context.Context, partition int, long time.Duration) bool {
 	for cursor := "0"; ; {
-		found, err := b.store.parts[partition].unbalanced(ctx, cursor)
+		found, err := b.store.parts[partition].Unbalanced(ctx, cursor)
 		if err != nil {
 			return false
 		}
-		if len(found.names) > 0 {
-			return found.since < 0 || found.since > long || found.owner == b.owner
+		if len(found.Names) > 0 {
+			return found.Since < 0 || found.Since > long || found.Owner == b.owner
 		}
-		if cursor = found.next; cursor == "0" {
+		if cursor = found.Next; cursor == "0" {
 			return false
 		}
 	}
@@ -104,13 +105,13 @@ func (b *balancer) unbalanced(ctx context.Context) ([]string, error) {
 		if cursor == "" {
 			cursor = "0"
 		}
-		found, err := part.unbalanced(ctx, cursor)
+		found, err := part.Unbalanced(ctx, cursor)
 		if err != nil {
 			return err
 		}
-		b.cursors[p] = found.next
+		b.cursors[p] = found.Next
 		mu.Lock()
-		names = append(names, found.names...)
+		names = append(names, found.Names...)
 		mu.Unlock()
 		return nil
 	})
@@ -126,17 +127,17 @@ func (b *balancer) unbalanced(ctx context.Context) ([]string, error) {
 
 // send makes a call to each partition for which there is a setting, side by side, and tells what each has then. The error joins
 // those of all; one that is errTaken has made the ballot's number higher than the other's.
-func (b *balancer) send(ctx context.Context, settings [][]setting, tell func(p, i int, seen portion)) error {
+func (b *balancer) send(ctx context.Context, settings [][]gates.Setting, tell func(p, i int, seen gates.Portion)) error {
 	var mu sync.Mutex
 	number := b.number
 	return b.store.each(func(p int, part *Partition) error {
 		if len(settings[p]) == 0 {
 			return nil
 		}
-		portions, taken, err := part.share(ctx, number, b.owner, settings[p])
+		portions, taken, err := part.Share(ctx, number, b.owner, settings[p])
 		mu.Lock()
 		defer mu.Unlock()
-		if errors.Is(err, errTaken) {
+		if errors.Is(err, gates.ErrTaken) {
 			b.number = max(b.number, taken+1)
 		}
 		for i := range portions {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -53,7 +54,7 @@ func newDivide4(t *testing.T) *divide4 {
 // put stores a policy.
 func (d *divide4) put(caps ...store.Cap) {
 	d.t.Helper()
-	version, _, err := d.part(0).policyVersion(d.t.Context())
+	version, _, err := d.part(0).PolicyEdit(d.t.Context())
 	check(d.t, err)
 	check(d.t, d.store.PutPolicy(d.t.Context(), store.PolicyUpdate{
 		Expected: version, Version: version + 1, Text: []byte(`{}`), Window: time.Minute, Edit: strconv.FormatInt(version, 10), Caps: caps,
@@ -65,7 +66,7 @@ func (d *divide4) part(p int) *Partition { return d.store.parts[p] }
 func (d *divide4) pass(by time.Duration) {
 	d.now += by.Microseconds()
 	for p := range partsOf4 {
-		d.part(p).now = strconv.FormatInt(d.now, 10)
+		d.part(p).conn.Now = strconv.FormatInt(d.now, 10)
 	}
 }
 
@@ -85,7 +86,7 @@ func (d *divide4) steps(n int) {
 // admit sends jobs of so many tenants to a partition and returns how many were admitted.
 func (d *divide4) admit(p, n, tenants int, downstream string) (admitted int) {
 	d.t.Helper()
-	version, _, err := d.part(p).policyVersion(d.t.Context())
+	version, _, err := d.part(p).PolicyEdit(d.t.Context())
 	check(d.t, err)
 	for n > 0 {
 		jobs := make([]store.Candidate, min(n, store.MaxBatchJobs))
@@ -140,7 +141,7 @@ func (d *divide4) allRunning() (sum int) {
 
 func (d *divide4) fields() (shares []string) {
 	for p := range partsOf4 {
-		shares = append(shares, connection(d.part(0)).HGet(d.t.Context(), d.part(p).partition.Base()+"shares", string(store.QueueGate("mail"))).Val())
+		shares = append(shares, redisconn.Client(d.part(0).conn).HGet(d.t.Context(), d.part(p).conn.Partition.Base()+"shares", string(store.QueueGate("mail"))).Val())
 	}
 	return shares
 }
@@ -248,7 +249,7 @@ func TestOthersExchangeSharesWhileAPartitionIsAway(t *testing.T) {
 	d.admit(3, 300, 1, "")
 	away := map[string][]fate{}
 	for range 100 {
-		away[d.part(3).partition.State()] = append(away[d.part(3).partition.State()], died)
+		away[d.part(3).conn.Partition.State()] = append(away[d.part(3).conn.Partition.State()], died)
 	}
 	d.line.begin(away)
 	for range 8 {
@@ -274,7 +275,7 @@ func TestAWordInDoubtIsNotHeededLater(t *testing.T) {
 	t.Parallel()
 	d := newDivide4(t)
 	d.admit(0, 300, 1, "")
-	key := d.part(0).partition.State()
+	key := d.part(0).conn.Partition.State()
 	d.line.begin(map[string][]fate{key: {carriedOut, carriedOut, late}}) // the look, the share in whole units, and the raise
 	if err := d.balancer.Step(t.Context()); err == nil || d.line.end()[late] != 1 {
 		t.Fatalf("a raise in doubt ended with %v", err)
@@ -285,7 +286,7 @@ func TestAWordInDoubtIsNotHeededLater(t *testing.T) {
 		t.Fatalf("%d and %d run", a, b)
 	}
 	for _, args := range d.line.late() {
-		check(t, connection(d.part(0)).Do(t.Context(), args...).Err())
+		check(t, redisconn.Client(d.part(0).conn).Do(t.Context(), args...).Err())
 	}
 	if a, b := d.running(0), d.running(1); a+b > capOf4 {
 		t.Errorf("%d and %d run after an old word has arrived", a, b)
@@ -315,7 +316,7 @@ func TestAnEditThatDiesLeavesSharesAsTheyAre(t *testing.T) {
 			Caps: []store.Cap{{Gate: store.QueueGate("mail"), Limit: limit}},
 		}
 		for p := range partsOf4 {
-			check(t, d.part(p).putPolicy(t.Context(), partOf(&u, p, partsOf4), nil))
+			check(t, d.part(p).StorePolicy(t.Context(), partOf(&u, p, partsOf4), nil))
 			if sum := d.allowed(); sum > 2*capOf4 || limit < capOf4 && sum > capOf4 || p == partsOf4-1 && sum > limit {
 				t.Errorf("%d may run where the cap has become %d in %d partitions", sum, limit, p+1)
 			}
@@ -396,7 +397,7 @@ func TestACapThatComesBackFindsTheSharesThatAreInForce(t *testing.T) {
 	d.admit(3, 300, 1, "")
 	d.steps(6)
 	u := store.PolicyUpdate{Expected: 1, Version: 2, Text: []byte(`{}`), Window: time.Minute, Edit: "gone"}
-	check(t, d.part(0).putPolicy(t.Context(), partOf(&u, 0, partsOf4), nil))
+	check(t, d.part(0).StorePolicy(t.Context(), partOf(&u, 0, partsOf4), nil))
 	u = store.PolicyUpdate{
 		Expected: 2, Version: 3, Text: []byte(`{}`), Window: time.Minute, Edit: "back", Caps: []store.Cap{{Gate: store.QueueGate("mail"), Limit: capOf4}},
 	}

@@ -1,12 +1,16 @@
 package redisstore
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
+)
 
 // round is a step of a Balancer: what it knows of some bounds.
 type round struct {
 	bounds []string
 	// at is what each partition has of each bound; nil for a partition that was not seen.
-	at [][]portion
+	at [][]gates.Portion
 }
 
 // move is what is to become of a bound.
@@ -22,9 +26,9 @@ type move struct {
 }
 
 // see notes what a partition has of a bound.
-func (r *round) see(p, bound int, seen portion) {
+func (r *round) see(p, bound int, seen gates.Portion) {
 	if r.at[p] == nil {
-		r.at[p] = make([]portion, len(r.bounds))
+		r.at[p] = make([]gates.Portion, len(r.bounds))
 	}
 	r.at[p][bound] = seen
 }
@@ -45,13 +49,13 @@ func (r *round) plan() []move {
 				continue
 			}
 			part := &r.at[p][i]
-			gone = gone && part.whole == 0
-			same = same && part.known && (!seen || part.whole == m.whole)
-			m.whole, seen = part.whole, true
-			if part.known {
-				claims[p] = claim{units: part.have(), used: part.used, wanted: part.wanted}
-				m.shares += part.have()
-				m.inForce += part.inForce(ofRate(name))
+			gone = gone && part.Whole == 0
+			same = same && part.Known && (!seen || part.Whole == m.whole)
+			m.whole, seen = part.Whole, true
+			if part.Known {
+				claims[p] = claim{units: part.Have(), used: part.Used, wanted: part.Wanted}
+				m.shares += part.Have()
+				m.inForce += part.InForce(gates.OfRate(name))
 			}
 		}
 		switch {
@@ -80,8 +84,8 @@ func (r *round) divide(m move, claims []claim) move {
 
 // isShort reports whether less of a cap is in force somewhere than its share, as after an edit that raised it.
 func (r *round) isShort(m move) bool {
-	return !ofRate(r.bounds[m.bound]) && slices.ContainsFunc(r.at, func(of []portion) bool {
-		return of != nil && of[m.bound].known && of[m.bound].limit < of[m.bound].have()
+	return !gates.OfRate(r.bounds[m.bound]) && slices.ContainsFunc(r.at, func(of []gates.Portion) bool {
+		return of != nil && of[m.bound].Known && of[m.bound].Limit < of[m.bound].Have()
 	})
 }
 
@@ -95,8 +99,8 @@ func isEven(even int, claims []claim) bool {
 }
 
 // lower returns the settings of those that are to have less, and of those that have a fraction that is not whole units.
-func (r *round) lower(moves []move) [][]setting {
-	settings := make([][]setting, len(r.at))
+func (r *round) lower(moves []move) [][]gates.Setting {
+	settings := make([][]gates.Setting, len(r.at))
 	for _, m := range moves {
 		for p := range r.at {
 			part := r.of(p, m)
@@ -104,18 +108,18 @@ func (r *round) lower(moves []move) [][]setting {
 				continue
 			}
 			if m.targets == nil {
-				if part.units*len(r.at) > part.of {
-					settings[p] = append(settings[p], setting{r.bounds[m.bound], 1, len(r.at)})
+				if part.Units*len(r.at) > part.Of {
+					settings[p] = append(settings[p], gates.Setting{Bound: r.bounds[m.bound], Units: 1, Of: len(r.at)})
 				}
 				continue
 			}
-			have := part.have()
+			have := part.Have()
 			units := min(have, m.targets[p])
-			if !ofRate(r.bounds[m.bound]) {
-				units = min(units, part.limit) // What an edit has added comes into force with the raise.
+			if !gates.OfRate(r.bounds[m.bound]) {
+				units = min(units, part.Limit) // What an edit has added comes into force with the raise.
 			}
-			if units < have || part.of != part.whole {
-				settings[p] = append(settings[p], setting{r.bounds[m.bound], units, m.whole})
+			if units < have || part.Of != part.Whole {
+				settings[p] = append(settings[p], gates.Setting{Bound: r.bounds[m.bound], Units: units, Of: m.whole})
 			}
 		}
 	}
@@ -123,8 +127,8 @@ func (r *round) lower(moves []move) [][]setting {
 }
 
 // raise returns the settings of those that are to have more, after all that lower returned are in force.
-func (r *round) raise(moves []move) [][]setting {
-	settings := make([][]setting, len(r.at))
+func (r *round) raise(moves []move) [][]gates.Setting {
+	settings := make([][]gates.Setting, len(r.at))
 	for _, m := range moves {
 		shares, inForce := m.free(r)
 		for p := range r.at {
@@ -133,19 +137,19 @@ func (r *round) raise(moves []move) [][]setting {
 				continue
 			}
 			if m.targets == nil {
-				if part.units*len(r.at) < part.of {
-					settings[p] = append(settings[p], setting{r.bounds[m.bound], 1, len(r.at)})
+				if part.Units*len(r.at) < part.Of {
+					settings[p] = append(settings[p], gates.Setting{Bound: r.bounds[m.bound], Units: 1, Of: len(r.at)})
 				}
 				continue
 			}
-			in := part.inForce(ofRate(r.bounds[m.bound]))
-			most := min(m.targets[p], part.units+shares, in+inForce)
-			if inForce < 0 || most <= part.units {
+			in := part.InForce(gates.OfRate(r.bounds[m.bound]))
+			most := min(m.targets[p], part.Units+shares, in+inForce)
+			if inForce < 0 || most <= part.Units {
 				continue
 			}
-			shares -= most - part.units
+			shares -= most - part.Units
 			inForce -= max(0, most-in)
-			settings[p] = append(settings[p], setting{r.bounds[m.bound], most, m.whole})
+			settings[p] = append(settings[p], gates.Setting{Bound: r.bounds[m.bound], Units: most, Of: m.whole})
 		}
 	}
 	return settings
@@ -159,16 +163,16 @@ func (m *move) free(r *round) (shares, inForce int) {
 	}
 	for p := range r.at {
 		if part := r.of(p, *m); part != nil {
-			shares -= part.units
-			inForce -= part.inForce(ofRate(r.bounds[m.bound]))
+			shares -= part.Units
+			inForce -= part.InForce(gates.OfRate(r.bounds[m.bound]))
 		}
 	}
 	return shares, inForce
 }
 
 // of returns what a partition has of a bound that is moved; nil where that is not known.
-func (r *round) of(p int, m move) *portion {
-	if r.at[p] == nil || !r.at[p][m.bound].known {
+func (r *round) of(p int, m move) *gates.Portion {
+	if r.at[p] == nil || !r.at[p][m.bound].Known {
 		return nil
 	}
 	return &r.at[p][m.bound]

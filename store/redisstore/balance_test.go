@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // TestSharesNeverExceedTheWhole (laws L1 and gates): several processes balance the shares of a cap, a dispatch rate and the global
@@ -137,7 +138,7 @@ func (d *divided) advance(by time.Duration) {
 	d.now += by.Microseconds()
 	for _, s := range d.stores {
 		for p, part := range s.parts {
-			part.now = strconv.FormatInt(d.now+d.offsets[p], 10)
+			part.conn.Now = strconv.FormatInt(d.now+d.offsets[p], 10)
 		}
 	}
 }
@@ -176,7 +177,7 @@ func (d *divided) balance(process int) {
 	for _, part := range d.parts() {
 		for range 3 { // calls of a step
 			f := fate(max(0, d.draw(8, "fate")-4))
-			fates[part.partition.State()] = append(fates[part.partition.State()], f)
+			fates[part.conn.Partition.State()] = append(fates[part.conn.Partition.State()], f)
 		}
 	}
 	d.lines[process].begin(fates)
@@ -208,7 +209,7 @@ func (d *divided) edit() {
 		d.reached["edit died"]++
 		as = dyingAfter(d.t, as, 1+d.draw(len(d.tenants)-1, "after"))
 		for p, part := range as.parts {
-			part.now = d.parts()[p].now
+			part.conn.Now = d.parts()[p].conn.Now
 		}
 	}
 	err := as.PutPolicy(d.t.Context(), u)
@@ -234,7 +235,7 @@ func (d *divided) step(p int) {
 // admit sends some jobs to a partition.
 func (d *divided) admit(p int) {
 	part := d.parts()[p]
-	version, _, err := part.policyVersion(d.t.Context())
+	version, _, err := part.PolicyEdit(d.t.Context())
 	check(d.t, err)
 	jobs := make([]store.Candidate, 1+d.draw(24, "jobs"))
 	for i := range jobs {
@@ -275,11 +276,11 @@ func (d *divided) end(p int) {
 func (d *divided) deliver(process int) {
 	for _, args := range d.lines[process].late() {
 		for _, part := range d.parts() {
-			if args[3] == part.partition.State() {
-				args[4] = part.now
+			if args[3] == part.conn.Partition.State() {
+				args[4] = part.conn.Now
 			}
 		}
-		check(d.t, connection(d.stores[0].parts[0]).Do(d.t.Context(), args...).Err())
+		check(d.t, redisconn.Client(d.stores[0].parts[0].conn).Do(d.t.Context(), args...).Err())
 		d.reached["delivered"]++
 	}
 }
@@ -287,9 +288,9 @@ func (d *divided) deliver(process int) {
 // limits are the shares of the cap.
 func (d *divided) limits() []string {
 	d.t.Helper()
-	pipe := connection(d.stores[0].parts[0]).Pipeline()
+	pipe := redisconn.Client(d.stores[0].parts[0].conn).Pipeline()
 	for _, part := range d.parts() {
-		pipe.HGet(d.t.Context(), part.partition.Base()+"shares", string(store.QueueGate("mail")))
+		pipe.HGet(d.t.Context(), part.conn.Partition.Base()+"shares", string(store.QueueGate("mail")))
 	}
 	return d.texts(pipe)
 }
@@ -311,11 +312,11 @@ func (d *divided) texts(pipe redis.Pipeliner) (texts []string) {
 // assert reads what was dispatched, and compares what runs and what may with what is allowed.
 func (d *divided) assert() {
 	d.t.Helper()
-	pipe := connection(d.stores[0].parts[0]).Pipeline()
+	pipe := redisconn.Client(d.stores[0].parts[0].conn).Pipeline()
 	for p, part := range d.parts() {
 		d.read(p, part)
-		pipe.HGet(d.t.Context(), part.partition.Gates(), string(store.QueueGate("mail")))
-		pipe.HGet(d.t.Context(), part.partition.State(), "pv")
+		pipe.HGet(d.t.Context(), part.conn.Partition.Gates(), string(store.QueueGate("mail")))
+		pipe.HGet(d.t.Context(), part.conn.Partition.State(), "pv")
 	}
 	held, limits, inForce, settled := 0, 0, 0, true
 	texts := d.texts(pipe)
@@ -326,7 +327,7 @@ func (d *divided) assert() {
 		if gate == "" {
 			continue
 		}
-		g, err := parseGate(string(store.QueueGate("mail")), gate, nil)
+		g, err := codec.ParseGate(string(store.QueueGate("mail")), gate, nil)
 		check(d.t, err)
 		if g.Held != len(d.held[p]) {
 			d.rt.Fatalf("partition %d counts %d jobs, %d run", p, g.Held, len(d.held[p]))
@@ -376,7 +377,7 @@ func (d *divided) underWay() bool {
 	for _, line := range d.lines {
 		for _, args := range line.waiting() {
 			key, _ := args[3].(string)
-			ballot, err := connection(d.stores[0].parts[0]).HGet(d.t.Context(), key, "sb").Result()
+			ballot, err := redisconn.Client(d.stores[0].parts[0].conn).HGet(d.t.Context(), key, "sb").Result()
 			if err != nil && !redisconn.IsNil(err) {
 				d.t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -124,7 +125,7 @@ type usage struct{ us, in, out float64 }
 func usageOf(b *testing.B, s *Partition) (u usage) {
 	b.Helper()
 	for _, section := range []string{"commandstats", "stats"} {
-		info, err := connection(s).Info(b.Context(), section).Result()
+		info, err := redisconn.Client(s.conn).Info(b.Context(), section).Result()
 		check(b, err)
 		for line := range strings.Lines(info) {
 			for _, name := range []string{"eval", "evalsha", "xreadgroup"} {

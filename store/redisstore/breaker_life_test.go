@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
 
@@ -55,7 +56,7 @@ func TestABreakersLifeIsCounted(t *testing.T) {
 	if got.Calls != 3+10+5+7 || got.Failures != 1+10+7 || len(got.Transitions) != 3 || got.Transitions[0] != want[0] || got.Transitions[1] != want[1] || got.Transitions[2] != want[2] {
 		t.Errorf("got %+v", got)
 	}
-	check(t, connection(d.store).HDel(t.Context(), d.store.partition.Breaker("api"), "x", "e").Err())
+	check(t, redisconn.Client(d.store.conn).HDel(t.Context(), d.store.conn.Partition.Breaker("api"), "x", "e").Err())
 	d.report("w1", "acme", breaker.Counts{Successes: 1})
 	if got := d.state(); got.Life.Calls != 1 || got.State != breaker.Closed {
 		t.Errorf("got %+v", got)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -35,7 +36,7 @@ func newDesk(t *testing.T, config breaker.Config) *desk {
 func (d *desk) pass(by time.Duration) {
 	d.t.Helper()
 	d.now += by.Microseconds()
-	d.store.now = strconv.FormatInt(d.now, 10)
+	d.store.conn.Now = strconv.FormatInt(d.now, 10)
 	for more := true; more; {
 		p, err := d.store.Promote(d.t.Context(), "s", time.Second)
 		check(d.t, err)
@@ -168,7 +169,7 @@ func TestReportersThatAreGoneAreForgotten(t *testing.T) {
 	}
 	d.pass(61 * time.Second)
 	d.report("new", "acme", breaker.Counts{Successes: 1})
-	fields, err := connection(d.store).HKeys(d.t.Context(), d.store.partition.Breaker("api")).Result()
+	fields, err := redisconn.Client(d.store.conn).HKeys(d.t.Context(), d.store.conn.Partition.Breaker("api")).Result()
 	check(t, err)
 	workers := 0
 	for _, field := range fields {
@@ -234,7 +235,7 @@ func TestTheQuietestBreakerMakesRoom(t *testing.T) {
 			t.Fatalf("there is no room for another, %d", i)
 		}
 	}
-	n, err := connection(d.store).SCard(t.Context(), d.store.partition.Breakers()).Result()
+	n, err := redisconn.Client(d.store.conn).SCard(t.Context(), d.store.conn.Partition.Breakers()).Result()
 	check(t, err)
 	if n != most {
 		t.Errorf("%d are known", n)

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
 // beforeCounts calls what is to happen between the naming of the lanes and each count.
@@ -36,10 +39,11 @@ func TestACensusSaysWhenItIsNotKnown(t *testing.T) {
 	other, err := newStore(y.client, y.store.config, "")
 	check(t, err)
 	crowd := &yard{tb: t, store: other}
-	counter := *y.store
 	client := redis.NewClient(y.client.Options())
 	defer func() { _ = client.Close() }()
-	counter.client = client
+	counter, err := newStore(client, y.store.config, "")
+	check(t, err)
+	counter.conn.Now = y.store.conn.Now
 	client.AddHook(beforeCounts{func() {
 		counts++
 		tenants++
@@ -47,7 +51,7 @@ func TestACensusSaysWhenItIsNotKnown(t *testing.T) {
 	}})
 	c, err = counter.Census(t.Context())
 	check(t, err)
-	if c.Known() || c.Conserved() || c.Unaccounted() != 0 || counts != censusTries {
+	if c.Known() || c.Conserved() || c.Unaccounted() != 0 || counts != looking.CensusTries {
 		t.Errorf("while jobs come to new lanes, after %d counts: %+v", counts, c)
 	}
 	check(t, y.client.HDel(t.Context(), y.store.Keys().Jobs(), "acme:a").Err())
@@ -76,8 +80,8 @@ func TestTheCountsOfAllPartitionsAreKnownWhereThoseOfEachAre(t *testing.T) {
 			t.Errorf("with %d records gone: %+v, %+v", want, c, counters)
 		}
 		part := s.parts[1]
-		keys, err := connection(part).HRandField(t.Context(), part.Keys().Jobs(), 1).Result()
+		keys, err := redisconn.Client(part.conn).HRandField(t.Context(), part.Keys().Jobs(), 1).Result()
 		check(t, err)
-		check(t, connection(part).HDel(t.Context(), part.Keys().Jobs(), keys...).Err())
+		check(t, redisconn.Client(part.conn).HDel(t.Context(), part.Keys().Jobs(), keys...).Err())
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -93,9 +94,9 @@ func TestSchedulersAreListedWhileTheyLive(t *testing.T) {
 	s := newYard(t).store
 	now, err := s.Time(t.Context())
 	check(t, err)
-	s.now = strconv.FormatInt(now.Add(-time.Minute).UnixMicro(), 10)
+	s.conn.Now = strconv.FormatInt(now.Add(-time.Minute).UnixMicro(), 10)
 	check(t, s.Alive(t.Context(), "killed", 30*time.Second))
-	s.now = ""
+	s.conn.Now = ""
 	for _, name := range []string{"s2", "s1", "gone"} {
 		check(t, s.Alive(t.Context(), name, time.Hour))
 	}
@@ -107,10 +108,10 @@ func TestSchedulersAreListedWhileTheyLive(t *testing.T) {
 	if len(all) != 2 || all[0].Name != "s1" || !all[0].LeaseEnd.IsZero() || all[1].Name != "s2" || all[1].LeaseEnd.IsZero() || all[0].AliveUntil.Before(now) {
 		t.Errorf("%+v", all)
 	}
-	if n := connection(s).ZCard(t.Context(), s.partition.Schedulers()).Val(); n != 2 {
+	if n := redisconn.Client(s.conn).ZCard(t.Context(), s.conn.Partition.Schedulers()).Val(); n != 2 {
 		t.Errorf("%d are kept", n)
 	}
-	if ttl := connection(s).PTTL(t.Context(), s.partition.Schedulers()).Val(); ttl <= 0 {
+	if ttl := redisconn.Client(s.conn).PTTL(t.Context(), s.conn.Partition.Schedulers()).Val(); ttl <= 0 {
 		t.Errorf("the key has no end: %s", ttl)
 	}
 }
@@ -142,7 +143,7 @@ func TestABucketOfAFasterClockFillsFromNow(t *testing.T) {
 	q.Limits[admission.LevelTenant] = admission.Limit{Tokens: 1, Per: time.Second, Burst: 10}
 	began := time.Now()
 	left := func(after time.Duration, peek bool) admission.Tokens {
-		y.store.now = strconv.FormatInt(began.Add(after).UnixMicro(), 10)
+		y.store.conn.Now = strconv.FormatInt(began.Add(after).UnixMicro(), 10)
 		_, answers, err := y.store.Check(t.Context(), 0, peek, []store.Question{q})
 		check(t, err)
 		return answers[0].Left[admission.LevelTenant].Tokens()

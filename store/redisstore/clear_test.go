@@ -97,7 +97,7 @@ func TestATenantsBacklogIsClearedInPortions(t *testing.T) {
 	if q, err := y.store.Queue(t.Context(), "mail"); err != nil || q.Waiting() != 1 {
 		t.Errorf("in the queue %d wait, want that of another tenant: %v", q.Waiting(), err)
 	}
-	if waits := y.client.HLen(t.Context(), y.store.partition.Waits()).Val(); waits != 0 {
+	if waits := y.client.HLen(t.Context(), y.store.conn.Partition.Waits()).Val(); waits != 0 {
 		t.Errorf("jobs wait for %d downstreams", waits)
 	}
 	y.admitAt(1, later)

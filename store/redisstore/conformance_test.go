@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
@@ -88,7 +89,7 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 			moves = pick(w, "moves", fewMoves)
 			w.model.deadCap, w.model.quiet, w.model.holders = fewDead, fewQuiet, fewHolders
 		}
-		w.model.moves, s.scripts = moves, scripts[moves]
+		w.model.moves, s.conn.Scripts = moves, scripts[moves]
 		defer w.clean()
 		for range steps {
 			w.step()
@@ -206,7 +207,7 @@ func newWalk(tb testing.TB, rt *rapid.T, s *Partition) *walk {
 
 func (w *walk) clean() {
 	const erase = `for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', k) end`
-	err := connection(w.store).Eval(w.ctx, w.store.preamble+erase, []string{w.store.partition.State()}, w.store.partition.Base()).Err()
+	err := redisconn.Client(w.store.conn).Eval(w.ctx, w.store.conn.Preamble+erase, []string{w.store.conn.Partition.State()}, w.store.conn.Partition.Base()).Err()
 	if !errors.Is(err, redis.Nil) {
 		check(w.tb, err)
 	}
@@ -301,7 +302,7 @@ func (w *walk) tick() {
 	default:
 		w.now += int64(w.number("us", 0, 400_000))
 	}
-	w.store.now = strconv.FormatInt(w.now, 10)
+	w.store.conn.Now = strconv.FormatInt(w.now, 10)
 }
 
 func (w *walk) drawLimits() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -16,7 +17,7 @@ func TestCountsAreExactForThoseWithTheMost(t *testing.T) {
 	t.Parallel()
 	s, err := openOnly(t.Context(), redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t)})
 	check(t, err)
-	s.now = "1800000060000000" // The whole test is one minute.
+	s.conn.Now = "1800000060000000" // The whole test is one minute.
 	const rounds, heavy = 4, 10
 	for round := range rounds {
 		var counts []store.ScopeCount
@@ -33,24 +34,24 @@ func TestCountsAreExactForThoseWithTheMost(t *testing.T) {
 			t.Errorf("%d of %d scopes are counted", done, len(counts))
 		}
 	}
-	key := s.partition.Counts(1800000060 / 60)
+	key := s.conn.Partition.Counts(1800000060 / 60)
 	for scope, want := range map[string]string{"heavy-0": "4000:4:8000:1", "heavy-9": "4000:4:8000:1", "rare": "4:0:4:0"} {
-		if got := connection(s).HGet(t.Context(), key, scope).Val(); got != want {
+		if got := redisconn.Client(s.conn).HGet(t.Context(), key, scope).Val(); got != want {
 			t.Errorf("%s is %s, want %s", scope, got, want)
 		}
 	}
-	if n := connection(s).HLen(t.Context(), key).Val(); n != store.TopScopes+1 {
+	if n := redisconn.Client(s.conn).HLen(t.Context(), key).Val(); n != store.TopScopes+1 {
 		t.Errorf("%d scopes are kept", n)
 	}
-	for _, name := range []string{key, s.partition.Base() + "ranks"} {
-		if ttl := connection(s).TTL(t.Context(), name).Val(); ttl <= store.CountedFor || ttl > 2*store.CountedFor {
+	for _, name := range []string{key, s.conn.Partition.Base() + "ranks"} {
+		if ttl := redisconn.Client(s.conn).TTL(t.Context(), name).Val(); ttl <= store.CountedFor || ttl > 2*store.CountedFor {
 			t.Errorf("%s is kept for %s", name, ttl)
 		}
 	}
-	s.now = "1800000120000000"
+	s.conn.Now = "1800000120000000"
 	_, err = s.Count(t.Context(), []store.ScopeCount{{Scope: "heavy-0", Allowed: 1, Tokens: 1}})
 	check(t, err)
-	if got := connection(s).HGet(t.Context(), s.partition.Counts(1800000120/60), "heavy-0").Val(); got != "1:0:1:0" {
+	if got := redisconn.Client(s.conn).HGet(t.Context(), s.conn.Partition.Counts(1800000120/60), "heavy-0").Val(); got != "1:0:1:0" {
 		t.Errorf("in the minute after it came in it is %s, want all of it", got)
 	}
 }

@@ -110,7 +110,7 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 	fill := func(tenant string, most, bytes int) (admitted int, last admission.Verdict) {
 		for n := range most {
 			now += 200_000 // Redis is asked for its memory anew.
-			s.now = strconv.FormatInt(now, 10)
+			s.conn.Now = strconv.FormatInt(now, 10)
 			if last = y.offerAt(0, sized(tenant, n, bytes)); last.Decision == admission.Refused {
 				return n, last
 			}
@@ -152,12 +152,12 @@ func TestATenantLeavesOthersTheirShareOfTheMemory(t *testing.T) {
 func TestUniqueKeysThatStayAreBounded(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
+	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+	lower(t, y.store.conn.Scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
 	now := ahead()
 	offer := func(tenant string, n int, release admission.Release, hold time.Duration) admission.Verdict {
 		now += 1000
-		y.store.now = strconv.FormatInt(now, 10)
+		y.store.conn.Now = strconv.FormatInt(now, 10)
 		j := sized(tenant, n, 0)
 		j.Unique = admission.Unique{Key: fmt.Sprint("k", n), For: hold, Release: release}
 		v := y.offerAt(0, j)
@@ -178,10 +178,10 @@ func TestUniqueKeysThatStayAreBounded(t *testing.T) {
 	check(t, offer("acme", 0, admission.ReleaseAtExpiry, time.Hour).Err())
 	now += time.Hour.Microseconds()
 	check(t, offer("evil", 7, admission.ReleaseAtExpiry, time.Hour).Err())
-	if n := y.client.ZCard(t.Context(), y.store.partition.Base()+"uniques:evil").Val(); n != 1 {
+	if n := y.client.ZCard(t.Context(), y.store.conn.Partition.Base()+"uniques:evil").Val(); n != 1 {
 		t.Errorf("%d keys are kept, of which one has not passed", n)
 	}
-	if left := y.client.PTTL(t.Context(), y.store.partition.Base()+"uniques:evil").Val(); left <= 0 {
+	if left := y.client.PTTL(t.Context(), y.store.conn.Partition.Base()+"uniques:evil").Val(); left <= 0 {
 		t.Errorf("the list of them stays for ever: %s", left)
 	}
 }
@@ -212,7 +212,7 @@ func TestNothingIsKeptOfALargeJobThatIsRefused(t *testing.T) {
 func (y *yard) held() map[string]int64 {
 	y.tb.Helper()
 	sizes := map[string]int64{}
-	base := y.store.partition.Base()
+	base := y.store.conn.Partition.Base()
 	all := y.client.Scan(y.tb.Context(), 0, base+"*", 1000).Iterator()
 	for all.Next(y.tb.Context()) {
 		n, err := y.client.MemoryUsage(y.tb.Context(), all.Val(), 0).Result()
@@ -231,8 +231,8 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	const few = 4
 	y := newYard(t)
-	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, few)
+	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+	lower(t, y.store.conn.Scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, few)
 	n := 0
 	calling := func(tenant, downstream string, delay time.Duration) admission.Verdict {
 		n++
@@ -247,10 +247,10 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 		}
 	}
 	wide := func() (widest float64, counted string) {
-		for _, z := range y.client.ZRevRangeWithScores(t.Context(), y.store.partition.Base()+"wide", 0, 0).Val() {
+		for _, z := range y.client.ZRevRangeWithScores(t.Context(), y.store.conn.Partition.Base()+"wide", 0, 0).Val() {
 			widest = z.Score
 		}
-		return widest, y.client.HGet(t.Context(), y.store.partition.State(), "wl").Val()
+		return widest, y.client.HGet(t.Context(), y.store.conn.Partition.State(), "wl").Val()
 	}
 	for i := range few {
 		check(t, calling("evil", fmt.Sprint("made-up-", i), 0).Err())
@@ -269,8 +269,8 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 	check(t, calling("off", "made-up-0", 2*time.Hour).Err())
 	check(t, calling("off", "", time.Minute).Err())
 	y.register(2) // takes a lane from each
-	for _, z := range y.client.ZRangeWithScores(t.Context(), y.store.partition.Base()+"wide", 0, -1).Val() {
-		if lanes := y.client.ZCard(t.Context(), fmt.Sprint(y.store.partition.Base(), "lanes:", z.Member)).Val(); float64(lanes) != z.Score {
+	for _, z := range y.client.ZRangeWithScores(t.Context(), y.store.conn.Partition.Base()+"wide", 0, -1).Val() {
+		if lanes := y.client.ZCard(t.Context(), fmt.Sprint(y.store.conn.Partition.Base(), "lanes:", z.Member)).Val(); float64(lanes) != z.Score {
 			t.Errorf("%v has %d lanes, %v are counted", z.Member, lanes, z.Score)
 		}
 	}
@@ -279,7 +279,7 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 		t.Errorf("when all have gone the widest has %v lanes, of %s that are wide", widest, counted)
 	}
 	check(t, calling("evil", "one-more", 0).Err())
-	y.store.now = strconv.FormatInt(time.Now().Add(90*time.Minute).UnixMicro(), 10)
+	y.store.conn.Now = strconv.FormatInt(time.Now().Add(90*time.Minute).UnixMicro(), 10)
 	for i := range few - 1 { // All have started but made-up-0, which is put off for longer.
 		check(t, calling("off", fmt.Sprint("another-", i), time.Minute).Err())
 	}

@@ -10,8 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // emptied answers every XREAD as no Redis does: with nothing, or with a stream of nothing.
@@ -45,16 +47,16 @@ func TestAnswersWithoutEntriesAreErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		client.AddHook(streams)
-		reader := st.newPolicyReader()
-		reader.position = "0-0"
-		before := reader.position
-		if err := reader.await(t.Context(), client); !errors.Is(err, errEmptyStream) || reader.position != before {
+		reader := st.NewPolicyReader().(*policies.Reader)
+		reader.Position = "0-0"
+		before := reader.Position
+		if err := reader.Await(t.Context(), client); !errors.Is(err, redisconn.ErrEmptyStream) || reader.Position != before {
 			t.Errorf("the policy's reader: %v", err)
 		}
-		if last, err := st.readOne(t.Context(), "x", "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || last != "0-0" {
+		if last, err := st.ReadOne(t.Context(), "x", "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || last != "0-0" {
 			t.Errorf("a wake: %s, %v", last, err)
 		}
-		if events, position, err := st.eventsOn(t.Context(), client, "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || position != "0-0" || events != nil {
+		if events, position, err := st.EventsOn(t.Context(), client, "0-0", time.Millisecond); !errors.Is(err, admission.ErrUnavailable) || position != "0-0" || events != nil {
 			t.Errorf("events: %v %s %v", events, position, err)
 		}
 		if leases, err := st.Read(t.Context(), "w", "p", 1, -1, false); err != nil || len(leases) != 0 {

@@ -17,11 +17,11 @@ const DataVersion = redisconn.DataVersion
 
 // checkData refuses a deployment whose data this release does not know, and marks a new one.
 func (s *Partition) checkData(ctx context.Context) error {
-	key := s.partition.State()
-	text, err := connection(s).HGet(ctx, key, redisconn.DataField).Result()
+	key := s.conn.Partition.State()
+	text, err := redisconn.Client(s.conn).HGet(ctx, key, redisconn.DataField).Result()
 	if errors.Is(err, redis.Nil) {
 		// A Redis that is full or a replica does not take it: the next start writes it, and until then its absence says the same.
-		_ = connection(s).HSetNX(ctx, key, redisconn.DataField, redisconn.FirstData).Err()
+		_ = redisconn.Client(s.conn).HSetNX(ctx, key, redisconn.DataField, redisconn.FirstData).Err()
 		return nil
 	}
 	if err != nil {

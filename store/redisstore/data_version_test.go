@@ -22,7 +22,7 @@ func TestOlderReleasesAreRefusedWithWords(t *testing.T) {
 	open := func() (*Partition, error) { return openOnly(t.Context(), client, config) }
 	s, err := open()
 	check(t, err)
-	state := s.partition.State()
+	state := s.conn.Partition.State()
 	if got := client.HGet(t.Context(), state, redisconn.DataField).Val(); got != strconv.Itoa(redisconn.FirstData) {
 		t.Errorf("the first start wrote version %q", got)
 	}
@@ -132,7 +132,7 @@ func TestTwoReleasesSideBySide(t *testing.T) {
 			t.Errorf("%s ended %d times", key, n)
 		}
 	}
-	if st, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || st.scripts["admit"]().SHA == lua.Scripts("", lua.SingleLayout)["admit"]().SHA {
+	if st, err = newStore(server.Client(t), config, "-- another release\n"); err != nil || st.conn.Scripts["admit"]().SHA == lua.Scripts("", lua.SingleLayout)["admit"]().SHA {
 		t.Errorf("both releases run the same script: %v", err)
 	}
 }

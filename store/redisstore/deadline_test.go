@@ -17,7 +17,7 @@ func TestDeadlinesPassOneByOne(t *testing.T) {
 	s, err := openOnly(t.Context(), redistest.Shared(t).Client(t), Config{Prefix: redistest.Prefix(t)})
 	check(t, err)
 	start := time.Now()
-	at := func(after time.Duration) { s.now = strconv.FormatInt(start.Add(after).UnixMicro(), 10) }
+	at := func(after time.Duration) { s.conn.Now = strconv.FormatInt(start.Add(after).UnixMicro(), 10) }
 	at(0)
 	var jobs []store.Candidate
 	for _, seconds := range []int{4, 3, 2, 1} {

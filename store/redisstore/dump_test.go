@@ -10,7 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
 // redisDump writes what Redis holds in the words of fairqueue.Room.Dump and model.dump.
@@ -45,8 +48,8 @@ end
 return out`
 
 func (d *redisDump) read(ctx context.Context) {
-	base := d.store.partition.Base()
-	rows, err := connection(d.store).Eval(ctx, d.store.preamble+snapshotScript, []string{d.store.partition.State()}, base).Slice()
+	base := d.store.conn.Partition.Base()
+	rows, err := redisconn.Client(d.store.conn).Eval(ctx, d.store.conn.Preamble+snapshotScript, []string{d.store.conn.Partition.State()}, base).Slice()
 	check(d.tb, err)
 	for _, row := range rows {
 		parts := row.([]any)
@@ -244,7 +247,7 @@ func (d *redisDump) pools() {
 }
 
 func (d *redisDump) gates() {
-	limits := defaultLimits(d.hash("gates"))
+	limits := looking.DefaultLimits(d.hash("gates"))
 	for name, value := range d.hash("gates") {
 		parts := strings.SplitN(value, "|", 3)
 		switch {
@@ -284,9 +287,9 @@ func (d *redisDump) gates() {
 
 func (d *redisDump) jobs() {
 	for key, raw := range d.hash("jobs") {
-		rec, err := decodeRecord(key, raw)
+		rec, err := codec.DecodeRecord(key, raw)
 		check(d.tb, err)
-		d.add("job %s:%s attempts %d lost %d suspect %t timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Suspect, rec.Timed, raw[1]&flagCounted != 0)
+		d.add("job %s:%s attempts %d lost %d suspect %t timed %t counted %t", rec.Job.Tenant, rec.Job.ID, rec.Attempts, rec.Lost, rec.Suspect, rec.Timed, raw[1]&codec.FlagCounted != 0)
 	}
 	d.marks()
 	d.depths()

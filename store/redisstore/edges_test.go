@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
 )
 
 // The tests here stand at the edge of one moment, or in one corner, that random walks seldom come to.
@@ -261,8 +262,8 @@ func TestABallotHasOneOwner(t *testing.T) {
 	s := openParts(t, 2, 0)
 	part := s.parts[0]
 	for i, owner := range []string{"one", "one", "two"} {
-		_, _, err := part.share(t.Context(), 7, owner, nil)
-		if errors.Is(err, errTaken) != (i == 2) {
+		_, _, err := part.Share(t.Context(), 7, owner, nil)
+		if errors.Is(err, gates.ErrTaken) != (i == 2) {
 			t.Errorf("call %d, of %s: %v", i, owner, err)
 		}
 	}

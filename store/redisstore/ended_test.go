@@ -14,7 +14,7 @@ func TestASuspensionEndsToTheMicrosecond(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	begun := ahead()
-	at := func(us int64) { y.store.now = strconv.FormatInt(begun+us, 10) }
+	at := func(us int64) { y.store.conn.Now = strconv.FormatInt(begun+us, 10) }
 	at(0)
 	check(t, y.store.Suspend(t.Context(), store.QueueGate("mail"), time.Second, store.Intervention{Reason: "test"}))
 	at(999_999)
@@ -24,7 +24,7 @@ func TestASuspensionEndsToTheMicrosecond(t *testing.T) {
 	at(1_000_000)
 	check(t, y.offerAt(0, mail("acme", "on-time")).Err())
 	y.promoteAll()
-	if counted := y.client.HGet(t.Context(), y.store.partition.State(), "np").Val(); counted != "0" {
+	if counted := y.client.HGet(t.Context(), y.store.conn.Partition.State(), "np").Val(); counted != "0" {
 		t.Errorf("%s suspensions are counted", counted)
 	}
 }
@@ -33,7 +33,7 @@ func TestASuspensionEndsToTheMicrosecond(t *testing.T) {
 func TestAHistoryGoesOnAndEndsWithItsJob(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	log := y.store.partition.Base() + "log:acme:"
+	log := y.store.conn.Partition.Base() + "log:acme:"
 	y.kill("again", "purged")
 	check(t, y.redrive(admission.Key{Tenant: "acme", ID: "again"}, store.Intervention{Author: "op"}, false))
 	if sight := y.look("again"); len(sight.History) != 1 {
@@ -60,7 +60,7 @@ func TestALetterReleasesNoKeyOfAnother(t *testing.T) {
 	}
 	y.admit(holding("first"))
 	y.read(1)
-	unique := y.store.partition.Base() + "unique:acme:k"
+	unique := y.store.conn.Partition.Base() + "unique:acme:k"
 	check(t, y.client.Del(t.Context(), unique).Err()) // as Redis does when its time is over
 	y.admit(holding("second"))
 	y.finish("first", store.Finish{Outcome: store.Kill, Reason: "test"})

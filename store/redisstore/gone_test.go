@@ -103,7 +103,7 @@ type goneYard struct {
 
 func (y *goneYard) pass(d time.Duration) {
 	y.now += d.Microseconds()
-	y.store.now = strconv.FormatInt(y.now, 10)
+	y.store.conn.Now = strconv.FormatInt(y.now, 10)
 }
 
 func (y *goneYard) take() []store.Lease {

@@ -62,9 +62,9 @@ func TestALeaseThatEndedIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	l := lender{newYard(t).store, t}
 	now := time.Now().UnixMicro()
-	l.now = strconv.FormatInt(now, 10)
+	l.conn.Now = strconv.FormatInt(now, 10)
 	l.grant("one", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 6})
-	l.now = strconv.FormatInt(now+time.Minute.Microseconds(), 10)
+	l.conn.Now = strconv.FormatInt(now+time.Minute.Microseconds(), 10)
 	if got := l.grant("two", store.Account{Level: admission.LevelTenant, Want: 9, Cap: 6}); got.Holders != 1 {
 		t.Errorf("%+v while another's lease has ended", got)
 	}
@@ -117,7 +117,7 @@ func TestGrantTakesWhatBucketsTake(t *testing.T) {
 	now := ahead()
 	for i := range 40 {
 		now += int64(i) * 70_000
-		l.now = strconv.FormatInt(now, 10)
+		l.conn.Now = strconv.FormatInt(now, 10)
 		q := ofTenant("a", admission.Tokens(1+i%4))
 		q.Limits[admission.LevelTenant] = admission.PerSecond(2, 10)
 		granted, err := l.Grant(t.Context(), &store.Grant{Member: "one", Lease: time.Minute, Questions: []store.Question{q}})

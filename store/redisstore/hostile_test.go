@@ -319,7 +319,7 @@ func (y *yard) calls(s *Partition) map[string]func(context.Context) error {
 func TestATenantsEntryThatIsTooShortIsAnError(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	if lanes, _, err := y.store.lanesIn(t.Context(), "1:mail", "acme", "a+", 9); err == nil {
+	if lanes, _, err := y.store.LanesIn(t.Context(), "1:mail", "acme", "a+", 9); err == nil {
 		t.Errorf("lanes %q", lanes)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
 // elements counts the elements of the longest reply and of all replies of a client, and its commands.
@@ -94,7 +95,7 @@ func TestAPageLooksAtABoundedNumberOfAnything(t *testing.T) {
 			*counted = elements{}
 			page, err := s.List(t.Context(), q)
 			check(t, err)
-			if n := len(page.Jobs); counted.longest > 2*smallHash || counted.all > 60*(n+5) {
+			if n := len(page.Jobs); counted.longest > 2*looking.SmallHash || counted.all > 60*(n+5) {
 				t.Fatalf("a page of %d read %d elements by %d commands, at most %d by %s", n, counted.all, counted.commands, counted.longest, counted.by)
 			}
 			for _, job := range page.Jobs {
@@ -117,7 +118,7 @@ func TestAPageLooksAtABoundedNumberOfAnything(t *testing.T) {
 	*counted = elements{}
 	top, partial, err := s.WaitingTenants(t.Context(), "mail", 3)
 	check(t, err)
-	if len(top) != 1 || !partial || top[0].Waiting < laneLook || counted.longest > laneLook+1 {
+	if len(top) != 1 || !partial || top[0].Waiting < looking.LaneLook || counted.longest > looking.LaneLook+1 {
 		t.Errorf("%+v, partial %t, %d elements at most", top, partial, counted.longest)
 	}
 }

@@ -17,7 +17,7 @@ func TestWorkersDoNotWaitForAllThatIsDue(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	start := ahead()
-	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	at := func(after time.Duration) { y.store.conn.Now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	at(0)
 	const jobs, slots = 300, 20
 	all := make([]admission.Job, jobs)
@@ -45,7 +45,7 @@ func TestAFillGoesOnBehindOtherTimers(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	start := ahead()
-	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	at := func(after time.Duration) { y.store.conn.Now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	at(0)
 	const letters, jobs = fairqueue.Moves, 200
 	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: []byte("{}"), Window: time.Minute, Queues: []store.QueueSettings{{

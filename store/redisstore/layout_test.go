@@ -21,10 +21,10 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 	s, err := openMany(t.Context(), client, Config{Prefix: redistest.Prefix(t), Partitions: 2})
 	check(t, err)
 	part := s.parts[1]
-	state := part.partition.State()
+	state := part.conn.Partition.State()
 	_, receipt, err := part.Take(t.Context(), 0, ofTenant("a", 1))
 	check(t, err)
-	keysBefore := client.Keys(t.Context(), part.partition.Base()+"*").Val()
+	keysBefore := client.Keys(t.Context(), part.conn.Partition.Base()+"*").Val()
 	for layout, want := range map[string][]error{
 		"3": {admission.ErrPartitions}, "2>3": {admission.ErrMigrating, admission.ErrUnavailable}, ">redis://there:6379": {admission.ErrMoved},
 	} {
@@ -34,7 +34,7 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 			if slices.Contains([]string{"alive", "count", "probing", "start"}, name) {
 				continue
 			}
-			_, err := part.run(t.Context(), name, slices.Repeat([]any{"0"}, 24)...)
+			_, err := part.conn.Run(t.Context(), name, slices.Repeat([]any{"0"}, 24)...)
 			if name == "refund" { // It reads its path first.
 				_, err = part.Refund(t.Context(), "id", receipt)
 			}
@@ -47,7 +47,7 @@ func TestEveryScriptComparesTheLayout(t *testing.T) {
 		if after := fmt.Sprint(client.HGetAll(t.Context(), state).Val()); after != before {
 			t.Errorf("scripts that were refused made %s of %s", after, before)
 		}
-		if keys := client.Keys(t.Context(), part.partition.Base()+"*").Val(); len(keys) != len(keysBefore) {
+		if keys := client.Keys(t.Context(), part.conn.Partition.Base()+"*").Val(); len(keys) != len(keysBefore) {
 			t.Errorf("scripts that were refused made %v of %v", keys, keysBefore)
 		}
 	}

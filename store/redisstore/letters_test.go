@@ -49,8 +49,8 @@ func TestATenantEvictsItsOwnLetters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
-			y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-			lower(t, y.store.scripts, c.bound, modelDeadCap, 10)
+			y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+			lower(t, y.store.conn.Scripts, c.bound, modelDeadCap, 10)
 			y.bury("acme", "mail", numbered("mine", 4)...)
 			for i, queue := range c.queues {
 				y.bury("evil", queue, numbered(fmt.Sprint("of", i, "-"), 10)...)
@@ -74,10 +74,10 @@ func TestATenantEvictsItsOwnLetters(t *testing.T) {
 func TestLettersOfAnOlderReleaseGoFirst(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "local DEAD_CAP = %d\n", modelDeadCap, 4)
+	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+	lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", modelDeadCap, 4)
 	y.bury("acme", "mail", "old0", "old1")
-	base := y.store.partition.Base()
+	base := y.store.conn.Partition.Base()
 	check(t, y.client.Del(t.Context(), base+"letters:acme:mail", base+"deadof", base+"deadof:mail", base+"deadin:acme").Err())
 	y.bury("evil", "mail", "new0", "new1", "new2")
 	y.bury("acme", "mail", "new3")
@@ -99,8 +99,8 @@ func TestOfTenantsWithAsManyLettersTheNewcomerLosesOne(t *testing.T) {
 	for _, names := range [][2]string{{"acme", "zeta"}, {"zeta", "acme"}} {
 		there, comes := names[0], names[1]
 		y := newYard(t)
-		y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-		lower(t, y.store.scripts, "local DEAD_CAP = %d\n", modelDeadCap, 5)
+		y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+		lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", modelDeadCap, 5)
 		y.bury(there, "mail", "a", "b", "c")
 		y.bury(comes, "hook", "d", "e", "f")
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {

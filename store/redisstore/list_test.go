@@ -91,7 +91,7 @@ func TestListByPlace(t *testing.T) {
 func TestListDeadSkipsNothing(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.store.now = "1700000000000000" // All die at one instant.
+	y.store.conn.Now = "1700000000000000" // All die at one instant.
 	y.register(60)
 	var want []string
 	for i := range 60 {

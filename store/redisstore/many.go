@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,9 +10,9 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/limits"
 )
 
 // many is a deployment of several partitions.
@@ -91,7 +90,7 @@ func under[T any](d *many, name store.GateName, by store.Intervention, do func(p
 func actOnAll[T any](d *many, by store.Intervention, do func(part *Partition, by store.Intervention) (T, error)) ([]T, error) {
 	by = by.Named()
 	return gather(d, func(part *Partition) (T, error) {
-		if part.index > 0 {
+		if part.conn.Index > 0 {
 			return do(part, by.Quiet())
 		}
 		return do(part, by)
@@ -150,49 +149,39 @@ func (d *many) ofQuestions(questions []store.Question) (*Partition, error) {
 }
 
 // ask is Check of a deployment.
-func (d *many) ask(ctx context.Context, version int64, peek bool, questions []store.Question) (asked, error) {
+func (d *many) ask(ctx context.Context, version int64, peek bool, questions []store.Question) (limits.Asked, error) {
 	if !namesTenant(questions) {
 		return d.askAnywhere(ctx, version, peek, questions)
 	}
 	part, err := d.ofQuestions(questions)
 	if err != nil {
-		return asked{}, err
+		return limits.Asked{}, err
 	}
-	return part.ask(ctx, version, peek, questions)
+	return part.Ask(ctx, version, peek, questions)
 }
 
 // askAnywhere is ask for questions of no tenant: each partition has a part of the global limit, and the one with the most left
 // answers.
-func (d *many) askAnywhere(ctx context.Context, version int64, peek bool, questions []store.Question) (asked, error) {
-	all, err := gather(d, func(part *Partition) (asked, error) { return part.ask(ctx, version, true, questions) })
+func (d *many) askAnywhere(ctx context.Context, version int64, peek bool, questions []store.Question) (limits.Asked, error) {
+	all, err := gather(d, func(part *Partition) (limits.Asked, error) { return part.Ask(ctx, version, true, questions) })
 	if err != nil {
-		return asked{}, err
+		return limits.Asked{}, err
 	}
-	most, sum := 0, buckets.Micro(0)
-	for i := range all {
-		left := all[i].answers[0].Left[admission.LevelGlobal]
+	most, sum := 0, all[0].Answers[0].Left[admission.LevelGlobal]
+	for i := 1; i < len(all); i++ {
+		left := all[i].Answers[0].Left[admission.LevelGlobal]
 		sum += left
-		if left > all[most].answers[0].Left[admission.LevelGlobal] {
+		if left > all[most].Answers[0].Left[admission.LevelGlobal] {
 			most = i
 		}
 	}
-	elsewhere := sum - all[most].answers[0].Left[admission.LevelGlobal]
+	elsewhere := sum - all[most].Answers[0].Left[admission.LevelGlobal]
 	got := all[most]
 	if !peek {
-		got, err = d.parts[most].ask(ctx, version, false, questions)
+		got, err = d.parts[most].Ask(ctx, version, false, questions)
 	}
-	got.elsewhere = elsewhere
+	got.Elsewhere = elsewhere
 	return got, err
-}
-
-// appendGlobal appends the partition's even part of the global limit. Scripts multiply the rate by what the partition has of it
-// (Balancer); bursts stay even.
-func (s *Partition) appendGlobal(args []any, limit *admission.Limit) []any {
-	if s.parts == 0 || limit.Disabled || limit.Tokens == 0 {
-		return appendLimit(args, limit)
-	}
-	part := float64(limit.Rate()) / float64(s.parts)
-	return append(args, strconv.FormatFloat(part, 'g', 17, 64), burst(*limit)/int64(s.parts))
 }
 
 // ofScope returns the store that counts a scope: the global one is counted in the first partition.
@@ -204,105 +193,6 @@ func (d *many) ofScope(scope admission.Scope) *Partition {
 	return d.of(tenant)
 }
 
-func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
-	of := map[*Partition][]store.ScopeCount{}
-	for _, c := range counts {
-		part := d.ofScope(c.Scope)
-		of[part] = append(of[part], c)
-	}
-	for part, some := range of {
-		n, err := part.Count(ctx, some)
-		if done += n; err != nil {
-			return done, err
-		}
-	}
-	return done, nil
-}
-
-func (d *many) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
-	_, err := spread(d, questions, func(q store.Question) string { return q.Tenant }, func(part *Partition, some []store.Question) ([]struct{}, error) {
-		return make([]struct{}, len(some)), part.Shadow(ctx, version, id, some)
-	})
-	return err
-}
-
-// ShadowCounts adds up what was counted of the candidate that the first partition with any counts names.
-func (d *many) ShadowCounts(ctx context.Context) (sum store.ShadowCounts, err error) {
-	all, err := gather(d, func(part *Partition) (store.ShadowCounts, error) { return part.ShadowCounts(ctx) })
-	for _, c := range all {
-		if c.ID == "" || sum.ID != "" && c.ID != sum.ID {
-			continue
-		}
-		if sum.ID == "" || c.Since.Before(sum.Since) {
-			sum.ID, sum.Since = c.ID, c.Since
-		}
-		sum.Allowed += c.Allowed
-		for level := range c.Refused {
-			sum.Refused[level] += c.Refused[level]
-		}
-	}
-	return sum, err
-}
-
-func (d *many) Census(ctx context.Context) (store.Census, error) {
-	sum := store.Census{Left: map[string]int64{}, Died: map[string]int64{}}
-	all, err := gather(d, func(part *Partition) (store.Census, error) { return part.Census(ctx) })
-	for _, c := range all {
-		sum.Accepted += c.Accepted
-		sum.Waiting += c.Waiting
-		sum.Later += c.Later
-		sum.Ready += c.Ready
-		sum.Spilled += c.Spilled
-		sum.Dead += c.Dead
-		sum.Live += c.Live
-		sum.Moving = sum.Moving || !c.Known()
-		addCounts(sum.Left, c.Left)
-		addCounts(sum.Died, c.Died)
-	}
-	return sum, err
-}
-
-func (d *many) Counters(ctx context.Context) (store.Counters, error) {
-	sum := store.Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]store.Unknown{}}
-	all, err := gather(d, func(part *Partition) (store.Counters, error) { return part.Counters(ctx) })
-	for _, c := range all {
-		sum.Accepted, sum.Retried = sum.Accepted+c.Accepted, sum.Retried+c.Retried
-		if sum.Live += c.Live; c.Live < 0 {
-			sum.Live = math.MinInt64 / 2 // Not known of one is not known of all.
-		}
-		addCounts(sum.Left, c.Left)
-		addCounts(sum.Died, c.Died)
-		for queue, unknown := range c.Unknown {
-			sum.Unknown[queue] = addUnknown(sum.Unknown[queue], unknown)
-		}
-	}
-	return sum, err
-}
-
-func addCounts(to, from map[string]int64) {
-	for reason, n := range from {
-		to[reason] += n
-	}
-}
-
-// Vitals returns the latest timer of all, and the memory of the Redis that has the least left.
-func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
-	all, err := gather(d, func(part *Partition) (store.Vitals, error) { return part.Vitals(ctx) })
-	for i, v := range all {
-		if fuller := float64(v.Memory)*float64(worst.MaxMemory) > float64(worst.Memory)*float64(v.MaxMemory); i == 0 || fuller {
-			worst.Memory, worst.MaxMemory = v.Memory, v.MaxMemory
-		}
-		worst.Late = max(worst.Late, v.Late)
-		if i == 0 {
-			worst.Bounds = v.Bounds
-		}
-		for k, u := range v.Bounds {
-			worst.Bounds[k].Used = max(worst.Bounds[k].Used, u.Used)
-		}
-	}
-	return worst, err
-}
-
 // List implements Deployment: it goes through the partitions, one after the other.
 func (d *many) List(ctx context.Context, q store.ListQuery) (page store.ListPage, err error) {
 	at, err := q.Begin()
@@ -310,12 +200,12 @@ func (d *many) List(ctx context.Context, q store.ListQuery) (page store.ListPage
 		return store.ListPage{}, err
 	}
 	if q.Tenant != "" {
-		return d.of(q.Tenant).list(ctx, q, at)
+		return d.of(q.Tenant).ListFrom(ctx, q, at)
 	}
 	most := q.Limit
 	for at.Part >= 0 && at.Part < len(d.parts) {
 		q.Limit = most - len(page.Jobs)
-		part, err := d.parts[at.Part].list(ctx, q, at)
+		part, err := d.parts[at.Part].ListFrom(ctx, q, at)
 		if err != nil {
 			return store.ListPage{}, err
 		}

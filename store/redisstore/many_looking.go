@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // merge puts what the partitions returned into one list by name: what is of the same name is added to the first.
@@ -39,7 +41,7 @@ func (d *many) Gates(ctx context.Context) ([]store.GateState, error) {
 		for i := range gates {
 			if g := &gates[i]; store.SpansPartitions(g.Name) {
 				g.Shares = make([]float64, len(d.parts))
-				g.Shares[part.index] = max(float64(g.Limit), g.Rate)
+				g.Shares[part.conn.Index] = max(float64(g.Limit), g.Rate)
 			}
 		}
 		return gates, err
@@ -262,3 +264,28 @@ func (d *many) Breakers(ctx context.Context) ([]store.BreakerState, error) {
 }
 
 func breakerName(b *store.BreakerState) string { return b.Downstream }
+
+// foreseeOfAll is Foresee of a deployment: the first partition in which work can be told to come.
+func (d *many) Foresee(ctx context.Context, pool string) (time.Duration, error) {
+	var mu sync.Mutex
+	first := time.Duration(-1)
+	err := d.each(func(_ int, part *Partition) error {
+		wait, err := part.Foresee(ctx, pool)
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil && wait >= 0 && (first < 0 || wait < first) {
+			first = wait
+		}
+		return err
+	})
+	return first, err
+}
+
+// Audit implements Deployment.
+func (d *many) Audit(ctx context.Context, q store.AuditQuery) (store.AuditPage, error) {
+	conns := make([]*redisconn.Conn, len(d.parts))
+	for i, part := range d.parts {
+		conns[i] = part.conn
+	}
+	return policies.AuditOf(ctx, conns, q)
+}

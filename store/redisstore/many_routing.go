@@ -10,6 +10,8 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/limits"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
 // What is about one tenant goes to the tenant's partition.
@@ -85,16 +87,16 @@ func (d *many) Letters(ctx context.Context, keys []admission.Key) ([]store.Lette
 
 // LastHour implements Deployment.
 func (d *many) LastHour(ctx context.Context, budget time.Duration) ([]store.Recorded, error) {
-	return d.LastMinutes(ctx, hourMinutes, budget)
+	return d.LastMinutes(ctx, limits.HourMinutes, budget)
 }
 
 // Check implements Deployment. Of questions of no tenant, Left of the global limit is what all partitions hold.
 func (d *many) Check(ctx context.Context, version int64, peek bool, questions []store.Question) (granted bool, answers []store.Answer, err error) {
 	got, err := d.ask(ctx, version, peek, questions)
-	for i := range got.answers {
-		got.answers[i].Left[admission.LevelGlobal] += got.elsewhere
+	for i := range got.Answers {
+		got.Answers[i].Left[admission.LevelGlobal] += got.Elsewhere
 	}
-	return got.granted, got.answers, err
+	return got.Granted, got.Answers, err
 }
 
 // Take implements Deployment.
@@ -103,7 +105,7 @@ func (d *many) Take(ctx context.Context, version int64, question store.Question)
 	if err != nil {
 		return admission.Verdict{}, store.Receipt{}, err
 	}
-	verdict, receipt := got.receipt(question, version)
+	verdict, receipt := got.Receipt(question, version)
 	return verdict, receipt, nil
 }
 
@@ -181,7 +183,7 @@ func (d *many) Drain(ctx context.Context, queue string, duration time.Duration, 
 }
 
 // Holds implements Deployment.
-func (d *many) Holds(ctx context.Context) ([]store.Hold, error) { return holdsOf(ctx, d) }
+func (d *many) Holds(ctx context.Context) ([]store.Hold, error) { return looking.HoldsOf(ctx, d) }
 
 // ForceBreaker implements Deployment.
 func (d *many) ForceBreaker(ctx context.Context, downstream string, to breaker.State, duration time.Duration, by store.Intervention) (more bool, err error) {
@@ -235,4 +237,14 @@ func (d *many) PolicyVersion(ctx context.Context, version int64) ([]byte, error)
 }
 
 // Time implements Deployment.
-func (d *many) Time(ctx context.Context) (time.Time, error) { return d.parts[0].Time(ctx) }
+func (d *many) Time(ctx context.Context) (time.Time, error) { return d.parts[0].conn.Time(ctx) }
+
+// LeaseRight implements Deployment: the name of a right picks the partition that keeps it.
+func (d *many) LeaseRight(ctx context.Context, right, token string, limit int, lease time.Duration) (bool, error) {
+	return d.of(right).LeaseRight(ctx, right, token, limit, lease)
+}
+
+// ReturnRight implements Deployment.
+func (d *many) ReturnRight(ctx context.Context, right, token string) error {
+	return d.of(right).ReturnRight(ctx, right, token)
+}

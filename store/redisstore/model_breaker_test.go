@@ -9,6 +9,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/breakers"
 )
 
 // modelBreaker is a fleet's breaker, and what its gate and its timer were told last.
@@ -251,7 +252,7 @@ func (d *redisDump) breakers(ctx context.Context) {
 			continue
 		}
 		known++
-		b, err := parseBreaker(downstream, d.hash(name), clock, clock-now)
+		b, err := breakers.ParseBreaker(downstream, d.hash(name), clock, clock-now)
 		check(d.tb, err)
 		until := int64(0)
 		if !b.Until.IsZero() {

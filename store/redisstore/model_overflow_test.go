@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // modelDepth is what a tenant has in a queue: counted jobs, their bytes, and how many are spilled.
@@ -115,7 +116,7 @@ type overflowPlan struct {
 }
 
 func (p *overflowPlan) decide(c store.Candidate) (e entrant, refusal string) {
-	record, large := encodeRecord(c.Job, c.Class)
+	record, large := codec.EncodeRecord(c.Job, c.Class)
 	e.size = len(record) + len(large)
 	b, most := p.m.bound(c.Job.Tenant, c.Job.Queue), p.m.total(c.Job.Tenant)
 	if b.Policy == "" && most.Policy == "" {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -27,7 +28,7 @@ func TestAnyNeglectedShareIsFound(t *testing.T) {
 	if balancer.Neglected(t.Context(), 1, time.Minute) {
 		t.Fatal("shares are neglected before there is a job")
 	}
-	page, _, err := connection(part).HScan(t.Context(), part.partition.Base()+"shares", 0, "", 200).Result()
+	page, _, err := redisconn.Client(part.conn).HScan(t.Context(), part.conn.Partition.Base()+"shares", 0, "", 200).Result()
 	check(t, err)
 	var jobs []store.Candidate
 	for n := 0; len(jobs) < 2; n++ {

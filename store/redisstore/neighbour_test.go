@@ -19,12 +19,12 @@ import (
 func TestATenantAtItsBoundsGetsNoOtherRefused(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
-	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, 12)
-	lower(t, y.store.scripts, "P .. 'made', 12, %d, 64\n", 256, 4)
-	lower(t, y.store.scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, 4)
-	lower(t, y.store.scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
-	lower(t, y.store.scripts, "local DEAD_CAP = %d\n", store.MaxLetters, 12)
+	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+	lower(t, y.store.conn.Scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, 12)
+	lower(t, y.store.conn.Scripts, "P .. 'made', 12, %d, 64\n", 256, 4)
+	lower(t, y.store.conn.Scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, 4)
+	lower(t, y.store.conn.Scripts, "UNIQUE_BYTES = %d, 300\n", 1_000_000, 5)
+	lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", store.MaxLetters, 12)
 	y.bury("acme", "mail", "letter")
 	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: time.Minute, Overflows: []store.TenantOverflow{{Tenant: store.Every, Overflow: store.Overflow{Policy: store.Reject, MaxJobs: 30}}},
@@ -39,7 +39,7 @@ func TestATenantAtItsBoundsGetsNoOtherRefused(t *testing.T) {
 		number := func(name string, most int) int { return rapid.IntRange(0, most).Draw(rt, name) }
 		for range 20 {
 			now += int64(number("us", 1_000_000))
-			y.store.now = strconv.FormatInt(now, 10)
+			y.store.conn.Now = strconv.FormatInt(now, 10)
 			j := mail(fmt.Sprint("evil", number("tenant", 1)), "")
 			j.Queue, j.Payload = fmt.Sprint("made-up-", number("queue", 20)), make([]byte, number("bytes", 100))
 			if number("calls", 1) == 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -65,7 +66,7 @@ func TestConnectFailsFast(t *testing.T) {
 	if !errors.Is(err, admission.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("%v", err)
 	}
-	if passed := time.Since(begin); passed > checkTimeout+time.Second {
+	if passed := time.Since(begin); passed > redisconn.CheckTimeout+time.Second {
 		t.Errorf("it took %s", passed)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // redrive returns the candidate of a dead letter.
@@ -119,7 +120,7 @@ func (w *walk) drawTotals(u *store.PolicyUpdate) {
 			o.Overflow = store.Overflow{Policy: store.Reject, MaxJobs: o.Overflow.MaxJobs, MaxBytes: o.Overflow.MaxBytes}
 		}
 		u.Overflows = append(u.Overflows, o)
-		w.model.overflows[overflowName(o)] = o.Overflow
+		w.model.overflows[policies.OverflowName(o)] = o.Overflow
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
 
@@ -146,7 +147,7 @@ func (w *walk) readAs(worker string, count int) {
 	}
 	leases, err := w.store.Read(w.ctx, worker, pool, count, -1, false)
 	p := w.model.room.Pools[pool]
-	if p == nil && isPoolGone(err) {
+	if p == nil && redisconn.IsPoolGone(err) {
 		return
 	}
 	check(w.tb, err)
@@ -235,7 +236,7 @@ func (w *walk) ended(more bool, dispatched []fairqueue.Dispatch) {
 // jobs, not tokens.
 func (w *walk) withTokens(pool string, jobs []store.Finish) []store.Finish {
 	current := map[string]bool{}
-	for _, e := range connection(w.store).XRange(w.ctx, w.store.partition.Ready(pool), "-", "+").Val() {
+	for _, e := range redisconn.Client(w.store.conn).XRange(w.ctx, w.store.conn.Partition.Ready(pool), "-", "+").Val() {
 		current[e.ID] = true
 	}
 	out := slices.Clone(jobs)

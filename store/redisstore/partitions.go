@@ -20,12 +20,12 @@ func (s *Partition) split(partitions int) []*Partition {
 	if partitions == 1 {
 		return []*Partition{s}
 	}
-	s.setLayout(strconv.Itoa(partitions))
+	s.conn.SetLayout(strconv.Itoa(partitions))
 	parts := make([]*Partition, partitions)
 	for i := range parts {
-		one := *s
-		one.partition, one.index, one.parts = keyspace.New(s.config.Prefix, i), i, partitions
-		parts[i] = &one
+		one := s.conn.At(keyspace.New(s.config.Prefix, i))
+		one.Index, one.Parts = i, partitions
+		parts[i] = partitionOf(one, s.config)
 	}
 	return parts
 }
@@ -50,7 +50,7 @@ return ARGV[2]`
 func (s *Partition) checkPartitions(ctx context.Context) ([]*Partition, error) {
 	wanted := s.config.Partitions
 	if wanted <= 1 {
-		text, err := connection(s).HGet(ctx, s.partition.State(), redisconn.LayoutField).Result()
+		text, err := redisconn.Client(s.conn).HGet(ctx, s.conn.Partition.State(), redisconn.LayoutField).Result()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("read number of partitions: %w", redisconn.Unread(err))
 		}
@@ -83,7 +83,7 @@ func (s *Partition) checkedParts(ctx context.Context, partitions int) ([]*Partit
 				return err
 			}
 			if err := checkNumber(partitions, stored); err != nil {
-				return fmt.Errorf("%s: %w", part.partition.State(), err)
+				return fmt.Errorf("%s: %w", part.conn.Partition.State(), err)
 			}
 		}
 		return part.checkData(ctx)
@@ -91,7 +91,7 @@ func (s *Partition) checkedParts(ctx context.Context, partitions int) ([]*Partit
 }
 
 func (s *Partition) agreeOn(ctx context.Context, partitions int) (int, error) {
-	text, err := connection(s).Eval(ctx, s.preamble+agree, []string{s.partition.State()}, redisconn.LayoutField, partitions).Text()
+	text, err := redisconn.Client(s.conn).Eval(ctx, s.conn.Preamble+agree, []string{s.conn.Partition.State()}, redisconn.LayoutField, partitions).Text()
 	if err != nil {
 		return 0, fmt.Errorf("agree on number of partitions: %w", redisconn.Unread(err))
 	}

@@ -5,8 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // followed reads a policy through a proxy, which tells when the reader blocks.
@@ -25,8 +27,8 @@ func followed(t *testing.T, poll time.Duration) (s *Partition, blocked <-chan st
 	check(t, err)
 	watched, err := openOnly(t.Context(), proxy.Client(t), Config{Prefix: prefix})
 	check(t, err)
-	reader := watched.newPolicyReader()
-	reader.poll = poll
+	reader := watched.NewPolicyReader().(*policies.Reader)
+	reader.Poll = poll
 	t.Cleanup(func() { _ = reader.Close() })
 	return s, began, func(ctx context.Context) <-chan int64 {
 		told := make(chan int64, 1)
@@ -69,7 +71,7 @@ func TestANewPolicyIsPolledFor(t *testing.T) {
 	s, blocked, next := followed(t, 10*time.Millisecond)
 	told := next(t.Context())
 	await(t, blocked)
-	check(t, connection(s).HSet(t.Context(), s.partition.State(), "pv", 7).Err())
+	check(t, redisconn.Client(s.conn).HSet(t.Context(), s.conn.Partition.State(), "pv", 7).Err())
 	if version := await(t, told); version != 7 {
 		t.Errorf("told of version %d", version)
 	}

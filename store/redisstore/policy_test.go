@@ -42,7 +42,7 @@ func TestPolicyReplacesOnlyWhatWasExpected(t *testing.T) {
 	}
 	fewer.Queues = nil
 	check(t, s.PutPolicy(t.Context(), fewer))
-	if kept, err := client.HExists(t.Context(), s.partition.State(), "cfg:mail").Result(); err != nil || kept {
+	if kept, err := client.HExists(t.Context(), s.conn.Partition.State(), "cfg:mail").Result(); err != nil || kept {
 		t.Errorf("settings of a queue that the policy no longer names are kept: %t, %v", kept, err)
 	}
 }

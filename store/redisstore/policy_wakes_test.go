@@ -41,7 +41,7 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 			w := &walk{
 				tb: t, ctx: t.Context(), store: newYard(t).store, model: newModel(), now: ahead(), scopes: map[admission.Scope]bool{admission.Global: true},
 			}
-			w.store.now = strconv.FormatInt(w.now, 10)
+			w.store.conn.Now = strconv.FormatInt(w.now, 10)
 			w.model.register(w.now, "w1", yardPool, 200, 60_000_000)
 			_, err := w.store.Register(w.ctx, "w1", yardPool, 200, time.Minute)
 			check(t, err)

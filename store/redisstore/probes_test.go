@@ -13,8 +13,10 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/jobs"
 )
 
 // fleet is a hundred workers of one slot each, on a Redis whose time the test says, in front of a downstream that is
@@ -118,7 +120,7 @@ func (f *fleet) hire() {
 // advance moves the clock; workers that live renew their leases in time, and a scheduler runs what is due.
 func (f *fleet) advance(by time.Duration) {
 	f.now += by.Microseconds()
-	f.store.now = strconv.FormatInt(f.now, 10)
+	f.store.conn.Now = strconv.FormatInt(f.now, 10)
 	if time.Duration(f.now-f.beaten)*time.Microsecond > fleetLease/2 {
 		f.beat()
 	}
@@ -287,13 +289,13 @@ func (f *fleet) assert() store.BreakerState {
 	if state.State != breaker.HalfOpen {
 		return state
 	}
-	entries, err := connection(f.store).XRange(f.t.Context(), f.store.partition.Ready(yardPool.ID()), "-", "+").Result()
+	entries, err := redisconn.Client(f.store.conn).XRange(f.t.Context(), f.store.conn.Partition.Ready(yardPool.ID()), "-", "+").Result()
 	check(f.t, err)
-	marks, err := connection(f.store).HGetAll(f.t.Context(), f.store.partition.Base()+"marks").Result()
+	marks, err := redisconn.Client(f.store.conn).HGetAll(f.t.Context(), f.store.conn.Partition.Base()+"marks").Result()
 	check(f.t, err)
 	probes := 0
 	for _, e := range entries {
-		if periodOf(e) != state.Period {
+		if jobs.PeriodOf(e) != state.Period {
 			continue
 		}
 		probes++
@@ -307,7 +309,7 @@ func (f *fleet) assert() store.BreakerState {
 			f.rt.Fatalf("half-open still, and a probe began %s ago", age)
 		}
 	}
-	own, err := connection(f.store).HGetAll(f.t.Context(), f.store.partition.Breaker("api")).Result()
+	own, err := redisconn.Client(f.store.conn).HGetAll(f.t.Context(), f.store.conn.Partition.Breaker("api")).Result()
 	check(f.t, err)
 	stale := 0
 	for field, text := range own {

@@ -93,7 +93,7 @@ func TestQueueRemainingIsTrueAtZero(t *testing.T) {
 	y := newYard(t)
 	want := func(what string, want store.Remaining) {
 		t.Helper()
-		if left, err := y.store.remainingAtOnce(t.Context(), "mail"); err != nil || left != want {
+		if left, err := y.store.RemainingAtOnce(t.Context(), "mail"); err != nil || left != want {
 			t.Errorf("%s: %+v, %v", what, left, err)
 		}
 	}
@@ -131,11 +131,11 @@ func TestWhatRemainsIsSeenWhileItMoves(t *testing.T) {
 	pages := 0
 	client.AddHook(between{func() {
 		if pages++; pages == 2 { // after the pools and the first page of the timers
-			y.store.now = strconv.FormatInt(time.Now().Add(3*time.Hour).UnixMicro(), 10)
+			y.store.conn.Now = strconv.FormatInt(time.Now().Add(3*time.Hour).UnixMicro(), 10)
 			y.promoteAll()
 		}
 	}})
-	if left, err := other.remainingAtOnce(t.Context(), "mail"); err != nil || left != (store.Remaining{Waiting: 1}) {
+	if left, err := other.RemainingAtOnce(t.Context(), "mail"); err != nil || left != (store.Remaining{Waiting: 1}) {
 		t.Errorf("%+v, %v", left, err)
 	}
 }

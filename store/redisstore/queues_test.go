@@ -33,9 +33,9 @@ type nameYard struct {
 func newNameYard(t *testing.T) *nameYard {
 	t.Helper()
 	y := newYard(t)
-	y.store.scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, fewQueues)
-	lower(t, y.store.scripts, fmt.Sprintf("P .. 'made', %d, ", fewQueues)+"%d, 64\n", 256, fewMade)
+	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
+	lower(t, y.store.conn.Scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, fewQueues)
+	lower(t, y.store.conn.Scripts, fmt.Sprintf("P .. 'made', %d, ", fewQueues)+"%d, 64\n", 256, fewMade)
 	return &nameYard{yard: y, last: map[string]string{}}
 }
 
@@ -60,7 +60,7 @@ func (y *nameYard) cancel(tenant, queue string) {
 // names returns how many queues the state has, which is what it counts.
 func (y *nameYard) names() (n int) {
 	y.tb.Helper()
-	state, err := y.client.HGetAll(y.tb.Context(), y.store.partition.State()).Result()
+	state, err := y.client.HGetAll(y.tb.Context(), y.store.conn.Partition.State()).Result()
 	check(y.tb, err)
 	for field := range state {
 		if strings.HasPrefix(field, "q:") {
@@ -171,11 +171,11 @@ func TestQueuesThatHoldSomethingAreKept(t *testing.T) {
 				hold.end(y)
 			}
 			y.crowd("then")
-			if known := y.client.HExists(t.Context(), y.store.partition.State(), "q:held").Val(); known {
+			if known := y.client.HExists(t.Context(), y.store.conn.Partition.State(), "q:held").Val(); known {
 				t.Error("it is not forgotten")
 			}
 			y.names()
-			if made := y.client.HGetAll(t.Context(), y.store.partition.Base()+"made").Val(); made["held"] != "" {
+			if made := y.client.HGetAll(t.Context(), y.store.conn.Partition.Base()+"made").Val(); made["held"] != "" {
 				t.Errorf("it is counted as made: %v", made)
 			}
 		})
@@ -183,7 +183,7 @@ func TestQueuesThatHoldSomethingAreKept(t *testing.T) {
 }
 
 func (y *nameYard) promoteAfter(d time.Duration) {
-	y.store.now = strconv.FormatInt(time.Now().Add(d).UnixMicro(), 10)
+	y.store.conn.Now = strconv.FormatInt(time.Now().Add(d).UnixMicro(), 10)
 	y.promoteAll()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
 )
 
@@ -55,7 +56,7 @@ func (w *walk) assertQuiet() {
 		next = max(time.Millisecond, min(next, quietTick))
 		quiet += next
 		w.now += next.Microseconds()
-		w.store.now = strconv.FormatInt(w.now, 10)
+		w.store.conn.Now = strconv.FormatInt(w.now, 10)
 	}
 	w.assertConserved()
 	w.rt.Fatalf("jobs are left behind (%s):\n%s", strings.Join(w.log, " "), strings.Join(dumpRedis(w.ctx, w.tb, w.store), "\n"))
@@ -115,9 +116,9 @@ func (w *walk) work(worker string, slots int) (done int) {
 
 // look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate.
 func (w *walk) look() (ended bool, runs string) {
-	base := w.store.partition.Base()
-	pipe := connection(w.store).Pipeline()
-	live, dead := pipe.HLen(w.ctx, w.store.partition.Jobs()), pipe.ZCard(w.ctx, w.store.partition.Dead())
+	base := w.store.conn.Partition.Base()
+	pipe := redisconn.Client(w.store.conn).Pipeline()
+	live, dead := pipe.HLen(w.ctx, w.store.conn.Partition.Jobs()), pipe.ZCard(w.ctx, w.store.conn.Partition.Dead())
 	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
 	for _, queue := range walkQueues {
 		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)

@@ -25,8 +25,8 @@ func TestReadHandsOutWhatCannotBeRead(t *testing.T) {
 	}
 	_, err = s.Admit(t.Context(), 0, jobs)
 	check(t, err)
-	check(t, client.Del(t.Context(), s.partition.Large("acme:large")).Err())
-	check(t, client.HSet(t.Context(), s.partition.Jobs(), "acme:broken", "\x01short").Err())
+	check(t, client.Del(t.Context(), s.conn.Partition.Large("acme:large")).Err())
+	check(t, client.HSet(t.Context(), s.conn.Partition.Jobs(), "acme:broken", "\x01short").Err())
 	pool := store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 1}}}
 	_, err = s.Register(t.Context(), "w", pool, 5, time.Minute)
 	check(t, err)

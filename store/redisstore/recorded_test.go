@@ -21,7 +21,7 @@ func TestTheLastHourHasAllThatWasCounted(t *testing.T) {
 	check(t, err)
 	const scopes = 40
 	for _, ago := range []time.Duration{90 * time.Minute, 30 * time.Minute, 3 * time.Minute, 0} {
-		s.now = strconv.FormatInt(now.Add(-ago).UnixMicro(), 10)
+		s.conn.Now = strconv.FormatInt(now.Add(-ago).UnixMicro(), 10)
 		var counts []store.ScopeCount
 		for n := range scopes {
 			counts = append(counts, store.ScopeCount{Scope: admission.Scope(fmt.Sprint("t", n)), Allowed: int64(ago / time.Minute), Refused: 1, Tokens: 5})

@@ -37,7 +37,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 		var grants []*grant
 		for range 60 {
 			now += int64(rapid.IntRange(0, 600_000).Draw(rt, "us"))
-			s.now = strconv.FormatInt(now, 10)
+			s.conn.Now = strconv.FormatInt(now, 10)
 			if len(grants) > 0 && rapid.Bool().Draw(rt, "refund") {
 				i := rapid.IntRange(max(0, len(grants)-4), len(grants)-1).Draw(rt, "which")
 				word, err := s.Refund(t.Context(), strconv.Itoa(i), grants[i].receipt)
@@ -106,7 +106,7 @@ func TestARefundUnderAnotherPolicyOrTooLateDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := newYard(t).store
 	now := time.Now().UnixMicro()
-	s.now = strconv.FormatInt(now, 10)
+	s.conn.Now = strconv.FormatInt(now, 10)
 	_, receipt, err := s.Take(t.Context(), 0, ofTenant("a", 10))
 	check(t, err)
 	stale := receipt
@@ -116,7 +116,7 @@ func TestARefundUnderAnotherPolicyOrTooLateDoesNothing(t *testing.T) {
 	if word != store.RefundStale {
 		t.Errorf("under another policy: %s", word)
 	}
-	s.now = strconv.FormatInt(now+store.RefundWindow.Microseconds()+1, 10)
+	s.conn.Now = strconv.FormatInt(now+store.RefundWindow.Microseconds()+1, 10)
 	word, err = s.Refund(t.Context(), "work", receipt)
 	check(t, err)
 	if word != store.RefundLate {

@@ -15,12 +15,8 @@ import (
 // What is here is for the rooms of the house that stand on a store and need more of it than its users do. It takes or returns what
 // only they can name.
 
-// Conn returns the Redis of the first partition with its keys and scripts.
-func (s *Partition) Conn() redisconn.Conn {
-	conn := redisconn.New(s.client, s.master, s.partition)
-	conn.Now, conn.Run = s.now, s.run
-	return conn
-}
+// Conn returns the Redis of the partition with its keys and scripts.
+func (s *Partition) Conn() *redisconn.Conn { return s.conn }
 
 // Unchecked returns a deployment that Open would refuse, divided as it is said to be, and its partitions: as many
 // as are wanted, those beyond the division as if they were of it.
@@ -29,19 +25,17 @@ func Unchecked(ctx context.Context, client redis.UniversalClient, config Config,
 	if err != nil {
 		return nil, nil, err
 	}
-	if cluster, ok := client.(*redis.ClusterClient); ok {
-		if s.master, err = redisconn.Masters(ctx, cluster, s.partition.State()); err != nil {
-			return nil, nil, err
-		}
+	if err := s.conn.FindMaster(ctx); err != nil {
+		return nil, nil, err
 	}
-	s.setLayout(as.Layout)
+	s.conn.SetLayout(as.Layout)
 	for i := range as.Most {
-		one := *s
-		one.partition, one.index = keyspace.New(s.config.Prefix, i), i
+		one := s.conn.At(keyspace.New(s.config.Prefix, i))
+		one.Index = i
 		if as.Parts > 1 {
-			one.parts = as.Parts
+			one.Parts = as.Parts
 		}
-		parts = append(parts, &one)
+		parts = append(parts, partitionOf(one, s.config))
 	}
 	if len(parts) == 0 {
 		parts = []*Partition{s}
@@ -72,8 +66,8 @@ func KeysOf(part store.Partition) keyspace.Partition {
 
 // SetTime makes the scripts take a time for that of Redis; the zero time is Redis' own again. It is for tests that hold two stores equal.
 func (s *Partition) SetTime(at time.Time) {
-	s.now = ""
+	s.conn.Now = ""
 	if !at.IsZero() {
-		s.now = strconv.FormatInt(at.UnixMicro(), 10)
+		s.conn.Now = strconv.FormatInt(at.UnixMicro(), 10)
 	}
 }

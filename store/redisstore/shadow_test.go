@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
@@ -59,19 +60,19 @@ func TestAShadowCountsAndChargesNobody(t *testing.T) {
 func others(t *testing.T, s *Partition) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	keys, err := connection(s).Keys(t.Context(), s.partition.Base()+"*").Result()
+	keys, err := redisconn.Client(s.conn).Keys(t.Context(), s.conn.Partition.Base()+"*").Result()
 	check(t, err)
 	for _, key := range keys {
-		name := strings.TrimPrefix(key, s.partition.Base())
+		name := strings.TrimPrefix(key, s.conn.Partition.Base())
 		if name == "shadow" || strings.HasPrefix(name, "x:") {
 			continue
 		}
 		if name != "state" {
-			all[name], err = connection(s).Dump(t.Context(), key).Result()
+			all[name], err = redisconn.Client(s.conn).Dump(t.Context(), key).Result()
 			check(t, err)
 			continue
 		}
-		fields, err := connection(s).HGetAll(t.Context(), key).Result()
+		fields, err := redisconn.Client(s.conn).HGetAll(t.Context(), key).Result()
 		check(t, err)
 		for field, value := range fields {
 			if field != "xgb" && field != "bt" && field != "dc" && field != "t" {

@@ -6,11 +6,11 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
 )
 
 // Shares implements Deployment.
@@ -20,7 +20,7 @@ func (d *many) Shares(ctx context.Context) ([]store.Share, error) {
 		return nil, err
 	}
 	all, err := gather(d, func(part *Partition) (map[string]string, error) {
-		stored, err := connection(part).HGetAll(ctx, part.partition.Base()+"shares").Result()
+		stored, err := redisconn.Client(part.conn).HGetAll(ctx, part.conn.Partition.Base()+"shares").Result()
 		if err != nil {
 			return nil, fmt.Errorf("read shares: %w", redisconn.Unread(err))
 		}
@@ -32,7 +32,7 @@ func (d *many) Shares(ctx context.Context) ([]store.Share, error) {
 	bounds := map[string][]float64{}
 	for i, stored := range all {
 		for bound, text := range stored {
-			part, ok, err := parseShare(text)
+			part, ok, err := gates.ParseShare(text)
 			if err != nil {
 				return nil, fmt.Errorf("read share of %s: %w", bound, err)
 			}
@@ -55,7 +55,7 @@ func (d *many) Shares(ctx context.Context) ([]store.Share, error) {
 // GlobalShares implements Deployment.
 func (d *many) GlobalShares(ctx context.Context, tokens admission.Tokens) ([]float64, error) {
 	return gather(d, func(part *Partition) (float64, error) {
-		text, err := connection(part).HGet(ctx, part.partition.State(), "gm").Result()
+		text, err := redisconn.Client(part.conn).HGet(ctx, part.conn.Partition.State(), "gm").Result()
 		if err != nil && !redisconn.IsNil(err) {
 			return 0, fmt.Errorf("read share of the global limit: %w", redisconn.Unread(err))
 		}
@@ -67,14 +67,4 @@ func (d *many) GlobalShares(ctx context.Context, tokens admission.Tokens) ([]flo
 		}
 		return multiple * float64(tokens) / float64(len(d.parts)), nil
 	})
-}
-
-// parseShare reads whole|units|of|partitions (fragments/share.lua); ok is false for a bound that the policy has no more.
-func parseShare(text string) (part float64, ok bool, err error) {
-	whole, rest, _ := strings.Cut(text, "|")
-	n, err := parseNumbers(strings.ReplaceAll(rest, "|", " "))
-	if err != nil || len(n) != 3 || n[1] <= 0 {
-		return 0, false, fmt.Errorf("%q: %w", text, redisconn.ErrUnknownReply)
-	}
-	return float64(n[0]) / float64(n[1]), whole != "", nil
 }

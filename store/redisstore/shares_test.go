@@ -7,6 +7,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/gates"
 )
 
 // TestSharesTellHowBoundsAreDivided: evenly at first, then as somebody has set them, and no longer once the policy has them no more.
@@ -31,8 +32,8 @@ func TestSharesTellHowBoundsAreDivided(t *testing.T) {
 	st(1, store.Cap{Gate: mail, Limit: 10}, store.Cap{Gate: smtp, Rate: admission.PerSecond(8, 8)})
 	ask("[{global [0.25 0.25 0.25 0.25]} {q:mail [0.25 0.25 0.25 0.25]} {s:smtp [0.25 0.25 0.25 0.25]}]")
 	for i, units := range [][2]int{{7, 500}, {1, 1500}, {1, 1000}, {1, 1000}} {
-		_, _, err := s.parts[i].share(t.Context(), 1, "test", []setting{
-			{bound: string(mail), units: units[0], of: 10}, {bound: store.GlobalBound, units: units[1], of: 4000},
+		_, _, err := s.parts[i].Share(t.Context(), 1, "test", []gates.Setting{
+			{Bound: string(mail), Units: units[0], Of: 10}, {Bound: store.GlobalBound, Units: units[1], Of: 4000},
 		})
 		check(t, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
 )
 
 // TestLookAndListSeeSpilledJobs: a job that is kept aside is found like any other, and a drain waits for it. One with a time
@@ -77,7 +78,7 @@ func TestASpilledJobThatArrivesAloneComesBack(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	j := mail("acme", "aside")
-	_, err := y.store.run(t.Context(), "arrive", y.store.now, "acme:"+j.ID, storedRecord(&j), "spill", "0", "", "")
+	_, err := y.store.conn.Run(t.Context(), "arrive", y.store.conn.Now, "acme:"+j.ID, storedRecord(&j), "spill", "0", "", "")
 	check(t, err)
 	y.register(1)
 	if sight := y.look(j.ID); sight.Place != admission.PlaceSpilled {
@@ -90,7 +91,7 @@ func TestASpilledJobThatArrivesAloneComesBack(t *testing.T) {
 
 // storedRecord returns a job's record as admission leaves it.
 func storedRecord(j *admission.Job) []byte {
-	record, _ := encodeRecord(j, 1)
+	record, _ := codec.EncodeRecord(j, 1)
 	binary.BigEndian.PutUint64(record[lua.AtSeq:], 1)
 	binary.BigEndian.PutUint64(record[lua.AtScore:], uint64(time.Now().Add(time.Hour).UnixMicro()))
 	return record

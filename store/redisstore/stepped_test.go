@@ -18,7 +18,7 @@ func TestAClockThatIsSetBackStopsNothing(t *testing.T) {
 	const plain, parked, rated = 100, 100, 3
 	y := newYard(t)
 	start := ahead()
-	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	at := func(after time.Duration) { y.store.conn.Now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	at(0)
 	check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{
 		Version: 1, Text: []byte("{}"), Window: 30 * time.Second,
@@ -64,7 +64,7 @@ func TestSpilledJobsAndBreakersGoOnWhenTheClockIsSetBack(t *testing.T) {
 	const room, aside = 10, 100
 	y := newYard(t)
 	start := ahead()
-	at := func(after time.Duration) { y.store.now = strconv.FormatInt(start+after.Microseconds(), 10) }
+	at := func(after time.Duration) { y.store.conn.Now = strconv.FormatInt(start+after.Microseconds(), 10) }
 	bound := func(version int64, jobs int) {
 		check(t, y.store.PutPolicy(t.Context(), store.PolicyUpdate{Expected: version - 1, Version: version, Text: []byte("{}"), Window: time.Minute, Queues: []store.QueueSettings{{
 			Queue: "mail", Classes: admission.DefaultClasses(), Horizon: time.Hour,

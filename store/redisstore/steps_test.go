@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/policies"
 )
 
 // manyTenants is an update that gives so many tenants a cap, a weight and a bound of their own.
@@ -36,14 +37,14 @@ func manyTenants(version int64, tenants, limit int) store.PolicyUpdate {
 }
 
 // known is what scripts know of the policy, without what it counts.
-func (y *yard) known() settings {
+func (y *yard) known() policies.Settings {
 	y.tb.Helper()
-	all, err := y.store.stored(y.tb.Context())
+	all, err := y.store.Stored(y.tb.Context())
 	check(y.tb, err)
 	gates, err := y.store.Gates(y.tb.Context())
 	check(y.tb, err)
 	for _, g := range gates {
-		all[settingKey{settingGate, string(g.Name)}] = fmt.Sprint(g.Limit)
+		all[policies.SettingKey{Kind: policies.SettingGate, Name: string(g.Name)}] = fmt.Sprint(g.Limit)
 	}
 	return all
 }
@@ -68,7 +69,7 @@ func TestAnEditInStepsIsWholeOrNotThere(t *testing.T) {
 		check(t, err)
 		client.AddHook(&cutter{left: (cut + 1) / 2, late: late, see: func() { y.halves(&before, &after) }})
 		err = editor.PutPolicy(t.Context(), after)
-		begun, errBegun := y.client.HExists(t.Context(), y.store.partition.State(), "pg").Result()
+		begun, errBegun := y.client.HExists(t.Context(), y.store.conn.Partition.State(), "pg").Result()
 		check(t, errBegun)
 		if begun {
 			ends["begun"]++
@@ -80,7 +81,7 @@ func TestAnEditInStepsIsWholeOrNotThere(t *testing.T) {
 				t.Fatalf("cut %d: another edit: %v", cut, err)
 			}
 		}
-		version, _, errVersion := y.store.policyVersion(t.Context())
+		version, _, errVersion := y.store.PolicyEdit(t.Context())
 		check(t, errVersion)
 		now := y.known()
 		want := old
@@ -103,18 +104,18 @@ func TestAnEditInStepsIsWholeOrNotThere(t *testing.T) {
 	}
 }
 
-func knownOf(u *store.PolicyUpdate) settings {
-	all := settingsOf(u)
+func knownOf(u *store.PolicyUpdate) policies.Settings {
+	all := policies.SettingsOf(u)
 	for key, value := range all {
-		if key.kind == settingGate {
+		if key.Kind == policies.SettingGate {
 			all[key] = strings.Split(value, "|")[0]
 		}
 	}
 	return all
 }
 
-func differs(a, b settings) string {
-	for _, key := range slices.SortedFunc(maps.Keys(a), compareKeys) {
+func differs(a, b policies.Settings) string {
+	for _, key := range slices.SortedFunc(maps.Keys(a), policies.CompareKeys) {
 		if a[key] != b[key] {
 			return fmt.Sprintf("%v is %q, want %q", key, a[key], b[key])
 		}
@@ -126,7 +127,7 @@ func differs(a, b settings) string {
 func (y *yard) halves(before, after *store.PolicyUpdate) {
 	y.tb.Helper()
 	pipe := y.client.TxPipeline()
-	base := y.store.partition.Base()
+	base := y.store.conn.Partition.Base()
 	version := pipe.HMGet(y.tb.Context(), base+"state", "pv", "cfg:mail")
 	text := pipe.Get(y.tb.Context(), base+"policy")
 	gates, weights, bounds := pipe.HGetAll(y.tb.Context(), base+"gates"), pipe.HGetAll(y.tb.Context(), base+"weights"), pipe.HGetAll(y.tb.Context(), base+"bounds")
@@ -137,25 +138,25 @@ func (y *yard) halves(before, after *store.PolicyUpdate) {
 	if redisconn.TextAt(version.Val(), 0) == "2" {
 		inForce = next
 	}
-	if string(next[settingKey{}]) != "" || (text.Val() == string(after.Text)) != (redisconn.TextAt(version.Val(), 0) == "2") {
+	if string(next[policies.SettingKey{}]) != "" || (text.Val() == string(after.Text)) != (redisconn.TextAt(version.Val(), 0) == "2") {
 		y.tb.Errorf("version %v with the text %s", version.Val(), text.Val())
 	}
-	now := settings{{settingQueue, "mail"}: redisconn.TextAt(version.Val(), 1)}
-	for kind, fields := range map[string]map[string]string{settingGate: gates.Val(), settingWeight: weights.Val(), settingBound: bounds.Val()} {
+	now := policies.Settings{{Kind: policies.SettingQueue, Name: "mail"}: redisconn.TextAt(version.Val(), 1)}
+	for kind, fields := range map[string]map[string]string{policies.SettingGate: gates.Val(), policies.SettingWeight: weights.Val(), policies.SettingBound: bounds.Val()} {
 		for name, value := range fields {
-			now[settingKey{kind, name}] = strings.Split(value, "|")[0]
+			now[policies.SettingKey{Kind: kind, Name: name}] = strings.Split(value, "|")[0]
 		}
 	}
-	value := func(of settings, key settingKey) string {
+	value := func(of policies.Settings, key policies.SettingKey) string {
 		if v, own := of[key]; own {
 			return v
 		}
-		return of.instead(key)
+		return of.Instead(key)
 	}
-	for _, all := range []settings{old, next} {
+	for _, all := range []policies.Settings{old, next} {
 		for key := range all {
 			got := value(now, key)
-			if key.isGeneral() && got != inForce[key] {
+			if key.IsGeneral() && got != inForce[key] {
 				y.tb.Errorf("version %s: %v is %s, want %s", redisconn.TextAt(version.Val(), 0), key, got, inForce[key])
 			}
 			if got != value(old, key) && got != value(next, key) {
@@ -213,7 +214,7 @@ func TestAnEditInStepsTakesBackWhatItDid(t *testing.T) {
 	check(t, err)
 	var once sync.Once
 	client.AddHook(&cutter{left: 1 << 20, see: func() {
-		if y.client.HGet(ctx, y.store.partition.Base()+"edit:"+after.Edit, "at").Val() == "2" {
+		if y.client.HGet(ctx, y.store.conn.Partition.Base()+"edit:"+after.Edit, "at").Val() == "2" {
 			once.Do(func() { y.admitAt(1, mail("acme", "waits")) })
 		}
 	}})
@@ -223,7 +224,7 @@ func TestAnEditInStepsTakesBackWhatItDid(t *testing.T) {
 	if now := y.known(); !maps.Equal(now, old) {
 		t.Errorf("%s", differs(now, old))
 	}
-	if keys := y.client.Keys(ctx, y.store.partition.Base()+"*:"+after.Edit).Val(); len(keys) > 0 {
+	if keys := y.client.Keys(ctx, y.store.conn.Partition.Base()+"*:"+after.Edit).Val(); len(keys) > 0 {
 		t.Errorf("left behind: %v", keys)
 	}
 	check(t, y.store.PutPolicy(ctx, manyTenants(2, tenants, 6)))
@@ -267,8 +268,8 @@ func TestAnEditOfOneTenantWritesOneTenant(t *testing.T) {
 		t.Errorf("%s", differs(now, want))
 	}
 	// Where Redis has something else than the update before, what it has counts.
-	check(t, y.client.HSet(ctx, y.store.partition.Base()+"weights", "high:stray", 9).Err())
-	check(t, y.client.HSet(ctx, y.store.partition.State(), "ps", "").Err())
+	check(t, y.client.HSet(ctx, y.store.conn.Partition.Base()+"weights", "high:stray", 9).Err())
+	check(t, y.client.HSet(ctx, y.store.conn.Partition.State(), "ps", "").Err())
 	last := manyTenants(3, tenants, 5)
 	last.Before = &next
 	check(t, s.PutPolicy(ctx, last))

@@ -18,7 +18,7 @@ func TestWhatADeadPoolHasNotReadGoesToOthers(t *testing.T) {
 	r := y.rivals(surplusJobs, time.Second)
 	r.at(2 * time.Second)
 	y.promoteAll()
-	left, err := y.client.Exists(t.Context(), y.store.partition.Ready(r.first.ID())).Result()
+	left, err := y.client.Exists(t.Context(), y.store.conn.Partition.Ready(r.first.ID())).Result()
 	check(t, err)
 	if got := r.taken(); got != surplusJobs || left != 0 {
 		t.Errorf("%d of %d jobs reached the other pool, and %d stream of the dead one is left", got, surplusJobs, left)
@@ -74,7 +74,7 @@ func (y *yard) rivals(jobs int, lease time.Duration) *rivals {
 }
 
 func (r *rivals) at(after time.Duration) {
-	r.y.store.now = strconv.FormatInt(r.start+after.Microseconds(), 10)
+	r.y.store.conn.Now = strconv.FormatInt(r.start+after.Microseconds(), 10)
 }
 
 // taken returns how many jobs the second worker gets.

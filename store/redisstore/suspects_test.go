@@ -124,7 +124,7 @@ func (f *ward) run(jobs, killers, workers int) {
 // pass lets time pass.
 func (f *ward) pass(d time.Duration) {
 	f.now += d.Microseconds()
-	f.store.now = strconv.FormatInt(f.now, 10)
+	f.store.conn.Now = strconv.FormatInt(f.now, 10)
 }
 
 func (f *ward) left() int64 {

@@ -9,13 +9,14 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
 // bounce lets the job "a" come to the worker at an instant of Redis, and hands it back with a text. It returns for how long it stays
 // away.
 func (y *yard) bounce(at int64, text string) time.Duration {
 	y.tb.Helper()
-	y.store.now = strconv.FormatInt(at, 10)
+	y.store.conn.Now = strconv.FormatInt(at, 10)
 	y.register(1)
 	y.promoteAll()
 	y.read(1)
@@ -32,7 +33,7 @@ func TestAJobOfAnUnknownTypeComesBackEverMoreSeldom(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	start := ahead()
-	y.store.now = strconv.FormatInt(start, 10)
+	y.store.conn.Now = strconv.FormatInt(start, 10)
 	y.admit(mail("acme", "a"))
 	bounces := 0
 	for at := start; at < start+time.Hour.Microseconds(); bounces++ {
@@ -62,7 +63,7 @@ func TestOnlyHandBacksInARowCount(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	at := ahead()
-	y.store.now = strconv.FormatInt(at, 10)
+	y.store.conn.Now = strconv.FormatInt(at, 10)
 	y.admit(mail("acme", "a"))
 	const first = 400 * time.Millisecond
 	for i, text := range []string{store.UnknownType + " welcome", store.UnknownType + " welcome", "breaker_open", store.UnknownType + " welcome", store.UnknownType, store.UnknownType + "s|unknown_type welcome"} {
@@ -79,7 +80,7 @@ func TestAnUnknownTypeDoesNotKeepAJobBeyondItsDeadline(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	at := ahead()
-	y.store.now = strconv.FormatInt(at, 10)
+	y.store.conn.Now = strconv.FormatInt(at, 10)
 	job := mail("acme", "a")
 	job.Deadline = time.UnixMicro(at).Add(3 * time.Second)
 	y.admit(job)
@@ -89,7 +90,7 @@ func TestAnUnknownTypeDoesNotKeepAJobBeyondItsDeadline(t *testing.T) {
 	if back := time.UnixMicro(at); !back.Equal(job.Deadline) {
 		t.Errorf("it comes back %s after its deadline", back.Sub(job.Deadline))
 	}
-	y.store.now = strconv.FormatInt(job.Deadline.UnixMicro()+1, 10)
+	y.store.conn.Now = strconv.FormatInt(job.Deadline.UnixMicro()+1, 10)
 	y.promoteAll()
 	if sight := y.look("a"); sight.Place != store.PlaceDead || sight.Reason != "expired" {
 		t.Errorf("it is %s: %s", sight.Place, sight.Reason)
@@ -100,12 +101,12 @@ func TestAnUnknownTypeDoesNotKeepAJobBeyondItsDeadline(t *testing.T) {
 func TestHandBacksOfAllPartitionsAddUp(t *testing.T) {
 	t.Parallel()
 	early, late := store.Unknown{Count: 2, Last: time.UnixMicro(5), Type: "old"}, store.Unknown{Count: 3, Last: time.UnixMicro(7), Type: "new"}
-	for _, got := range []store.Unknown{addUnknown(early, late), addUnknown(late, early)} {
+	for _, got := range []store.Unknown{looking.AddUnknown(early, late), looking.AddUnknown(late, early)} {
 		if got != (store.Unknown{Count: 5, Last: time.UnixMicro(7), Type: "new"}) {
 			t.Errorf("got %+v", got)
 		}
 	}
-	if got := unknownOf(map[string]string{"ut:mail": "3|7|a|b", "ut:bad": "x|7|a", "ut:short": "1", "left:done": "3"}); len(got) != 1 || got["mail"] != (store.Unknown{Count: 3, Last: time.UnixMicro(7), Type: "a|b"}) {
+	if got := looking.UnknownOf(map[string]string{"ut:mail": "3|7|a|b", "ut:bad": "x|7|a", "ut:short": "1", "left:done": "3"}); len(got) != 1 || got["mail"] != (store.Unknown{Count: 3, Last: time.UnixMicro(7), Type: "a|b"}) {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -42,7 +42,7 @@ func TestAnUploadedPayloadEntersWithItsJobOrGoes(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: %v, not %v", what, got, want)
 		}
-		uploads, err := client.Keys(t.Context(), s.partition.Upload("*")).Result()
+		uploads, err := client.Keys(t.Context(), s.conn.Partition.Upload("*")).Result()
 		check(t, err)
 		if len(uploads) > 0 {
 			t.Errorf("%s: %v stay", what, uploads)
@@ -51,7 +51,7 @@ func TestAnUploadedPayloadEntersWithItsJobOrGoes(t *testing.T) {
 	in, refused, again := admission.Admitted, admission.Refused, admission.Duplicate
 
 	expect("let in", admit(large("acme", "a", none)), in)
-	if ttl, err := client.TTL(t.Context(), s.partition.Large("acme:a")).Result(); err != nil || ttl != -1 {
+	if ttl, err := client.TTL(t.Context(), s.conn.Partition.Large("acme:a")).Result(); err != nil || ttl != -1 {
 		t.Errorf("the payload of a job goes in %v, %v", ttl, err)
 	}
 	expect("again, and twice in a call", admit(large("acme", "a", none), large("acme", "b", none), large("acme", "b", none)), again, in, again)
@@ -66,36 +66,8 @@ func TestAnUploadedPayloadEntersWithItsJobOrGoes(t *testing.T) {
 	expect("Redis is full", admit(large("acme", "f", none)), refused)
 	check(t, client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	for id, n := range map[string]int{"acme:a": 1, "acme:b": 1, "acme:c": 1, "acme:e": 0, "acme:f": 0, "bolt:a": 1, "bolt:b": 0, "bolt:c": 0} {
-		if got, err := client.Exists(t.Context(), s.partition.Large(id)).Result(); err != nil || int(got) != n {
+		if got, err := client.Exists(t.Context(), s.conn.Partition.Large(id)).Result(); err != nil || int(got) != n {
 			t.Errorf("%s has %d payloads, %v", id, got, err)
 		}
-	}
-}
-
-// TestAnUploadWithoutItsScriptGoes: what a caller left that died between the two goes by itself, and a script that finds no payload lets
-// no job in.
-func TestAnUploadWithoutItsScriptGoes(t *testing.T) {
-	t.Parallel()
-	y := newYard(t)
-	s := y.store
-	j := admission.NewJob("acme", "mail", "t", make([]byte, store.LargePayload+1))
-	j.ID = "a"
-	args, payloads := s.admitArgs(0, []store.Candidate{{Job: &j, Class: 1, Limits: &[admission.Levels]admission.Limit{}}})
-	client := y.client
-	pipe := client.Pipeline()
-	s.sendUploads(t.Context(), pipe, payloads)
-	_, err := pipe.Exec(t.Context())
-	check(t, err)
-	key := s.partition.Upload(payloads[0].name)
-	if ttl, err := client.TTL(t.Context(), key).Result(); err != nil || ttl <= 0 || ttl > uploadedFor {
-		t.Errorf("what is left goes in %v, %v", ttl, err)
-	}
-	check(t, client.Del(t.Context(), key).Err())
-	reply, err := s.run(t.Context(), "admit", args...)
-	if err != nil || !slices.Equal(reply, []string{"decided", "memory"}) {
-		t.Errorf("a job whose payload is gone: %v, %v", reply, err)
-	}
-	if _, err := s.Payload(t.Context(), admission.Key{Tenant: "acme", ID: "a"}); !errors.Is(err, admission.ErrUnknownJob) {
-		t.Errorf("its payload: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func TestASpentRateWakesItsWaitersInTime(t *testing.T) {
 	if a, b := y.look("a").Place, y.look("b").Place; a != admission.PlaceReady || b != admission.PlaceWaiting {
 		t.Fatalf("a is %s, b is %s", a, b)
 	}
-	y.store.now = strconv.FormatInt(time.Now().Add(11*time.Second).UnixMicro(), 10)
+	y.store.conn.Now = strconv.FormatInt(time.Now().Add(11*time.Second).UnixMicro(), 10)
 	y.promoteAll()
 	if b := y.look("b").Place; b != admission.PlaceReady {
 		t.Errorf("b is %s when there is a token again", b)

@@ -1,0 +1,81 @@
+package codec
+
+import (
+	"strconv"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// Path is the way of a job, as the fragment path reads it.
+type Path struct {
+	Tenant, Queue string
+	Class         int
+	Name          admission.Priority
+	Limits        *[admission.Levels]admission.Limit
+}
+
+// PathOf returns the path of a question.
+func PathOf(q *store.Question) Path {
+	return Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits}
+}
+
+// PathSize and LimitsSize are the arguments of a path and of its limits.
+const (
+	PathSize   = 5
+	LimitsSize = 6
+)
+
+// AppendPaths appends distinct limits, then the paths, which name theirs. Texts go as pointers, since an interface made of a
+// string is an allocation, three of them a path.
+func AppendPaths(args []any, paths []Path) []any {
+	countAt := len(args)
+	args = append(args, 0)
+	distinct := make([]*[admission.Levels]admission.Limit, 0, 4)
+	numbers := make([]int, len(paths))
+	for i := range paths {
+		at := limitsAt(distinct, paths[i].Limits)
+		if at == len(distinct) {
+			distinct = append(distinct, paths[i].Limits)
+			for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
+				args = appendLimit(args, &paths[i].Limits[level])
+			}
+		}
+		numbers[i] = at + 1
+	}
+	args[countAt] = len(distinct)
+	for i := range paths {
+		p := &paths[i]
+		args = append(args, &p.Tenant, &p.Queue, p.Class, (*string)(&p.Name), numbers[i])
+	}
+	return args
+}
+
+// limitsAt returns where the limits below the global one stand, or how many there are.
+func limitsAt(distinct []*[admission.Levels]admission.Limit, limits *[admission.Levels]admission.Limit) int {
+	for i, known := range distinct {
+		if known == limits || [admission.Levels - 1]admission.Limit(known[1:]) == [admission.Levels - 1]admission.Limit(limits[1:]) {
+			return i
+		}
+	}
+	return len(distinct)
+}
+
+// AppendQuestions appends the paths of questions.
+func AppendQuestions(args []any, questions []store.Question) []any {
+	paths := make([]Path, len(questions))
+	for i := range questions {
+		paths[i] = PathOf(&questions[i])
+	}
+	return AppendPaths(args, paths)
+}
+
+// AppendGlobal appends the even part of the global limit that one of so many partitions has, 0 for one. Scripts multiply the rate by
+// what the partition has of it (Balancer); bursts stay even.
+func AppendGlobal(args []any, limit *admission.Limit, parts int) []any {
+	if parts == 0 || limit.Disabled || limit.Tokens == 0 {
+		return appendLimit(args, limit)
+	}
+	part := float64(limit.Rate()) / float64(parts)
+	return append(args, strconv.FormatFloat(part, 'g', 17, 64), Burst(*limit)/int64(parts))
+}

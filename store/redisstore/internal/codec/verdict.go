@@ -1,0 +1,125 @@
+package codec
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+)
+
+// ParseVerdict reads what a script says of a job or a question.
+func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
+	v := admission.Verdict{ID: j.ID}
+	if rest, ok := strings.CutPrefix(line, "dropped "); ok {
+		count, rest, _ := strings.Cut(rest, " ")
+		dropped, err := strconv.Atoi(count)
+		if err != nil {
+			return v, fmt.Errorf("read verdict %q: %w", line, err)
+		}
+		v.Dropped, line = dropped, rest
+	}
+	word, rest, _ := strings.Cut(line, " ")
+	switch word {
+	case "straight":
+		v.Decision, v.Place = admission.Admitted, admission.PlaceReady
+		return v, nil
+	case "duplicate":
+		v.Decision = admission.Duplicate
+		return v, nil
+	case "dedup":
+		v.Reason, v.RetryAfter = admission.ReasonDedup, store.RefusedRetry
+		return v, nil
+	case "queues":
+		v.Reason, v.RetryAfter = admission.ReasonQueues, store.RefusedRetry
+		if rest != "" {
+			v.Detail = rest + " queues"
+		}
+		return v, nil
+	case "deadline":
+		v.Reason = admission.ReasonDeadline
+		return v, nil
+	case "memory":
+		v.Reason, v.RetryAfter = admission.ReasonMemory, store.RefusedRetry
+		return v, nil
+	case "gone":
+		v.Reason = admission.ReasonGone
+		return v, nil
+	case "paused", "unique", "parked":
+		return v, parseHeld(&v, word, rest)
+	}
+	var room [4]int64
+	numbers, err := appendNumbers(room[:0], rest)
+	if err != nil {
+		return v, fmt.Errorf("read verdict %q: %w", line, err)
+	}
+	scope := func() admission.Scope {
+		return admission.ScopeAt(admission.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
+	}
+	switch {
+	case word == "later" && len(numbers) == 1:
+		v.Decision, v.Place = admission.Admitted, admission.PlaceLater
+		v.EstimatedWait = time.Duration(numbers[0]) * time.Microsecond
+	case word == "admitted" && len(numbers) == 2:
+		v.Decision, v.Place, v.Position = admission.Admitted, admission.PlaceWaiting, int(numbers[0])
+		v.EstimatedWait = time.Duration(numbers[1]) * time.Microsecond
+	case word == "spilled" && len(numbers) == 1:
+		v.Decision, v.Place, v.Position, v.EstimatedWait = admission.Admitted, admission.PlaceSpilled, int(numbers[0]), -1
+	case word == "overflow" && len(numbers) == 2:
+		v.Reason, v.RetryAfter = admission.ReasonOverflow, store.RefusedRetry
+		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case (word == "full" || word == "share") && len(numbers) == 2:
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), store.RefusedRetry
+		if word == "share" {
+			v.Reason = admission.ReasonMemory
+		}
+		v.Detail = fmt.Sprintf("%d jobs of %d bytes", numbers[0], numbers[1])
+	case word == "uniques" && len(numbers) == 1:
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonOverflow, admission.ScopeAt(admission.LevelTenant, j.Tenant, "", ""), store.UniquesRetry
+		v.Detail = fmt.Sprintf("%d unique keys that stay", numbers[0])
+	case word == "lanes" && len(numbers) == 1:
+		v.Reason, v.RetryAfter, v.Detail = admission.ReasonLanes, store.RefusedRetry, fmt.Sprintf("%d lanes", numbers[0])
+	case word == "huge" && len(numbers) == 1:
+		v.Reason, v.Detail = admission.ReasonTooLarge, fmt.Sprintf("%d bytes", numbers[0])
+	case word == "limited" && len(numbers) == 4:
+		v.Reason, v.Scope = admission.ReasonLimited, scope()
+		v.TokensLeft = admission.Tokens(numbers[1] / microsPerToken)
+		v.RetryAfter = time.Duration(numbers[2]) * time.Microsecond
+		v.Burst = admission.Tokens(numbers[3] / microsPerToken)
+	case word == "costly" && len(numbers) == 2:
+		v.Reason, v.Scope, v.Burst = admission.ReasonTooCostly, scope(), admission.Tokens(numbers[1]/microsPerToken)
+	case word == "buckets" && len(numbers) == 1:
+		v.Reason, v.Scope, v.RetryAfter = admission.ReasonBuckets, scope(), store.RefusedRetry
+	default:
+		return v, fmt.Errorf("read verdict %q: %w", line, redisconn.ErrUnknownReply)
+	}
+	return v, nil
+}
+
+// parseHeld reads the refusals that name who stands in the way.
+func parseHeld(v *admission.Verdict, word, rest string) error {
+	wait, text, _ := strings.Cut(rest, " ")
+	us, err := strconv.ParseInt(wait, 10, 64)
+	if err != nil {
+		return fmt.Errorf("read verdict %q: %w", word+" "+rest, err)
+	}
+	v.RetryAfter = store.RefusedRetry
+	if us >= 0 {
+		v.RetryAfter = time.Duration(us) * time.Microsecond
+	}
+	switch word {
+	case "paused":
+		v.Reason, v.Detail = admission.ReasonPaused, text
+		return nil
+	case "parked":
+		_, downstream, _ := strings.Cut(text, " ")
+		v.Reason, v.Detail = admission.ReasonBreaker, "downstream "+downstream // How many jobs of others wait is theirs.
+		return nil
+	}
+	holder, err := store.DecodeKey(text)
+	v.Reason, v.Detail = admission.ReasonUnique, holder.ID
+	return err
+}

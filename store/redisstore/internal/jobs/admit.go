@@ -1,0 +1,114 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/lua"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+)
+
+// Admit decides on up to MaxBatchJobs jobs in one round trip and returns a verdict for each, in order. version
+// is that of the policy which the limits come from; where another is in force nothing is done and the error is
+// ErrStale. With an error InDoubt tells whether the jobs may have entered: sending the same ids again is safe
+// within the dedup window.
+func (s *Jobs) Admit(ctx context.Context, version int64, jobs []store.Candidate) ([]admission.Verdict, error) {
+	args, payloads := s.admitArgs(version, jobs)
+	reply, replicated, err := s.runWith(ctx, "admit", args, payloads, s.wantsReplicas(jobs))
+	if err != nil {
+		return nil, err
+	}
+	if len(reply) > 0 && reply[0] == "stale" {
+		s.dropUploads(ctx, payloads)
+		return nil, store.ErrStale
+	}
+	if len(reply) != len(jobs)+1 {
+		return nil, fmt.Errorf("admit %d jobs: reply has %d lines", len(jobs), len(reply)-1)
+	}
+	verdicts := make([]admission.Verdict, len(jobs))
+	for i := range jobs {
+		v, err := codec.ParseVerdict(reply[i+1], jobs[i].Job)
+		if err != nil {
+			return nil, err
+		}
+		v.Unreplicated = !replicated && v.Decision != admission.Refused && s.wantsReplicas(jobs[i:i+1])
+		verdicts[i] = v
+	}
+	return verdicts, nil
+}
+
+// admitArgs returns the arguments, and the large payloads that they name.
+func (s *Jobs) admitArgs(version int64, jobs []store.Candidate) (args []any, payloads []upload) {
+	args = append(make([]any, 0, 10+codec.LimitsSize+(codec.PathSize+4)*len(jobs)), s.conn.Now, version, s.conn.EndedCap, s.conn.BucketCap)
+	args = codec.AppendGlobal(args, &jobs[0].Limits[admission.LevelGlobal], s.conn.Parts)
+	paths, of := jobPaths(jobs)
+	args = codec.AppendPaths(append(args, len(paths)), paths)
+	ids := make([]string, len(jobs)) // as pointers, like the texts of paths
+	for i := range jobs {
+		c := &jobs[i]
+		record, large := codec.EncodeRecord(c.Job, c.Class)
+		path := of[i]
+		if c.Redrive > 0 {
+			path = -path
+			binary.BigEndian.PutUint64(record[lua.AtSeq:], c.Redrive)
+		}
+		ids[i] = store.EncodeID(c.Job.ID)
+		args = append(args, path, &ids[i], record)
+		if c.Redrive > 0 {
+			args = append(args, redriveText(c))
+		}
+		if large != nil && c.Redrive == 0 {
+			p := upload{name: rand.Text(), payload: large}
+			payloads = append(payloads, p)
+			args = append(args, p.name)
+		}
+		if record[1]&codec.FlagDelayed != 0 {
+			args = append(args, startArg(c.Job))
+		}
+		if u := c.Job.Unique; u.Key != "" {
+			args = append(args, u.Key, codec.Micros(cmp.Or(u.For, admission.DefaultUniqueFor)))
+		}
+	}
+	return args, payloads
+}
+
+// redriveText says who redrives a letter.
+func redriveText(c *store.Candidate) string {
+	if c.Free {
+		return codec.InterventionText(c.By, store.AuditRedriveFree)
+	}
+	return codec.InterventionText(c.By, store.AuditRedrive)
+}
+
+// jobPaths returns the distinct paths of jobs, and the number of each job's, from 1.
+func jobPaths(jobs []store.Candidate) (paths []codec.Path, of []int) {
+	type key struct {
+		tenant, queue string
+		class         int
+	}
+	known := make(map[key]int, len(jobs))
+	of = make([]int, len(jobs))
+	for i := range jobs {
+		c := &jobs[i]
+		k := key{c.Job.Tenant, c.Job.Queue, c.Class}
+		if known[k] == 0 {
+			paths = append(paths, codec.Path{Tenant: c.Job.Tenant, Queue: c.Job.Queue, Class: c.Class, Name: c.Job.Priority, Limits: c.Limits})
+			known[k] = len(paths)
+		}
+		of[i] = known[k]
+	}
+	return paths, of
+}
+
+// startArg is when a job starts: microseconds since 1970, or from now if negative.
+func startArg(j *admission.Job) int64 {
+	if j.Delay > 0 {
+		return -j.Delay.Microseconds()
+	}
+	return j.RunAt.UnixMicro()
+}

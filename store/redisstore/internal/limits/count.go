@@ -1,0 +1,75 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+)
+
+// countPortion is the largest number of scopes of one call.
+const countPortion = 500
+
+// Count adds to the counts of this minute, by the time of Redis. After an error InDoubt the counts may have been added: the
+// same again would count twice. done is how many scopes were added before an error.
+func (s *Limits) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
+	keep := strconv.FormatInt(int64((store.CountedFor + 2*time.Minute).Seconds()), 10)
+	for portion := range slices.Chunk(counts, countPortion) {
+		args := append(make([]any, 0, 3+5*len(portion)), s.conn.Now, store.TopScopes, keep)
+		for _, c := range portion {
+			always := ""
+			if c.Always {
+				always = "1"
+			}
+			args = append(args, string(c.Scope), always, c.Allowed, c.Refused, int64(c.Tokens))
+		}
+		if _, err := s.conn.Run(ctx, "count", args...); err != nil {
+			return done, err
+		}
+		done += len(portion)
+	}
+	return done, nil
+}
+
+// Minutes returns what was counted of a scope in the last hour, the earliest minute first; those without a decision, or in
+// which the scope was not among those that are counted, are left out. The last is under way.
+func (s *Limits) Minutes(ctx context.Context, scope admission.Scope) ([]store.Minute, error) {
+	now, err := s.conn.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	const minutes = int64(store.CountedFor/time.Minute) + 1
+	last := now.Unix() / 60
+	pipe := redisconn.Client(s.conn).Pipeline()
+	found := make([]*redis.StringCmd, minutes)
+	for i := range found {
+		found[i] = pipe.HGet(ctx, s.conn.Partition.Counts(last-minutes+1+int64(i)), string(scope))
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !redisconn.IsNil(err) {
+		return nil, fmt.Errorf("read counts: %w", redisconn.Unread(err))
+	}
+	all := []store.Minute{}
+	for i, one := range found {
+		if text, err := one.Result(); err == nil {
+			all = append(all, minuteOf(last-minutes+1+int64(i), text))
+		}
+	}
+	return all, nil
+}
+
+// minuteOf reads what the script wrote.
+func minuteOf(minute int64, text string) store.Minute {
+	parts := append(strings.Split(text, ":"), "", "", "", "")
+	return store.Minute{
+		At: time.Unix(minute*60, 0), Allowed: redisconn.Whole(parts[0]), Refused: redisconn.Whole(parts[1]), Tokens: admission.Tokens(redisconn.Whole(parts[2])),
+		Partial: parts[3] == "1",
+	}
+}

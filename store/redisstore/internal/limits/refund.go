@@ -1,0 +1,75 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+)
+
+// Take asks one question as Check does. Where the tokens are granted, the receipt is for Refund.
+func (s *Limits) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Receipt, error) {
+	got, err := s.Ask(ctx, version, false, []store.Question{question})
+	if err != nil {
+		return admission.Verdict{}, store.Receipt{}, err
+	}
+	verdict, receipt := got.Receipt(question, version)
+	return verdict, receipt, nil
+}
+
+// Receipt returns the verdict on one question, and what Refund needs where its tokens were granted.
+func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdict, store.Receipt) {
+	if !a.Granted {
+		return a.Answers[0].Verdict, store.Receipt{}
+	}
+	receipt := store.Receipt{Question: question, Version: version, At: a.at}
+	for level, left := range a.Answers[0].Left {
+		receipt.Left[level] = int64(left)
+	}
+	return a.Answers[0].Verdict, receipt
+}
+
+// Refund gives back what Take took for work that did not begin, once for each id, which is the caller's name of the
+// taking, at most headgate.MaxNameLength bytes. A bucket is never left above what it would hold had the tokens not been
+// taken: what came in meanwhile, other refunds of the partition among it, is counted as if it had found them there. After
+// any error the same call may be made again within RefundWindow.
+func (s *Limits) Refund(ctx context.Context, id string, receipt store.Receipt) (store.Refund, error) {
+	if err := admission.ValidateName("id of a refund", id, false); err != nil {
+		return "", err
+	}
+	q := &receipt.Question
+	args := append(make([]any, 0, 24), s.conn.Now, receipt.Version, s.conn.BucketCap)
+	args = codec.AppendGlobal(args, &q.Limits[admission.LevelGlobal], s.conn.Parts)
+	args = append(args, id, codec.Micros(store.RefundWindow), receipt.At.Time, receipt.At.Refunds, int64(q.Cost))
+	for _, left := range receipt.Left {
+		args = append(args, left)
+	}
+	reply, err := s.conn.Run(ctx, "refund", codec.AppendPaths(args, []codec.Path{codec.PathOf(q)})...)
+	if err != nil {
+		return "", err
+	}
+	if len(reply) != 1 {
+		return "", fmt.Errorf("refund: reply has %d words", len(reply))
+	}
+	switch word := store.Refund(reply[0]); word {
+	case store.Refunded, store.RefundedBefore, store.RefundLate, store.RefundStale:
+		return word, nil
+	}
+	return "", fmt.Errorf("refund: reply %q: %w", reply[0], redisconn.ErrUnknownReply)
+}
+
+func parseMoment(line string) (at store.Moment, err error) {
+	before, after, _ := strings.Cut(line, " ")
+	if at.Time, err = strconv.ParseInt(before, 10, 64); err == nil {
+		at.Refunds, err = strconv.ParseInt(after, 10, 64)
+	}
+	if err != nil {
+		return at, fmt.Errorf("read time of an answer %q: %w", line, err)
+	}
+	return at, nil
+}

@@ -1,0 +1,50 @@
+package limits
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redisconn"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/codec"
+)
+
+// Shadow asks up to MaxBatchJobs questions of a candidate, and counts its answers. Its buckets are its own: nobody else is
+// charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
+// is ErrStale. It is not to be sent again after an error: it would count twice.
+func (s *Limits) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
+	args := append(make([]any, 0, 8+codec.LimitsSize+(codec.PathSize+2)*len(questions)), s.conn.Now, version, id, s.conn.BucketCap)
+	args = codec.AppendGlobal(args, &questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
+	args = append(args, len(questions))
+	args = codec.AppendQuestions(args, questions)
+	for i := range questions {
+		args = append(args, i+1, int64(questions[i].Cost))
+	}
+	reply, err := s.conn.Run(ctx, "shadow", args...)
+	if err != nil {
+		return err
+	}
+	if len(reply) > 0 && reply[0] == "stale" {
+		return store.ErrStale
+	}
+	return nil
+}
+
+// ShadowCounts returns what was counted for the last candidate in shadow.
+func (s *Limits) ShadowCounts(ctx context.Context) (store.ShadowCounts, error) {
+	fields, err := redisconn.Client(s.conn).HGetAll(ctx, s.conn.Partition.Shadow()).Result()
+	if err != nil {
+		return store.ShadowCounts{}, fmt.Errorf("read shadow: %w", redisconn.Unread(err))
+	}
+	counts := store.ShadowCounts{ID: fields["id"], Allowed: redisconn.Whole(fields["allowed"])}
+	if counts.ID != "" {
+		counts.Since = time.UnixMicro(redisconn.Whole(fields["since"]))
+	}
+	for level := range counts.Refused {
+		counts.Refused[level] = redisconn.Whole(fields["refused:"+strconv.Itoa(level)])
+	}
+	return counts, nil
+}

@@ -1,0 +1,139 @@
+package redisstore
+
+import (
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/looking"
+)
+
+// LastMinutes returns those of the last minutes, the one under way included, in which something was counted, the earliest first, with
+// all scopes of each, at most TopScopes and those that the policy observes. It begins with the latest, and after budget reads no more.
+func (d *many) LastMinutes(ctx context.Context, minutes int, budget time.Duration) ([]store.Recorded, error) {
+	parts, err := gather(d, func(part *Partition) ([]store.Recorded, error) { return part.LastMinutes(ctx, minutes, budget) })
+	if err != nil {
+		return nil, err
+	}
+	hour := parts[0]
+	for _, minute := range slices.Concat(parts[1:]...) {
+		at, found := slices.BinarySearchFunc(hour, minute, func(a, b store.Recorded) int { return a.At.Compare(b.At) })
+		if !found {
+			hour = slices.Insert(hour, at, minute)
+			continue
+		}
+		maps.Copy(hour[at].Scopes, minute.Scopes)
+	}
+	return hour, nil
+}
+
+// CountedScopes implements Deployment.
+func (d *many) CountedScopes(ctx context.Context) (n int64, err error) {
+	parts, err := gather(d, func(part *Partition) (int64, error) { return part.CountedScopes(ctx) })
+	for _, of := range parts {
+		n += of
+	}
+	return n, err
+}
+
+func (d *many) Count(ctx context.Context, counts []store.ScopeCount) (done int, err error) {
+	of := map[*Partition][]store.ScopeCount{}
+	for _, c := range counts {
+		part := d.ofScope(c.Scope)
+		of[part] = append(of[part], c)
+	}
+	for part, some := range of {
+		n, err := part.Count(ctx, some)
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+func (d *many) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
+	_, err := spread(d, questions, func(q store.Question) string { return q.Tenant }, func(part *Partition, some []store.Question) ([]struct{}, error) {
+		return make([]struct{}, len(some)), part.Shadow(ctx, version, id, some)
+	})
+	return err
+}
+
+// ShadowCounts adds up what was counted of the candidate that the first partition with any counts names.
+func (d *many) ShadowCounts(ctx context.Context) (sum store.ShadowCounts, err error) {
+	all, err := gather(d, func(part *Partition) (store.ShadowCounts, error) { return part.ShadowCounts(ctx) })
+	for _, c := range all {
+		if c.ID == "" || sum.ID != "" && c.ID != sum.ID {
+			continue
+		}
+		if sum.ID == "" || c.Since.Before(sum.Since) {
+			sum.ID, sum.Since = c.ID, c.Since
+		}
+		sum.Allowed += c.Allowed
+		for level := range c.Refused {
+			sum.Refused[level] += c.Refused[level]
+		}
+	}
+	return sum, err
+}
+
+func (d *many) Census(ctx context.Context) (store.Census, error) {
+	sum := store.Census{Left: map[string]int64{}, Died: map[string]int64{}}
+	all, err := gather(d, func(part *Partition) (store.Census, error) { return part.Census(ctx) })
+	for _, c := range all {
+		sum.Accepted += c.Accepted
+		sum.Waiting += c.Waiting
+		sum.Later += c.Later
+		sum.Ready += c.Ready
+		sum.Spilled += c.Spilled
+		sum.Dead += c.Dead
+		sum.Live += c.Live
+		sum.Moving = sum.Moving || !c.Known()
+		addCounts(sum.Left, c.Left)
+		addCounts(sum.Died, c.Died)
+	}
+	return sum, err
+}
+
+func (d *many) Counters(ctx context.Context) (store.Counters, error) {
+	sum := store.Counters{Left: map[string]int64{}, Died: map[string]int64{}, Unknown: map[string]store.Unknown{}}
+	all, err := gather(d, func(part *Partition) (store.Counters, error) { return part.Counters(ctx) })
+	for _, c := range all {
+		sum.Accepted, sum.Retried = sum.Accepted+c.Accepted, sum.Retried+c.Retried
+		if sum.Live += c.Live; c.Live < 0 {
+			sum.Live = math.MinInt64 / 2 // Not known of one is not known of all.
+		}
+		addCounts(sum.Left, c.Left)
+		addCounts(sum.Died, c.Died)
+		for queue, unknown := range c.Unknown {
+			sum.Unknown[queue] = looking.AddUnknown(sum.Unknown[queue], unknown)
+		}
+	}
+	return sum, err
+}
+
+func addCounts(to, from map[string]int64) {
+	for reason, n := range from {
+		to[reason] += n
+	}
+}
+
+// Vitals returns the latest timer of all, and the memory of the Redis that has the least left.
+func (d *many) Vitals(ctx context.Context) (worst store.Vitals, err error) {
+	all, err := gather(d, func(part *Partition) (store.Vitals, error) { return part.Vitals(ctx) })
+	for i, v := range all {
+		if fuller := float64(v.Memory)*float64(worst.MaxMemory) > float64(worst.Memory)*float64(v.MaxMemory); i == 0 || fuller {
+			worst.Memory, worst.MaxMemory = v.Memory, v.MaxMemory
+		}
+		worst.Late = max(worst.Late, v.Late)
+		if i == 0 {
+			worst.Bounds = v.Bounds
+		}
+		for k, u := range v.Bounds {
+			worst.Bounds[k].Used = max(worst.Bounds[k].Used, u.Used)
+		}
+	}
+	return worst, err
+}
