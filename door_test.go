@@ -120,11 +120,26 @@ func TestARefusalIsHeardInOneWay(t *testing.T) {
 	if len(results) != 4 || results[0].Err != nil || results[2].Receipt.ID != "b" || !errors.Is(results[1].Err, headgate.ErrInvalid) || err == nil {
 		t.Errorf("%+v, %v", results, err)
 	}
+	for i, left := range map[int]headgate.Tokens{0: 1, 2: 0} {
+		if r := results[i].Receipt; r.Remaining != left || r.Burst != 2 {
+			t.Errorf("%+v, want %d left of 2", r, left)
+		}
+	}
 	refused("a batch", results[3].Err, headgate.ReasonLimited, "acme")
 	receipt, err := hg.Enqueue(t.Context(), job("d"))
 	refused("Enqueue", err, headgate.ReasonLimited, "acme")
-	if receipt.ID != "d" {
+	if receipt.ID != "d" || receipt.Burst != 0 { // What is left is the refusal's to say.
 		t.Errorf("%+v", receipt)
+	}
+	free := job("e")
+	free.Tenant = "globex" // It has the built-in limit of a tier that nobody changed.
+	if receipt, err = hg.Enqueue(t.Context(), free); err != nil || receipt.Remaining != 49 || receipt.Burst != 50 {
+		t.Errorf("%+v, %v", receipt, err)
+	}
+	check(t, hg.Policy().Change(t.Context(), headgate.Edit{}, func(p *headgate.Policy) { p.Tenant("globex").Limit = &headgate.Limit{Disabled: true} }))
+	free.ID = "f"
+	if receipt, err = hg.Enqueue(t.Context(), free); err != nil || receipt.Remaining != 0 || receipt.Burst != 0 {
+		t.Errorf("%+v, %v", receipt, err)
 	}
 	limiter, err := hg.Limiter(headgate.LimiterConfig{Timeout: 5 * time.Second})
 	check(t, err)

@@ -106,6 +106,9 @@ type Receipt struct {
 	Position int
 	// EstimatedWait is a guess of the time until it starts; negative when nothing was dispatched lately.
 	EstimatedWait time.Duration
+	// Remaining is what the bucket on its way that holds least had left after it, in whole tokens, and Burst that bucket's size: what jobs of
+	// that way may still take at once. Both are zero for a duplicate, and where no limit is on the way.
+	Remaining, Burst Tokens
 }
 
 // Refusal is a certain no: the job is not in, or the call may not go on, and nothing was charged.
@@ -143,7 +146,11 @@ func told(err error) error {
 }
 
 func receiptOf(v *Verdict) Receipt {
-	return Receipt{ID: v.ID, Duplicate: v.Decision == Duplicate, Position: v.Position, EstimatedWait: v.EstimatedWait}
+	r := Receipt{ID: v.ID, Duplicate: v.Decision == Duplicate, Position: v.Position, EstimatedWait: v.EstimatedWait}
+	if v.Decision == Admitted { // Of a refusal they are its own.
+		r.Remaining, r.Burst = v.TokensLeft, v.Burst
+	}
+	return r
 }
 
 // Enqueue asks for one job to enter. A nil error says that it is in. Otherwise the error is one of three, or the ctx's own with one

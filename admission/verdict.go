@@ -100,9 +100,10 @@ type Verdict struct {
 	Place Place
 	// Scope is the refusing scope, when a limit refused.
 	Scope Scope
-	// TokensLeft is what that scope's bucket held, in whole tokens, rounded down.
+	// TokensLeft is what that scope's bucket held, in whole tokens, rounded down; of an admitted job what the bucket on its way that holds
+	// least held after it.
 	TokensLeft Tokens
-	// Burst is that bucket's capacity.
+	// Burst is that bucket's capacity; zero where no limit stands on the way of an admitted job.
 	Burst Tokens
 	// RetryAfter is how long to wait until every bucket on the way would hold enough, if nobody else took
 	// from it; zero when retrying is of no use.

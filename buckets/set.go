@@ -72,6 +72,18 @@ func (s *Set) LevelAt(now, changed Instant, step LevelLimit) Micro {
 	return level
 }
 
+// Least returns what the bucket of a path that holds least has at now, in whole tokens, rounded down, and its burst; zeros for an empty
+// path. Of equals it is the outermost.
+func (s *Set) Least(now, changed Instant, path []LevelLimit) (left, burst admission.Tokens) {
+	var least Micro
+	for i, step := range path {
+		if level := s.LevelAt(now, changed, step); i == 0 || level < least {
+			least, left, burst = level, level.Tokens(), step.Limit.Burst.Tokens()
+		}
+	}
+	return left, burst
+}
+
 // Bucket returns the stored value of a scope; the absent Bucket when there is none.
 func (s *Set) Bucket(scope admission.Scope) Bucket { return s.stored[scope] }
 

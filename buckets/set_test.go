@@ -89,3 +89,25 @@ func TestAppendPathLeavesOutDisabledLevels(t *testing.T) {
 		t.Errorf("AppendPath = %v, want %v", got, want)
 	}
 }
+
+func TestLeastIsTheBucketThatHoldsLeast(t *testing.T) {
+	t.Parallel()
+	limits := [admission.Levels]admission.Limit{admission.PerSecond(1, 9), admission.PerSecond(1, 4), admission.PerSecond(1, 6), {Disabled: true}}
+	path := AppendPath(nil, limits, "acme", "mail", "high")
+	var set Set
+	for _, step := range []struct{ cost, left, burst admission.Tokens }{{0, 4, 4}, {1, 3, 4}, {3, 0, 4}} {
+		if step.cost > 0 {
+			set.Take(0, 0, path, step.cost)
+		}
+		if left, burst := set.Least(0, 0, path); left != step.left || burst != step.burst {
+			t.Errorf("after %d tokens %d of %d are left, want %d of %d", step.cost, left, burst, step.left, step.burst)
+		}
+	}
+	set.Take(0, 0, path[2:], 2) // The queue's alone; it is now as empty as the tenant's, which is the outer one.
+	if left, burst := set.Least(0, 0, path); left != 0 || burst != 4 {
+		t.Errorf("%d of %d", left, burst)
+	}
+	if left, burst := set.Least(0, 0, nil); left != 0 || burst != 0 {
+		t.Errorf("an empty path has %d of %d", left, burst)
+	}
+}

@@ -16,7 +16,7 @@ func signUp(ctx context.Context, hg headgate.Enqueuer, job headgate.Job) string 
 	receipt, err := hg.Enqueue(ctx, job)
 	var no *headgate.Refusal
 	switch {
-	case err == nil: // it is in: receipt has its ID, and its place in the line
+	case err == nil: // it is in: receipt has its ID, its place in the line, and how many tokens remain
 	case errors.As(err, &no): // it is not in, and cost nothing: no.Reason, no.Scope and no.RetryAfter say why, where and until when
 		return fmt.Sprintf("%s has %d of %d tokens, try again in %s", no.Scope, no.Remaining, no.Burst, no.RetryAfter.Round(time.Minute))
 	case errors.Is(err, headgate.ErrUnavailable): // it is not in: Redis was away, and nothing was sent

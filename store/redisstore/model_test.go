@@ -204,6 +204,7 @@ func (m *model) admit(now int64, jobs []store.Candidate) (words []string, dispat
 	var stay []string
 	plan := &overflowPlan{m: m, depths: map[string]*modelDepth{}, spared: map[string]bool{}}
 	var at []int
+	var lefts []string
 	var entrants []entrant
 	waiting := m.room.WaitingFor()
 	for i, candidate := range jobs {
@@ -250,6 +251,8 @@ func (m *model) admit(now int64, jobs []store.Candidate) (words []string, dispat
 			continue
 		}
 		m.buckets.Take(buckets.Instant(m.bucketTime(now)), m.changed, path, j.Cost)
+		left, burst := m.buckets.Least(buckets.Instant(m.bucketTime(now)), m.changed, path)
+		lefts = append(lefts, fmt.Sprintf(" left %d/%d", left, burst))
 		mj := &modelJob{max: admission.DefaultMaxAttempts, counted: entering.counted, size: entering.size, payload: j.Payload}
 		if j.MaxAttempts > 0 {
 			mj.max = j.MaxAttempts
@@ -324,6 +327,7 @@ func (m *model) admit(now int64, jobs []store.Candidate) (words []string, dispat
 		if slices.ContainsFunc(dispatched, func(d fairqueue.Dispatch) bool { return d.Job == &mj.Job }) {
 			words[at[k]] = "straight"
 		}
+		words[at[k]] += lefts[k]
 		if n := len(entrants[k].victims); n > 0 {
 			words[at[k]] = fmt.Sprintf("dropped %d %s", n, words[at[k]])
 		}

@@ -100,15 +100,14 @@ func verdictWord(v admission.Verdict) string {
 		v.Dropped = 0
 		return fmt.Sprintf("dropped %d %s", n, verdictWord(v))
 	}
+	if v.Decision == admission.Admitted {
+		return fmt.Sprintf("%s left %d/%d", admittedWord(v), v.TokensLeft, v.Burst)
+	}
 	switch {
-	case v.Place == admission.PlaceSpilled:
-		return fmt.Sprintf("spilled %d", v.Position)
 	case v.Reason == admission.ReasonOverflow && v.Scope != "":
 		return "overflow of all " + v.Detail
 	case v.Reason == admission.ReasonOverflow, v.Reason == admission.ReasonTooLarge:
 		return string(v.Reason) + " " + v.Detail
-	case v.Place == admission.PlaceLater:
-		return fmt.Sprintf("later %d", v.EstimatedWait.Microseconds())
 	case v.Reason == admission.ReasonPaused:
 		return "paused " + v.Detail
 	case v.Reason == admission.ReasonUnique:
@@ -119,14 +118,23 @@ func verdictWord(v admission.Verdict) string {
 		return "gone"
 	case v.Decision == admission.Duplicate:
 		return "duplicate"
-	case v.Decision == admission.Admitted && v.Position == 0:
-		return "straight"
-	case v.Decision == admission.Admitted:
-		return fmt.Sprintf("admitted %d", v.Position)
 	case v.Reason == admission.ReasonDeadline:
 		return "deadline"
 	}
 	return verdictText(v)
+}
+
+// admittedWord says where an admitted job went.
+func admittedWord(v admission.Verdict) string {
+	switch {
+	case v.Place == admission.PlaceSpilled:
+		return fmt.Sprintf("spilled %d", v.Position)
+	case v.Place == admission.PlaceLater:
+		return fmt.Sprintf("later %d", v.EstimatedWait.Microseconds())
+	case v.Position == 0:
+		return "straight"
+	}
+	return fmt.Sprintf("admitted %d", v.Position)
 }
 
 func (w *walk) workerNames() []string {

@@ -12,13 +12,14 @@
 --   say so the name under which its payload was uploaded (a redriven one has it already), the time it starts (microseconds from now if negative), and its unique
 --   key with microseconds
 -- Reply {"stale", version} or {"decided" | "more", a line a job}, lines being "admitted POSITION WAIT_US",
---   "straight", "later WAIT_US", "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
---   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "spilled POSITION", "overflow JOBS BYTES" of its
+--   "straight", "later WAIT_US", or "spilled POSITION", each with "LEFT BURST", in whole tokens, of the bucket on the way that holds least
+--   after it, where there is one; or "duplicate", "limited LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST", "dedup",
+--   "buckets LEVEL", "queues", "queues MADE" by its tenant, "deadline", "overflow JOBS BYTES" of its
 --   tenant's depth in the queue, "full JOBS BYTES" over all its queues, "share JOBS BYTES" of what is left of the memory,
 --   "uniques KEYS" or "lanes LANES" that it has,
 --   "huge BYTES" where the job alone is above the bound, "memory", "paused WAIT_US REASON", "unique WAIT_US KEY" of the job
 --   that holds it, "parked WAIT_US JOBS DOWNSTREAM" whose breaker is not closed, "gone" (no dead letter); "dropped N "
---   stands before an admission that cost N older jobs; LEFT and BURST in micro-tokens, WAIT_US -1 for unknown
+--   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
 --   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
 local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
@@ -48,8 +49,18 @@ local function makes_queue(name)
   return queue_open(name).fresh and not queue_known(name)
 end
 
+-- left_of returns what the bucket on a way has that holds least, and its burst; "" where there is none.
+local function left_of(path)
+  local least
+  for level = 0, 3 do
+    local b = path[level]
+    if b and (not least or b.level < least.level) then least = b end
+  end
+  return least and format(' %d %d', floor(least.level / 1000000), least.burst / 1000000) or ''
+end
+
 local function admitted_line(job, position)
-  return format('admitted %d %d', position, wait_guess(job.path, position))
+  return format('admitted %d %d', position, wait_guess(job.path, position)) .. job.left
 end
 
 -- memory_left returns how many bytes Redis may take until it has used MEMORY_FULL of its maxmemory, 0 where it has; nil while it has
@@ -247,11 +258,11 @@ local function rare_make()
     for _, i in ipairs(admitted) do
       local job = jobs[i]
       if job.spilled then
-        answers[i] = format('spilled %d', job.position)
+        answers[i] = format('spilled %d', job.position) .. job.left
       elseif job.start then
-        answers[i] = format('later %d', job.start - time_us)
+        answers[i] = format('later %d', job.start - time_us) .. job.left
       else
-        answers[i] = straight[job.key] and 'straight' or admitted_line(job, job.position)
+        answers[i] = straight[job.key] and 'straight' .. job.left or admitted_line(job, job.position)
       end
       if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
     end
@@ -337,6 +348,7 @@ for i, job in ipairs(jobs) do
       or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
     if not answers[i] then
       charge(job.path, cost)
+      job.left = left_of(job.path)
       seen[job.key] = true
       last_seq = last_seq + 1
       local seq = u64(last_seq)
@@ -435,7 +447,7 @@ local function place_alone()
     else
       redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2], 'u', uncounted)
     end
-    answers[i] = 'straight'
+    answers[i] = 'straight' .. job.left
   else
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)

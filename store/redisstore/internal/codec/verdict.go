@@ -11,6 +11,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// entered are the words for jobs that are in, and how many numbers say where; what is left in a bucket may follow these.
+var entered = map[string]int{"straight": 0, "later": 1, "spilled": 1, "admitted": 2}
+
 // ParseVerdict reads what a script says of a job or a question.
 func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	v := admission.Verdict{ID: j.ID}
@@ -24,9 +27,6 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	}
 	word, rest, _ := strings.Cut(line, " ")
 	switch word {
-	case "straight":
-		v.Decision, v.Place = admission.Admitted, admission.PlaceReady
-		return v, nil
 	case "duplicate":
 		v.Decision = admission.Duplicate
 		return v, nil
@@ -51,7 +51,7 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	case "paused", "unique", "parked":
 		return v, parseHeld(&v, word, rest)
 	}
-	var room [4]int64
+	var room [5]int64
 	numbers, err := appendNumbers(room[:0], rest)
 	if err != nil {
 		return v, fmt.Errorf("read verdict %q: %w", line, err)
@@ -59,7 +59,13 @@ func ParseVerdict(line string, j *admission.Job) (admission.Verdict, error) {
 	scope := func() admission.Scope {
 		return admission.ScopeAt(admission.Level(numbers[0]), j.Tenant, j.Queue, j.Priority)
 	}
+	if n, ok := entered[word]; ok && len(numbers) == n+2 {
+		v.TokensLeft, v.Burst = admission.Tokens(numbers[n]), admission.Tokens(numbers[n+1])
+		numbers = numbers[:n]
+	}
 	switch {
+	case word == "straight" && len(numbers) == 0:
+		v.Decision, v.Place = admission.Admitted, admission.PlaceReady
 	case word == "later" && len(numbers) == 1:
 		v.Decision, v.Place = admission.Admitted, admission.PlaceLater
 		v.EstimatedWait = time.Duration(numbers[0]) * time.Microsecond
