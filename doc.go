@@ -10,7 +10,7 @@
 //
 //	hg.Limiter    the same limits before an HTTP handler        hg.Policy    limits, tiers, caps and classes, changed live
 //	hg.Breaker    a call outside of jobs                         hg.Inspect   where jobs are and why they wait
-//	hg.RunPeriodic   jobs by the clock                           hg.Operate   pause, resume, redrive, cancel
+//	hg.RunPeriodic   jobs by the clock                           hg.Operate   pause, resume, redrive, cancel, breakers
 //
 // Behind the door are rooms that can be had alone, with the same nouns: producer, worker, scheduler, limiter, admin and, for
 // Prometheus and OpenTelemetry, telemetry. Package admission holds the nouns; docs/DESIGN.md the laws that bind all of them.

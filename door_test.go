@@ -374,3 +374,29 @@ func TestEveryFaultOfAJobIsSaidAtOnce(t *testing.T) {
 type unwritable struct{ F func() }
 
 func (unwritable) Kind() string { return "unwritable" }
+
+// TestABreakerIsOpenedByHand: jobs of the downstream wait, and are told who did it and why, until it is reset.
+func TestABreakerIsOpenedByHand(t *testing.T) {
+	t.Parallel()
+	hg := open(t, headgate.Config{})
+	ctx := t.Context()
+	check(t, hg.Operate("ada").OpenBreaker(ctx, "smtp", headgate.For(time.Hour, "they move")))
+	receipt, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Downstream: "smtp", Args: welcome{}})
+	check(t, err)
+	said := func() string {
+		t.Helper()
+		why, err := hg.Inspect().Explain(ctx, headgate.Key{Tenant: "acme", ID: receipt.ID})
+		check(t, err)
+		return why.String()
+	}
+	if text := said(); !strings.Contains(text, "! breaker: the circuit breaker of downstream smtp is open: forced, they move, until ") {
+		t.Errorf("%s", text)
+	}
+	check(t, hg.Operate("ada").ResetBreaker(ctx, "smtp", "they have moved"))
+	if text := said(); strings.Contains(text, "! breaker") {
+		t.Errorf("%s", text)
+	}
+	if err := hg.Operate("ada").OpenBreaker(ctx, "a b", headgate.Hold{}); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("a downstream that is none: %v", err)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/store"
 )
 
@@ -47,6 +48,19 @@ func (o Operation) Pause(ctx context.Context, t Target, hold Hold) (running int,
 // Resume ends what Pause began; was is false where nothing was paused.
 func (o Operation) Resume(ctx context.Context, t Target, reason string) (was bool, err error) {
 	return o.client.store.Unpause(ctx, t.gate, store.Intervention{Author: o.author, Reason: reason})
+}
+
+// OpenBreaker stops calls of a downstream over the whole fleet, whatever they come to, for the time of the hold: jobs that name it wait,
+// and Breaker.Acquire refuses.
+func (o Operation) OpenBreaker(ctx context.Context, downstream string, hold Hold) error {
+	_, err := o.client.store.ForceBreaker(ctx, downstream, breaker.Open, hold.For, store.Intervention{Author: o.author, Reason: hold.Reason})
+	return err
+}
+
+// ResetBreaker closes the breaker of a downstream, opened by hand or not, and lets it judge again.
+func (o Operation) ResetBreaker(ctx context.Context, downstream, reason string) error {
+	_, err := o.client.store.ResetBreaker(ctx, downstream, store.Intervention{Author: o.author, Reason: reason})
+	return err
 }
 
 // Cancel ends a job: one that runs is told by its ctx (running), any other is gone at once.
