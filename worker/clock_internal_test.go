@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/redisstore"
+	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
 // TestTheClockOfRedisIsEstimatedToHalfATrip, whichever half of it takes the time.
@@ -32,17 +33,17 @@ func TestTheClockOfRedisIsEstimatedToHalfATrip(t *testing.T) {
 				}
 				return redistest.Action{}
 			})
-			var clock redisClock
+			var clock inhand.RedisClock
 			began := time.Now()
-			if err := clock.read(t.Context(), s.Partitions()[0]); err != nil {
+			if err := clock.Read(t.Context(), s.Partitions()[0]); err != nil {
 				t.Fatal(err)
 			}
-			half := time.Since(began) / firstSamples / 2 // of no less than the shortest trip
+			half := time.Since(began) / inhand.FirstSamples / 2 // of no less than the shortest trip
 			before, err := direct.Time(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			estimate := clock.now()
+			estimate := clock.Now()
 			after, err := direct.Time(t.Context())
 			if err != nil {
 				t.Fatal(err)

@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 const (
@@ -26,17 +28,17 @@ const (
 // then Redis's, and nobody would hear what else is to be said. So a drain takes DrainTimeout, or what is left of the lease
 // if that is longer, and the graces and calls of a few seconds below.
 func (s *session) drain(leased context.Context, cancelJobs context.CancelCauseFunc) {
-	n := s.held.close()
+	n := s.held.Close()
 	s.registering <- struct{}{}
 	s.logger.Info().Int("running", n).Msg("worker drains")
 	s.shrink(leased, n)
 	if !s.awaitHandlers() {
 		if !s.isLost() {
-			s.logger.Warn().Int("running", s.held.close()).Msg("drain time-out: handlers are cancelled, their jobs handed back")
+			s.logger.Warn().Int("running", s.held.Close()).Msg("drain time-out: handlers are cancelled, their jobs handed back")
 		}
 		cancelJobs(ErrDraining)
-		if !s.w.await(s.held.none(), cancelGrace) {
-			rest := s.held.claimRest()
+		if !s.w.await(s.held.None(), cancelGrace) {
+			rest := s.held.ClaimRest()
 			for _, lease := range rest {
 				s.logger.Error().Str("type", lease.Job.Type).Str("job", lease.Job.ID).Str("tenant", lease.Job.Tenant).
 					Msg("handler ignores the end of its ctx")
@@ -53,7 +55,7 @@ func (s *session) awaitHandlers() bool {
 	timer := time.NewTimer(s.w.config.DrainTimeout)
 	defer timer.Stop()
 	select {
-	case <-s.held.none():
+	case <-s.held.None():
 		return true
 	case <-timer.C:
 	case <-s.lost:
@@ -63,14 +65,14 @@ func (s *session) awaitHandlers() bool {
 
 // shrink leaves the worker as many slots as it has running jobs. It may fail: jobs then wait for Reclaim.
 func (s *session) shrink(ctx context.Context, slots int) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	more, err := s.w.store.Register(ctx, s.name, s.w.pool, slots, s.w.config.Lease)
 	if err != nil {
 		s.logger.Warn().Err(err).Msg("slots not given up at once")
 	}
 	if more {
-		s.w.promoting.give()
+		s.w.promoting.Give()
 	}
 }
 
@@ -95,7 +97,7 @@ func (s *session) reclaim(ctx context.Context) {
 }
 
 func (s *session) reclaimOnce(ctx context.Context) (more bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	return s.w.store.Reclaim(ctx, s.name)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 // finisher tells Redis how jobs ended. No timer is involved: what is submitted while one call is in flight goes with
@@ -23,8 +24,8 @@ type finisher struct {
 	pool      string
 	logger    zerolog.Logger
 	watch     *outage.Watch
-	promoting nudge
-	work      nudge
+	promoting fleet.Nudge
+	work      fleet.Nudge
 	// worker is the name of the latest registration, for the jobs' histories.
 	worker atomic.Pointer[string]
 
@@ -48,8 +49,8 @@ type ending struct {
 // refusals is how often Redis may refuse one job's end with an error before it is given up.
 const refusals = 5
 
-func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting nudge) *finisher {
-	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: newNudge()}
+func newFinisher(store store.Partition, pool string, logger zerolog.Logger, watch *outage.Watch, promoting fleet.Nudge) *finisher {
+	return &finisher{store: store, pool: pool, logger: logger, watch: watch, promoting: promoting, work: fleet.NewNudge()}
 }
 
 // submit takes the end of a lease. The caller waits for done, which is closed whatever happens.
@@ -65,7 +66,7 @@ func (f *finisher) submit(lease *store.Lease, a answer) *ending {
 		close(e.done)
 		return e
 	}
-	f.work.give()
+	f.work.Give()
 	return e
 }
 
@@ -120,7 +121,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 	for i, e := range batch {
 		finishes[i] = e.finish
 	}
-	trouble := f.watch.Trouble("finish", firstPause, lastPause)
+	trouble := f.watch.Trouble("finish", fleet.FirstPause, fleet.LastPause)
 	defer trouble.Leave()
 	doubt := false
 	for refused := 0; ctx.Err() == nil && refused < refusals; {
@@ -129,7 +130,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 			trouble.Over()
 			f.settle(batch, ends, doubt)
 			if more {
-				f.promoting.give()
+				f.promoting.Give()
 			}
 			return
 		}
@@ -159,7 +160,7 @@ func (f *finisher) send(ctx context.Context, batch []*ending) {
 
 // call makes one round trip.
 func (f *finisher) call(ctx context.Context, finishes []store.Finish) ([]store.Ended, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	return f.store.Finish(ctx, f.pool, *f.worker.Load(), finishes)
 }

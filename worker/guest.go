@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 // GuestConfig is what a Guest needs beside a store. The zero value works.
@@ -43,7 +44,7 @@ type Guest struct {
 
 type guestPart struct {
 	store     store.Partition
-	breakers  *breakers
+	breakers  *fleet.Breakers
 	scheduler *scheduler.Scheduler
 }
 
@@ -56,19 +57,19 @@ func NewGuest(store store.Deployment, config GuestConfig) (*Guest, error) {
 	guard := callback.NewGuard(config.Logger)
 	full = full.guarded(guard)
 	g := &Guest{store: store, config: config}
-	var all []*breakers
+	var all []*fleet.Breakers
 	for i, part := range store.Partitions() {
 		timers, err := scheduler.NewOf(store, i, full.Scheduler)
 		if err != nil {
 			return nil, fmt.Errorf("configure guest: %w", err)
 		}
-		followed, err := newClasses()
+		followed, err := fleet.NewClasses()
 		if err != nil {
 			return nil, fmt.Errorf("configure guest: %w", err)
 		}
-		own := newBreakers(store, i, full, followed, newNudge())
-		own.guest = true
-		own.changed = func(downstream string) {
+		own := fleet.NewBreakers(store, i, full.setupOf(), followed, fleet.NewNudge())
+		own.Guest = true
+		own.Changed = func(downstream string) {
 			if config.Changed != nil && store.PartitionOf(downstream) == i {
 				guard.Do("Changed", func() { config.Changed(downstream) })
 			}
@@ -76,7 +77,7 @@ func NewGuest(store store.Deployment, config GuestConfig) (*Guest, error) {
 		all = append(all, own)
 		g.parts = append(g.parts, guestPart{part, own, timers})
 	}
-	introduce(all)
+	fleet.Introduce(all)
 	return g, nil
 }
 
@@ -87,9 +88,9 @@ func (g *Guest) of(downstream string) *guestPart { return &g.parts[g.store.Parti
 func (g *Guest) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, part := range g.parts {
-		wg.Go(func() { part.breakers.run(ctx) })
-		wg.Go(func() { part.breakers.follow(ctx) })
-		wg.Go(func() { promote(ctx, part.scheduler, part.breakers.promoting, g.config.Logger) })
+		wg.Go(func() { part.breakers.Run(ctx) })
+		wg.Go(func() { part.breakers.Follow(ctx) })
+		wg.Go(func() { promote(ctx, part.scheduler, part.breakers.Promoting, g.config.Logger) })
 		wg.Go(func() { _ = part.scheduler.Run(ctx) })
 	}
 	wg.Wait()
@@ -109,17 +110,17 @@ type FleetState struct {
 // Fleet returns the last word on a downstream's breaker; closed where there was none.
 func (g *Guest) Fleet(downstream string) FleetState {
 	b := g.of(downstream).breakers
-	own := b.guardOf(downstream)
+	own := b.GuardOf(downstream)
 	if own == nil {
 		return FleetState{}
 	}
-	view := own.fleet()
-	s := FleetState{State: view.state, Period: view.period}
+	view := own.Fleet()
+	s := FleetState{State: view.State, Period: view.Period}
 	switch {
-	case view.state == breaker.Open && view.until == 0:
+	case view.State == breaker.Open && view.Until == 0:
 		s.Rest = store.MaxForce
-	case view.state == breaker.Open:
-		s.Rest = max(0, view.until.Sub(b.instant()))
+	case view.State == breaker.Open:
+		s.Rest = max(0, view.Until.Sub(b.Instant()))
 	}
 	return s
 }
@@ -129,37 +130,37 @@ func (g *Guest) Fleet(downstream string) FleetState {
 func (g *Guest) Begin(ctx context.Context, downstream string) (call *GuestCall, wait time.Duration, ok bool) {
 	part := g.of(downstream)
 	b := part.breakers
-	var own *guard
+	var own *fleet.Guard
 	if downstream != "" {
-		own = b.guardOf(downstream)
+		own = b.GuardOf(downstream)
 	}
 	if own == nil {
 		return &GuestCall{}, 0, true
 	}
 	call = &GuestCall{guest: g, part: part, downstream: downstream}
 	var lease uint64
-	if own.fleet().state != breaker.Closed {
+	if own.Fleet().State != breaker.Closed {
 		if lease, wait, ok = g.probe(ctx, own, call); !ok {
-			own.heldBack.Add(1)
+			own.HeldBack.Add(1)
 			return nil, wait, false
 		}
 	}
-	if call.call, ok = b.tryAcquire(ctx, downstream, "", lease); ok {
+	if call.call, ok = b.TryAcquire(ctx, downstream, "", lease); ok {
 		return call, 0, true
 	}
 	call.giveBack(ctx)
-	wait, _ = own.local().NextChangeAt(b.instant())
+	wait, _ = own.Local().NextChangeAt(b.Instant())
 	return nil, wait, false
 }
 
 // probe asks for a probe, and returns its period. It may find that the breaker has closed, and then all may begin.
-func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease uint64, wait time.Duration, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (g *Guest) probe(ctx context.Context, own *fleet.Guard, call *GuestCall) (lease uint64, wait time.Duration, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	call.probe = uuid.NewString()
-	probe, word, more, err := call.part.store.BeginProbe(ctx, own.name, call.probe)
+	probe, word, more, err := call.part.store.BeginProbe(ctx, own.Name, call.probe)
 	if err != nil {
-		g.config.Logger.Warn().Err(err).Str("downstream", own.name).Msg("no word on a probe: its call is held back")
+		g.config.Logger.Warn().Err(err).Str("downstream", own.Name).Msg("no word on a probe: its call is held back")
 		return 0, 0, false
 	}
 	call.part.answered(own, word, more)
@@ -174,13 +175,69 @@ func (g *Guest) probe(ctx context.Context, own *guard, call *GuestCall) (lease u
 }
 
 // answered takes a word on a fleet's breaker.
-func (p *guestPart) answered(own *guard, word store.BreakerWord, more bool) {
+func (p *guestPart) answered(own *fleet.Guard, word store.BreakerWord, more bool) {
 	if more {
-		p.breakers.promoting.give()
+		p.breakers.Promoting.Give()
 	}
 	if word.Period == 0 {
-		own.forget()
+		own.Forget()
 		return
 	}
-	p.breakers.hear(own, p.breakers.viewOf(word))
+	p.breakers.Hear(own, p.breakers.ViewOf(word))
+}
+
+// GuestCall is one call that may go on. It must be ended once; further ends do nothing.
+type GuestCall struct {
+	guest      *Guest
+	part       *guestPart
+	downstream string
+	// call is nil where nothing is guarded, probe the name under which it holds a place; empty for none.
+	call  *fleet.GuardedCall
+	probe string
+}
+
+// Probe reports whether the call decides about a half-open breaker: its failure is the breaker's, not the work's.
+func (c *GuestCall) Probe() bool { return c.call.Probe() }
+
+// Timeout returns how long the call may take, where it is a probe; zero for as long as its work.
+func (c *GuestCall) Timeout() time.Duration { return c.call.MostTime() }
+
+// Succeeded ends the call: the downstream answered well. That of a probe is reported before it returns.
+func (c *GuestCall) Succeeded(ctx context.Context) {
+	c.call.Succeeded()
+	c.giveBack(ctx)
+}
+
+// Failed ends the call: the downstream failed, or gave no answer in time. That of a probe is reported before it returns.
+func (c *GuestCall) Failed(ctx context.Context) { c.FailedBy(ctx, nil) }
+
+// FailedBy is Failed, and keeps the error among the last ones of the breaker; nil is none.
+func (c *GuestCall) FailedBy(ctx context.Context, err error) {
+	_ = c.call.Failed(err)
+	c.giveBack(ctx)
+}
+
+// Ignored ends the call without a verdict: it was cancelled, or refused on this side.
+func (c *GuestCall) Ignored(ctx context.Context) {
+	c.call.Ignored()
+	c.giveBack(ctx)
+}
+
+// giveBack gives a probe's place free, whatever became of ctx.
+func (c *GuestCall) giveBack(ctx context.Context) {
+	c.call.ReturnProbe(ctx)
+	if c.probe == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), fleet.CallTimeout)
+	defer cancel()
+	word, more, err := c.part.store.EndProbe(ctx, c.downstream, c.probe)
+	if err != nil {
+		c.guest.config.Logger.Warn().Err(err).Str("downstream", c.downstream).Msg("a probe keeps its place until its time-out")
+		return
+	}
+	c.probe = ""
+	if own := c.part.breakers.GuardOf(c.downstream); own != nil {
+		c.part.answered(own, word, more)
+	}
 }

@@ -32,7 +32,7 @@ func (s *session) keep(ctx context.Context) {
 	next, beaten, refreshed, looks := min(pace, cancelDelay), time.Now(), time.Now(), 0
 	for s.sleep(ctx, next) {
 		// A worker that holds nothing looks as often whether that has changed, which costs Redis nothing.
-		if rest := time.Until(beaten.Add(pace)); !failing && rest > 0 && !s.held.any() {
+		if rest := time.Until(beaten.Add(pace)); !failing && rest > 0 && !s.held.Any() {
 			next = min(rest, cancelDelay)
 			continue
 		}
@@ -81,10 +81,10 @@ func (s *session) beat(ctx context.Context) error {
 	s.leaseEnd = sent.Add(lease)
 	s.guard.Reset(time.Until(s.leaseEnd) - s.margin())
 	for _, c := range beat.Cancelled {
-		s.held.cancel(c.Token, &cancelledError{reason: c.Reason})
+		s.held.Cancel(c.Token, &cancelledError{reason: c.Reason})
 	}
 	if beat.Promote && s.w.config.NoScheduler {
-		s.w.promoting.give()
+		s.w.promoting.Give()
 	}
 	return nil
 }
@@ -93,9 +93,9 @@ func (s *session) beat(ctx context.Context) error {
 func (s *session) refresh(ctx context.Context, classes bool) {
 	ctx, cancel := s.inTime(ctx)
 	defer cancel()
-	err := s.w.clock.read(ctx, s.w.store)
+	err := s.w.clock.Read(ctx, s.w.store)
 	if err == nil && classes {
-		err = s.w.classes.read(ctx, s.w.store)
+		err = s.w.classes.Read(ctx, s.w.store)
 	}
 	if err != nil && ctx.Err() == nil {
 		s.logger.Warn().Err(err).Msg("clock or classes not refreshed")
@@ -114,7 +114,7 @@ func (s *session) recall(ctx context.Context) {
 		return // The reader says so, or the next look succeeds.
 	}
 	for _, token := range tokens {
-		if !s.held.knows(token) { // It may have ended since: a history too many.
+		if !s.held.Knows(token) { // It may have ended since: a history too many.
 			s.unsure.Store(true)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/share"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 // Partitions are served side by side: a Worker of several has one of each, with a registration, a reader, a finisher, breakers
@@ -22,7 +23,7 @@ const splitEvery = 100 * time.Millisecond
 // shared is what the workers of the partitions have in common. Its methods do nothing for a nil one.
 type shared struct {
 	// full says that a partition has no slot free, confirmed that Redis has taken note of fewer slots.
-	full, confirmed nudge
+	full, confirmed fleet.Nudge
 	// handlers holds a token for each job in hand. A read that began when a partition had more slots may bring more jobs than it
 	// has now: they wait for a token before they start.
 	handlers chan struct{}
@@ -42,7 +43,7 @@ func (s *shared) registered(w *Worker, slots int) {
 	s.mu.Lock()
 	s.mu.slots[w] = slots
 	s.mu.Unlock()
-	s.confirmed.give()
+	s.confirmed.Give()
 }
 
 // registering notes that a worker may have so many slots in Redis, and returns how many it had.
@@ -78,15 +79,15 @@ func (s *shared) took(w *Worker) {
 	if s == nil {
 		return
 	}
-	if _, free, _ := w.slots.count(); free <= 0 {
-		s.full.give()
+	if _, free, _ := w.slots.Count(); free <= 0 {
+		s.full.Give()
 	}
 }
 
 // newOfParts returns a Worker of several partitions.
 func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 	w := &Worker{config: config, handlers: make(map[string]Handler), pool: store.Pool{Queues: config.Queues, Strict: config.Strict}}
-	w.shared = &shared{full: newNudge(), confirmed: newNudge(), handlers: make(chan struct{}, config.Concurrency)}
+	w.shared = &shared{full: fleet.NewNudge(), confirmed: fleet.NewNudge(), handlers: make(chan struct{}, config.Concurrency)}
 	w.shared.mu.slots = make(map[*Worker]int)
 	suspects := &suspects{}
 	parts := len(of.Partitions())
@@ -101,22 +102,15 @@ func newOfParts(of store.Deployment, config Config) (*Worker, error) {
 			return nil, err
 		}
 		part.shared, part.suspects = w.shared, suspects
-		part.slots.resize((config.Concurrency + i) / parts) // The parts of a number that is not divisible add up to it.
+		part.slots.Resize((config.Concurrency + i) / parts) // The parts of a number that is not divisible add up to it.
 		w.parts = append(w.parts, part)
 	}
-	all := make([]*breakers, len(w.parts))
+	all := make([]*fleet.Breakers, len(w.parts))
 	for i, part := range w.parts {
 		all[i] = part.breakers
 	}
-	introduce(all)
+	fleet.Introduce(all)
 	return w, nil
-}
-
-// introduce lets the breakers of all partitions know of each other.
-func introduce(all []*breakers) {
-	for i, one := range all {
-		one.others = slices.Concat(all[:i], all[i+1:])
-	}
 }
 
 // runParts is Run for several partitions.
@@ -124,7 +118,7 @@ func (w *Worker) runParts(ctx context.Context) error {
 	errs := make([]error, len(w.parts))
 	var shares share.Ledger
 	for i, slots := range shares.Next(w.config.Concurrency, w.look(ctx)) {
-		w.parts[i].slots.resize(slots) // Redis has not heard of any yet: a backlog is not met with even parts.
+		w.parts[i].slots.Resize(slots) // Redis has not heard of any yet: a backlog is not met with even parts.
 	}
 	var running sync.WaitGroup
 	for i, part := range w.parts {
@@ -168,7 +162,7 @@ func (w *Worker) shareSlots(ctx context.Context, shares *share.Ledger) {
 // crowded reports whether a partition has no free slot.
 func (w *Worker) crowded() bool {
 	for _, part := range w.parts {
-		if _, free, _ := part.slots.count(); free <= 0 {
+		if _, free, _ := part.slots.Count(); free <= 0 {
 			return true
 		}
 	}
@@ -177,7 +171,7 @@ func (w *Worker) crowded() bool {
 
 // look asks every partition what is runnable there.
 func (w *Worker) look(ctx context.Context) []share.Place {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	demands := make([]*store.Demand, len(w.parts))
 	var asking sync.WaitGroup
@@ -191,7 +185,7 @@ func (w *Worker) look(ctx context.Context) []share.Place {
 	asking.Wait()
 	places := make([]share.Place, len(w.parts))
 	for i, part := range share.Parts(w.pool, demands) {
-		_, _, taken := w.parts[i].slots.count()
+		_, _, taken := w.parts[i].slots.Count()
 		places[i] = share.Place{Part: part, Used: w.used(w.parts[i]), Taken: taken, Lost: demands[i] == nil}
 	}
 	return places
@@ -199,7 +193,7 @@ func (w *Worker) look(ctx context.Context) []share.Place {
 
 // used returns how many of the slots a partition keeps from the others.
 func (w *Worker) used(part *Worker) int {
-	size, _, taken := part.slots.count()
+	size, _, taken := part.slots.Count()
 	return max(size, taken, w.shared.of(part))
 }
 
@@ -208,18 +202,18 @@ func (w *Worker) used(part *Worker) int {
 func (w *Worker) resize(targets []int) {
 	free := w.config.Concurrency
 	for i, part := range w.parts {
-		if size, _, _ := part.slots.count(); targets[i] < size {
-			part.slots.resize(targets[i])
-			part.resized.give()
+		if size, _, _ := part.slots.Count(); targets[i] < size {
+			part.slots.Resize(targets[i])
+			part.resized.Give()
 		}
 		free -= w.used(part)
 	}
 	for i, part := range w.parts {
-		size, _, _ := part.slots.count()
+		size, _, _ := part.slots.Count()
 		if more := min(targets[i], size+max(free, 0)); more > size {
 			before := w.used(part)
-			part.slots.resize(more)
-			part.resized.give()
+			part.slots.Resize(more)
+			part.resized.Give()
 			free -= w.used(part) - before
 		}
 	}
@@ -250,11 +244,11 @@ func (s *session) followShare(ctx context.Context) {
 
 // registerSlots makes one call, unless Redis knows.
 func (s *session) registerSlots(ctx context.Context) error {
-	size, _, _ := s.w.slots.count()
+	size, _, _ := s.w.slots.Count()
 	if s.w.shared.registering(s.w, size) == size || ctx.Err() != nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	more, err := s.w.store.Register(ctx, s.name, s.w.pool, size, s.w.config.Lease)
 	if err != nil {
@@ -262,7 +256,7 @@ func (s *session) registerSlots(ctx context.Context) error {
 	}
 	s.w.shared.registered(s.w, size)
 	if more {
-		s.w.promoting.give()
+		s.w.promoting.Give()
 	}
 	return nil
 }
@@ -272,7 +266,7 @@ func (w *Worker) breakersOfParts() []BreakerStatus {
 	var all []BreakerStatus
 	at := map[string]int{}
 	for _, part := range w.parts {
-		for _, status := range part.breakers.status() {
+		for _, status := range statusOf(part.breakers) {
 			i, known := at[status.Downstream]
 			if !known {
 				at[status.Downstream] = len(all)
@@ -289,4 +283,35 @@ func (w *Worker) breakersOfParts() []BreakerStatus {
 	}
 	slices.SortFunc(all, func(a, b BreakerStatus) int { return strings.Compare(a.Downstream, b.Downstream) })
 	return all
+}
+
+// BreakerStatus is the circuit breaker of one downstream, as this worker sees it.
+type BreakerStatus struct {
+	Downstream string `json:"downstream"`
+	// State is that of the fleet's breaker; where that is closed, that of this worker's own.
+	State breaker.State `json:"-"`
+	// Lonely says that this worker's own breaker is not closed though the fleet's is.
+	Lonely bool `json:"lonely"`
+	// Opened counts how often the fleet's opened, HeldBack the jobs that this worker handed back because one was not
+	// closed.
+	Opened   int `json:"opened"`
+	HeldBack int `json:"held_back"`
+}
+
+// statusOf returns the status of breakers.
+func statusOf(of *fleet.Breakers) []BreakerStatus {
+	found := of.Status()
+	all := make([]BreakerStatus, len(found))
+	for i, one := range found {
+		all[i] = BreakerStatus(one)
+	}
+	return all
+}
+
+// setupOf returns how breakers are configured.
+func (c Config) setupOf() fleet.Setup {
+	return fleet.Setup{
+		Logger: *c.BreakerLogger, Breaker: c.Breaker, Breakers: c.Breakers, CallTimeout: c.CallTimeout, CallTimeouts: c.CallTimeouts,
+		ReportEvery: c.ReportEvery, ReportAfter: c.ReportAfter, Lonely: c.Observer.Lonely,
+	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
+	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
 // A blocked read takes blockTime, and blockSlack more at worst. Nothing interrupts it, so it may be that late to
@@ -23,7 +25,7 @@ func (s *session) read(ctx, jobs context.Context) {
 	defer trouble.Leave()
 	doubt := false
 	for {
-		free, ok := s.w.slots.wait(ctx)
+		free, ok := s.w.slots.Wait(ctx)
 		if !ok {
 			break
 		}
@@ -31,7 +33,7 @@ func (s *session) read(ctx, jobs context.Context) {
 		leases, err := s.take(ctx, free, doubt)
 		late, more := s.accept(ctx, jobs, leases, free)
 		if doubt {
-			s.held.endHistory()
+			s.held.EndHistory()
 		}
 		s.release(late, ReasonShutdown)
 		if errors.Is(err, store.ErrPoolGone) {
@@ -58,7 +60,7 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]store.Le
 	if !history {
 		return s.w.store.Read(ctx, s.name, s.w.pool.ID(), count, blockTime, false)
 	}
-	s.held.beginHistory()
+	s.held.BeginHistory()
 	// What this consumer holds, running jobs included: with a slot free, one that is not known is among so many.
 	return s.w.store.Read(ctx, s.name, s.w.pool.ID(), s.w.config.Concurrency, blockTime, true)
 }
@@ -68,20 +70,20 @@ func (s *session) take(ctx context.Context, count int, history bool) ([]store.Le
 func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free int) (late []store.Lease, more bool) {
 	for _, lease := range leases {
 		if ctx.Err() != nil {
-			s.held.close()
+			s.held.Close()
 		}
-		if free == 0 && !s.held.knows(lease.Token) {
+		if free == 0 && !s.held.Knows(lease.Token) {
 			return late, true
 		}
-		switch s.held.add(lease) {
-		case added:
+		switch s.held.Add(lease) {
+		case inhand.Added:
 			free, more = free-1, true
-			s.w.slots.take()
+			s.w.slots.Take()
 			s.w.shared.took(s.w)
 			go s.handle(jobs, lease) // Run waits for it by its slot.
-		case tooLate:
+		case inhand.TooLate:
 			late = append(late, lease)
-		case known:
+		case inhand.Known:
 		}
 	}
 	return late, more
@@ -90,7 +92,7 @@ func (s *session) accept(ctx, jobs context.Context, leases []store.Lease, free i
 // handBack releases what the last read of all may have brought without anybody being told. What is missed here,
 // Reclaim finds.
 func (s *session) handBack(jobs context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(jobs), callTimeout) // the last act of a reader whose ctx ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(jobs), fleet.CallTimeout) // the last act of a reader whose ctx ended
 	defer cancel()
 	leases, err := s.take(ctx, s.w.config.Concurrency, true)
 	if err != nil {
@@ -98,10 +100,10 @@ func (s *session) handBack(jobs context.Context) {
 	}
 	var late []store.Lease
 	for _, lease := range leases {
-		if s.held.add(lease) == tooLate {
+		if s.held.Add(lease) == inhand.TooLate {
 			late = append(late, lease)
 		}
 	}
-	s.held.endHistory()
+	s.held.EndHistory()
 	s.release(late, ReasonShutdown)
 }

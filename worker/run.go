@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/callback"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 // answer is what a worker makes of a job.
@@ -30,18 +32,18 @@ type answer struct {
 
 // handle takes a job from its start to the end that Redis takes note of. It holds a slot meanwhile.
 func (s *session) handle(jobs context.Context, lease store.Lease) {
-	defer s.w.slots.give()
-	defer s.held.remove(lease.Token)
+	defer s.w.slots.Give()
+	defer s.held.Remove(lease.Token)
 	own, cancel := context.WithCancelCause(jobs)
 	defer cancel(nil)
-	s.held.watch(lease.Token, cancel)
+	s.held.Watch(lease.Token, cancel)
 	defer s.w.shared.begin(own)()
 	event := s.event(lease)
 	own, ended := s.w.taken(own, event, lease.Job.Headers)
 	a := s.decide(own, lease, &event)
 	event.Reason, event.Err = a.reason, a.err
 	if a.outcome == store.Complete || !errors.Is(context.Cause(jobs), admission.ErrLeaseLost) {
-		if !s.held.claim(lease.Token) {
+		if !s.held.Claim(lease.Token) {
 			event.Outcome, event.Reason = Released, ReasonShutdown
 			ended.call(event)
 			return // A drain has handed it back, and says so.
@@ -92,15 +94,15 @@ func (s *session) decide(ctx context.Context, lease store.Lease, event *Event) a
 	} else if lease.Suspect {
 		defer s.w.suspects.end()
 	}
-	call, ok := s.w.breakers.tryAcquire(ctx, job.Downstream, job.Tenant, lease.Period)
+	call, ok := s.w.breakers.TryAcquire(ctx, job.Downstream, job.Tenant, lease.Period)
 	if !ok {
 		return answer{outcome: store.Release, delay: returnDelay(), reason: ReasonBreaker}
 	}
-	defer call.returnProbe(ctx)
-	defer call.ignored() // Does nothing after a verdict.
+	defer call.ReturnProbe(ctx)
+	defer call.Ignored() // Does nothing after a verdict.
 	defer context.AfterFunc(ctx, func() {
 		if _, ok := cancelledBy(ctx); ok {
-			call.ignored() // Also where the handler takes its time: what it does now is not the downstream's.
+			call.Ignored() // Also where the handler takes its time: what it does now is not the downstream's.
 		}
 	})()
 	if lease.Suspect {
@@ -118,20 +120,20 @@ func (s *session) decide(ctx context.Context, lease store.Lease, event *Event) a
 
 // tooLateFor reports whether a job's deadline has passed, by the clock of Redis as far as it is known.
 func (w *Worker) tooLateFor(job *admission.Job) bool {
-	return !job.Deadline.IsZero() && w.clock.now().After(job.Deadline)
+	return !job.Deadline.IsZero() && w.clock.Now().After(job.Deadline)
 }
 
 // noteStart tells Redis that the handler of a suspect, a job that was lost with a worker before, begins: if this worker
 // is lost too, it counts against the job, or parts it from those that it began with. Other jobs in hand then count nothing, and pay
 // nothing for the note. store.ErrBeside means that suspects run here beside which it is not to begin.
 func (s *session) noteStart(ctx context.Context, lease store.Lease) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
 	return s.w.store.Started(ctx, s.w.pool.ID(), s.name, lease.Token, admission.Key{Tenant: lease.Job.Tenant, ID: lease.Job.ID})
 }
 
 // run runs the handler and makes an answer of its.
-func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, call *guardedCall, event *Event) answer {
+func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, call *fleet.GuardedCall, event *Event) answer {
 	if s.w.config.Observer.Started != nil {
 		s.w.config.Observer.Started(*event)
 	}
@@ -149,7 +151,7 @@ func (s *session) run(ctx context.Context, handler Handler, lease store.Lease, c
 
 // call runs the handler until it returns, panics or exits. soon says that a time-out of the job's own ended it, too soon to say
 // anything about its downstream.
-func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, call *guardedCall) (soon bool, err error) {
+func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, call *fleet.GuardedCall) (soon bool, err error) {
 	cut := s.timeout(&lease.Job, call)
 	ctx, cancel := context.WithTimeoutCause(ctx, cut.after, cut)
 	defer cancel()
@@ -157,7 +159,7 @@ func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, 
 		Job: lease.Job, Args: lease.Job.Payload, Attempt: lease.Attempts + 1, Lost: lease.Lost, Suspect: lease.Suspect,
 		Admitted: lease.Arrival,
 	}
-	job.Priority = s.w.classes.name(job.Queue, lease.Class)
+	job.Priority = s.w.classes.Name(job.Queue, lease.Class)
 	answered := make(chan error, 1)
 	go func() { // A handler may end its goroutine, and this one has things left to do.
 		err := errExited
@@ -165,12 +167,12 @@ func (s *session) call(ctx context.Context, handler Handler, lease store.Lease, 
 		err = callback.Try(func() error { return handler(ctx, job) })
 	}()
 	err = cut.explain(ctx, <-answered)
-	soon = cut.after == lease.Job.Timeout && cut.after < call.patience() && context.Cause(ctx) == error(cut)
+	soon = cut.after == lease.Job.Timeout && cut.after < call.Patience() && context.Cause(ctx) == error(cut)
 	return soon, err
 }
 
 // judge turns the handler's error into an answer, and tells the downstream's breaker, unless the call was cut too soon.
-func (s *session) judge(ctx context.Context, lease store.Lease, call *guardedCall, soon bool, err error) answer {
+func (s *session) judge(ctx context.Context, lease store.Lease, call *fleet.GuardedCall, soon bool, err error) answer {
 	snooze, snoozed := errors.AsType[*snoozeError](err)
 	retry, _ := errors.AsType[*retryError](err)
 	drained := ctx.Err() != nil && !is[*callback.PanicError](err)
@@ -179,7 +181,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *guardedCal
 	case cancelled:
 		return answer{outcome: store.Release, reason: reason, err: err, cancelled: true}
 	case err == nil:
-		call.succeeded()
+		call.Succeeded()
 		return answer{outcome: store.Complete}
 	case snoozed:
 		return answer{outcome: store.Release, delay: snooze.delay, reason: ReasonSnoozed, err: err}
@@ -191,7 +193,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *guardedCal
 		return answer{outcome: store.Release, reason: ReasonShutdown, err: err}
 	case soon, is[*ignoreError](err):
 	default:
-		if rest := call.failed(err); call.probe() {
+		if rest := call.Failed(err); call.Probe() {
 			// A probe's failure is the breaker's, never the job's (law L11). The job comes back after the next probe
 			// has been chosen, so that one bad job cannot be the probe for ever, and not before it asks to.
 			return answer{outcome: store.Release, delay: max(rest+returnDelay(), retry.after()), reason: ReasonProbe, err: err}
@@ -200,7 +202,7 @@ func (s *session) judge(ctx context.Context, lease store.Lease, call *guardedCal
 	if retry != nil {
 		return answer{outcome: store.Retry, delay: retry.delay, err: err}
 	}
-	return answer{outcome: store.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.leastBackoff(lease.Job.Queue)), err: err}
+	return answer{outcome: store.Retry, delay: s.w.config.backoff(&lease.Job, lease.Attempts+1, s.w.classes.LeastBackoff(lease.Job.Queue)), err: err}
 }
 
 func finishOf(lease store.Lease, a answer) store.Finish {
@@ -229,8 +231,8 @@ func (s *session) event(lease store.Lease) Event {
 	job := &lease.Job
 	return Event{
 		Key: admission.Key{Tenant: job.Tenant, ID: job.ID}, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
-		Class: s.w.classes.name(job.Queue, lease.Class), Token: lease.Token, Attempt: lease.Attempts + 1,
-		Wait: max(s.w.clock.now().Sub(lease.Arrival), 0), // The estimate may be behind.
+		Class: s.w.classes.Name(job.Queue, lease.Class), Token: lease.Token, Attempt: lease.Attempts + 1,
+		Wait: max(s.w.clock.Now().Sub(lease.Arrival), 0), // The estimate may be behind.
 	}
 }
 
@@ -255,4 +257,17 @@ func (w *Worker) finished(event Event) {
 	if w.config.Observer.Finished != nil {
 		w.config.Observer.Finished(event)
 	}
+}
+
+// sampled lets one warning through in a while. Its zero value is ready; several goroutines may use it.
+type sampled struct {
+	next atomic.Int64 // when the next one may pass, in nanoseconds since the Unix epoch
+}
+
+const sampledEvery = time.Second
+
+func (s *sampled) allow() bool {
+	now := time.Now().UnixNano()
+	next := s.next.Load()
+	return now >= next && s.next.CompareAndSwap(next, now+int64(sampledEvery))
 }

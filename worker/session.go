@@ -12,7 +12,10 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
+	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
 // session is one registration of the worker: a name, a lease, and the jobs that are held under it. It ends with a
@@ -21,7 +24,7 @@ type session struct {
 	w      *Worker
 	name   string
 	logger zerolog.Logger
-	held   *held
+	held   *inhand.Held
 
 	// lose ends the session as lost; it may be called often and from anywhere.
 	lose func(cause error)
@@ -66,7 +69,7 @@ func (w *Worker) serve(ctx, after context.Context) {
 	reader.Go(func() { s.read(reading, jobs) })
 	select {
 	case <-s.lost:
-		s.held.close()
+		s.held.Close()
 	case <-ctx.Done():
 		s.drain(leased, cancelJobs)
 	}
@@ -86,7 +89,7 @@ func (w *Worker) newSession() *session {
 	name := fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString())
 	w.finisher.worker.Store(&name)
 	return &session{
-		w: w, name: name, held: newHeld(), registering: make(chan struct{}, 1),
+		w: w, name: name, held: inhand.NewHeld(), registering: make(chan struct{}, 1),
 		logger: w.config.Logger.With().Str("worker", name).Logger(),
 	}
 }
@@ -112,31 +115,28 @@ func (s *session) register(ctx context.Context) bool {
 
 func (s *session) tryRegister(ctx context.Context) error {
 	w := s.w
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fleet.CallTimeout)
 	defer cancel()
-	if err := w.clock.read(ctx, w.store); err != nil {
+	if err := w.clock.Read(ctx, w.store); err != nil {
 		return err
 	}
-	if err := w.classes.read(ctx, w.store); err != nil {
+	if err := w.classes.Read(ctx, w.store); err != nil {
 		s.logger.Warn().Err(err).Msg("classes of queues not read")
 	}
 	sent := time.Now()
-	slots, _, _ := w.slots.count()
+	slots, _, _ := w.slots.Count()
 	more, err := w.store.Register(ctx, s.name, w.pool, slots, w.config.Lease)
 	if err != nil {
 		return err
 	}
 	w.shared.registered(w, slots)
 	if more {
-		w.promoting.give()
+		w.promoting.Give()
 	}
 	s.leaseEnd = sent.Add(w.config.Lease)
 	s.guard = time.AfterFunc(time.Until(s.leaseEnd)-s.margin(), func() { s.loseLease("no heartbeat came through in time") })
 	return nil
 }
-
-// callTimeout bounds single calls that have no other bound.
-const callTimeout = 2 * time.Second
 
 // margin is how long before the end of the lease everything under it is stopped.
 func (s *session) margin() time.Duration { return s.w.config.Lease / 10 }
@@ -176,6 +176,11 @@ func (s *session) release(jobs []store.Lease, reason string) {
 		case <-s.lost:
 		}
 		s.w.finished(event)
-		s.held.remove(jobs[i].Token)
+		s.held.Remove(jobs[i].Token)
 	}
+}
+
+// trouble returns one goroutine's dealings with a Redis that is away.
+func (w *Worker) trouble(what string) *outage.Trouble {
+	return w.watch.Trouble(what, fleet.FirstPause, fleet.LastPause)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/worker/internal/fleet"
 )
 
 // timeoutError is the cause with which a handler's ctx ends when it may run no longer. It matches context.DeadlineExceeded.
@@ -21,10 +22,10 @@ func (e *timeoutError) Error() string { return fmt.Sprintf("cut after %s by %s",
 func (e *timeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 // timeout returns how long a job's handler may run, and who says so: the most particular, and that of a probe if that is shorter.
-func (s *session) timeout(job *admission.Job, call *guardedCall) *timeoutError {
+func (s *session) timeout(job *admission.Job, call *fleet.GuardedCall) *timeoutError {
 	config := &s.w.config
 	cut := &timeoutError{config.DefaultTimeout, "the worker's time-out"}
-	switch own := cmp.Or(call.timeout(), config.CallTimeouts[job.Downstream]); {
+	switch own := cmp.Or(call.Timeout(), config.CallTimeouts[job.Downstream]); {
 	case job.Timeout > 0:
 		cut = &timeoutError{job.Timeout, "the time-out of the job"}
 	case job.Downstream == "":
@@ -33,7 +34,7 @@ func (s *session) timeout(job *admission.Job, call *guardedCall) *timeoutError {
 	case config.CallTimeout != config.DefaultTimeout:
 		cut = &timeoutError{config.CallTimeout, "call_timeout of any downstream, here " + job.Downstream}
 	}
-	if most := call.mostTime(); most > 0 && most < cut.after {
+	if most := call.MostTime(); most > 0 && most < cut.after {
 		cut = &timeoutError{most, "probe_timeout of downstream " + job.Downstream}
 	}
 	return cut

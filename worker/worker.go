@@ -15,6 +15,8 @@ import (
 	"github.com/headgate/headgate/internal/outage"
 	"github.com/headgate/headgate/scheduler"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/worker/internal/fleet"
+	"github.com/headgate/headgate/worker/internal/inhand"
 )
 
 // Worker runs jobs. Make it with New, give it handlers with Register, RegisterAny and Use, then call Run once. Breakers may be
@@ -33,19 +35,19 @@ type Worker struct {
 	ran      atomic.Bool
 
 	scheduler *scheduler.Scheduler
-	promoting nudge
-	clock     redisClock
-	slots     *slots
+	promoting fleet.Nudge
+	clock     inhand.RedisClock
+	slots     *inhand.Slots
 	finisher  *finisher
-	breakers  *breakers
-	classes   *classes
+	breakers  *fleet.Breakers
+	classes   *fleet.Classes
 	// suspects are the jobs that run and were lost with a worker before.
 	suspects *suspects
 	// parts are workers of single partitions, which run the jobs with slots that this one shares out; nil where there is but
 	// one.
 	parts []*Worker
 	// resized says that the slots of such a worker have changed.
-	resized nudge
+	resized fleet.Nudge
 	// shared is what such a worker has in common with the others; nil for one that is alone.
 	shared *shared
 	// leave ends Run with an error that waiting does not mend.
@@ -80,7 +82,7 @@ func newWorker(of store.Deployment, partition int, config Config) (*Worker, erro
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
-	names, err := newClasses()
+	names, err := fleet.NewClasses()
 	if err != nil {
 		return nil, fmt.Errorf("configure worker: %w", err)
 	}
@@ -88,12 +90,12 @@ func newWorker(of store.Deployment, partition int, config Config) (*Worker, erro
 	w := &Worker{
 		store: s, config: config, handlers: make(map[string]Handler), scheduler: timers, classes: names,
 		pool:      store.Pool{Queues: config.Queues, Strict: config.Strict},
-		promoting: newNudge(), slots: newSlots(config.Concurrency), suspects: &suspects{}, resized: newNudge(), failures: newFailures(),
+		promoting: fleet.NewNudge(), slots: inhand.NewSlots(config.Concurrency), suspects: &suspects{}, resized: fleet.NewNudge(), failures: newFailures(),
 		watch: outage.NewWatch(config.Logger),
 	}
 	w.finisher = newFinisher(s, w.pool.ID(), config.Logger, w.watch, w.promoting)
-	w.breakers = newBreakers(of, partition, config, names, w.promoting)
-	w.breakers.watch = w.watch
+	w.breakers = fleet.NewBreakers(of, partition, config.setupOf(), names, w.promoting)
+	w.breakers.Watch = w.watch
 	return w, nil
 }
 
@@ -135,8 +137,8 @@ func (w *Worker) run(ctx context.Context) error {
 	defer end()
 	var support sync.WaitGroup
 	support.Go(func() { w.finisher.run(after) })
-	support.Go(func() { w.breakers.run(after) })
-	support.Go(func() { w.breakers.follow(ctx) })
+	support.Go(func() { w.breakers.Run(after) })
+	support.Go(func() { w.breakers.Follow(ctx) })
 	support.Go(func() { promote(after, w.scheduler, w.promoting, w.config.Logger) })
 	if !w.config.NoScheduler {
 		// It stops with ctx: what is due runs with other workers now, or with nobody.
@@ -145,11 +147,11 @@ func (w *Worker) run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		w.serve(ctx, after)
 	}
-	w.await(w.slots.allFree(), cancelGrace) // Handlers of registrations that were lost, too.
+	w.await(w.slots.AllFree(), cancelGrace) // Handlers of registrations that were lost, too.
 	end()
 	support.Wait()
-	w.await(w.slots.allFree(), endGrace)
-	if left := w.slots.inUse(); left > 0 {
+	w.await(w.slots.AllFree(), endGrace)
+	if left := w.slots.InUse(); left > 0 {
 		return fmt.Errorf("run worker: %d handlers ignored the end of their ctx and were left running", left)
 	}
 	return nil
@@ -177,7 +179,7 @@ func (w *Worker) Breakers() []BreakerStatus {
 	if w.parts != nil {
 		return w.breakersOfParts()
 	}
-	return w.breakers.status()
+	return statusOf(w.breakers)
 }
 
 // SchedulerStats returns the counters of the scheduler beside the worker.
@@ -189,7 +191,7 @@ func (w *Worker) SchedulerStats() scheduler.Stats {
 }
 
 // promote runs what is due as often as somebody says that work is left.
-func promote(ctx context.Context, timers *scheduler.Scheduler, asked nudge, logger zerolog.Logger) {
+func promote(ctx context.Context, timers *scheduler.Scheduler, asked fleet.Nudge, logger zerolog.Logger) {
 	for {
 		select {
 		case <-asked:
@@ -199,18 +201,5 @@ func promote(ctx context.Context, timers *scheduler.Scheduler, asked nudge, logg
 		if err := timers.Promote(ctx); err != nil && ctx.Err() == nil {
 			logger.Debug().Err(err).Msg("promote: left to the schedulers")
 		}
-	}
-}
-
-// nudge is a request that need not be made twice.
-type nudge chan struct{}
-
-func newNudge() nudge { return make(nudge, 1) }
-
-// give makes the request. It never blocks.
-func (n nudge) give() {
-	select {
-	case n <- struct{}{}:
-	default:
 	}
 }

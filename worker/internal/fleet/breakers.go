@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"cmp"
@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// BreakerStatus is the circuit breaker of one downstream, as this worker sees it.
-type BreakerStatus struct {
+// breakerStatus is the circuit breaker of one downstream, as this worker sees it.
+type breakerStatus struct {
 	Downstream string `json:"downstream"`
 	// State is that of the fleet's breaker; where that is closed, that of this worker's own.
 	State breaker.State `json:"-"`
@@ -33,7 +33,7 @@ type BreakerStatus struct {
 	HeldBack int `json:"held_back"`
 }
 
-// breakers guards the downstreams that this worker knows, at most maxBreakers: each by what it hears of the fleet's
+// Breakers guards the downstreams that this worker knows, at most maxBreakers: each by what it hears of the fleet's
 // breaker, and by one of its own. Its methods may be called from several goroutines.
 //
 //	fleet's breaker     own breaker   a job                            its outcome
@@ -47,29 +47,29 @@ type BreakerStatus struct {
 //
 // The fleet's is changed by one script in Redis (store.Partition.ReportOutcomes). With Redis away the last word of it stands,
 // and the own one goes on; reports wait, and those older than the window are dropped.
-type breakers struct {
+type Breakers struct {
 	// store is the partition whose breakers these are, fleet all of the deployment, which has several if divided.
-	store     store.Partition
-	fleet     store.Deployment
-	divided   bool
-	logger    zerolog.Logger
-	watch     *outage.Watch
-	observer  Observer
-	config    breaker.Config
-	own       map[string]breaker.Config // by downstream
-	promoting nudge
+	store      store.Partition
+	fleet      store.Deployment
+	divided    bool
+	logger     zerolog.Logger
+	Watch      *outage.Watch
+	lonelyHook func(downstream string, lonely bool)
+	config     breaker.Config
+	own        map[string]breaker.Config // by downstream
+	Promoting  Nudge
 	// callTimeout is what a call may take, callTimeouts those of single downstreams.
 	callTimeout  time.Duration
 	callTimeouts map[string]time.Duration
 	// others are those of the other partitions: each of them hears of every outcome, so that all open together.
-	others []*breakers
+	others []*Breakers
 	// name is this worker's in its reports, the same for all its registrations; guest says that it has none.
 	name  string
-	guest bool
+	Guest bool
 	// changed, if not nil, is called after each new word on a fleet's breaker.
-	changed func(downstream string)
+	Changed func(downstream string)
 	// policy is the one that is followed, plain that the worker's configuration says nothing of breakers in general.
-	policy *classes
+	policy *Classes
 	plain  bool
 	// read is the last version that run has read, or tried to.
 	read int64
@@ -83,13 +83,13 @@ type breakers struct {
 	// probes numbers the probes that are leased over all partitions.
 	probes atomic.Uint64
 	// work says that there is something to report, urgent that it is not to wait.
-	work, urgent nudge
+	work, urgent Nudge
 
 	mu struct {
 		sync.Mutex
-		guards map[string]*guard
+		guards map[string]*Guard
 		// dirty is the guards with something to report.
-		dirty map[*guard]bool
+		dirty map[*Guard]bool
 	}
 }
 
@@ -97,18 +97,35 @@ type breakers struct {
 // not used for longest.
 const maxBreakers = 4096
 
-func newBreakers(of store.Deployment, partition int, config Config, followed *classes, promoting nudge) *breakers {
+// Setup is how breakers are configured.
+type Setup struct {
+	Logger zerolog.Logger
+	// Breaker configures them, Breakers those of single downstreams.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
+	// CallTimeout is what a call may take, CallTimeouts those of single downstreams.
+	CallTimeout  time.Duration
+	CallTimeouts map[string]time.Duration
+	// ReportEvery and ReportAfter say when outcomes are reported: so long after the first, or so many.
+	ReportEvery time.Duration
+	ReportAfter int
+	// Lonely, if not nil, is Observer.Lonely.
+	Lonely func(downstream string, lonely bool)
+}
+
+// NewBreakers returns the breakers of a partition of a deployment, which are guests where they have no registration.
+func NewBreakers(of store.Deployment, partition int, config Setup, followed *Classes, promoting Nudge) *Breakers {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	parts := of.Partitions()
-	b := &breakers{
-		store: parts[partition], fleet: of, divided: len(parts) > 1, logger: *config.BreakerLogger, watch: outage.NewWatch(*config.BreakerLogger), observer: config.Observer, config: config.Breaker, own: config.Breakers,
-		promoting: promoting, policy: followed, plain: isPlain(config.Breaker), callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
-		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: newNudge(), urgent: newNudge(),
+	b := &Breakers{
+		store: parts[partition], fleet: of, divided: len(parts) > 1, logger: config.Logger, Watch: outage.NewWatch(config.Logger), lonelyHook: config.Lonely, config: config.Breaker, own: config.Breakers,
+		Promoting: promoting, policy: followed, plain: isPlain(config.Breaker), callTimeout: config.CallTimeout, callTimeouts: config.CallTimeouts, name: fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()),
+		every: config.ReportEvery, after: config.ReportAfter, born: time.Now(), work: NewNudge(), urgent: NewNudge(),
 	}
-	b.mu.guards, b.mu.dirty = make(map[string]*guard), make(map[*guard]bool)
+	b.mu.guards, b.mu.dirty = make(map[string]*Guard), make(map[*Guard]bool)
 	return b
 }
 
@@ -118,11 +135,11 @@ func isPlain(config breaker.Config) bool {
 	return reflect.DeepEqual(config, breaker.Config{})
 }
 
-// instant reads the clock of all breakers.
-func (b *breakers) instant() breaker.Instant { return breaker.Instant(time.Since(b.born)) }
+// Instant reads the clock of all breakers.
+func (b *Breakers) Instant() breaker.Instant { return breaker.Instant(time.Since(b.born)) }
 
-// guardOf returns the guard of a downstream; nil when there is no room for another, and then nothing is guarded.
-func (b *breakers) guardOf(downstream string) *guard {
+// GuardOf returns the guard of a downstream; nil when there is no room for another, and then nothing is guarded.
+func (b *Breakers) GuardOf(downstream string) *Guard {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if g := b.mu.guards[downstream]; g != nil {
@@ -132,7 +149,7 @@ func (b *breakers) guardOf(downstream string) *guard {
 	if len(b.mu.guards) >= maxBreakers && !b.evictLocked() {
 		return nil
 	}
-	g := &guard{name: downstream}
+	g := &Guard{Name: downstream}
 	if !b.adopt(g) {
 		return nil // Config.validate has let its rules pass, so this does not happen.
 	}
@@ -142,19 +159,19 @@ func (b *breakers) guardOf(downstream string) *guard {
 
 // adopt lets a guard go by the policy in force, if it has not looked at that yet: by what it says of the downstream, and else by
 // this worker's configuration. Its own breaker begins anew where the rules are others.
-func (b *breakers) adopt(g *guard) bool {
+func (b *Breakers) adopt(g *Guard) bool {
 	now, known := b.policy.policy.Load(), g.by.Load()
 	if known != nil && known.version == now.Version() {
 		return true
 	}
-	next := &guardRules{config: b.config, version: now.Version(), callTimeout: b.callTimeouts[g.name]}
+	next := &guardRules{config: b.config, version: now.Version(), callTimeout: b.callTimeouts[g.Name]}
 	if !b.plain {
 		next.origin = breaker.OriginWorker
 	}
-	if own, ok := b.own[g.name]; ok {
+	if own, ok := b.own[g.Name]; ok {
 		next.config, next.origin = own, breaker.OriginWorker
 	}
-	if rules, ok := now.Breaker(g.name); ok {
+	if rules, ok := now.Breaker(g.Name); ok {
 		next.config, next.origin = rules.Config, breaker.OriginPolicy
 		next.callTimeout = cmp.Or(rules.CallTimeout, next.callTimeout)
 	}
@@ -168,22 +185,22 @@ func (b *breakers) adopt(g *guard) bool {
 		g.by.Store(next)
 		return true
 	}
-	if next.local, err = breaker.NewAt(b.instant(), next.config); err != nil {
+	if next.local, err = breaker.NewAt(b.Instant(), next.config); err != nil {
 		return known != nil
 	}
 	next.config = full
 	g.by.Store(next)
 	if known != nil {
-		b.logger.Info().Str("downstream", g.name).Stringer("origin", next.origin).Int64("policy", next.version).Msg("circuit breaker has other rules")
+		b.logger.Info().Str("downstream", g.Name).Stringer("origin", next.origin).Int64("policy", next.version).Msg("circuit breaker has other rules")
 	}
 	return true
 }
 
 // reread reads the policy, since another version than the last is in force.
-func (b *breakers) reread(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (b *Breakers) reread(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	if err := b.policy.read(ctx, b.store); err != nil && ctx.Err() == nil {
+	if err := b.policy.Read(ctx, b.store); err != nil && ctx.Err() == nil {
 		b.logger.Warn().Err(err).Msg("rules of circuit breakers not read from the policy")
 	}
 	for _, g := range b.all() {
@@ -191,10 +208,10 @@ func (b *breakers) reread(ctx context.Context) {
 	}
 }
 
-func (b *breakers) evictLocked() bool {
-	var oldest *guard
+func (b *Breakers) evictLocked() bool {
+	var oldest *Guard
 	for _, g := range b.mu.guards {
-		idle := !b.mu.dirty[g] && g.local().State() == breaker.Closed && g.fleet().state == breaker.Closed
+		idle := !b.mu.dirty[g] && g.Local().State() == breaker.Closed && g.Fleet().State == breaker.Closed
 		if idle && (oldest == nil || g.used.Load() < oldest.used.Load()) {
 			oldest = g
 		}
@@ -202,79 +219,89 @@ func (b *breakers) evictLocked() bool {
 	if oldest == nil {
 		return false
 	}
-	delete(b.mu.guards, oldest.name)
+	delete(b.mu.guards, oldest.Name)
 	return true
 }
 
 // all returns every guard by name.
-func (b *breakers) all() []*guard {
+func (b *Breakers) all() []*Guard {
 	b.mu.Lock()
-	guards := make([]*guard, 0, len(b.mu.guards))
+	guards := make([]*Guard, 0, len(b.mu.guards))
 	for _, g := range b.mu.guards {
 		guards = append(guards, g)
 	}
 	b.mu.Unlock()
-	slices.SortFunc(guards, func(x, y *guard) int { return strings.Compare(x.name, y.name) })
+	slices.SortFunc(guards, func(x, y *Guard) int { return strings.Compare(x.Name, y.Name) })
 	return guards
 }
 
-func (b *breakers) status() []BreakerStatus {
+func (b *Breakers) Status() []breakerStatus {
 	guards := b.all()
-	all := make([]BreakerStatus, len(guards))
+	all := make([]breakerStatus, len(guards))
 	for i, g := range guards {
 		all[i] = g.status()
 	}
 	return all
 }
 
-// tryAcquire asks whether a call of the downstream may begin, of a tenant's job whose lease is of a period.
-func (b *breakers) tryAcquire(ctx context.Context, downstream, tenant string, period uint64) (*guardedCall, bool) {
+// TryAcquire asks whether a call of the downstream may begin, of a tenant's job whose lease is of a period.
+func (b *Breakers) TryAcquire(ctx context.Context, downstream, tenant string, period uint64) (*GuardedCall, bool) {
 	if downstream == "" {
 		return nil, true
 	}
-	g := b.guardOf(downstream)
+	g := b.GuardOf(downstream)
 	if g == nil {
 		return nil, true
 	}
-	now := b.instant()
+	now := b.Instant()
 	g.used.Store(int64(now))
-	if period > g.fleet().period {
+	if period > g.Fleet().Period {
 		b.ask(ctx, g) // The gate that let the job through knew more than this worker.
 	}
-	c := &guardedCall{breakers: b, guard: g, began: now, tenant: breaker.TenantNumber(tenant), own: new(breaker.Call)}
+	c := &GuardedCall{breakers: b, guard: g, began: now, tenant: breaker.TenantNumber(tenant), own: new(breaker.Call)}
 	if !c.begin(period) || !c.leaseProbe(ctx) {
-		g.heldBack.Add(1)
+		g.HeldBack.Add(1)
 		return nil, false
 	}
 	c.lookElsewhere()
-	c.timer = time.AfterFunc(g.local().Config().SlowCallDuration, c.markSlow)
+	c.timer = time.AfterFunc(g.Local().Config().SlowCallDuration, c.markSlow)
 	return c, true
 }
 
 // noted looks at a change of a worker's own breaker: an opening is the fleet's business, at once.
-func (b *breakers) noted(g *guard, change breaker.Transition) {
+func (b *Breakers) noted(g *Guard, change breaker.Transition) {
 	switch {
 	case !change.Happened():
 	case change.To == breaker.Open:
-		b.urgent.give()
-		b.work.give()
+		b.urgent.Give()
+		b.work.Give()
 	case change.To == breaker.Closed:
 		b.lonely(g, false)
 	}
 }
 
 // lonely says, once, that this worker stands alone with its judgement, or no longer does.
-func (b *breakers) lonely(g *guard, is bool) {
+func (b *Breakers) lonely(g *Guard, is bool) {
 	if !g.setLonely(is) {
 		return
 	}
 	if is {
-		b.logger.Warn().Str("downstream", g.name).
+		b.logger.Warn().Str("downstream", g.Name).
 			Msg("calls of this downstream fail here and not in the rest of the fleet: its jobs are left to others")
 	} else {
-		b.logger.Info().Str("downstream", g.name).Msg("no longer alone with failing calls of this downstream")
+		b.logger.Info().Str("downstream", g.Name).Msg("no longer alone with failing calls of this downstream")
 	}
-	if b.observer.Lonely != nil {
-		b.observer.Lonely(g.name, is)
+	if b.lonelyHook != nil {
+		b.lonelyHook(g.Name, is)
 	}
 }
+
+// Introduce lets the breakers of all partitions know of each other.
+func Introduce(all []*Breakers) {
+	for i, one := range all {
+		one.others = slices.Concat(all[:i], all[i+1:])
+	}
+}
+
+// CallTimeout bounds single calls that have no other bound.
+const CallTimeout = 2 * time.Second

@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"context"
@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-func newBreakersForTest(t *testing.T) (*breakers, *guard) {
+func newBreakersForTest(t *testing.T) (*Breakers, *Guard) {
 	t.Helper()
-	followed, err := newClasses()
+	followed, err := NewClasses()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Queues: nil, ReportEvery: time.Hour, Logger: zerolog.Nop()}.withDefaults()
-	b := newBreakers(store.Single(nil, nil), 0, config, followed, newNudge())
-	return b, b.guardOf("pay")
+	config := Setup{ReportEvery: time.Hour, ReportAfter: 100, CallTimeout: time.Minute, Logger: zerolog.Nop()}
+	b := NewBreakers(store.Single(nil, nil), 0, config, followed, NewNudge())
+	return b, b.GuardOf("pay")
 }
 
 // TestASuccessEndsTheStreak, of the tally and of the tenant's part of it.
@@ -40,8 +40,8 @@ func TestALeaseOfANewerPeriodIsNotLetThrough(t *testing.T) {
 	t.Parallel()
 	b, g := newBreakersForTest(t)
 	for lease, want := range map[uint64]bool{0: true, 4: true, 5: true, 6: false} {
-		g.mu.view = fleetView{state: breaker.Closed, period: 5}
-		c := &guardedCall{breakers: b, guard: g, began: b.instant(), own: new(breaker.Call)}
+		g.mu.view = fleetView{State: breaker.Closed, Period: 5}
+		c := &GuardedCall{breakers: b, guard: g, began: b.Instant(), own: new(breaker.Call)}
 		if got := c.begin(lease); got != want {
 			t.Errorf("lease of period %d, known is 5: let through: %t", lease, got)
 		}
@@ -52,13 +52,13 @@ func TestALeaseOfANewerPeriodIsNotLetThrough(t *testing.T) {
 func TestACallEndsOnce(t *testing.T) {
 	t.Parallel()
 	b, g := newBreakersForTest(t)
-	c, ok := b.tryAcquire(t.Context(), "pay", "acme", 0)
+	c, ok := b.TryAcquire(t.Context(), "pay", "acme", 0)
 	if !ok {
 		t.Fatal("held back")
 	}
-	c.succeeded()
-	c.failed(nil)
-	c.ignored()
+	c.Succeeded()
+	c.Failed(nil)
+	c.Ignored()
 	if got := g.mu.tallies; len(got) != 1 || got[0].events != 1 || got[0].Successes != 1 || got[0].Failures != 0 {
 		t.Errorf("got %+v", got)
 	}

@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"cmp"
@@ -10,10 +10,10 @@ import (
 	"github.com/headgate/headgate/breaker"
 )
 
-// guardedCall is one handler's call of its downstream. That of a job without one, nil, does nothing.
-type guardedCall struct {
-	breakers *breakers
-	guard    *guard
+// GuardedCall is one handler's call of its downstream. That of a job without one, nil, does nothing.
+type GuardedCall struct {
+	breakers *Breakers
+	guard    *Guard
 	began    breaker.Instant
 	// tenant is the job's, by number.
 	tenant uint16
@@ -40,22 +40,22 @@ const (
 
 // sighting is a downstream's breaker of another partition as it was when a call began.
 type sighting struct {
-	breakers *breakers
-	guard    *guard
+	breakers *Breakers
+	guard    *Guard
 	period   uint64
 }
 
 // lookElsewhere notes the periods of the other partitions' breakers.
-func (c *guardedCall) lookElsewhere() {
+func (c *GuardedCall) lookElsewhere() {
 	for _, other := range c.breakers.others {
-		if g := other.guardOf(c.guard.name); g != nil {
-			c.elsewhere = append(c.elsewhere, sighting{other, g, g.fleet().period})
+		if g := other.GuardOf(c.guard.Name); g != nil {
+			c.elsewhere = append(c.elsewhere, sighting{other, g, g.Fleet().Period})
 		}
 	}
 }
 
 // tell counts an outcome in all partitions; told is of the call's own.
-func (c *guardedCall) tell(o outcome, told chan struct{}) {
+func (c *GuardedCall) tell(o outcome, told chan struct{}) {
 	for _, s := range c.elsewhere {
 		s.breakers.count(s.guard, s.period, o, nil)
 	}
@@ -64,18 +64,18 @@ func (c *guardedCall) tell(o outcome, told chan struct{}) {
 
 // leaseProbe reports whether a call that its partition lets through as a probe is one of those that the fleet may have at a
 // time: each partition has a half-open breaker, and all of them together as many probes as one.
-func (c *guardedCall) leaseProbe(ctx context.Context) bool {
+func (c *GuardedCall) leaseProbe(ctx context.Context) bool {
 	b := c.breakers
 	if !c.leased || !b.divided {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	config := c.guard.local().Config()
+	config := c.guard.Local().Config()
 	token := fmt.Sprintf("%s-%d", b.name, b.probes.Add(1))
-	ok, err := b.fleet.LeaseRight(ctx, c.guard.name, token, config.MaxProbes, config.ProbeTimeout+callTimeout)
+	ok, err := b.fleet.LeaseRight(ctx, c.guard.Name, token, config.MaxProbes, config.ProbeTimeout+CallTimeout)
 	if err != nil && ctx.Err() == nil {
-		b.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not leased: its job is handed back")
+		b.logger.Warn().Err(err).Str("downstream", c.guard.Name).Msg("probe not leased: its job is handed back")
 	}
 	if ok {
 		c.probeToken = token
@@ -83,62 +83,62 @@ func (c *guardedCall) leaseProbe(ctx context.Context) bool {
 	return ok
 }
 
-// returnProbe gives back what leaseProbe has taken. A lease that is not given back ends by itself.
-func (c *guardedCall) returnProbe(ctx context.Context) {
+// ReturnProbe gives back what leaseProbe has taken. A lease that is not given back ends by itself.
+func (c *GuardedCall) ReturnProbe(ctx context.Context) {
 	if c == nil || c.probeToken == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout) // the last act of a job whose ctx may have ended
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CallTimeout) // the last act of a job whose ctx may have ended
 	defer cancel()
-	if err := c.breakers.fleet.ReturnRight(ctx, c.guard.name, c.probeToken); err != nil {
-		c.breakers.logger.Warn().Err(err).Str("downstream", c.guard.name).Msg("probe not given back: its lease ends by itself")
+	if err := c.breakers.fleet.ReturnRight(ctx, c.guard.Name, c.probeToken); err != nil {
+		c.breakers.logger.Warn().Err(err).Str("downstream", c.guard.Name).Msg("probe not given back: its lease ends by itself")
 	}
 }
 
 // begin asks both breakers, and reports whether the call may begin. The job's lease is of a period.
-func (c *guardedCall) begin(lease uint64) bool {
-	view := c.guard.fleet()
-	c.period = view.period
+func (c *GuardedCall) begin(lease uint64) bool {
+	view := c.guard.Fleet()
+	c.period = view.Period
 	switch {
-	case lease > view.period || view.state == breaker.Open:
+	case lease > view.Period || view.State == breaker.Open:
 		return false
-	case view.state == breaker.HalfOpen:
-		c.leased = lease == view.period
+	case view.State == breaker.HalfOpen:
+		c.leased = lease == view.Period
 		return c.leased
 	case view.forced:
 		return true
 	}
-	own, change, ok := c.guard.local().TryAcquireAt(c.began)
+	own, change, ok := c.guard.Local().TryAcquireAt(c.began)
 	c.own = &own
 	c.breakers.noted(c.guard, change)
 	return ok
 }
 
-// probe reports whether the call decides about a half-open breaker, the fleet's or the worker's own: its failure is the
+// Probe reports whether the call decides about a half-open breaker, the fleet's or the worker's own: its failure is the
 // breaker's, not the job's (law L11).
-func (c *guardedCall) probe() bool { return c != nil && (c.leased || c.own.Probe()) }
+func (c *GuardedCall) Probe() bool { return c != nil && (c.leased || c.own.Probe()) }
 
-// mostTime returns how long the call may take, where it is a probe; zero for as long as its job. It is less than the probe's
+// MostTime returns how long the call may take, where it is a probe; zero for as long as its job. It is less than the probe's
 // time-out, so that what the probe came to, and whose it was, is told before that.
-func (c *guardedCall) mostTime() time.Duration {
-	if !c.probe() {
+func (c *GuardedCall) MostTime() time.Duration {
+	if !c.Probe() {
 		return 0
 	}
-	return c.guard.local().Config().ProbeTimeout * 9 / 10
+	return c.guard.Local().Config().ProbeTimeout * 9 / 10
 }
 
-// patience returns what a job must give a call for its time-out to say something about the downstream: one that is cut off sooner
+// Patience returns what a job must give a call for its time-out to say something about the downstream: one that is cut off sooner
 // than all others are could not even become slow.
-func (c *guardedCall) patience() time.Duration {
+func (c *GuardedCall) Patience() time.Duration {
 	if c == nil {
 		return 0
 	}
 	b := c.breakers
-	return min(cmp.Or(c.guard.by.Load().callTimeout, b.callTimeout), c.guard.local().Config().SlowCallDuration)
+	return min(cmp.Or(c.guard.by.Load().callTimeout, b.callTimeout), c.guard.Local().Config().SlowCallDuration)
 }
 
-// timeout returns what a call may take of a job that says nothing of its own; zero where nobody says anything of the downstream.
-func (c *guardedCall) timeout() time.Duration {
+// Timeout returns what a call may take of a job that says nothing of its own; zero where nobody says anything of the downstream.
+func (c *GuardedCall) Timeout() time.Duration {
 	if c == nil {
 		return 0
 	}
@@ -146,44 +146,44 @@ func (c *guardedCall) timeout() time.Duration {
 }
 
 // aside reports whether the tenant's calls fail where others' do not: they say nothing about this worker.
-func (c *guardedCall) aside(now breaker.Instant) bool { return c.guard.isAside(c.tenant, now) }
+func (c *GuardedCall) aside(now breaker.Instant) bool { return c.guard.isAside(c.tenant, now) }
 
-func (c *guardedCall) markSlow() {
+func (c *GuardedCall) markSlow() {
 	if !c.progress.CompareAndSwap(callRunning, callSlow) {
 		return
 	}
 	b := c.breakers
-	if now := b.instant(); !c.aside(now) {
+	if now := b.Instant(); !c.aside(now) {
 		b.noted(c.guard, c.own.MarkSlowAt(now))
 	}
 	c.tell(outcome{Counts: breaker.Counts{Slow: 1}, tenant: c.tenant}, nil)
 }
 
-func (c *guardedCall) succeeded() {
+func (c *GuardedCall) Succeeded() {
 	c.end((*breaker.Call).SuccessAt, outcome{Counts: breaker.Counts{Successes: 1}})
 }
 
-func (c *guardedCall) ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
+func (c *GuardedCall) Ignored() { c.end((*breaker.Call).IgnoreAt, outcome{}) }
 
-// failed returns for how long the breaker stays open now, as far as that is known; err is why, if anybody says.
-func (c *guardedCall) failed(err error) time.Duration {
+// Failed returns for how long the breaker stays open now, as far as that is known; err is why, if anybody says.
+func (c *GuardedCall) Failed(err error) time.Duration {
 	if c == nil {
 		return 0
 	}
 	c.end((*breaker.Call).FailureAt, outcome{Counts: breaker.Counts{Failures: 1}, err: err})
-	now := c.breakers.instant()
-	if view := c.guard.fleet(); view.state == breaker.Open {
-		return min(max(view.until.Sub(now), 0), c.guard.local().Config().OpenMax) // A forced one may last longer: its gate holds the job then.
+	now := c.breakers.Instant()
+	if view := c.guard.Fleet(); view.State == breaker.Open {
+		return min(max(view.Until.Sub(now), 0), c.guard.Local().Config().OpenMax) // A forced one may last longer: its gate holds the job then.
 	}
-	if c.guard.local().State() != breaker.Open {
+	if c.guard.Local().State() != breaker.Open {
 		return 0
 	}
-	rest, _ := c.guard.local().NextChangeAt(now)
+	rest, _ := c.guard.Local().NextChangeAt(now)
 	return rest
 }
 
 // end ends the call, once. The outcome of a probe is reported before it returns, or as soon as Redis answers again.
-func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition, o outcome) {
+func (c *GuardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.Transition, o outcome) {
 	if c == nil {
 		return
 	}
@@ -193,8 +193,8 @@ func (c *guardedCall) end(verdict func(*breaker.Call, breaker.Instant) breaker.T
 	}
 	c.timer.Stop()
 	b, g := c.breakers, c.guard
-	now := b.instant()
-	if was == callRunning && now.Sub(c.began) >= g.local().Config().SlowCallDuration {
+	now := b.Instant()
+	if was == callRunning && now.Sub(c.began) >= g.Local().Config().SlowCallDuration {
 		was, o.Slow = callSlow, 1
 	}
 	if was == callSlow {

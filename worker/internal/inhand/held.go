@@ -1,4 +1,4 @@
-package worker
+package inhand
 
 import (
 	"context"
@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// held is the jobs that one registration holds as far as this process knows, by token. Its methods may be called
+// Held is the jobs that one registration holds as far as this process knows, by token. Its methods may be called
 // from several goroutines.
 //
 //	add ──▶ held ──claim──▶ claimed ──remove──▶ gone
 //
 // Whoever claims a job tells Redis how it ended: its handler, or a drain that no longer waits for it.
-type held struct {
+type Held struct {
 	mu struct {
 		sync.Mutex
 		jobs map[string]*heldJob
@@ -34,8 +34,8 @@ type heldJob struct {
 	cancel context.CancelCauseFunc
 }
 
-func newHeld() *held {
-	h := &held{}
+func NewHeld() *Held {
+	h := &Held{}
 	h.mu.jobs = make(map[string]*heldJob)
 	return h
 }
@@ -44,33 +44,33 @@ func newHeld() *held {
 type addition int
 
 const (
-	added   addition = iota
-	known            // it is held already, or was a moment ago
-	tooLate          // nothing is added any more
+	Added   addition = iota
+	Known            // it is held already, or was a moment ago
+	TooLate          // nothing is added any more
 )
 
-func (h *held) add(lease store.Lease) addition {
+func (h *Held) Add(lease store.Lease) addition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.mu.jobs[lease.Token] != nil || h.mu.recent[lease.Token]:
-		return known
+		return Known
 	case h.mu.closed:
-		return tooLate
+		return TooLate
 	}
 	h.mu.jobs[lease.Token] = &heldJob{lease: lease}
-	return added
+	return Added
 }
 
-// knows reports whether a job is held.
-func (h *held) knows(token string) bool {
+// Knows reports whether a job is held.
+func (h *Held) Knows(token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mu.jobs[token] != nil
 }
 
-// watch gives the means to end the job's handler.
-func (h *held) watch(token string, cancel context.CancelCauseFunc) {
+// Watch gives the means to end the job's handler.
+func (h *Held) Watch(token string, cancel context.CancelCauseFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if job := h.mu.jobs[token]; job != nil {
@@ -78,8 +78,8 @@ func (h *held) watch(token string, cancel context.CancelCauseFunc) {
 	}
 }
 
-// cancel ends the handler of a job. One that has no ctx yet is missed: Redis says it again.
-func (h *held) cancel(token string, cause error) {
+// Cancel ends the handler of a job. One that has no ctx yet is missed: Redis says it again.
+func (h *Held) Cancel(token string, cause error) {
 	h.mu.Lock()
 	var cancel context.CancelCauseFunc
 	if job := h.mu.jobs[token]; job != nil {
@@ -91,15 +91,15 @@ func (h *held) cancel(token string, cause error) {
 	}
 }
 
-// any reports whether anything is held.
-func (h *held) any() bool {
+// Any reports whether anything is held.
+func (h *Held) Any() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.mu.jobs) > 0
 }
 
-// claim reports whether the caller is the one to tell Redis how the job ended.
-func (h *held) claim(token string) bool {
+// Claim reports whether the caller is the one to tell Redis how the job ended.
+func (h *Held) Claim(token string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	job := h.mu.jobs[token]
@@ -110,8 +110,8 @@ func (h *held) claim(token string) bool {
 	return true
 }
 
-// claimRest claims everything that nobody has, in the order of dispatch.
-func (h *held) claimRest() []store.Lease {
+// ClaimRest claims everything that nobody has, in the order of dispatch.
+func (h *Held) ClaimRest() []store.Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var rest []store.Lease
@@ -125,7 +125,7 @@ func (h *held) claimRest() []store.Lease {
 	return rest
 }
 
-func (h *held) remove(token string) {
+func (h *Held) Remove(token string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.mu.jobs, token)
@@ -138,16 +138,16 @@ func (h *held) remove(token string) {
 	}
 }
 
-// close lets nothing in any more and returns how much is held.
-func (h *held) close() int {
+// Close lets nothing in any more and returns how much is held.
+func (h *Held) Close() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.closed = true
 	return len(h.mu.jobs)
 }
 
-// none returns a channel that is closed once nothing is held. It is to be asked for after close.
-func (h *held) none() <-chan struct{} {
+// None returns a channel that is closed once nothing is held. It is to be asked for after close.
+func (h *Held) None() <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.mu.jobs) == 0 {
@@ -161,14 +161,14 @@ func (h *held) none() <-chan struct{} {
 	return h.mu.empty
 }
 
-// beginHistory is called before a history is read, endHistory after its jobs were added.
-func (h *held) beginHistory() {
+// BeginHistory is called before a history is read, endHistory after its jobs were added.
+func (h *Held) BeginHistory() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.recent = make(map[string]bool)
 }
 
-func (h *held) endHistory() {
+func (h *Held) EndHistory() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.recent = nil

@@ -1,12 +1,12 @@
-package worker
+package inhand
 
 import (
 	"context"
 	"sync"
 )
 
-// slots counts the jobs that may be in hand at a time. One goroutine waits, many give back.
-type slots struct {
+// Slots counts the jobs that may be in hand at a time. One goroutine waits, many give back.
+type Slots struct {
 	// freed holds a token when a slot was given back since the last look.
 	freed chan struct{}
 
@@ -19,14 +19,14 @@ type slots struct {
 	}
 }
 
-func newSlots(n int) *slots {
-	s := &slots{freed: make(chan struct{}, 1)}
+func NewSlots(n int) *Slots {
+	s := &Slots{freed: make(chan struct{}, 1)}
 	s.mu.size, s.mu.free = n, n
 	return s
 }
 
-// resize changes how many there are. Those that are taken stay so.
-func (s *slots) resize(n int) {
+// Resize changes how many there are. Those that are taken stay so.
+func (s *Slots) Resize(n int) {
 	s.mu.Lock()
 	s.mu.free += n - s.mu.size
 	s.mu.size = n
@@ -37,15 +37,15 @@ func (s *slots) resize(n int) {
 	}
 }
 
-// count returns how many there are, how many of them are free, and how many are taken.
-func (s *slots) count() (size, free, taken int) {
+// Count returns how many there are, how many of them are free, and how many are taken.
+func (s *Slots) Count() (size, free, taken int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.size, s.mu.free, s.mu.taken
 }
 
-// wait returns the number of free slots as soon as there is one; false when ctx ended first.
-func (s *slots) wait(ctx context.Context) (int, bool) {
+// Wait returns the number of free slots as soon as there is one; false when ctx ended first.
+func (s *Slots) Wait(ctx context.Context) (int, bool) {
 	for {
 		s.mu.Lock()
 		free := s.mu.free
@@ -61,14 +61,14 @@ func (s *slots) wait(ctx context.Context) (int, bool) {
 	}
 }
 
-func (s *slots) take() {
+func (s *Slots) Take() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.free--
 	s.mu.taken++
 }
 
-func (s *slots) give() {
+func (s *Slots) Give() {
 	s.mu.Lock()
 	s.mu.free++
 	s.mu.taken--
@@ -83,8 +83,8 @@ func (s *slots) give() {
 	}
 }
 
-// allFree returns a channel that is closed once no slot is taken.
-func (s *slots) allFree() <-chan struct{} {
+// AllFree returns a channel that is closed once no slot is taken.
+func (s *Slots) AllFree() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.taken == 0 {
@@ -98,8 +98,8 @@ func (s *slots) allFree() <-chan struct{} {
 	return s.mu.empty
 }
 
-// inUse returns the number of slots that are taken.
-func (s *slots) inUse() int {
+// InUse returns the number of slots that are taken.
+func (s *Slots) InUse() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.taken

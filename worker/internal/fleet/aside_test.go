@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"testing"
@@ -43,13 +43,13 @@ func repeated(tenant uint16, n int) (all []uint16) {
 	return all
 }
 
-func newGuardForTest(t *testing.T) *guard {
+func newGuardForTest(t *testing.T) *Guard {
 	t.Helper()
 	local, err := breaker.NewAt(0, breaker.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &guard{name: "pay"}
+	g := &Guard{Name: "pay"}
 	g.by.Store(&guardRules{local: local})
 	return g
 }

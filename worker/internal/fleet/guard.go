@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"cmp"
@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// guard is one downstream.
-type guard struct {
-	name string
+// Guard is one downstream.
+type Guard struct {
+	Name string
 	// by is what it goes by now.
 	by       atomic.Pointer[guardRules]
-	heldBack atomic.Int64
+	HeldBack atomic.Int64
 	// used is the Instant of the last call.
 	used atomic.Int64
 
@@ -51,7 +51,7 @@ type guardRules struct {
 	callTimeout time.Duration
 }
 
-func (g *guard) local() *breaker.Breaker { return g.by.Load().local }
+func (g *Guard) Local() *breaker.Breaker { return g.by.Load().local }
 
 // recentOutcomes is how many of the last outcomes are looked at to tell whose failures a worker saw.
 const recentOutcomes = 16
@@ -64,50 +64,50 @@ type verdict struct {
 
 // fleetView is the last word on the fleet's breaker. The zero value is that nothing is known of one.
 type fleetView struct {
-	state  breaker.State
-	period uint64
+	State  breaker.State
+	Period uint64
 	// forced says that an operator has closed it.
 	forced bool
 	// until is when it may be half-open again, where it is open; zero if nobody knows.
-	until breaker.Instant
+	Until breaker.Instant
 }
 
-// fleet returns the last word on the fleet's breaker.
-func (g *guard) fleet() fleetView {
+// Fleet returns the last word on the fleet's breaker.
+func (g *Guard) Fleet() fleetView {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.mu.view
 }
 
 // hear takes a word on the fleet's breaker, unless it is an old one, and reports whether it is a new one.
-func (g *guard) hear(now breaker.Instant, view fleetView) bool {
+func (g *Guard) hear(now breaker.Instant, view fleetView) bool {
 	g.mu.Lock()
-	if view.state == breaker.Open && view.period > g.mu.openedIn {
+	if view.State == breaker.Open && view.Period > g.mu.openedIn {
 		g.mu.opened++
-		g.mu.openedIn = view.period
+		g.mu.openedIn = view.Period
 	}
 	was := g.mu.view
-	fresh := view.period > was.period
+	fresh := view.Period > was.Period
 	if fresh {
 		g.mu.view = view
 	}
 	g.mu.Unlock()
 	// The first word on a closed one changes nothing for what the own breaker has counted.
-	if fresh && (was.period != 0 || view.state != breaker.Closed) {
-		g.local().ResetAt(now, "the fleet's breaker changed")
+	if fresh && (was.Period != 0 || view.State != breaker.Closed) {
+		g.Local().ResetAt(now, "the fleet's breaker changed")
 	}
 	return fresh
 }
 
-// forget takes note that the fleet's breaker is gone: nothing was heard of it for long, or Redis has lost it.
-func (g *guard) forget() {
+// Forget takes note that the fleet's breaker is gone: nothing was heard of it for long, or Redis has lost it.
+func (g *Guard) Forget() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.mu.view = fleetView{period: g.mu.view.period}
+	g.mu.view = fleetView{Period: g.mu.view.Period}
 }
 
 // setDiffers reports whether that is news.
-func (g *guard) setDiffers(is bool) bool {
+func (g *Guard) setDiffers(is bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.mu.differs
@@ -116,7 +116,7 @@ func (g *guard) setDiffers(is bool) bool {
 }
 
 // setLonely reports whether that is a change.
-func (g *guard) setLonely(is bool) bool {
+func (g *Guard) setLonely(is bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	was := g.mu.lonely
@@ -124,12 +124,12 @@ func (g *guard) setLonely(is bool) bool {
 	return was != is
 }
 
-func (g *guard) status() BreakerStatus {
-	own := g.local().State()
+func (g *Guard) status() breakerStatus {
+	own := g.Local().State()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s := BreakerStatus{
-		Downstream: g.name, State: g.mu.view.state, Lonely: g.mu.lonely, Opened: g.mu.opened, HeldBack: int(g.heldBack.Load()),
+	s := breakerStatus{
+		Downstream: g.Name, State: g.mu.view.State, Lonely: g.mu.lonely, Opened: g.mu.opened, HeldBack: int(g.HeldBack.Load()),
 	}
 	if s.State == breaker.Closed && !g.mu.view.forced {
 		s.State = own
@@ -139,7 +139,7 @@ func (g *guard) status() BreakerStatus {
 
 // setAside takes note of tenants of which the fleet says that their calls fail where others' do not, unless most of the failures
 // that this worker saw last are others'. It reports whether it has.
-func (g *guard) setAside(tenants []uint16, until breaker.Instant) bool {
+func (g *Guard) setAside(tenants []uint16, until breaker.Instant) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	theirs, all := 0, 0
@@ -164,7 +164,7 @@ func (g *guard) setAside(tenants []uint16, until breaker.Instant) bool {
 }
 
 // isAside reports whether failures of a tenant's calls say nothing about this worker.
-func (g *guard) isAside(tenant uint16, now breaker.Instant) bool {
+func (g *Guard) isAside(tenant uint16, now breaker.Instant) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	until, ok := g.mu.aside[tenant]
@@ -202,7 +202,7 @@ type tally struct {
 
 // count adds an outcome of a call. A tally that is older than the window begins anew: the fleet would not count it any
 // more. It returns the number of outcomes that wait; told, if not nil, is closed when they are reported.
-func (g *guard) count(period uint64, o outcome, told chan struct{}) (waiting int) {
+func (g *Guard) count(period uint64, o outcome, told chan struct{}) (waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var t *tally
@@ -215,7 +215,7 @@ func (g *guard) count(period uint64, o outcome, told chan struct{}) (waiting int
 		t = newTally(period)
 		g.mu.tallies = append(g.mu.tallies, t)
 	}
-	if time.Since(t.since) > g.local().Config().Window {
+	if time.Since(t.since) > g.Local().Config().Window {
 		told := t.told
 		*t = *newTally(period)
 		t.told = told
@@ -260,14 +260,14 @@ func (t *tally) report() breaker.Report {
 }
 
 // unreported reports whether there is something to report.
-func (g *guard) unreported() bool {
+func (g *Guard) unreported() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.mu.tallies) > 0
 }
 
 // take returns up to n tallies that are to be reported, numbered, and whether there are no more.
-func (g *guard) take(n int, sequence *atomic.Uint64) (taken []*numbered, all bool) {
+func (g *Guard) take(n int, sequence *atomic.Uint64) (taken []*numbered, all bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	n = min(n, len(g.mu.tallies))
@@ -280,7 +280,7 @@ func (g *guard) take(n int, sequence *atomic.Uint64) (taken []*numbered, all boo
 
 // numbered is a tally on its way.
 type numbered struct {
-	guard *guard
+	guard *Guard
 	*tally
 	sequence uint64
 }

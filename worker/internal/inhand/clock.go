@@ -1,4 +1,4 @@
-package worker
+package inhand
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// redisClock estimates the clock of Redis: a sample, carried on by the monotonic clock of this machine. It is wrong
+// RedisClock estimates the clock of Redis: a sample, carried on by the monotonic clock of this machine. It is wrong
 // by half a round trip of the sample at most, and by what Redis's own clock was stepped since.
-type redisClock struct {
+type RedisClock struct {
 	sample atomic.Pointer[clockSample]
 }
 
@@ -20,15 +20,15 @@ type clockSample struct {
 	redis time.Time
 }
 
-// firstSamples is how many samples are taken at first, of which the one with the shortest round trip counts: the
+// FirstSamples is how many samples are taken at first, of which the one with the shortest round trip counts: the
 // first of all includes the making of a connection.
-const firstSamples = 5
+const FirstSamples = 5
 
-// read takes a sample, or the best of a few if there was none.
-func (c *redisClock) read(ctx context.Context, store store.Partition) error {
+// Read takes a sample, or the best of a few if there was none.
+func (c *RedisClock) Read(ctx context.Context, store store.Partition) error {
 	tries, best := 1, time.Duration(math.MaxInt64)
 	if c.sample.Load() == nil {
-		tries = firstSamples
+		tries = FirstSamples
 	}
 	for range tries {
 		sent := time.Now()
@@ -44,8 +44,8 @@ func (c *redisClock) read(ctx context.Context, store store.Partition) error {
 	return nil
 }
 
-// now must not be called before the first sample.
-func (c *redisClock) now() time.Time {
+// Now must not be called before the first sample.
+func (c *RedisClock) Now() time.Time {
 	s := c.sample.Load()
 	return s.redis.Add(time.Since(s.local))
 }

@@ -1,4 +1,4 @@
-package worker
+package fleet
 
 import (
 	"context"
@@ -10,20 +10,20 @@ import (
 )
 
 // count takes note of an outcome for the next report. Somebody waits for the report if told is not nil.
-func (b *breakers) count(g *guard, period uint64, o outcome, told chan struct{}) {
+func (b *Breakers) count(g *Guard, period uint64, o outcome, told chan struct{}) {
 	waiting := g.count(period, o, told)
 	b.mu.Lock()
 	b.mu.dirty[g] = true
 	b.mu.Unlock()
 	if told != nil || waiting >= b.after {
-		b.urgent.give()
+		b.urgent.Give()
 	}
-	b.work.give()
+	b.work.Give()
 }
 
 // await waits until what was counted is reported, but not for a Redis that is away.
-func (b *breakers) await(told <-chan struct{}) {
-	timer := time.NewTimer(callTimeout)
+func (b *Breakers) await(told <-chan struct{}) {
+	timer := time.NewTimer(CallTimeout)
 	defer timer.Stop()
 	select {
 	case <-told:
@@ -31,9 +31,9 @@ func (b *breakers) await(told <-chan struct{}) {
 	}
 }
 
-// run reports outcomes until ctx ends. Nothing is sent while there is nothing to say.
-func (b *breakers) run(ctx context.Context) {
-	trouble := b.watch.Trouble("report outcomes", firstPause, lastPause)
+// Run reports outcomes until ctx ends. Nothing is sent while there is nothing to say.
+func (b *Breakers) Run(ctx context.Context) {
+	trouble := b.Watch.Trouble("report outcomes", FirstPause, LastPause)
 	defer trouble.Leave()
 	for {
 		select {
@@ -49,7 +49,7 @@ func (b *breakers) run(ctx context.Context) {
 }
 
 // collect gives others the time to add to the next report, unless something in it is urgent.
-func (b *breakers) collect(ctx context.Context) {
+func (b *Breakers) collect(ctx context.Context) {
 	timer := time.NewTimer(b.every)
 	defer timer.Stop()
 	select {
@@ -60,7 +60,7 @@ func (b *breakers) collect(ctx context.Context) {
 }
 
 // next takes what goes with the next call.
-func (b *breakers) next() []*numbered {
+func (b *Breakers) next() []*numbered {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var batch []*numbered
@@ -77,7 +77,7 @@ func (b *breakers) next() []*numbered {
 
 // send sends a batch until it is answered: the numbers in it let it count once. What has left the window meanwhile is
 // dropped.
-func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.Trouble) {
+func (b *Breakers) send(ctx context.Context, batch []*numbered, trouble *outage.Trouble) {
 	defer func() {
 		for _, n := range batch {
 			n.settle()
@@ -87,11 +87,11 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.
 		var reports []store.Outcomes
 		var sent []*numbered
 		for _, n := range batch {
-			if config := n.guard.local().Config(); time.Since(n.since) <= config.Window {
+			if config := n.guard.Local().Config(); time.Since(n.since) <= config.Window {
 				sent = append(sent, n)
 				r, by := n.report(), n.guard.by.Load()
 				r.Sequence, r.Origin, r.Version = n.sequence, by.origin, by.version
-				reports = append(reports, store.Outcomes{Downstream: n.guard.name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
+				reports = append(reports, store.Outcomes{Downstream: n.guard.Name, Config: config, Report: r, Ran: n.ran, Errors: n.errors})
 			}
 		}
 		if len(reports) == 0 {
@@ -114,30 +114,30 @@ func (b *breakers) send(ctx context.Context, batch []*numbered, trouble *outage.
 }
 
 // call makes one round trip.
-func (b *breakers) call(ctx context.Context, reports []store.Outcomes) ([]store.BreakerWord, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func (b *Breakers) call(ctx context.Context, reports []store.Outcomes) ([]store.BreakerWord, error) {
+	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
-	words, more, err := b.store.ReportOutcomes(ctx, store.Reporter{Name: b.name, Guest: b.guest}, reports)
+	words, more, err := b.store.ReportOutcomes(ctx, store.Reporter{Name: b.name, Guest: b.Guest}, reports)
 	if more {
-		b.promoting.give()
+		b.Promoting.Give()
 	}
 	return words, err
 }
 
 // answered takes the answer to a report. Where the fleet's breaker is closed though the own one has opened, this worker is
 // lonely.
-func (b *breakers) answered(g *guard, word store.BreakerWord) {
+func (b *Breakers) answered(g *Guard, word store.BreakerWord) {
 	if !word.Full {
-		b.hear(g, b.viewOf(word))
+		b.Hear(g, b.ViewOf(word))
 	}
 	if g.setDiffers(word.Differs) {
-		b.logger.Warn().Str("downstream", g.name).
+		b.logger.Warn().Str("downstream", g.Name).
 			Msg("other rules than this worker's are in force for this circuit breaker: another worker's, until none has them any more; headgate breaker show tells")
 	}
 	if len(word.Aside) > 0 {
 		b.setAside(g, word.Aside)
 	}
-	if word.State != breaker.Closed || g.local().State() != breaker.Open || g.unreported() {
+	if word.State != breaker.Closed || g.Local().State() != breaker.Open || g.unreported() {
 		return // What is not reported yet may be why it has opened: the next answer tells.
 	}
 	if word.For < 0 {
@@ -150,17 +150,17 @@ func (b *breakers) answered(g *guard, word store.BreakerWord) {
 
 // setAside lets calls of tenants that fail alone say nothing about this worker for a window, if they are why its own breaker has
 // opened: that begins anew without them.
-func (b *breakers) setAside(g *guard, tenants []uint16) {
-	now := b.instant()
-	if g.local().State() != breaker.Closed && g.setAside(tenants, now.Add(g.local().Config().Window)) {
-		g.local().ResetAt(now, "calls of one tenant alone failed")
+func (b *Breakers) setAside(g *Guard, tenants []uint16) {
+	now := b.Instant()
+	if g.Local().State() != breaker.Closed && g.setAside(tenants, now.Add(g.Local().Config().Window)) {
+		g.Local().ResetAt(now, "calls of one tenant alone failed")
 		b.lonely(g, false)
 	}
 }
 
 // reconsider finds out whether this worker is lonely.
-func (b *breakers) reconsider(g *guard) {
-	if view := g.fleet(); view.state == breaker.Closed && !view.forced && g.local().State() == breaker.Open {
+func (b *Breakers) reconsider(g *Guard) {
+	if view := g.Fleet(); view.State == breaker.Closed && !view.forced && g.Local().State() == breaker.Open {
 		b.lonely(g, true)
 	}
 }

@@ -1,0 +1,52 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// Classes knows of the policy what a worker needs: the names of classes, since a record holds only their places in the queue's order,
+// and the least backoffs.
+type Classes struct {
+	policy atomic.Pointer[policy.Compiled]
+}
+
+// NewClasses knows the names of the built-in policy.
+func NewClasses() (*Classes, error) {
+	compiled, err := policy.Default().Prepare()
+	c := &Classes{}
+	c.policy.Store(compiled)
+	return c, err
+}
+
+// Read reads the policy that the store holds. One that cannot be read leaves the names as they were.
+func (c *Classes) Read(ctx context.Context, store store.Partition) error {
+	text, err := store.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	compiled, err := policy.PrepareStored(text)
+	if err != nil {
+		return fmt.Errorf("read policy: %w", err)
+	}
+	c.policy.Store(compiled)
+	return nil
+}
+
+// Name returns the name of a queue's class; empty if this worker has not heard of it yet.
+func (c *Classes) Name(queue string, class int) admission.Priority {
+	name, _ := c.policy.Load().ClassAt(queue, class)
+	return name
+}
+
+// LeastBackoff returns the least that a job's own header may give it to wait.
+func (c *Classes) LeastBackoff(queue string) time.Duration {
+	_, least := c.policy.Load().RetriesOf(queue)
+	return least
+}

@@ -1,0 +1,14 @@
+package fleet
+
+// Nudge is a request that need not be made twice.
+type Nudge chan struct{}
+
+func NewNudge() Nudge { return make(Nudge, 1) }
+
+// Give makes the request. It never blocks.
+func (n Nudge) Give() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}
