@@ -131,7 +131,7 @@ func (s *Server) authenticate(r *http.Request) (access.Principal, error) {
 	if err == nil {
 		return who, nil
 	}
-	if refused, ok := errors.AsType[*access.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*access.CredentialError](err); ok {
 		callOf(r.Context()).reason = refused.Reason
 	}
 	if wait, ok := s.failures.take(failureScope(r.RemoteAddr), 1); !ok {

@@ -81,7 +81,7 @@ func (p *plant) extension(op, name string) string {
 }
 
 // addTokens makes credentials out of tokens: those of roles, and others that must not be taken.
-func addTokens(tb testing.TB, credentials map[string]string) *access.Tokens {
+func addTokens(tb testing.TB, credentials map[string]string) *access.TokenVerifier {
 	tb.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	must(tb, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/breaker"
 )
 
-// Breaker is by which rules the circuit breaker of a downstream goes, whatever workers' configurations say.
-type Breaker struct {
+// BreakerRules is by which rules the circuit breaker of a downstream goes, whatever workers' configurations say.
+type BreakerRules struct {
 	// Config has the rules; what it leaves out is the default, not what a worker says.
 	breaker.Config
 	// CallTimeout ends the ctx of a handler whose job has no time-out of its own, 1 ms to headgate.MaxTimeout; zero leaves it to
@@ -36,7 +36,7 @@ type breakerJSON struct {
 	CallTimeout      string        `json:"call_timeout,omitempty"`
 }
 
-func (b *Breaker) wire() *breakerJSON {
+func (b *BreakerRules) wire() *breakerJSON {
 	if b == nil {
 		return nil
 	}
@@ -50,11 +50,11 @@ func (b *Breaker) wire() *breakerJSON {
 }
 
 // breaker returns what was written, if anything was, and adds what cannot be read to bad.
-func (w *breakerJSON) breaker(at string, bad *problems) *Breaker {
+func (w *breakerJSON) breaker(at string, bad *problems) *BreakerRules {
 	if w == nil {
 		return nil
 	}
-	b := &Breaker{CallTimeout: bad.parseDuration(at+".call_timeout", w.CallTimeout)}
+	b := &BreakerRules{CallTimeout: bad.parseDuration(at+".call_timeout", w.CallTimeout)}
 	b.Config = breaker.Config{
 		Window: bad.parseDuration(at+".window", w.Window), Buckets: w.Buckets, MinCalls: w.MinCalls, FailureRate: w.FailureRate,
 		FailureThreshold: w.FailureThreshold, SlowCallDuration: bad.parseDuration(at+".slow_call_duration", w.SlowCallDuration),
@@ -72,7 +72,7 @@ var breakerFields = map[string]string{
 	"MaxProbes": "max_probes", "ProbeTimeout": "probe_timeout", "OpenBase": "open_base", "OpenMax": "open_max", "ResetAfter": "reset_after",
 }
 
-func (b *Breaker) validate(bad *problems, owner string) {
+func (b *BreakerRules) validate(bad *problems, owner string) {
 	if b == nil {
 		return
 	}
@@ -95,13 +95,13 @@ func (b *Breaker) validate(bad *problems, owner string) {
 }
 
 // Breaker returns by which rules the breaker of a downstream goes; false where the policy leaves that to workers.
-func (c *Compiled) Breaker(downstream string) (Breaker, bool) {
+func (c *Compiled) Breaker(downstream string) (BreakerRules, bool) {
 	own := c.downstreams[downstream].Breaker
 	if own == nil {
 		own = c.anyDownstream.Breaker
 	}
 	if own == nil {
-		return Breaker{}, false
+		return BreakerRules{}, false
 	}
 	return *own, true
 }

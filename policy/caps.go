@@ -25,7 +25,7 @@ type Downstream struct {
 	// ones are refused. Zero means no bound.
 	MaxParked int
 	// Breaker is by which rules its circuit breaker goes; nil leaves that to workers.
-	Breaker *Breaker
+	Breaker *BreakerRules
 }
 
 // Cap is how many jobs workers hold at a time: of a queue, a tenant, a tenant in a queue, or a downstream.

@@ -276,8 +276,8 @@ func (c *Compiled) queueOf(queue string) Queue {
 	return c.other
 }
 
-// Share names one tenant's weight in one class.
-type Share struct {
+// TenantWeight names one tenant's weight in one class.
+type TenantWeight struct {
 	Tenant string
 	Class  admission.Priority
 }
@@ -285,8 +285,8 @@ type Share struct {
 // ConfiguredWeights yields each weight of a configured tenant that differs from what the standard tier gives in
 // that class, by tenant and then by class: what a store must be told that takes every other tenant for standard.
 // A weight that was yielded for an earlier policy and is not for this one has become the standard tier's.
-func (c *Compiled) ConfiguredWeights() iter.Seq2[Share, admission.Weight] {
-	return func(yield func(Share, admission.Weight) bool) {
+func (c *Compiled) ConfiguredWeights() iter.Seq2[TenantWeight, admission.Weight] {
+	return func(yield func(TenantWeight, admission.Weight) bool) {
 		for _, tenant := range c.ranked {
 			classes := maps.Clone(c.tenants[tenant].weights)
 			maps.Copy(classes, c.standard.weights)
@@ -295,7 +295,7 @@ func (c *Compiled) ConfiguredWeights() iter.Seq2[Share, admission.Weight] {
 				if weight == cmp.Or(c.standard.weights[class], 1) {
 					continue
 				}
-				if !yield(Share{tenant, class}, weight) {
+				if !yield(TenantWeight{tenant, class}, weight) {
 					return
 				}
 			}

@@ -58,8 +58,8 @@ func (p Policy) OwnLimit(scope admission.Scope) (json.RawMessage, error) {
 	return text, nil
 }
 
-// Edit is other JSON for a place in the JSON of a policy.
-type Edit struct {
+// Patch is other JSON for a place in the JSON of a policy.
+type Patch struct {
 	// Path leads to the place, as in tenants, acme, limit.
 	Path []string
 	// Value replaces what is there; nil takes it away.
@@ -68,12 +68,12 @@ type Edit struct {
 
 // With returns the policy with other JSON at a path, or without what is there where value is nil. It is Edited of one edit.
 func (p Policy) With(value json.RawMessage, path ...string) (Policy, error) {
-	return p.Edited(Edit{Path: path, Value: value})
+	return p.Edited(Patch{Path: path, Value: value})
 }
 
 // Edited returns the policy with all edits made, one after the other; only what comes of all has to be valid. Objects on the
 // way are made where there are none, and a tenant that has nothing left is not named any more. The errors are those of Unmarshal.
-func (p Policy) Edited(edits ...Edit) (Policy, error) {
+func (p Policy) Edited(edits ...Patch) (Policy, error) {
 	marshaled, err := Marshal(p)
 	if err != nil {
 		return Policy{}, err

@@ -18,7 +18,7 @@ import (
 func TestThePolicySaysByWhichRulesABreakerGoes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	put := func(rules *policy.Breaker) {
+	put := func(rules *policy.BreakerRules) {
 		t.Helper()
 		p := policy.Unlimited()
 		p.Downstreams = map[string]policy.Downstream{"pay": {Breaker: rules}}
@@ -51,7 +51,7 @@ func TestThePolicySaysByWhichRulesABreakerGoes(t *testing.T) {
 		})
 	}
 	inForce("the rules of its file", 900_000, breaker.OriginWorker, 1)
-	put(&policy.Breaker{Config: breaker.Config{FailureThreshold: 7}, CallTimeout: 5 * time.Millisecond})
+	put(&policy.BreakerRules{Config: breaker.Config{FailureThreshold: 7}, CallTimeout: 5 * time.Millisecond})
 	inForce("the policy's", 7, breaker.OriginPolicy, 2)
 	r.enqueue(ofTenant("patient", 0, 1)...)
 	r.await("a call that is cut", func() bool {

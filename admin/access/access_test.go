@@ -137,7 +137,7 @@ func newIssuer(tb testing.TB) *issuer {
 	return i
 }
 
-func (i *issuer) tokens() *access.Tokens {
+func (i *issuer) tokens() *access.TokenVerifier {
 	i.tb.Helper()
 	tokens, err := access.NewTokens(access.TokenConfig{JWKS: i.jwks, Issuer: "https://id.example.com", Audience: "headgate"})
 	must(i.tb, err)

@@ -11,20 +11,20 @@ import (
 // ErrUnauthenticated matches the error of every call without a valid credential, a *RefusedError.
 var ErrUnauthenticated = errors.New("no valid credential")
 
-// RefusedError is a credential that is not taken. Its text is the same for all; Reason is for the log alone.
-type RefusedError struct{ Reason error }
+// CredentialError is a credential that is not taken. Its text is the same for all; Reason is for the log alone.
+type CredentialError struct{ Reason error }
 
 // Error says no more than ErrUnauthenticated.
-func (e *RefusedError) Error() string { return ErrUnauthenticated.Error() }
+func (e *CredentialError) Error() string { return ErrUnauthenticated.Error() }
 
 // Is makes it match ErrUnauthenticated.
-func (e *RefusedError) Is(target error) bool { return target == ErrUnauthenticated }
+func (e *CredentialError) Is(target error) bool { return target == ErrUnauthenticated }
 
 // Credentials are those that a server takes. Either part may be nil. They never change: a server is handed others when
 // the files have changed.
 type Credentials struct {
 	Keys   *Keys
-	Tokens *Tokens
+	Tokens *TokenVerifier
 }
 
 // None reports whether nobody can have a credential.
@@ -49,7 +49,7 @@ var (
 func (c Credentials) Authenticate(header http.Header) (Principal, error) {
 	who, err := c.authenticate(header)
 	if err != nil {
-		return Principal{}, &RefusedError{Reason: err}
+		return Principal{}, &CredentialError{Reason: err}
 	}
 	return who, nil
 }

@@ -52,14 +52,14 @@ type TokenConfig struct {
 	MaxLife time.Duration
 }
 
-// Tokens verifies tokens. It never changes, so several goroutines may use it.
-type Tokens struct {
+// TokenVerifier verifies tokens. It never changes, so several goroutines may use it.
+type TokenVerifier struct {
 	config TokenConfig
 	set    jwk.Set
 }
 
 // NewTokens returns the verifier, or every fault of the config at once. No error shows a key.
-func NewTokens(config TokenConfig) (*Tokens, error) {
+func NewTokens(config TokenConfig) (*TokenVerifier, error) {
 	var bad []error
 	if config.Issuer == "" {
 		bad = append(bad, &admission.FieldError{Field: "issuer", Value: `""`, Allowed: "the iss of the tokens that are taken"})
@@ -97,7 +97,7 @@ func NewTokens(config TokenConfig) (*Tokens, error) {
 	if err := errors.Join(bad...); err != nil {
 		return nil, err
 	}
-	return &Tokens{config: config, set: set}, nil
+	return &TokenVerifier{config: config, set: set}, nil
 }
 
 // checkKey reports a key that is not bound to one algorithm, or is weak.
@@ -146,7 +146,7 @@ var (
 
 // checkHeader reports a header that the library would take though RFC 7515 does not: one with extensions that have to be understood,
 // none of which is (4.1.11), or with another algorithm than the key's, by which the signature is verified all the same.
-func (t *Tokens) checkHeader(token string) error {
+func (t *TokenVerifier) checkHeader(token string) error {
 	message, err := jws.Parse([]byte(token), jws.WithCompact())
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (t *Tokens) checkHeader(token string) error {
 }
 
 // checkLife reports a token that lives too long.
-func (t *Tokens) checkLife(token jwt.Token, expires time.Time) error {
+func (t *TokenVerifier) checkLife(token jwt.Token, expires time.Time) error {
 	life := time.Until(expires)
 	if issued, ok := token.IssuedAt(); ok {
 		life = max(life, expires.Sub(issued))
@@ -183,7 +183,7 @@ func (t *Tokens) checkLife(token jwt.Token, expires time.Time) error {
 }
 
 // verify returns whose token it is. Signature, algorithm, iss, aud, exp and nbf are checked; exp must be there.
-func (t *Tokens) verify(token string) (Principal, error) {
+func (t *TokenVerifier) verify(token string) (Principal, error) {
 	switch {
 	case t == nil:
 		return Principal{}, errNoTokens
@@ -227,7 +227,7 @@ func (t *Tokens) verify(token string) (Principal, error) {
 }
 
 // algorithms are those of the keys, for the log.
-func (t *Tokens) algorithms() []string {
+func (t *TokenVerifier) algorithms() []string {
 	var names []string
 	for i := range t.set.Len() {
 		key, _ := t.set.Key(i)

@@ -41,11 +41,11 @@ type setting struct {
 	field []string
 	flags []string // that say it; nil is one of the name of word
 	add   func(*pflag.FlagSet)
-	edits func() ([]policy.Edit, error)
+	edits func() ([]policy.Patch, error)
 }
 
-func one(value json.RawMessage, field ...string) []policy.Edit {
-	return []policy.Edit{{Path: field, Value: value}}
+func one(value json.RawMessage, field ...string) []policy.Patch {
+	return []policy.Patch{{Path: field, Value: value}}
 }
 
 func numberSetting(word, field, usage string) setting {
@@ -53,7 +53,7 @@ func numberSetting(word, field, usage string) setting {
 	return setting{
 		word: word, field: strings.Split(field, "."),
 		add: func(flags *pflag.FlagSet) { flags.Int64Var(&n, word, 0, usage) },
-		edits: func() ([]policy.Edit, error) {
+		edits: func() ([]policy.Patch, error) {
 			return one(json.RawMessage(strconv.FormatInt(n, 10)), strings.Split(field, ".")...), nil
 		},
 	}
@@ -64,7 +64,7 @@ func textSetting(word, field, usage string) setting {
 	return setting{
 		word: word, field: strings.Split(field, "."),
 		add: func(flags *pflag.FlagSet) { flags.StringVar(&text, word, "", usage) },
-		edits: func() ([]policy.Edit, error) {
+		edits: func() ([]policy.Patch, error) {
 			return one(json.RawMessage(strconv.Quote(text)), strings.Split(field, ".")...), nil
 		},
 	}
@@ -75,7 +75,7 @@ func durationSetting(word, field, usage string) setting {
 	return setting{
 		word: word, field: []string{field},
 		add:   func(flags *pflag.FlagSet) { flags.DurationVar(&d, word, 0, usage) },
-		edits: func() ([]policy.Edit, error) { return one(json.RawMessage(strconv.Quote(d.String())), field), nil },
+		edits: func() ([]policy.Patch, error) { return one(json.RawMessage(strconv.Quote(d.String())), field), nil },
 	}
 }
 
@@ -88,7 +88,7 @@ func limitSetting() setting {
 			f.add(flags)
 			flags.BoolVar(&f.off, "off", false, "no limit")
 		},
-		edits: func() ([]policy.Edit, error) {
+		edits: func() ([]policy.Patch, error) {
 			value, err := f.json("tokens", "--off")
 			return one(value, "limit"), err
 		},
@@ -105,7 +105,7 @@ func dispatchSetting(unset string) setting {
 			flags.DurationVar(&f.per, "dispatch-per", time.Second, "`DURATION` in which they do")
 			flags.Int64Var(&f.burst, "dispatch-burst", 0, "largest `NUMBER` of jobs that start at once; by default as many as --dispatch")
 		},
-		edits: func() ([]policy.Edit, error) {
+		edits: func() ([]policy.Patch, error) {
 			value, err := f.json("dispatch", unset)
 			return one(value, "dispatch"), err
 		},
@@ -120,9 +120,9 @@ func weightsSetting() setting {
 		add: func(flags *pflag.FlagSet) {
 			flags.StringToIntVar(&weights, "weight", nil, "`WEIGHTS` by class, high=5,low=1, each 1 to 1000")
 		},
-		edits: func() (all []policy.Edit, err error) {
+		edits: func() (all []policy.Patch, err error) {
 			for _, class := range slices.Sorted(maps.Keys(weights)) {
-				all = append(all, policy.Edit{Path: []string{"priority_weights", class}, Value: json.RawMessage(strconv.Itoa(weights[class]))})
+				all = append(all, policy.Patch{Path: []string{"priority_weights", class}, Value: json.RawMessage(strconv.Itoa(weights[class]))})
 			}
 			return all, nil
 		},
@@ -161,7 +161,7 @@ func (p part) newSet(o *operator, long, example string) *cobra.Command {
 }
 
 // editsOf returns what the flags say that were given, or all that is wrong with them.
-func editsOf(noun string, settings []setting, flags *pflag.FlagSet) (all []policy.Edit, err error) {
+func editsOf(noun string, settings []setting, flags *pflag.FlagSet) (all []policy.Patch, err error) {
 	var words []string
 	for _, s := range settings {
 		names := s.flags
@@ -181,11 +181,11 @@ func editsOf(noun string, settings []setting, flags *pflag.FlagSet) (all []polic
 }
 
 // set stores the policy with edits of a thing.
-func (p part) set(ctx context.Context, store store.Deployment, name string, edits []policy.Edit, reason string) error {
+func (p part) set(ctx context.Context, store store.Deployment, name string, edits []policy.Patch, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
-		var whole []policy.Edit
+		var whole []policy.Patch
 		for _, e := range edits {
-			whole = append(whole, policy.Edit{Path: append(p.path(name), e.Path...), Value: e.Value})
+			whole = append(whole, policy.Patch{Path: append(p.path(name), e.Path...), Value: e.Value})
 		}
 		return current.Edited(whole...)
 	})
@@ -241,13 +241,13 @@ func (p part) words() (words []string) {
 // unset stores the policy without settings of a thing, all of them for no words.
 func (p part) unset(ctx context.Context, store store.Deployment, name string, words []string, reason string) error {
 	_, err := rollout.Change(ctx, store, editBy(reason), func(current policy.Policy) (policy.Policy, error) {
-		edits := []policy.Edit{{Path: p.path(name)}}
+		edits := []policy.Patch{{Path: p.path(name)}}
 		if len(words) > 0 {
 			edits = nil
 		}
 		for _, s := range p.settings() {
 			if slices.Contains(words, s.word) {
-				edits = append(edits, policy.Edit{Path: append(p.path(name), s.field...)})
+				edits = append(edits, policy.Patch{Path: append(p.path(name), s.field...)})
 			}
 		}
 		next, err := current.Edited(edits...)

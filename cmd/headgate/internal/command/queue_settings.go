@@ -44,7 +44,7 @@ func classesSetting() setting {
 		add: func(flags *pflag.FlagSet) {
 			flags.StringVar(&text, "classes", "", "`CLASSES`, the most urgent first, with their weights of 1 to 100: critical=4,high=3,low=1")
 		},
-		edits: func() ([]policy.Edit, error) {
+		edits: func() ([]policy.Patch, error) {
 			var classes []admission.Class
 			for part := range strings.SplitSeq(text, ",") {
 				name, weight, _ := strings.Cut(part, "=")
@@ -73,7 +73,7 @@ func overflowSetting() setting {
 			flags.Int64Var(&jobs, "max-jobs", 0, fmt.Sprintf("`NUMBER` of jobs of each tenant for which there is room, 1 to %d, or 0 for no bound", policy.MaxOverflowJobs))
 			flags.Int64Var(&bytes, "max-bytes", 0, "`BYTES` of jobs of each tenant for which there is room, 1 to 64 GiB, or 0 for no bound")
 		},
-		edits: func() (all []policy.Edit, err error) {
+		edits: func() (all []policy.Patch, err error) {
 			if given.Changed("overflow") {
 				all = append(all, one(json.RawMessage(strconv.Quote(what)), "overflow", "policy")...)
 			}
