@@ -6,4 +6,7 @@
 // is made from it.
 //
 // A new package stands on no floor, and the test fails until floors_test.go says where it belongs.
+//
+// A package has at most 20 files beside its tests, 12 imports of the house, 8 packages on its longest way down and 15 % of the lines. What is
+// above that still is in wide_test.go with its figures, which may not grow.
 package house
