@@ -40,7 +40,9 @@ type Fleet struct {
 	// workers are those that reported, with a window each; groups those of tenants by epoch and number.
 	workers map[string]*reporter
 	groups  [TenantGroups]group
-	aside   []uint16
+	// Of the last report: the tenants that fail alone, whether it counted, and whether it came with other rules than those in force.
+	aside            []uint16
+	counted, differs bool
 
 	// passed and slow count the probes of the half-open period that ended well, and that were slow; trial tells tenants
 	// apart.
@@ -111,7 +113,7 @@ func NewFleetAt(now Instant, config Config) (*Fleet, error) {
 // ReportAt counts a report and makes the change that it leads to, or that is due by time alone: a report that comes
 // with the latter is late. Probes' time-outs are left to AdvanceAt.
 func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) Transition {
-	f.aside = nil
+	f.aside, f.counted, f.differs = nil, false, false
 	change := f.AdvanceAt(now, jitter, 0, false)
 	w := f.reporter(now, r.Worker)
 	numbered := r.Sequence > 0
@@ -121,7 +123,7 @@ func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) T
 	if r.Sequence <= w.sequence {
 		return change
 	}
-	w.sequence, w.at, f.heard = r.Sequence, now, now
+	w.sequence, w.at, f.heard, f.counted = r.Sequence, now, now, true
 	if numbered || r.Origin == OriginPolicy || f.origin == OriginPolicy {
 		f.configure(now, config, r.Origin, r.Version)
 	}
@@ -132,6 +134,20 @@ func (f *Fleet) ReportAt(now Instant, jitter float64, config Config, r Report) T
 		return f.countProbes(now, jitter, r)
 	}
 	return f.count(now, jitter, w, r)
+}
+
+// Counted reports whether the last report was no repetition, Differs whether it came with other rules than those in force.
+func (f *Fleet) Counted() bool { return f.counted }
+
+// Differs is told of by Counted.
+func (f *Fleet) Differs() bool { return f.differs }
+
+// Rules returns the config in force, without what a slow call is, where it is from, and the last version of the policy that a worker
+// followed which reported.
+func (f *Fleet) Rules() (config Config, origin Origin, version int64) {
+	config = f.config
+	config.SlowCallDuration, config.Rand = 0, nil
+	return config, f.origin, f.version
 }
 
 // current reports whether calls of a period speak for the present one.
@@ -179,6 +195,8 @@ func (f *Fleet) configure(now Instant, config Config, origin Origin, version int
 		if f.state == Closed {
 			f.restart()
 		}
+	default:
+		f.differs = true
 	}
 }
 

@@ -36,10 +36,7 @@ type FleetSnapshot struct {
 
 // SnapshotAt returns the breaker as it is. It changes nothing.
 func (f *Fleet) SnapshotAt(now Instant) FleetSnapshot {
-	index := f.config.slice(now)
-	if f.state != Closed && len(f.window) > 0 {
-		index = f.lastIndex()
-	}
+	index := f.shownIndex(now)
 	s := FleetSnapshot{
 		State: f.state, Cause: f.cause, Since: f.since, Period: f.period, Until: f.until, Ends: f.ends, Forced: f.forced,
 		Reason: f.reason, FailureStreak: f.streak, ProbesPassed: f.passed, SlowProbes: f.slow, Ramp: f.ramp, Doubt: f.doubt,

@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"iter"
 	"slices"
 	"time"
 )
@@ -71,23 +72,64 @@ func (f *Fleet) reporter(now Instant, name string) *reporter {
 	return w
 }
 
+// caller is a worker that called the downstream in the window.
+type caller struct {
+	name   string
+	own    Counts
+	streak uint64
+}
+
+// callers are those workers, in no order.
+func (f *Fleet) callers(index int64) iter.Seq[caller] {
+	return func(yield func(caller) bool) {
+		for name, w := range f.workers {
+			if w.epoch != f.epoch {
+				continue
+			}
+			own := w.window.sum(index, f.config.Buckets)
+			if (own.Ended() > 0 || own.Slow > 0) && !yield(caller{name, own, w.streak}) {
+				return
+			}
+		}
+	}
+}
+
+// votesFor reports whether a worker's own calls meet one of the rules, however few they are.
+func (f *Fleet) votesFor(w caller, rules ...Cause) bool {
+	return slices.ContainsFunc(rules, func(rule Cause) bool { return f.config.votes(rule, w.own, w.streak) })
+}
+
 // votes counts the workers that called the downstream in the window, and those of them whose own calls meet one of the
-// rules, however few they are.
+// rules.
 func (f *Fleet) votes(index int64, rules ...Cause) (callers, voters int) {
-	for _, w := range f.workers {
-		if w.epoch != f.epoch {
-			continue
-		}
-		own := w.window.sum(index, f.config.Buckets)
-		if own.Ended() == 0 && own.Slow == 0 {
-			continue
-		}
+	for w := range f.callers(index) {
 		callers++
-		if slices.ContainsFunc(rules, func(rule Cause) bool { return f.config.votes(rule, own, w.streak) }) {
+		if f.votesFor(w, rules...) {
 			voters++
 		}
 	}
 	return callers, voters
+}
+
+// CallersAt returns the workers that FleetSnapshot.Callers and Voters count, by name.
+func (f *Fleet) CallersAt(now Instant) (callers, voters []string) {
+	for w := range f.callers(f.shownIndex(now)) {
+		callers = append(callers, w.name)
+		if f.votesFor(w, rules[:]...) {
+			voters = append(voters, w.name)
+		}
+	}
+	slices.Sort(callers)
+	slices.Sort(voters)
+	return callers, voters
+}
+
+// shownIndex is the slice in force, or if the breaker is not closed the last one of its window.
+func (f *Fleet) shownIndex(now Instant) int64 {
+	if f.state != Closed && len(f.window) > 0 {
+		return f.lastIndex()
+	}
+	return f.config.slice(now)
 }
 
 // votes reports whether a worker's own calls meet a rule: its rate, or so many failures in a row as the threshold, or

@@ -163,6 +163,30 @@ func (r *Room) AddQueue(name string, classes []admission.Class) {
 	r.queues[name] = q
 }
 
+// SetClasses gives a queue other classes. Nothing waits in one that goes, or becomes another. The phase of the pattern stays, but where the
+// class whose turn it is goes.
+func (r *Room) SetClasses(name string, classes []admission.Class) {
+	q := r.queues[name]
+	if q == nil {
+		r.AddQueue(name, classes)
+		return
+	}
+	weights := make([]int, len(classes))
+	q.names = make([]admission.Priority, len(classes))
+	for i, c := range classes {
+		weights[i], q.names[i] = c.Weight, c.Name
+		if i == len(q.classes) {
+			q.classes = append(q.classes, newClass(q, i))
+		}
+	}
+	q.classes = q.classes[:len(classes)]
+	turn, left := q.pattern.current, q.pattern.left
+	q.pattern = NewPattern(weights)
+	if turn < len(classes) {
+		q.pattern.current, q.pattern.left = turn, left
+	}
+}
+
 // Know makes a queue that a job names which is not placed yet.
 func (r *Room) Know(queue string) { r.use(r.queue(queue)) }
 

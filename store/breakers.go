@@ -128,30 +128,37 @@ func ErrorText(text string) string {
 // MaxCallErrors goes.
 func AddCallError(all []CallError, e CallError) []CallError {
 	e.Text = ErrorText(e.Text)
-	kind := kindOf(e.Text)
-	for i, known := range all {
-		if kindOf(known.Text) == kind {
-			e.Count += known.Count
-			all = slices.Delete(all, i, i+1)
-			break
+	return MergeCallErrors([]CallError{e}, all)
+}
+
+// MergeCallErrors puts errors before those that are known. Those of a kind are one, where and as the first of them stands. What is
+// beyond MaxCallErrors goes.
+func MergeCallErrors(more, known []CallError) (all []CallError) {
+	kinds := make(map[string]int, MaxCallErrors)
+	for _, e := range slices.Concat(more, known) {
+		kind := kindOf(e.Text)
+		if at, found := kinds[kind]; found {
+			all[at].Count += e.Count
+		} else if len(all) < MaxCallErrors {
+			kinds[kind] = len(all)
+			all = append(all, e)
 		}
 	}
-	all = slices.Insert(all, 0, e)
-	return all[:min(len(all), MaxCallErrors)]
+	return all
 }
 
 // kindOf is a text without its numbers: ports, counts and identifiers differ from call to call.
 func kindOf(text string) string {
-	var kind []byte
+	kind, number := make([]byte, 0, len(text)), false
 	for _, c := range []byte(text) {
 		digit := c >= '0' && c <= '9'
-		if digit {
-			c = '#'
+		switch {
+		case !digit:
+			kind = append(kind, c)
+		case !number:
+			kind = append(kind, '#')
 		}
-		if digit && len(kind) > 0 && kind[len(kind)-1] == '#' {
-			continue
-		}
-		kind = append(kind, c)
+		number = digit
 	}
 	return string(kind)
 }

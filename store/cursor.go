@@ -45,9 +45,9 @@ func (c ListCursor) Encode() string {
 
 // DecodeListCursor reads a cursor; "" is the begin of the listing.
 func DecodeListCursor(text string, of uint32) (ListCursor, error) {
-	c := ListCursor{Of: of}
+	var c ListCursor
 	if text == "" {
-		return c, nil
+		return ListCursor{Of: of}, nil
 	}
 	shown := text[:min(len(text), admission.MaxNameLength)]
 	bad := &admission.FieldError{Field: "cursor", Value: strconv.Quote(shown), Allowed: "what the page before ended with, or nothing to begin"}

@@ -36,6 +36,7 @@ var rooms = []room{
 	{path: "producer", floor: 4},
 	{path: "scheduler", floor: 4},
 	{path: "worker", floor: 4},
+	{path: "internal/memory", floor: 3},
 	{path: "internal/migrate", floor: 4},
 	{path: "internal/doctor", floor: 4},
 	{path: "internal/rollout", floor: 4},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,8 +31,11 @@ func MessagesOf(streams []redis.XStream) ([]redis.XMessage, error) {
 	return streams[0].Messages, nil
 }
 
-// Time returns the clock of Redis.
+// Time returns the clock of Redis, or that of a test.
 func (c *Conn) Time(ctx context.Context) (time.Time, error) {
+	if us, err := strconv.ParseInt(c.Now, 10, 64); err == nil {
+		return time.UnixMicro(us), nil
+	}
 	t, err := Client(c).Time(ctx).Result()
 	if err != nil {
 		return time.Time{}, fmt.Errorf("read redis time: %w", Unread(err))

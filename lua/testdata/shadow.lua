@@ -369,7 +369,7 @@ clock_begin(time_us, { 'pv', 'pat', 'xgb', 'gm' })
 if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
 local COUNTS = P .. 'shadow'
 local begins = redis.call('HGET', COUNTS, 'id') ~= ID
-if begins then st.xgb = false end
+if begins then state_set('xgb', false) end
 buckets_read()
 local counts = {}
 for at = questions_at, #ARGV, 2 do

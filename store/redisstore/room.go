@@ -64,7 +64,7 @@ func KeysOf(part store.Partition) keyspace.Partition {
 	return p.Keys()
 }
 
-// SetTime makes the scripts take a time for that of Redis; the zero time is Redis' own again. It is for tests that hold two stores equal.
+// SetTime makes the scripts, and Time, take a time for that of Redis; the zero time is Redis' own again. It is for tests that hold two stores equal.
 func (s *Partition) SetTime(at time.Time) {
 	s.conn.Now = ""
 	if !at.IsZero() {

@@ -100,6 +100,9 @@ func readQueueText(q *store.QueueState, text string) {
 	turn, _ := strconv.Atoi(parts[0])
 	q.Turn = max(0, turn-1)
 	q.TurnLeft, _ = strconv.Atoi(parts[1])
+	if q.Turn >= len(q.Classes) && len(q.Classes) > 0 { // The class has gone since: see queue.lua.
+		q.Turn, q.TurnLeft = 0, q.Classes[0].Weight
+	}
 	pace, _ := strconv.ParseFloat(parts[2], 64)
 	q.Pace = time.Duration(math.Round(pace)) * time.Microsecond
 	stamp, _ := strconv.ParseInt(parts[3], 10, 64)

@@ -1,0 +1,300 @@
+package memory
+
+import (
+	"math"
+	"strings"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/store"
+)
+
+const (
+	// mostBuckets is how many buckets a tenant may have, and the word of when they end.
+	mostBuckets = 4096
+	// Of a tenant that has manyBuckets, some that are full make room with each one that is new: sweepMost of the sweepLook looked at.
+	manyBuckets = 128
+	sweepLook   = 64
+	sweepMost   = 16
+	// bucketSlack is for how many microseconds buckets are kept after they are full.
+	bucketSlack = 2_000_000
+)
+
+// bank keeps buckets. Those of a tenant go when the last of them is full.
+type bank struct {
+	set    buckets.Set
+	purses map[string]*purse // by tenant
+	ends   *ends             // of purses
+}
+
+// purse is what a tenant has of the bank.
+type purse struct {
+	scopes map[admission.Scope]struct{}
+	// expires is when all are full, and a little more, by the buckets' time; full is when those are that the call under way writes.
+	expires, full buckets.Instant
+	fresh         bool // the call under way writes one that is new
+}
+
+func newBank() bank { return bank{purses: map[string]*purse{}, ends: newEnds()} }
+
+// forget forgets some buckets that have ended.
+func (b *bank) forget(now int64) {
+	for _, tenant := range b.ends.passed(now) {
+		for scope := range b.purses[tenant].scopes {
+			b.set.Put(scope, buckets.Bucket{})
+		}
+		delete(b.purses, tenant)
+	}
+}
+
+// remove takes a bucket out, and reports whether it was there.
+func (b *bank) remove(scope admission.Scope) bool {
+	if b.set.Bucket(scope).Absent() {
+		return false
+	}
+	b.set.Put(scope, buckets.Bucket{})
+	if p := b.purses[ownerOf(scope)]; p != nil {
+		delete(p.scopes, scope)
+	}
+	return true
+}
+
+// keepFor puts off the end of all buckets until so many microseconds from now at least.
+func (b *bank) keepFor(us, now int64) {
+	for tenant := range b.purses {
+		b.ends.put(tenant, max(b.ends.ats[tenant], now+us))
+	}
+}
+
+// ownerOf is the tenant of a scope below the global one.
+func ownerOf(scope admission.Scope) string {
+	tenant, _, _ := strings.Cut(string(scope), ":")
+	return tenant
+}
+
+// charge is a call that asks buckets and charges them: what it writes stands once it is committed.
+type charge struct {
+	bank        *bank
+	now         int64
+	at, changed buckets.Instant
+	touched     []touched
+	// numbers are the places in touched of a call that touches many.
+	numbers map[admission.Scope]int
+	path    []buckets.LevelLimit
+}
+
+// touched is a bucket that a call may have changed, as it was before.
+type touched struct {
+	scope  admission.Scope
+	before buckets.Bucket
+}
+
+const fewTouched = 16
+
+// charging begins a charge. It ends the one before.
+func (m *model) charging(b *bank, now int64) *charge {
+	b.forget(m.over(now))
+	c := &m.charge
+	c.bank, c.now, c.at, c.changed = b, now, buckets.Instant(m.bucketTime(now)), m.changed
+	c.touched, c.numbers, c.path = c.touched[:0], nil, c.path[:0]
+	return c
+}
+
+// pathOf returns the limits on the way of a scope until it is asked again; one without tokens is none.
+func (c *charge) pathOf(limits *[admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
+	c.path = c.path[:0]
+	for level := range limits {
+		if limit := &limits[level]; limited(limit) {
+			scope := admission.ScopeAt(admission.Level(level), tenant, queue, class)
+			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitOf(*limit)})
+		}
+	}
+	return c.path
+}
+
+func limited(limit *admission.Limit) bool { return !limit.Disabled && limit.Tokens != 0 }
+
+// find returns the place of a scope in touched, or -1.
+func (c *charge) find(scope admission.Scope) int {
+	if c.numbers != nil {
+		if i, ok := c.numbers[scope]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range c.touched {
+		if c.touched[i].scope == scope {
+			return i
+		}
+	}
+	return -1
+}
+
+// before returns a bucket as it was when the call began.
+func (c *charge) before(scope admission.Scope) buckets.Bucket {
+	if i := c.find(scope); i >= 0 {
+		return c.touched[i].before
+	}
+	return c.bank.set.Bucket(scope)
+}
+
+// touch notes a bucket that the call may change.
+func (c *charge) touch(scope admission.Scope) {
+	if c.find(scope) >= 0 {
+		return
+	}
+	c.touched = append(c.touched, touched{scope, c.bank.set.Bucket(scope)})
+	switch {
+	case c.numbers != nil:
+		c.numbers[scope] = len(c.touched) - 1
+	case len(c.touched) > fewTouched:
+		c.numbers = make(map[admission.Scope]int, 2*len(c.touched))
+		for i := range c.touched {
+			c.numbers[c.touched[i].scope] = i
+		}
+	}
+}
+
+// hasRoom reports whether a bucket is there, or its tenant may have one more.
+func (c *charge) hasRoom(scope admission.Scope) bool {
+	if scope == admission.Global || !c.bank.set.Bucket(scope).Absent() {
+		return true
+	}
+	tenant, n := ownerOf(scope), 0
+	if p := c.bank.purses[tenant]; p != nil {
+		n = len(p.scopes) + 1
+	}
+	if n+len(c.touched) < mostBuckets {
+		return true
+	}
+	for i := range c.touched {
+		if t := &c.touched[i]; t.scope != admission.Global && t.before.Absent() && ownerOf(t.scope) == tenant && !c.bank.set.Bucket(t.scope).Absent() {
+			n++
+		}
+	}
+	return n < mostBuckets
+}
+
+// crowded returns the refusal of a path on which there would be one bucket too many, nil for none.
+func (c *charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admission.Verdict {
+	for _, step := range path {
+		if c.hasRoom(step.Scope) {
+			continue
+		}
+		v := c.bank.set.Peek(c.at, c.changed, path, cost)
+		if v.Reason != admission.ReasonTooCostly {
+			v = admission.Verdict{Reason: admission.ReasonBuckets, Scope: step.Scope, RetryAfter: store.RefusedRetry}
+		}
+		return &v
+	}
+	return nil
+}
+
+// peek returns the verdict that take would give.
+func (c *charge) peek(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
+	if v := c.crowded(path, cost); v != nil {
+		return *v
+	}
+	return c.bank.set.Peek(c.at, c.changed, path, cost)
+}
+
+// take charges all buckets of a path, or refuses.
+func (c *charge) take(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
+	if v := c.crowded(path, cost); v != nil {
+		return *v
+	}
+	for _, step := range path {
+		c.touch(step.Scope)
+	}
+	return c.bank.set.Take(c.at, c.changed, path, cost)
+}
+
+// levelOf is what a bucket holds, and the time of that.
+func (c *charge) levelOf(of buckets.LevelLimit) (buckets.Micro, buckets.Instant) {
+	return buckets.Settle(c.at, c.changed, c.bank.set.Bucket(of.Scope), of.Limit)
+}
+
+// put stores what a bucket holds.
+func (c *charge) put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
+	c.touch(of.Scope)
+	c.bank.set.Put(of.Scope, bucketAt(level, stamp, of.Limit))
+}
+
+// bucketAt is one as it is stored.
+func bucketAt(level buckets.Micro, stamp buckets.Instant, limit buckets.Limit) buckets.Bucket {
+	fill := buckets.Span(math.Ceil(float64(limit.Burst-level) / float64(limit.Rate)))
+	return buckets.Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
+}
+
+// back takes back all that the call has done.
+func (c *charge) back() {
+	for i := range c.touched {
+		c.bank.set.Put(c.touched[i].scope, c.touched[i].before)
+	}
+	c.touched, c.numbers = c.touched[:0], nil
+}
+
+// commit has what was charged stand, until it is full, and reports whether anything was.
+func (c *charge) commit() (changed bool) {
+	for i := range c.touched {
+		scope := c.touched[i].scope
+		stored := c.bank.set.Bucket(scope)
+		if stored == c.touched[i].before {
+			continue
+		}
+		if changed = true; scope == admission.Global {
+			continue
+		}
+		tenant := ownerOf(scope)
+		p := c.bank.purses[tenant]
+		if p == nil {
+			p = &purse{scopes: map[admission.Scope]struct{}{}}
+			c.bank.purses[tenant] = p
+		}
+		p.scopes[scope] = struct{}{}
+		p.full = max(p.full, stored.Stamp+buckets.Instant(stored.Fill))
+		p.fresh = p.fresh || c.touched[i].before.Absent()
+	}
+	if changed {
+		for i := range c.touched {
+			c.settle(c.touched[i].scope)
+		}
+	}
+	return changed
+}
+
+// settle puts off the end of the purse of a bucket that the call has changed, once, and makes room in it.
+func (c *charge) settle(scope admission.Scope) {
+	if scope == admission.Global {
+		return
+	}
+	tenant := ownerOf(scope)
+	p := c.bank.purses[tenant]
+	if p == nil || p.full == 0 {
+		return
+	}
+	if p.full > p.expires {
+		p.expires = p.full + bucketSlack
+		ends := (int64(p.full-c.at) + c.now + bucketSlack + 999) / 1000 * 1000
+		c.bank.ends.put(tenant, max(ends, c.bank.ends.ats[tenant]))
+	}
+	if p.fresh && len(p.scopes) >= manyBuckets {
+		c.sweep(p)
+	}
+	p.full, p.fresh = 0, false
+}
+
+// sweep takes out of a purse some buckets that are full. One from before the latest policy is not known to be: its full time was counted at
+// a rate that may have been faster.
+func (c *charge) sweep(p *purse) {
+	looked, gone := 0, 0
+	for scope := range p.scopes {
+		if b := c.bank.set.Bucket(scope); b.Stamp >= c.changed && b.Stamp+buckets.Instant(b.Fill) <= c.at {
+			c.bank.remove(scope)
+			gone++
+		}
+		if looked++; looked == sweepLook || gone == sweepMost {
+			return
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// ReportOutcomes counts what a worker's calls of downstreams came to, as store.Partition.ReportOutcomes.
+func (p *Partition) ReportOutcomes(_ context.Context, from store.Reporter, reports []store.Outcomes) (words []store.BreakerWord, more bool, err error) {
+	if len(reports) > store.MaxReports {
+		return nil, false, &admission.FieldError{Field: "reports", Value: strconv.Itoa(len(reports)), Allowed: "up to 64 in a call"}
+	}
+	for i := range reports {
+		err = errors.Join(err, reports[i].Config.Validate())
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("report outcomes: %w", err)
+	}
+	p.write(func(m *model, now int64) {
+		words = m.report(now, from, reports)
+		more = m.more
+	})
+	return words, more, nil
+}
+
+// BeginProbe asks whether a guest's call may be a probe, as store.Partition.BeginProbe.
+func (p *Partition) BeginProbe(_ context.Context, downstream, call string) (probe bool, word store.BreakerWord, more bool, err error) {
+	word, more, err = p.probe(downstream, call, func(m *model, _ *fairqueue.Call, b *modelBreaker) {
+		probe = m.beginProbe(downstream, call, b)
+	})
+	return probe, word, more, err
+}
+
+// EndProbe gives the place of a probe free, as store.Partition.EndProbe.
+func (p *Partition) EndProbe(_ context.Context, downstream, call string) (word store.BreakerWord, more bool, err error) {
+	return p.probe(downstream, call, func(m *model, c *fairqueue.Call, b *modelBreaker) { m.endProbe(c, downstream, call, b) })
+}
+
+func (p *Partition) probe(downstream, call string, do func(*model, *fairqueue.Call, *modelBreaker)) (word store.BreakerWord, more bool, err error) {
+	if err := admission.ValidateName("call", call, false); err != nil {
+		return store.BreakerWord{}, false, err
+	}
+	p.write(func(m *model, now int64) {
+		word = m.probe(now, downstream, func(c *fairqueue.Call, b *modelBreaker) { do(m, c, b) })
+		more = m.more
+	})
+	return word, more, nil
+}
+
+// ForceBreaker opens or closes a downstream's breaker, as store.Common.ForceBreaker.
+func (p *Partition) ForceBreaker(_ context.Context, downstream string, to breaker.State, duration time.Duration, by store.Intervention) (more bool, err error) {
+	bad := []error{admission.ValidateName("downstream", downstream, false), by.Validate()}
+	if to != breaker.Open && to != breaker.Closed {
+		bad = append(bad, &admission.FieldError{Field: "state", Value: to.String(), Allowed: "open or closed"})
+	}
+	if duration != 0 && (duration < store.MinForce || duration > store.MaxForce) {
+		bad = append(bad, &admission.FieldError{Field: "duration", Value: duration.String(), Allowed: "1ms to 8760h, or 0 until it is reset"})
+	}
+	if err := errors.Join(bad...); err != nil {
+		return false, err
+	}
+	return p.force(downstream, to.String(), duration, by)
+}
+
+// ResetBreaker closes a downstream's breaker and forgets what it has counted, as store.Common.ResetBreaker.
+func (p *Partition) ResetBreaker(_ context.Context, downstream string, by store.Intervention) (more bool, err error) {
+	if err := errors.Join(admission.ValidateName("downstream", downstream, false), by.Validate()); err != nil {
+		return false, err
+	}
+	return p.force(downstream, store.AuditReset, 0, by)
+}
+
+func (p *Partition) force(downstream, to string, duration time.Duration, by store.Intervention) (more bool, err error) {
+	p.write(func(m *model, now int64) {
+		err = m.force(now, downstream, to, duration, by)
+		more = err == nil && m.more
+	})
+	return more, err
+}
+
+// Breaker returns the breaker of a downstream, as store.Common.Breaker.
+func (p *Partition) Breaker(_ context.Context, downstream string) (state store.BreakerState, err error) {
+	err = fmt.Errorf("breaker of %s: %w", downstream, store.ErrNoBreaker)
+	p.read(func(m *model, now int64) {
+		if b := m.breakers[downstream]; b != nil {
+			state, err = m.breakerState(downstream, b, now), nil
+		}
+	})
+	return state, err
+}
+
+// Breakers returns every breaker that is known, by downstream.
+func (p *Partition) Breakers(context.Context) (all []store.BreakerState, err error) {
+	p.read(func(m *model, now int64) {
+		for _, downstream := range slices.Sorted(maps.Keys(m.breakers)) {
+			all = append(all, m.breakerState(downstream, m.breakers[downstream], now))
+		}
+	})
+	return all, nil
+}
+
+// breakerState is a breaker as it stood after the last call.
+func (m *model) breakerState(downstream string, b *modelBreaker, now int64) store.BreakerState {
+	s := b.SnapshotAt(m.instant())
+	config, origin, version := b.Rules()
+	ahead := m.filled - m.last // The breakers' clock is ahead by so much.
+	at := func(instant breaker.Instant) time.Time { return time.UnixMicro(int64(instant)/1000 - ahead) }
+	state := store.BreakerState{
+		Downstream: downstream, State: s.State, Period: s.Period, Cause: s.Cause, Since: at(s.Since), For: -1, Forced: s.Forced, Reason: s.Reason,
+		Window: s.Window, FailureStreak: s.FailureStreak, Tenants: s.Tenants, FailingTenants: s.FailingTenants,
+		ProbesPassed: s.ProbesPassed, SlowProbes: s.SlowProbes, Ramp: s.Ramp, Limit: store.Unlimited, ProbeTimeout: config.ProbeTimeout,
+		Trips: s.Trips, TripsInRow: s.TripsInRow, Waiting: int64(m.room.WaitingOn(downstream)),
+		Rules: store.BreakerRules{Config: config, Origin: origin, Version: version}, Life: m.breakerLife(b, ahead), Errors: slices.Clone(b.errors),
+	}
+	state.Callers, state.Voters = b.CallersAt(m.instant())
+	if s.Ends {
+		state.Until = at(s.Until)
+		state.For = max(0, state.Until.Sub(time.UnixMicro(now)))
+	}
+	if limit, gated := b.Gate(); gated {
+		state.Limit = limit
+	}
+	if d := b.differs; d != nil && time.UnixMicro(m.last).Sub(d.At) <= store.DiffersFor {
+		copied := *d
+		state.Rules.Differs = &copied
+	}
+	return state
+}
+
+func (m *model) breakerLife(b *modelBreaker, ahead int64) store.BreakerLife {
+	life := store.BreakerLife{Calls: b.calls, Failures: b.failures, Ran: b.ran}
+	if b.failedAt > 0 {
+		life.LastFailure = time.UnixMicro(b.failedAt - ahead)
+	}
+	for way, n := range b.ways {
+		if n > 0 {
+			from, to := breaker.State(way/breakerStates), breaker.State(way%breakerStates)
+			life.Transitions = append(life.Transitions, store.BreakerTransitions{From: from, To: to, Count: n})
+		}
+	}
+	return life
+}

@@ -1,0 +1,252 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// modelRate is a rate of dispatches.
+type modelRate struct {
+	model  *model
+	limit  buckets.Limit
+	stored buckets.Bucket
+}
+
+func (r *modelRate) settled() (buckets.Micro, buckets.Instant) {
+	return buckets.Settle(buckets.Instant(r.model.filled), 0, r.stored, r.limit)
+}
+
+func (r *modelRate) store(level buckets.Micro, stamp buckets.Instant) {
+	fill := math.Ceil(float64(r.limit.Burst-level) / float64(r.limit.Rate))
+	r.stored = buckets.Bucket{Level: level, Stamp: stamp, Fill: buckets.Span(fill), Rate: r.limit.Rate}
+}
+
+// Free implements fairqueue.Meter.
+func (r *modelRate) Free() int {
+	level, _ := r.settled()
+	return int(level / buckets.MicroPerToken)
+}
+
+// Take implements fairqueue.Meter.
+func (r *modelRate) Take() {
+	level, stamp := r.settled()
+	r.store(level-buckets.MicroPerToken, stamp)
+}
+
+// Wait implements fairqueue.Meter. It looks for the first microsecond at which a token is there.
+func (r *modelRate) Wait() int64 {
+	level, stamp := r.settled()
+	missing := float64(buckets.MicroPerToken - level)
+	wait := max(1, int64(stamp)+int64(math.Ceil(missing/float64(r.limit.Rate)))-r.model.filled)
+	if math.Floor(float64(wait+r.model.filled-int64(stamp))*float64(r.limit.Rate)) < missing {
+		wait++
+	}
+	return wait
+}
+
+func (r *modelRate) String() string {
+	text, _ := r.stored.MarshalText()
+	return string(text)
+}
+
+func isRate(name string) bool {
+	return name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate
+}
+
+// editedGates names the caps and rates that an edit writes, in order: what differs, and where it is not known that gates are what the policy
+// before says, also what somebody has set for a time and what only counts for a default.
+func (m *model) editedGates(wanted map[string]bound, known bool) []string {
+	from := m.caps
+	if !known {
+		from = m.standing()
+	}
+	return append(differing(wanted, from), missing(from, wanted)...)
+}
+
+// standing returns the caps and rates as they stand, under a pause those that it leaves behind; a zero one is none that a policy says.
+func (m *model) standing() map[string]bound {
+	all := map[string]bound{}
+	for name, g := range m.room.Gates {
+		switch {
+		case name[0] == store.KindBreaker:
+		case g.Rate != nil:
+			all[name] = bound{rate: g.Rate.(*modelRate).limit}
+		case g.Default:
+			all[name] = bound{}
+		default:
+			all[name] = m.standingCap(name, g.Limit)
+		}
+	}
+	for name, limit := range m.room.Defaults {
+		all[name] = m.standingCap(name, limit)
+	}
+	return all
+}
+
+func (m *model) standingCap(name string, limit int) bound {
+	note, noted := m.gateNotes[name]
+	switch {
+	case limit == 0 && noted:
+		return bound{limit: max(0, note.then)}
+	case note.until != 0:
+		return bound{}
+	}
+	return bound{limit: limit}
+}
+
+// setCaps makes gates what the policy says: first those of all that have none of their own.
+func (m *model) setCaps(c *fairqueue.Call, names []string) {
+	slices.SortFunc(names, func(a, b string) int {
+		if first := ofAll(a); first != ofAll(b) {
+			if first {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	defaults := map[string]bool{} // whether there was one
+	for _, name := range names {
+		wanted, ok := m.caps[name]
+		switch {
+		case isRate(name):
+			m.setRate(name, wanted.rate, ok)
+		default:
+			if ofAll(name) {
+				_, defaults[name] = m.room.Defaults[name]
+			}
+			m.setCap(name, wanted.limit, ok)
+		}
+		c.Freed(name)
+	}
+	m.cover(c, defaults)
+}
+
+func (m *model) setRate(name string, limit buckets.Limit, wanted bool) {
+	if !wanted {
+		delete(m.room.Gates, name)
+		return
+	}
+	r := &modelRate{model: m, limit: limit}
+	level := r.limit.Burst
+	if g := m.room.Gates[name]; g != nil {
+		left, _ := g.Rate.(*modelRate).settled()
+		level = min(left, level)
+	}
+	r.store(level, buckets.Instant(m.filled))
+	m.room.Gates[name] = &fairqueue.Gate{Rate: r}
+}
+
+// setCap makes a cap what the policy says, or takes it away. A pause goes on.
+func (m *model) setCap(name string, limit int, wanted bool) {
+	if now, own := m.ownLimit(name); own && now == 0 {
+		note := m.gateNotes[name]
+		note.then = store.Unlimited
+		if wanted {
+			note.then = limit
+		}
+		m.gateNotes[name] = note
+		return
+	}
+	if !wanted {
+		m.removeGate(name)
+		return
+	}
+	delete(m.gateNotes, name)
+	m.setLimit(name, limit)
+}
+
+// removeGate leaves what all have that have no gate of their own.
+func (m *model) removeGate(name string) {
+	delete(m.gateNotes, name)
+	if ofAll(name) {
+		delete(m.room.Defaults, name)
+		m.followDefault(name)
+		return
+	}
+	g := m.room.Gates[name]
+	if g == nil {
+		return
+	}
+	limit, ok := m.room.Defaults[fairqueue.DefaultOf(name)]
+	if !ok || g.Held == 0 {
+		delete(m.room.Gates, name)
+		return
+	}
+	g.Limit, g.Default = limit, true
+}
+
+// followDefault gives those that have no gate of their own the limit of all, or none.
+func (m *model) followDefault(name string) {
+	limit, ok := m.room.Defaults[name]
+	for covered, g := range m.room.Gates {
+		switch {
+		case !g.Default || fairqueue.DefaultOf(covered) != name:
+		case ok:
+			g.Limit = limit
+		default:
+			delete(m.room.Gates, covered)
+		}
+	}
+}
+
+// cover frees what runs under defaults that an edit writes, and counts what there is before one that is new.
+func (m *model) cover(c *fairqueue.Call, defaults map[string]bool) {
+	if len(defaults) == 0 {
+		return
+	}
+	for name, held := range m.entriesUnder() {
+		of := fairqueue.DefaultOf(name)
+		limit, is := m.room.Defaults[of]
+		was, written := defaults[of]
+		if !written || !was && !is {
+			continue
+		}
+		c.Freed(name)
+		if g := m.room.Gates[name]; !was && (g == nil || g.Default) {
+			m.room.Gates[name] = &fairqueue.Gate{Limit: limit, Held: held, Default: true}
+		}
+	}
+}
+
+// entriesUnder counts the entries of all ready streams by cap. Surplus entries of pools that lost all workers count too.
+func (m *model) entriesUnder() map[string]int {
+	counts := map[string]int{}
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			for _, name := range capNames(e.Job) {
+				counts[name]++
+			}
+		}
+	}
+	return counts
+}
+
+func capNames(j *fairqueue.Job) []string {
+	names := []string{"q:" + j.Queue, "t:" + j.Tenant, "u:" + j.Tenant + ":" + j.Queue}
+	if j.Downstream != "" {
+		names = append(names, "d:"+j.Downstream)
+	}
+	return names
+}
+
+// heldUnder counts the entries that passed under a cap. Surplus entries of pools that lost all workers count too.
+func (m *model) heldUnder(name string) int {
+	held := 0
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			if slices.Contains(capNames(e.Job), name) {
+				held++
+			}
+		}
+	}
+	return held
+}
+
+var _ fmt.Stringer = (*modelRate)(nil)

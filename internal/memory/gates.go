@@ -1,0 +1,296 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// gateNote is what is kept of a gate beside its limit.
+type gateNote struct {
+	// until is when the limit ends, 0 for never by itself; then the limit after that.
+	until int64
+	then  int
+	held  heldBy
+}
+
+// heldBy says who gave a reason, and when; both are empty where it holds nothing back.
+type heldBy struct {
+	reason, author string
+	since          int64
+}
+
+func heldSinceNow(by store.Intervention, now int64) heldBy {
+	if !by.Since.IsZero() {
+		now = by.Since.UnixMicro()
+	}
+	return heldBy{by.Reason, by.Author, now}
+}
+
+// suspension is what is kept of a name under which nothing is admitted.
+type suspension struct {
+	until int64 // 0 for ever
+	held  heldBy
+}
+
+// limited gives a gate of its own a limit for a time, or takes it away: what the script gate does.
+func (m *model) limited(c *fairqueue.Call, name string, limit int, length time.Duration, then int, by store.Intervention, now int64) (held int) {
+	m.timers.stop("g" + name)
+	c.Freed(name)
+	if limit < 0 {
+		if g := m.room.Gates[name]; g != nil {
+			held = g.Held
+		}
+		m.removeGate(name)
+		return held
+	}
+	held = m.setLimit(name, limit)
+	note := gateNote{then: then, held: heldBy{reason: by.Reason}}
+	if limit == 0 {
+		note.held = heldSinceNow(by, now)
+	}
+	if us := length.Microseconds(); us > 0 {
+		note.until = now + us
+		m.arm("g"+name, note.until)
+	}
+	m.gateNotes[name] = note
+	return held
+}
+
+// gateDue ends a gate's time, or goes on with a rate.
+func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
+	note, ok := m.gateNotes[name]
+	switch {
+	case !ok || note.until == 0:
+	case note.until > now:
+		m.arm("g"+name, note.until)
+	case note.then < 0:
+		m.removeGate(name)
+	default:
+		m.setLimit(name, note.then)
+		note.until, note.then = 0, store.Unlimited
+		m.gateNotes[name] = note
+	}
+	c.Freed(name)
+}
+
+// setLimit makes a gate, or changes one, and returns how much is held under it. That of all which have none of their own holds nothing.
+func (m *model) setLimit(name string, limit int) (held int) {
+	if ofAll(name) {
+		m.room.Defaults[name] = limit
+		m.followDefault(name)
+		return 0
+	}
+	g := m.room.Gates[name]
+	if g == nil {
+		g = &fairqueue.Gate{Held: m.heldUnder(name)}
+		m.room.Gates[name] = g
+	}
+	g.Limit, g.Default = limit, false
+	return g.Held
+}
+
+// ofAll reports whether a gate is that of all which have none of their own.
+func ofAll(name string) bool { return strings.Contains(name, ":*") }
+
+// ownLimit returns the limit of a gate that is there by its own name.
+func (m *model) ownLimit(name string) (limit int, own bool) {
+	if ofAll(name) {
+		limit, own = m.room.Defaults[name]
+		return limit, own
+	}
+	g := m.room.Gates[name]
+	if g == nil || g.Default {
+		return 0, false
+	}
+	return g.Limit, true
+}
+
+// inForce is the limit of a gate of its own, under a pause the one that it leaves behind; Unlimited for none.
+func (m *model) inForce(name string) int {
+	limit, own := m.ownLimit(name)
+	note, noted := m.gateNotes[name]
+	switch {
+	case own && limit != 0:
+		return limit
+	case own && noted:
+		return note.then
+	}
+	return store.Unlimited
+}
+
+// Pause keeps jobs under a gate from the workers, as store.Partition.Pause.
+func (p *Partition) Pause(_ context.Context, name store.GateName, duration time.Duration, by store.Intervention) (held int, err error) {
+	if err := checkCap(name, by); err != nil {
+		return 0, err
+	}
+	p.write(func(m *model, now int64) {
+		c := m.begin(now)
+		then := m.inForce(string(name))
+		if then == 0 {
+			then = store.Unlimited
+		}
+		held = m.limited(c, string(name), 0, duration, then, by, now)
+		m.record(now, by, store.AuditPause, string(name), held, duration)
+		c.WakeFreed()
+		m.fill(c, now)
+	})
+	return held, nil
+}
+
+// Unpause ends what Pause began, as store.Partition.Unpause.
+func (p *Partition) Unpause(_ context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
+	if err := checkCap(name, by); err != nil {
+		return false, err
+	}
+	p.write(func(m *model, now int64) {
+		limit, own := m.ownLimit(string(name))
+		if was = own && limit == 0; !was {
+			return
+		}
+		c := m.begin(now)
+		held := m.limited(c, string(name), m.inForce(string(name)), 0, store.Unlimited, by, now)
+		m.record(now, by, store.AuditUnpause, string(name), held, 0)
+		c.WakeFreed()
+		m.fill(c, now)
+	})
+	return was, nil
+}
+
+// checkCap refuses what no cap can be.
+func checkCap(name store.GateName, by store.Intervention) error {
+	if err := by.Validate(); err != nil {
+		return err
+	}
+	return name.CheckCap()
+}
+
+// Suspend refuses admission under a name, as store.Partition.Suspend.
+func (p *Partition) Suspend(_ context.Context, name store.GateName, duration time.Duration, by store.Intervention) error {
+	_, err := p.suspend(name, store.AuditSuspend, duration, false, by)
+	return err
+}
+
+// Drain suspends a queue, and leaves a suspension alone that ends later, as store.Partition.Drain.
+func (p *Partition) Drain(_ context.Context, queue string, duration time.Duration, by store.Intervention) (until time.Time, err error) {
+	by.Reason = cmp.Or(by.Reason, store.DrainReason)
+	return p.suspend(store.QueueGate(queue), store.AuditDrain, duration, true, by)
+}
+
+func (p *Partition) suspend(name store.GateName, action string, duration time.Duration, keep bool, by store.Intervention) (until time.Time, err error) {
+	if err := by.Validate(); err != nil {
+		return time.Time{}, err
+	}
+	p.write(func(m *model, now int64) {
+		m.begin(now)
+		s := suspension{held: heldSinceNow(by, now)}
+		if us := duration.Microseconds(); us != 0 {
+			s.until = now + us
+		}
+		before, suspended := m.suspended[string(name)]
+		if keep && suspended && (before.until == 0 || s.until > 0 && before.until > s.until) {
+			until = microTime(before.until)
+			return
+		}
+		m.suspended[string(name)] = s
+		m.timers.stop("s" + string(name))
+		if s.until > 0 {
+			m.arm("s"+string(name), s.until)
+		}
+		until = microTime(s.until)
+		m.record(now, by, action, string(name), 0, duration)
+	})
+	return until, nil
+}
+
+// Resume ends what Suspend began, as store.Partition.Resume.
+func (p *Partition) Resume(_ context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
+	if err := by.Validate(); err != nil {
+		return false, err
+	}
+	p.write(func(m *model, now int64) {
+		m.begin(now)
+		if _, was = m.suspended[string(name)]; !was {
+			return
+		}
+		delete(m.suspended, string(name))
+		m.timers.stop("s" + string(name))
+		m.record(now, by, store.AuditResume, string(name), 0, 0)
+	})
+	return was, nil
+}
+
+// Gates returns every gate, by name. Rates are listed without what is left of them.
+func (p *Partition) Gates(context.Context) (gates []store.GateState, err error) {
+	p.read(func(m *model, _ int64) { gates = m.gateStates() })
+	return gates, nil
+}
+
+func (m *model) gateStates() []store.GateState {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(m.room.Gates)), maps.Keys(m.room.Defaults))
+	slices.Sort(names)
+	gates := make([]store.GateState, 0, len(names))
+	for _, name := range names {
+		g := m.room.Gates[name]
+		if g == nil {
+			g = &fairqueue.Gate{Limit: m.room.Defaults[name]}
+		}
+		gates = append(gates, m.gateState(name, g))
+	}
+	return gates
+}
+
+// gateState tells of a gate.
+func (m *model) gateState(name string, g *fairqueue.Gate) store.GateState {
+	state := store.GateState{Name: store.GateName(name), Then: store.Unlimited}
+	if rate, ok := g.Rate.(*modelRate); ok {
+		state.Rate, state.Burst = float64(rate.limit.Rate), int(rate.limit.Burst/buckets.MicroPerToken)
+		return state
+	}
+	state.Limit, state.Held = g.Limit, g.Held
+	note, noted := m.gateNotes[name]
+	if !noted || g.Default {
+		return state
+	}
+	state.Until, state.Then, state.Reason = microTime(note.until), note.then, note.held.reason
+	if state.Paused() {
+		state.Author, state.Since = note.held.author, microTime(note.held.since)
+	}
+	return state
+}
+
+// Suspensions returns every suspension, by name.
+func (p *Partition) Suspensions(context.Context) (all []store.Suspension, err error) {
+	p.read(func(m *model, _ int64) { all = m.suspensions() })
+	return all, nil
+}
+
+func (m *model) suspensions() []store.Suspension {
+	all := make([]store.Suspension, 0, len(m.suspended))
+	for _, name := range slices.Sorted(maps.Keys(m.suspended)) {
+		all = append(all, *m.suspensionOf(store.GateName(name)))
+	}
+	return all
+}
+
+// suspensionOf returns what suspends a name, nil for nothing.
+func (m *model) suspensionOf(name store.GateName) *store.Suspension {
+	s, ok := m.suspended[string(name)]
+	if !ok {
+		return nil
+	}
+	return &store.Suspension{Name: name, Until: microTime(s.until), Reason: s.held.reason, Author: s.held.author, Since: microTime(s.held.since)}
+}
+
+// Holds returns every pause and suspension, by name, all of one time.
+func (p *Partition) Holds(context.Context) (all []store.Hold, err error) {
+	p.read(func(m *model, _ int64) { all = store.HoldsOf(m.gateStates(), m.suspensions()) })
+	return all, nil
+}

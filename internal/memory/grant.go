@@ -1,0 +1,186 @@
+package memory
+
+import (
+	"context"
+	"math"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/store"
+)
+
+// mostHolders is how many limiters may hold tokens of a scope.
+const mostHolders = 128
+
+// tokenLease is what a limiter holds of a scope, until the buckets' time ends.
+type tokenLease struct {
+	ends   int64
+	tokens admission.Tokens
+}
+
+// Grant makes one call for the callers of a limiter, as store.Partition.Grant.
+func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Granted, err error) {
+	p.write(func(m *model, now int64) {
+		if g.Version != m.version {
+			err = store.ErrStale
+			return
+		}
+		granted = m.grant(now, g)
+	})
+	return granted, err
+}
+
+func (m *model) grant(now int64, g *store.Grant) store.Granted {
+	for _, scope := range m.leaseEnds.passed(m.over(now)) {
+		delete(m.leases, admission.Scope(scope))
+	}
+	v := &granting{charge: m.charging(&m.bank, now), m: m, g: g}
+	granted := store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	for i := range g.Accounts {
+		a := &g.Accounts[i]
+		of, ok := v.bucketOf(a)
+		if ok {
+			granted.Leases[i].Paid = v.draw(of, a.Owed, 1)
+		}
+		if back := v.endLease(of.Scope, a.Back); ok {
+			v.giveBack(of, back)
+		}
+	}
+	for i := range g.Questions {
+		if q := &g.Questions[i]; q.Cost > 0 {
+			granted.Verdicts = append(granted.Verdicts, v.take(v.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost))
+		}
+	}
+	for i := range g.Accounts {
+		if of, ok := v.bucketOf(&g.Accounts[i]); ok {
+			granted.Leases[i].Tokens, granted.Leases[i].Holders = v.lease(of, &g.Accounts[i])
+		}
+	}
+	if v.commit() {
+		m.advance(now)
+	}
+	return granted
+}
+
+// granting is a Grant under way.
+type granting struct {
+	*charge
+
+	m *model
+	g *store.Grant
+}
+
+// beat notes that the limiter lives and returns how many do; below zero if it does not say.
+func (v *granting) beat() int {
+	live, at := v.m.limiters, int64(v.at)
+	switch {
+	case v.g.Beat == 0:
+		return -1
+	case v.g.Beat < 0:
+		live.remove(v.g.Member)
+	default:
+		live.put(v.g.Member, at+v.g.Beat.Microseconds())
+	}
+	live.passed(at)
+	return live.count(at + 1)
+}
+
+// bucketOf returns that of an account; ok says that it has a limit.
+func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
+	q := &v.g.Questions[a.Question]
+	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
+	if ok = limited(&q.Limits[a.Level]); ok {
+		of.Limit = buckets.LimitOf(q.Limits[a.Level])
+	}
+	return of, ok
+}
+
+// draw takes up to so many tokens, at most a part of what there is.
+func (v *granting) draw(of buckets.LevelLimit, tokens admission.Tokens, part float64) admission.Tokens {
+	if tokens <= 0 || !v.hasRoom(of.Scope) {
+		return 0
+	}
+	level, stamp := v.levelOf(of)
+	drawn := max(0, min(tokens, admission.Tokens(math.Floor(float64(level)*part/1e6))))
+	if drawn > 0 {
+		v.put(of, level-buckets.MicroOf(drawn), stamp)
+	}
+	return drawn
+}
+
+// giveBack puts tokens into a bucket, unless it was full as the call began.
+func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
+	if tokens == 0 || of.Scope != admission.Global && v.before(of.Scope).Absent() {
+		return
+	}
+	level, stamp := v.levelOf(of)
+	if level += buckets.MicroOf(tokens); level >= of.Limit.Burst {
+		level, stamp = of.Limit.Burst, v.at
+	}
+	v.put(of, level, stamp)
+	v.m.refunds += int64(tokens)
+}
+
+// held returns the leases of a scope that have not ended.
+func (v *granting) held(scope admission.Scope) map[string]tokenLease {
+	all := v.m.leases[scope]
+	for member, lease := range all {
+		if lease.ends <= int64(v.at) {
+			delete(all, member)
+		}
+	}
+	return all
+}
+
+// endLease ends a lease of which tokens are given back, and returns how many of them were on it.
+func (v *granting) endLease(scope admission.Scope, back admission.Tokens) admission.Tokens {
+	if back == 0 {
+		return 0
+	}
+	all := v.held(scope)
+	back = min(back, all[v.g.Member].tokens)
+	v.setLease(scope, tokenLease{})
+	return back
+}
+
+// setLease notes what the limiter has on lease, or that it has nothing.
+func (v *granting) setLease(scope admission.Scope, lease tokenLease) {
+	all := v.m.leases[scope]
+	switch {
+	case lease.tokens > 0 && all == nil:
+		all = map[string]tokenLease{}
+		v.m.leases[scope] = all
+		fallthrough
+	case lease.tokens > 0:
+		all[v.g.Member] = lease
+		v.m.leaseEnds.put(string(scope), v.now+v.g.Lease.Microseconds()+1_000_000)
+	case all != nil:
+		if delete(all, v.g.Member); len(all) == 0 {
+			delete(v.m.leases, scope)
+			v.m.leaseEnds.remove(string(scope))
+		}
+	}
+}
+
+// lease leases up to what is wanted: each holder may have its part of the cap, all together the cap.
+func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admission.Tokens, holders int) {
+	if a.Want <= 0 {
+		return 0, 0
+	}
+	all := v.held(of.Scope)
+	_, mine := all[v.g.Member]
+	others := admission.Tokens(0)
+	for member, lease := range all {
+		if member != v.g.Member {
+			others += lease.tokens
+			holders++
+		}
+	}
+	if !mine && holders >= v.m.holders {
+		return 0, holders
+	}
+	holders++
+	tokens = v.draw(of, min(a.Want, a.Cap/admission.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
+	v.setLease(of.Scope, tokenLease{int64(v.at) + v.g.Lease.Microseconds(), a.Held + tokens})
+	return tokens, holders
+}

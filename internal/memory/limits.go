@@ -1,0 +1,170 @@
+package memory
+
+import (
+	"context"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/store"
+)
+
+// Check asks for the tokens of all questions or none, as store.Partition.Check.
+func (p *Partition) Check(_ context.Context, version int64, peek bool, questions []store.Question) (granted bool, answers []store.Answer, err error) {
+	answers = make([]store.Answer, len(questions))
+	p.write(func(m *model, now int64) { granted, _, err = m.check(now, version, peek, questions, answers) })
+	if err != nil {
+		return false, nil, err
+	}
+	return granted, answers, nil
+}
+
+// check answers questions, and returns the moment that a refund asks for.
+func (m *model) check(now, version int64, peek bool, questions []store.Question, answers []store.Answer) (granted bool, at store.Moment, err error) {
+	if version != m.version {
+		return false, at, store.ErrStale
+	}
+	c := m.charging(&m.bank, now)
+	granted = true
+	for i := range questions {
+		q := &questions[i]
+		answers[i].Verdict = c.take(c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+		granted = granted && answers[i].Verdict.Decision == admission.Admitted
+	}
+	if !granted || peek {
+		c.back()
+	}
+	for i := range questions {
+		q := &questions[i]
+		for _, step := range c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+			answers[i].Left[step.Scope.Level()], _ = c.levelOf(step)
+		}
+	}
+	if granted && !peek {
+		c.commit()
+		m.advance(now)
+	}
+	return granted, store.Moment{Time: int64(c.at), Refunds: m.refunds}, nil
+}
+
+// Take asks one question, as store.Partition.Take.
+func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Receipt, err error) {
+	questions, answers := [1]store.Question{question}, [1]store.Answer{}
+	var granted bool
+	var at store.Moment
+	p.write(func(m *model, now int64) { granted, at, err = m.check(now, version, false, questions[:], answers[:]) })
+	if granted {
+		receipt = store.Receipt{Question: question, Version: version, At: at}
+		for level, left := range answers[0].Left {
+			receipt.Left[level] = int64(left)
+		}
+	}
+	return answers[0].Verdict, receipt, err
+}
+
+// Refund gives back what Take took for work that did not begin, once for each id, as store.Partition.Refund.
+func (p *Partition) Refund(_ context.Context, id string, receipt store.Receipt) (done store.Refund, err error) {
+	if err := admission.ValidateName("id of a refund", id, false); err != nil {
+		return "", err
+	}
+	p.write(func(m *model, now int64) { done = m.refund(now, id, &receipt) })
+	return done, nil
+}
+
+func (m *model) refund(now int64, id string, receipt *store.Receipt) store.Refund {
+	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
+	m.refunded.passed(m.over(now))
+	until, again := m.refunded.ats[id]
+	switch {
+	case receipt.Version != m.version:
+		return store.RefundStale
+	case elapsed > store.RefundWindow.Microseconds():
+		return store.RefundLate
+	case again && until > m.over(now):
+		return store.RefundedBefore
+	}
+	m.refunded.put(id, now+store.RefundWindow.Microseconds())
+	c := m.charging(&m.bank, now)
+	for _, step := range c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
+		came := buckets.Micro(math.Ceil(float64(elapsed)*float64(step.Limit.Rate))) + 1 + buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
+		owed := min(buckets.MicroOf(q.Cost), step.Limit.Burst-buckets.Micro(receipt.Left[step.Scope.Level()])-came)
+		before, stamp := c.levelOf(step)
+		if after := min(step.Limit.Burst, before+owed); after > before {
+			c.put(step, after, stamp)
+		}
+	}
+	m.refunds += int64(q.Cost)
+	c.commit()
+	m.advance(now)
+	return store.Refunded
+}
+
+// ResetBucket fills the bucket of a scope, as store.Partition.ResetBucket.
+func (p *Partition) ResetBucket(_ context.Context, tenant, queue string, class admission.Priority, by store.Intervention) (was bool, err error) {
+	if err := by.Validate(); err != nil {
+		return false, err
+	}
+	scope := admission.Global
+	if tenant != "" {
+		scope = admission.Scope(strings.TrimRight(tenant+":"+queue+":"+string(class), ":"))
+	}
+	p.write(func(m *model, now int64) {
+		m.bank.forget(m.over(now))
+		if was = m.bank.remove(scope); was {
+			m.advance(now)
+			m.record(now, by, store.AuditResetBucket, string(scope), 0, 0)
+		}
+	})
+	return was, nil
+}
+
+// BucketsTTL returns after what time without a decision the buckets of a tenant are forgotten, as store.Partition.BucketsTTL.
+func (p *Partition) BucketsTTL(_ context.Context, tenant string) (left time.Duration, err error) {
+	p.read(func(m *model, now int64) {
+		left = time.Duration(max(0, m.bank.ends.ats[tenant]-now)) * time.Microsecond
+	})
+	return left.Truncate(time.Millisecond), nil
+}
+
+// shadow is what is asked and counted of a candidate.
+type shadow struct {
+	counts store.ShadowCounts
+	// bank has the buckets of tenants by the candidate as well: one that comes again soon finds them.
+	bank bank
+}
+
+// Shadow asks questions of a candidate, and counts its answers, as store.Partition.Shadow.
+func (p *Partition) Shadow(_ context.Context, version int64, id string, questions []store.Question) (err error) {
+	p.write(func(m *model, now int64) {
+		if version != m.version {
+			err = store.ErrStale
+			return
+		}
+		if m.shadow.counts.ID != id {
+			m.shadow.counts = store.ShadowCounts{ID: id, Since: time.UnixMicro(now)}
+			m.shadow.bank.remove(admission.Global)
+		}
+		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
+		for i := range questions {
+			q := &questions[i]
+			switch v := c.take(c.pathOf(&q.Limits, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
+			case admission.Admitted:
+				counts.Allowed++
+			default:
+				counts.Refused[v.Scope.Level()]++
+			}
+		}
+		c.commit()
+		m.advance(now)
+	})
+	return err
+}
+
+// ShadowCounts returns what was counted for the last candidate in shadow.
+func (p *Partition) ShadowCounts(context.Context) (counts store.ShadowCounts, err error) {
+	p.read(func(m *model, _ int64) { counts = m.shadow.counts })
+	return counts, nil
+}

@@ -1,0 +1,115 @@
+package memory
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/store"
+)
+
+// Config is what a Partition needs. The zero value works.
+type Config struct {
+	// Now is the clock; nil means time.Now. It may step, as that of a Redis may.
+	Now func() time.Time
+	// KeepEnded keeps what Redis drops by its own clock alone and nobody misses, such as buckets that are full: for a comparison with a Redis
+	// whose scripts are told another time.
+	KeepEnded bool
+}
+
+// Partition keeps one partition in memory. It may be used by several goroutines.
+type Partition struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	model *model
+	// waiting are those who wait for something to happen, by what it is: the channel is closed when it does.
+	waiting map[string]chan struct{}
+}
+
+// What may be waited for: entries of a pool, or its end; a call to the schedulers; a transition of a breaker.
+const (
+	readyTopic  = "ready:"
+	wakeTopic   = "wake"
+	eventsTopic = "events"
+)
+
+// New returns an empty partition.
+func New(config Config) *Partition {
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	p := &Partition{now: config.Now, model: newModel(), waiting: map[string]chan struct{}{}}
+	p.model.keepEnded = config.KeepEnded
+	return p
+}
+
+// write runs do on the model, alone, at the time of the clock in microseconds, and wakes who waits for what has happened.
+func (p *Partition) write(do func(m *model, now int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do(p.model, p.now().UnixMicro())
+	for topic := range p.model.happened {
+		if waiting, ok := p.waiting[topic]; ok {
+			close(waiting)
+			delete(p.waiting, topic)
+		}
+	}
+	clear(p.model.happened)
+}
+
+// read runs do on the model, alone. It changes nothing.
+func (p *Partition) read(do func(m *model, now int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	do(p.model, p.now().UnixMicro())
+}
+
+// await calls try, which returns whether it has what is waited for, now and whenever something of the topic has happened, until wait is
+// over or ctx ends. wait 0 is for ever, below zero not at all, as BLOCK is to Redis.
+func (p *Partition) await(ctx context.Context, topic string, wait time.Duration, try func(m *model, now int64) bool) error {
+	var over <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		happened, found := p.try(topic, wait >= 0, try)
+		if found || wait < 0 {
+			return nil
+		}
+		select {
+		case <-happened:
+		case <-over:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (p *Partition) try(topic string, waits bool, try func(m *model, now int64) bool) (happened <-chan struct{}, found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if found = try(p.model, p.now().UnixMicro()); found || !waits {
+		return nil, found
+	}
+	if p.waiting[topic] == nil {
+		p.waiting[topic] = make(chan struct{})
+	}
+	return p.waiting[topic], false
+}
+
+var _ store.Partition = (*Partition)(nil)
+
+// Promote is PromoteAfter for one who cannot tell a step of the clock from silence.
+func (p *Partition) Promote(ctx context.Context, owner string, timerLease time.Duration) (store.Promotion, error) {
+	return p.PromoteAfter(ctx, store.LeapSilence, owner, timerLease)
+}
+
+// ReadTimeout is not known of memory.
+func (p *Partition) ReadTimeout() time.Duration { return 0 }
+
+// Connections are none.
+func (p *Partition) Connections() int { return 0 }

@@ -1,0 +1,204 @@
+package memory
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/sorted"
+	"github.com/headgate/headgate/store"
+)
+
+// placeOf names where a job is.
+func placeOf(j *modelJob) admission.Place {
+	switch j.where {
+	case inLane:
+		return admission.PlaceWaiting
+	case inLater:
+		return admission.PlaceLater
+	case inSpill:
+		return admission.PlaceSpilled
+	case amongDead:
+		return store.PlaceDead
+	case inReady:
+		if j.entry.Worker == "" {
+			return admission.PlaceReady
+		}
+		return store.PlaceRunning
+	}
+	return store.PlaceUnknown
+}
+
+// shown is a job as its record tells of it, with its class by name, for people to keep.
+func (m *model) shown(j *modelJob) store.Record {
+	r := m.recordOf(j)
+	r.Job.Priority = store.ClassName(m.classesOf(j.Queue), j.Class)
+	r.Job.Payload, r.Job.Headers = bytes.Clone(r.Job.Payload), maps.Clone(r.Job.Headers)
+	return r
+}
+
+// rowOf is a job as a listing shows it.
+func (m *model) rowOf(j *modelJob) store.Listed {
+	row := store.Listed{Key: admission.Key{Tenant: j.Tenant, ID: j.ID}, Place: placeOf(j), Record: m.shown(j)}
+	switch row.Place {
+	case store.PlaceDead:
+		row.At, row.Reason, row.Text = time.UnixMicro(j.at), j.reason, j.text
+	case admission.PlaceLater:
+		row.At = time.UnixMicro(j.at)
+	case admission.PlaceWaiting:
+		row.At = time.UnixMicro(j.Score)
+	case admission.PlaceReady, store.PlaceRunning:
+		row.Worker, row.Token = j.entry.Worker, j.token
+	}
+	return row
+}
+
+// classesOf are the classes of a queue.
+func (m *model) classesOf(queue string) []admission.Class {
+	if of := m.queues[queue].Classes; len(of) > 0 {
+		return of
+	}
+	return admission.DefaultClasses()
+}
+
+// poolsOf are the ids of the pools that serve a queue, in the order in which they were made.
+func (m *model) poolsOf(queue string) []string {
+	ids := []string{}
+	for _, p := range m.room.Made() {
+		if slices.Contains(p.Queues, queue) {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids
+}
+
+// queueNames names every queue that is known, sorted: those that a job has made, that the policy names or that workers serve.
+func (m *model) queueNames() []string {
+	names := m.room.QueueNames()
+	for name := range m.queues {
+		names = append(names, name)
+	}
+	for _, p := range m.room.Pools {
+		names = append(names, p.Queues...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// knownQueue reports whether a queue is among them.
+func (m *model) knownQueue(name string) bool {
+	_, known := slices.BinarySearch(m.queueNames(), name)
+	return known
+}
+
+// microTime is a time in microseconds; 0 is the zero Time.
+func microTime(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us)
+}
+
+// asOf runs look while the buckets' clock stands at a time, and sets it back: whoever looks changes nothing.
+func (m *model) asOf(now int64, look func()) {
+	was := m.filled
+	m.filled = m.bucketTime(now)
+	defer func() { m.filled = was }()
+	look()
+}
+
+// timedAfter returns up to n jobs of a list by time that follow a time and a raw key.
+func timedAfter(list *sorted.List[*modelJob], at int64, raw []byte, n int) (jobs []*modelJob) {
+	mark := &modelJob{at: at, raw: string(raw)}
+	if raw == nil {
+		mark.at = math.MinInt64
+	}
+	for j := range list.From(mark) {
+		if len(jobs) == n {
+			break
+		}
+		if byTime(j, mark) > 0 {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// cameAlone reports of the only job that a call admits whether it is in a lane and owns nothing but its record (fairqueue.Call.JoinedAlone).
+func cameAlone(j *modelJob, redriven bool) bool {
+	return j.where == inLane && !redriven && !j.counted && !j.Dated && j.release == "" && len(j.stored.Payload) <= store.LargePayload
+}
+
+// jobsAfter returns the first n jobs by raw key after one.
+func (m *model) jobsAfter(raw string, n int) []*modelJob {
+	first := &lastFirst{}
+	for _, j := range m.live {
+		switch {
+		case j.raw <= raw || first.Len() == n && j.raw > (*first)[0].raw:
+		case first.Len() == n:
+			(*first)[0] = j
+			heap.Fix(first, 0)
+		default:
+			heap.Push(first, j)
+		}
+	}
+	jobs := make([]*modelJob, first.Len())
+	for i := range slices.Backward(jobs) {
+		jobs[i], _ = heap.Pop(first).(*modelJob)
+	}
+	return jobs
+}
+
+// lastFirst is a heap of jobs, the last one by raw key on top.
+type lastFirst []*modelJob
+
+func (h lastFirst) Len() int           { return len(h) }
+func (h lastFirst) Less(i, k int) bool { return h[i].raw > h[k].raw }
+func (h lastFirst) Swap(i, k int)      { h[i], h[k] = h[k], h[i] }
+
+func (h *lastFirst) Push(x any) {
+	j, _ := x.(*modelJob)
+	*h = append(*h, j)
+}
+
+func (h *lastFirst) Pop() any {
+	last := len(*h) - 1
+	j := (*h)[last]
+	*h = (*h)[:last]
+	return j
+}
+
+// entriesAfter returns up to n jobs of a pool's stream whose entries follow a token.
+func entriesAfter(p *fairqueue.Pool, token string, n int) (jobs []*modelJob) {
+	for _, e := range p.Ready {
+		if j := jobOf(e.Job); j != nil && len(jobs) < n && tokenBefore(token, j.token) {
+			jobs = append(jobs, j)
+		}
+	}
+	return jobs
+}
+
+// tokenBefore reports whether a token is of an entry before another one's: a time and a number, with a dash. None is before all.
+func tokenBefore(a, b string) bool {
+	aTime, aNumber, _ := strings.Cut(a, "-")
+	bTime, bNumber, _ := strings.Cut(b, "-")
+	return cmp.Or(
+		cmp.Compare(len(aTime), len(bTime)), strings.Compare(aTime, bTime), cmp.Compare(len(aNumber), len(bNumber)), strings.Compare(aNumber, bNumber),
+	) < 0
+}
+
+// spilledBy returns the jobs kept aside of TENANT:QUEUE.
+func (m *model) spilledBy(name string) *sorted.List[*modelJob] {
+	tenant, queue, _ := strings.Cut(name, ":")
+	return m.spilledIn(tenant, queue)
+}
+
+// remembers reports whether the id of a job that left is in the dedup window.
+func (m *model) remembers(key string) bool { return m.ended[0][key] || m.ended[1][key] }

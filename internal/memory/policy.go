@@ -1,0 +1,307 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/store"
+)
+
+// settings are what dispatch and admission know of a policy.
+type settings struct {
+	queues    map[string]store.QueueSettings
+	overflows map[string]store.Overflow // by TENANT:QUEUE, or TENANT over all its queues
+	maxParked map[string]int            // by downstream, "" for every other
+	weights   map[classTenant]admission.Weight
+	caps      map[string]bound
+}
+
+// classTenant names a tenant in a class of every queue; one without a name is everybody else.
+type classTenant struct {
+	class  admission.Priority
+	tenant string
+}
+
+// bound is a cap, or a rate.
+type bound struct {
+	limit int
+	rate  buckets.Limit
+}
+
+// settingsIn returns those of an update, defaults filled in.
+func settingsIn(u *store.PolicyUpdate) settings {
+	s := settings{
+		queues: make(map[string]store.QueueSettings, len(u.Queues)), overflows: make(map[string]store.Overflow, len(u.Overflows)),
+		maxParked: make(map[string]int, len(u.MaxParked)), weights: make(map[classTenant]admission.Weight, len(u.Weights)),
+		caps: make(map[string]bound, len(u.Caps)),
+	}
+	for _, q := range u.Queues {
+		q.Classes, q.Overflow = slices.Clone(q.Classes), overflowOf(q.Overflow)
+		q.Horizon, q.MaxWait, q.KeepDead = q.Horizon.Truncate(time.Microsecond), q.MaxWait.Truncate(time.Microsecond), q.KeepDead.Truncate(time.Microsecond)
+		q.PoisonLimit, q.MaxDead = cmp.Or(q.PoisonLimit, store.DefaultPoisonLimit), cmp.Or(q.MaxDead, store.DefaultMaxDead)
+		s.queues[q.Queue] = q
+	}
+	for _, o := range u.Overflows {
+		name := o.Tenant
+		if o.Queue != "" {
+			name += ":" + o.Queue
+		}
+		s.overflows[name] = overflowOf(o.Overflow)
+	}
+	for _, c := range u.Caps {
+		if isRate(string(c.Gate)) {
+			s.caps[string(c.Gate)] = bound{rate: buckets.LimitOf(c.Rate)}
+		} else {
+			s.caps[string(c.Gate)] = bound{limit: c.Limit}
+		}
+	}
+	maps.Copy(s.maxParked, u.MaxParked)
+	for _, w := range u.Weights {
+		s.weights[classTenant{w.Class, w.Tenant}] = w.Weight
+	}
+	return s
+}
+
+// overflowOf leaves of a bound only what counts.
+func overflowOf(o store.Overflow) store.Overflow {
+	if o.Policy == "" || o.Policy == store.NoBound {
+		return store.Overflow{Policy: o.Policy}
+	}
+	return o
+}
+
+// weight is that of a tenant in a class.
+func (s *settings) weight(class admission.Priority, tenant string) admission.Weight {
+	if len(s.weights) == 0 {
+		return 1
+	}
+	if w, own := s.weights[classTenant{class, tenant}]; own {
+		return w
+	}
+	return cmp.Or(s.weights[classTenant{class, ""}], 1)
+}
+
+// policy is the version in force, and those before it that are kept.
+type policy struct {
+	version  int64
+	edit     string // names the one that stored it
+	text     []byte // nil for none
+	versions map[int64][]byte
+	// obeyed says that gates are what the policy says, but for pauses: the next edit need not look at all.
+	obeyed bool
+}
+
+// At most so many versions are kept, and of those before the newest so many bytes.
+const (
+	keptVersions     = 100
+	keptVersionBytes = 64 << 20
+)
+
+// keep adds a version.
+func (p *policy) keep(version int64, text []byte) {
+	if _, kept := p.versions[p.version]; p.version != 0 && !kept {
+		p.versions[p.version] = p.text
+	}
+	p.versions[version] = text
+	kept, bytes := slices.Sorted(maps.Keys(p.versions)), 0
+	slices.Reverse(kept)
+	for i, one := range kept[1:] {
+		if bytes += len(p.versions[one]); i+1 >= keptVersions || bytes > keptVersionBytes {
+			delete(p.versions, one)
+		}
+	}
+}
+
+// PutPolicy stores a new version of the policy, as store.Partition.PutPolicy. However much it changes, it is stored at once.
+func (p *Partition) PutPolicy(_ context.Context, u store.PolicyUpdate) (err error) {
+	if err := u.Validate(); err != nil {
+		return err
+	}
+	p.write(func(m *model, now int64) {
+		if err = m.putPolicy(now, &u); err == nil && !u.SameBuckets {
+			m.bank.keepFor(cmp.Or(u.LongestFill, admission.MaxRefill).Microseconds(), now)
+		}
+	})
+	return err
+}
+
+// CheckPolicy reports whether PutPolicy would store the same now, as store.Partition.CheckPolicy.
+func (p *Partition) CheckPolicy(_ context.Context, u store.PolicyUpdate) (err error) {
+	if err := u.Validate(); err != nil {
+		return err
+	}
+	p.read(func(m *model, _ int64) { err = m.checkPolicy(&u, settingsIn(&u)) })
+	return err
+}
+
+// SpreadPolicy has nothing to do: no edit is stored in steps.
+func (p *Partition) SpreadPolicy(context.Context) error { return nil }
+
+func (m *model) checkPolicy(u *store.PolicyUpdate, wanted settings) error {
+	if m.version != u.Expected {
+		return fmt.Errorf("%w: version %d is in force, %d was expected", store.ErrConflict, m.version, u.Expected)
+	}
+	for _, queue := range append(differing(wanted.queues, m.queues), missing(m.queues, wanted.queues)...) {
+		if m.classTaken(queue, wanted.queues[queue].Classes) {
+			return fmt.Errorf("%w: queue %s", store.ErrClassInUse, queue)
+		}
+	}
+	return nil
+}
+
+// classTaken reports whether jobs wait in a class of a queue that it would have no more, or elsewhere.
+func (m *model) classTaken(queue string, wanted []admission.Class) bool {
+	if len(wanted) == 0 {
+		wanted = admission.DefaultClasses()
+	}
+	v, _ := m.room.QueueView(queue)
+	for i, class := range m.classesOf(queue) {
+		if i < len(v.Waiting) && v.Waiting[i] > 0 && (i >= len(wanted) || wanted[i].Name != class.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+// differing names what a map has and another has not, or has as something else, sorted; missing what only the other has.
+func differing[K cmp.Ordered, V any](of, from map[K]V) (names []K) {
+	for name, value := range of {
+		if before, had := from[name]; !had || !reflect.DeepEqual(before, value) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func missing[K cmp.Ordered, V any](from, of map[K]V) (names []K) {
+	for name := range from {
+		if _, has := of[name]; !has {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
+	if m.version == u.Version && m.edit == u.Edit && m.text != nil && string(m.text) == string(u.Text) {
+		return nil
+	}
+	wanted := settingsIn(u)
+	if err := m.checkPolicy(u, wanted); err != nil {
+		return err
+	}
+	c := m.begin(now)
+	known := m.obeyed && u.Before != nil && reflect.DeepEqual(settingsIn(u.Before), m.settings)
+	gates := m.editedGates(wanted.caps, known)
+	counts := m.boundsAdded(wanted)
+	m.setQueues(wanted, now)
+	m.settings = wanted
+	m.setCaps(c, gates)
+	m.keep(u.Version, append([]byte{}, u.Text...))
+	m.auditAdd(now, "", store.AuditEntry{
+		Action: store.AuditPolicy, From: m.version, To: u.Version, Author: u.Author, Reason: u.Reason, Restored: u.Restored, Changes: u.Changes,
+	})
+	m.version, m.edit, m.text, m.obeyed = u.Version, u.Edit, m.versions[u.Version], true
+	m.changed, m.dedup = buckets.Instant(m.filled), u.Window.Microseconds()
+	c.WakeFreed()
+	m.fill(c, now)
+	if counts {
+		m.recount()
+	}
+	return nil
+}
+
+// boundsAdded reports whether a bound is new, so that what has entered before it is to be counted.
+func (m *model) boundsAdded(wanted settings) bool {
+	return len(differing(wanted.overflows, m.overflows)) > 0 || slices.ContainsFunc(differing(wanted.queues, m.queues), func(queue string) bool {
+		return wanted.queues[queue].Overflow.Policy != ""
+	})
+}
+
+// setQueues takes over the classes of queues that differ, and looks at their dead letters.
+func (m *model) setQueues(wanted settings, now int64) {
+	for _, queue := range differing(wanted.queues, m.queues) {
+		if classes := wanted.queues[queue].Classes; len(classes) > 0 {
+			m.room.SetClasses(queue, classes)
+		}
+		if m.letters.inQueue(queue).Len() > 0 {
+			m.arm("r"+queue, now)
+		}
+	}
+	for _, queue := range missing(m.queues, wanted.queues) {
+		m.room.SetClasses(queue, admission.DefaultClasses())
+	}
+}
+
+// Policy returns the text of the policy in force; nil when none was stored.
+func (p *Partition) Policy(context.Context) (text []byte, err error) {
+	p.read(func(m *model, _ int64) { text = slices.Clone(m.text) })
+	return text, nil
+}
+
+// PolicyInForce returns the version that is in force, 0 for the built-in policy.
+func (p *Partition) PolicyInForce(context.Context) (version int64, err error) {
+	p.read(func(m *model, _ int64) { version = m.version })
+	return version, nil
+}
+
+// PolicyVersions returns the versions that are kept, the newest first, as store.Partition.PolicyVersions.
+func (p *Partition) PolicyVersions(context.Context) (versions []store.AuditEntry, err error) {
+	p.read(func(m *model, _ int64) {
+		told := map[int64]store.AuditEntry{}
+		for _, e := range m.entries {
+			if _, seen := told[e.To]; !seen && e.Action == store.AuditPolicy {
+				told[e.To] = e.AuditEntry
+			}
+		}
+		versions = make([]store.AuditEntry, 0, len(m.versions))
+		for _, version := range slices.Backward(slices.Sorted(maps.Keys(m.versions))) {
+			entry := told[version]
+			entry.To, entry.Changes = version, slices.Clone(entry.Changes)
+			versions = append(versions, entry)
+		}
+	})
+	return versions, nil
+}
+
+// PolicyVersion returns the text of a version, to the byte as it was stored. One that is not kept is ErrUnknownVersion.
+func (p *Partition) PolicyVersion(_ context.Context, version int64) (text []byte, err error) {
+	p.read(func(m *model, _ int64) {
+		kept, ok := m.versions[version]
+		if !ok {
+			err = fmt.Errorf("%w: %d", store.ErrUnknownVersion, version)
+			return
+		}
+		text = slices.Clone(kept)
+	})
+	return text, err
+}
+
+// NewPolicyReader returns a store.PolicyReader.
+func (p *Partition) NewPolicyReader() store.PolicyReader { return policyReader{p} }
+
+type policyReader struct{ of *Partition }
+
+// Next waits until another version than known is in force, as store.PolicyReader.Next.
+func (r policyReader) Next(ctx context.Context, known int64) (int64, error) {
+	version := known
+	if ctx.Err() != nil {
+		return known, nil //nolint:nilerr // as it says
+	}
+	_ = r.of.await(ctx, auditTopic, 0, func(m *model, _ int64) bool {
+		version = m.version
+		return version != known
+	})
+	return version, nil
+}
+
+func (policyReader) Close() error { return nil }

@@ -1,0 +1,211 @@
+package memory
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// PromoteAfter runs what is due, as store.Partition.PromoteAfter.
+func (p *Partition) PromoteAfter(_ context.Context, leap store.Leap, owner string, timerLease time.Duration) (done store.Promotion, err error) {
+	p.write(func(m *model, now int64) {
+		done = m.promote(now, leap, owner, timerLease.Microseconds())
+		done.At = time.UnixMicro(now)
+	})
+	return done, nil
+}
+
+func (m *model) promote(now int64, leap store.Leap, owner string, lease int64) store.Promotion {
+	if owner != m.promoter && m.promoterUntil >= now && m.promoterUntil <= now+lease {
+		return store.Promotion{Held: true, Next: time.Duration(m.promoterUntil-now+1) * time.Microsecond}
+	}
+	c := m.begin(now)
+	m.promoter, m.promoterUntil = owner, now+lease
+	if m.leapt == 1 && leap == store.LeapAsk {
+		return store.Promotion{Leapt: true}
+	}
+	m.rotate()
+	done := store.Promotion{Stepped: m.leapt == -1 || m.leapt == 1 && leap == store.LeapStep}
+	m.leapt = 0
+	if done.Stepped {
+		m.steps++
+		m.lookAgain(c, now)
+	}
+	m.promoteLater(c, now)
+	m.runTimers(c, now)
+	c.WakeFreed()
+	m.fill(c, now)
+	next, soon := m.earliest(), now
+	if c.MovesLeft == 0 { // A timer that goes on at once may not have been come to.
+		soon += fairqueue.ContinueAfter
+	}
+	done.More, done.Moved, done.Next = m.more || next <= soon, m.moves-c.MovesLeft, -time.Microsecond
+	if next < never {
+		done.Next = time.Duration(max(0, next-now)) * time.Microsecond
+	}
+	return done
+}
+
+// promoteLater uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
+func (m *model) promoteLater(c *fairqueue.Call, now int64) {
+	for range (c.MovesLeft + 1) / 2 {
+		j, ok := m.later.First()
+		if !ok || j.at > now {
+			return
+		}
+		c.MovesLeft--
+		m.later.Remove(j)
+		m.putBack(c, j, now)
+	}
+}
+
+// runTimers runs what is due. Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody
+// calls.
+func (m *model) runTimers(c *fairqueue.Call, now int64) {
+	for _, one := range m.timers.until(now+fairqueue.ContinueAfter, m.moves) {
+		if c.MovesLeft == 0 {
+			return
+		}
+		if one.at > now && !strings.ContainsRune("fko", rune(one.name[0])) {
+			continue
+		}
+		m.timers.stop(one.name)
+		m.runTimer(c, one.name, now)
+	}
+}
+
+// lookAgain arms every registration anew after a step of the clock, and lets everything look again whose timer the old clock may have put
+// far ahead.
+func (m *model) lookAgain(c *fairqueue.Call, now int64) {
+	for name, w := range m.workers {
+		m.arm("w"+name, now+w.lease)
+	}
+	for _, name := range slices.Collect(maps.Keys(m.timers.ats)) {
+		of := name[1:]
+		switch name[0] {
+		case 'b':
+			m.timers.set(name, now)
+		case 'f':
+			if m.room.Pools[of] != nil {
+				m.timers.set(name, now)
+			}
+		case 'o':
+			if m.spilledBy(of).Len() > 0 {
+				m.timers.set(name, now)
+			}
+		}
+	}
+	for name := range m.room.Gates {
+		c.Freed(name)
+	}
+	for _, shelf := range m.room.Shelves() {
+		c.Freed(shelf)
+	}
+}
+
+func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
+	name := timer[1:]
+	switch timer[0] {
+	case 'd':
+		for _, j := range c.ExpireLane(timer) {
+			m.outOfLane(jobOf(j))
+			m.expire(jobOf(j), now)
+		}
+	case 'g':
+		m.gateDue(c, name, now)
+	case 'k':
+		c.Continue(name)
+	case 'f':
+		if p := m.room.Pools[name]; p != nil {
+			m.surplusReturn(c, p, now)
+			m.poolClose(p)
+			c.Refill(name)
+		}
+	case 'c':
+		m.audit(c, name, now)
+	case 'o':
+		tenant, queue, _ := strings.Cut(name, ":")
+		m.depthFreed[tenantQueue{tenant, queue}] = true
+	case 'x':
+		if j := m.live[name]; j != nil && j.where == inSpill {
+			m.unspill(j)
+			m.tidy(tenantQueue{j.Tenant, j.Queue})
+			m.expire(j, now)
+		}
+	case 'r':
+		m.lettersPurge(c, name, now)
+	case 'b':
+		m.breakerDue(c, name, now)
+	case 's':
+		delete(m.suspended, name)
+	case 'w':
+		if !m.workerReclaim(c, name, true, now) {
+			m.arm(timer, now)
+		}
+	}
+}
+
+// WaitWake blocks until something is due before all else was, as store.Partition.WaitWake.
+func (p *Partition) WaitWake(ctx context.Context, last string, wait time.Duration) (position string, err error) {
+	position = last
+	if last == "" {
+		position = "0-0"
+	}
+	err = p.await(ctx, wakeTopic, wait, func(m *model, _ int64) bool {
+		if m.wake == "" || !tokenAfter(m.wake, position) {
+			return false
+		}
+		position = m.wake
+		return true
+	})
+	return position, err
+}
+
+// TimerLease returns which scheduler holds the timer lease, as store.Partition.TimerLease.
+func (p *Partition) TimerLease(context.Context) (owner string, end time.Time, err error) {
+	p.read(func(m *model, now int64) { owner, end = m.timerLease(now) })
+	return owner, end, nil
+}
+
+func (m *model) timerLease(now int64) (owner string, end time.Time) {
+	if m.promoter == "" || m.promoterUntil < now {
+		return "", time.Time{}
+	}
+	return m.promoter, time.UnixMicro(m.promoterUntil)
+}
+
+// Alive notes that a scheduler lives for so long from now, zero that it has gone.
+func (p *Partition) Alive(_ context.Context, scheduler string, life time.Duration) error {
+	p.write(func(m *model, now int64) {
+		m.schedulers[scheduler] = now + life.Microseconds()
+		maps.DeleteFunc(m.schedulers, func(_ string, until int64) bool { return until <= now })
+	})
+	return nil
+}
+
+// Schedulers returns the schedulers that live, by name, and whoever holds the timer lease.
+func (p *Partition) Schedulers(context.Context) (all []store.SchedulerState, err error) {
+	p.read(func(m *model, now int64) {
+		for name, until := range m.schedulers {
+			if until > now {
+				all = append(all, store.SchedulerState{Name: name, AliveUntil: time.UnixMicro(until)})
+			}
+		}
+		owner, end := m.timerLease(now)
+		if owner == "" {
+			return
+		}
+		at := slices.IndexFunc(all, func(one store.SchedulerState) bool { return one.Name == owner })
+		if at < 0 {
+			at, all = len(all), append(all, store.SchedulerState{Name: owner})
+		}
+		all[at].LeaseEnd = end
+	})
+	slices.SortFunc(all, func(a, b store.SchedulerState) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}

@@ -1,0 +1,234 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// Queues returns every queue by name, as store.Partition.Queues.
+func (p *Partition) Queues(context.Context) (queues []store.QueueState, err error) {
+	p.read(func(m *model, _ int64) { queues = m.queueStates(m.queueNames()) })
+	return queues, nil
+}
+
+// Queue returns one queue, or store.ErrUnknownQueue.
+func (p *Partition) Queue(_ context.Context, name string) (state store.QueueState, err error) {
+	p.read(func(m *model, _ int64) { state, err = m.queueState(name) })
+	return state, err
+}
+
+func (m *model) queueState(name string) (store.QueueState, error) {
+	if err := admission.ValidateName("queue", name, true); err != nil {
+		return store.QueueState{}, err
+	}
+	if !m.knownQueue(name) {
+		return store.QueueState{}, fmt.Errorf("%w %s", store.ErrUnknownQueue, name)
+	}
+	return m.queueStates([]string{name})[0], nil
+}
+
+// queueStates tells of queues, whether they are known or not.
+func (m *model) queueStates(names []string) []store.QueueState {
+	queues, at := make([]store.QueueState, len(names)), make(map[string]*store.QueueState, len(names))
+	for i, name := range names {
+		queues[i] = m.dynamics(name)
+		at[name] = &queues[i]
+	}
+	for _, w := range m.workerStates() {
+		for _, served := range w.Queues {
+			if q := at[served.Queue]; q != nil {
+				q.Workers++
+				q.Slots += w.Slots
+			}
+		}
+	}
+	m.countPlaces(at)
+	return queues
+}
+
+// dynamics tells of a queue what is kept of it as a whole.
+func (m *model) dynamics(name string) store.QueueState {
+	q := store.QueueState{Name: name, Pools: m.poolsOf(name), Gate: m.queueGate(name), Suspended: m.suspensionOf(store.QueueGate(name))}
+	v, made := m.room.QueueView(name)
+	for i, class := range m.classesOf(name) {
+		c := store.ClassState{Class: class}
+		if i < len(v.Waiting) {
+			c.Waiting = int64(v.Waiting[i])
+		}
+		q.Classes = append(q.Classes, c)
+	}
+	if !made {
+		return q
+	}
+	q.Turn, q.TurnLeft, q.Pace = v.Turn, v.Left, time.Duration(math.Round(v.Pace))*time.Microsecond
+	if q.Busy = v.Last > 0; q.Busy {
+		q.Last = time.UnixMicro(v.Last)
+	}
+	return q
+}
+
+// queueGate is a queue's pause or cap, nil for none.
+func (m *model) queueGate(queue string) *store.GateState {
+	name := string(store.QueueGate(queue))
+	g := m.room.Gates[name]
+	if g == nil {
+		return nil
+	}
+	state := m.gateState(name, g)
+	return &state
+}
+
+// countPlaces counts the jobs of queues that are in no lane.
+func (m *model) countPlaces(queues map[string]*store.QueueState) {
+	for _, p := range m.room.Pools {
+		for _, e := range p.Ready {
+			switch q := queues[e.Job.Queue]; {
+			case q == nil:
+			case e.Worker != "":
+				q.Running++
+			default:
+				q.Ready++
+			}
+		}
+	}
+	for j := range m.later.All() {
+		if q := queues[j.Queue]; q != nil {
+			q.Later++
+		}
+	}
+	for name, q := range queues {
+		q.Dead = int64(m.letters.inQueue(name).Len())
+	}
+	for of, b := range m.backlogs {
+		if q := queues[of.queue]; q != nil {
+			q.Spilled += int64(b.spilled.Len())
+		}
+	}
+}
+
+// Remaining counts what is left of a queue, all at one time, as store.Partition.Remaining.
+func (p *Partition) Remaining(_ context.Context, queue string) (left store.Remaining, err error) {
+	p.read(func(m *model, _ int64) {
+		q := m.dynamics(queue)
+		m.countPlaces(map[string]*store.QueueState{queue: &q})
+		left = store.Remaining{Waiting: q.Waiting(), Ready: q.Ready, Running: q.Running, Later: q.Later, Spilled: q.Spilled}
+	})
+	return left, nil
+}
+
+// Peek returns, for each class of a queue, the tenants that are next with the next job of each, as store.Partition.Peek.
+func (p *Partition) Peek(_ context.Context, queue string, n int) (state store.QueueState, classes []store.PeekedClass, err error) {
+	n = max(1, min(n, store.MaxPeek))
+	p.read(func(m *model, now int64) {
+		if state, err = m.queueState(queue); err != nil {
+			return
+		}
+		m.asOf(now, func() {
+			for i, of := range state.Classes {
+				classes = append(classes, m.peek(queue, i, n, of))
+			}
+		})
+	})
+	return state, classes, err
+}
+
+func (m *model) peek(queue string, class, n int, of store.ClassState) store.PeekedClass {
+	line, runnable, tenants := m.room.Line(queue, class, n)
+	c := store.PeekedClass{ClassState: of, Runnable: int64(runnable), Held: int64(tenants - runnable)}
+	for _, t := range line {
+		next := store.Peeked{Tenant: t.Tenant, Tag: float64(t.Tag)}
+		if t.Next != nil {
+			next.Next = m.rowOf(jobOf(t.Next))
+		}
+		next.Next.Record.Job.Priority = of.Name
+		for _, name := range []store.GateName{
+			store.QueueGate(queue), store.TenantGate(t.Tenant), store.TenantQueueGate(t.Tenant, queue), store.DownstreamGate(next.Next.Record.Job.Downstream),
+		} {
+			if g := m.room.Gates[string(name)]; g != nil && m.gateState(string(name), g).Shut() {
+				next.Behind = name
+				break
+			}
+		}
+		c.Next = append(c.Next, next)
+	}
+	return c
+}
+
+// WaitingTenants returns the n tenants that have the most jobs waiting in a queue, the most first. It looks at all of them.
+func (p *Partition) WaitingTenants(_ context.Context, queue string, n int) (top []store.TenantWaiting, partial bool, err error) {
+	p.read(func(m *model, _ int64) {
+		var state store.QueueState
+		if state, err = m.queueState(queue); err != nil {
+			return
+		}
+		waiting := map[string]int64{}
+		for class := range state.Classes {
+			for _, tenant := range m.room.Tenants(queue, class) {
+				waiting[tenant] += int64(m.room.WaitingOf(queue, class, tenant))
+			}
+		}
+		for tenant, jobs := range waiting {
+			top = append(top, store.TenantWaiting{Tenant: tenant, Waiting: jobs})
+		}
+	})
+	slices.SortFunc(top, func(a, b store.TenantWaiting) int {
+		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return top[:max(0, min(n, len(top)))], false, err
+}
+
+// Backlogs returns what a tenant has in each queue, the most waiting first, as store.Partition.Backlogs.
+func (p *Partition) Backlogs(_ context.Context, tenant string) (all []store.Backlog, err error) {
+	if err := admission.ValidateTenant(tenant); err != nil {
+		return nil, err
+	}
+	p.read(func(m *model, _ int64) {
+		for _, name := range m.queueNames() {
+			b := store.Backlog{Queue: name, Spilled: int64(m.spilledIn(tenant, name).Len())}
+			if dead := m.letters.in[tenant]; dead != nil {
+				b.Dead = int64(dead.counts[name])
+			}
+			for class := range m.classesOf(name) {
+				b.Waiting += int64(m.room.WaitingOf(name, class, tenant))
+			}
+			if b.Waiting+b.Spilled+b.Dead > 0 {
+				all = append(all, b)
+			}
+		}
+	})
+	slices.SortFunc(all, func(a, b store.Backlog) int {
+		return cmp.Or(cmp.Compare(b.Waiting+b.Spilled, a.Waiting+a.Spilled), cmp.Compare(b.Dead, a.Dead), cmp.Compare(a.Queue, b.Queue))
+	})
+	return all, nil
+}
+
+// Workers returns every registered worker, by pool and name.
+func (p *Partition) Workers(context.Context) (workers []store.WorkerState, err error) {
+	p.read(func(m *model, _ int64) { workers = m.workerStates() })
+	return workers, nil
+}
+
+func (m *model) workerStates() []store.WorkerState {
+	workers := make([]store.WorkerState, 0, len(m.workers))
+	for _, name := range slices.Sorted(maps.Keys(m.workers)) {
+		of := m.workers[name]
+		w := store.WorkerState{Name: name, Pool: of.pool, Slots: of.slots, LeaseEnd: microTime(m.timers.ats["w"+name])}
+		if p := m.room.Pools[of.pool]; p != nil {
+			for i, queue := range p.Queues {
+				w.Queues = append(w.Queues, store.QueueWeight{Queue: queue, Weight: p.Weights()[i]})
+			}
+			w.Held = len(m.holding[holder{of.pool, name}])
+		}
+		workers = append(workers, w)
+	}
+	slices.SortStableFunc(workers, func(a, b store.WorkerState) int { return cmp.Compare(a.Pool, b.Pool) })
+	return workers
+}

@@ -1,0 +1,129 @@
+package memory
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// queuesFull refuses a job that would make one queue too many.
+func (a *admitting) queuesFull(j *admission.Job) *admission.Verdict {
+	if a.making[j.Queue] > 0 {
+		return nil
+	}
+	all, own := a.m.room.Used()+a.making[":"], a.m.made.of[j.Tenant]+a.making[j.Tenant+":"]
+	a.crowded = a.crowded || all >= mostQueues/2 || own >= mostMade/2
+	switch {
+	case all >= mostQueues:
+		return refuse(admission.ReasonQueues, store.RefusedRetry, "")
+	case own >= mostMade:
+		return refuse(admission.ReasonQueues, store.RefusedRetry, "%d queues", own)
+	}
+	return nil
+}
+
+// suspended refuses a job whose queue or tenant admits nothing for a time.
+func (a *admitting) suspended(c *store.Candidate, _ int64) *admission.Verdict {
+	if len(a.m.suspended) == 0 {
+		return nil
+	}
+	j := c.Job
+	for _, name := range []store.GateName{store.QueueGate(j.Queue), store.TenantGate(j.Tenant), store.TenantQueueGate(j.Tenant, j.Queue)} {
+		s, ok := a.m.suspended[string(name)]
+		switch {
+		case ok && s.until == 0:
+			return refuse(admission.ReasonPaused, store.RefusedRetry, s.held.reason)
+		case ok && s.until > a.now:
+			return refuse(admission.ReasonPaused, time.Duration(s.until-a.now)*time.Microsecond, s.held.reason)
+		}
+	}
+	return nil
+}
+
+// uniqueHeld refuses a job whose unique key another holds, or whose tenant has as many as it may.
+func (a *admitting) uniqueHeld(c *store.Candidate, _ int64) *admission.Verdict {
+	j := c.Job
+	if j.Unique.Key == "" {
+		return nil
+	}
+	if holder, until := a.m.unique.holder(j.Tenant+":"+j.Unique.Key, a.now); holder != "" {
+		id := holder[len(j.Tenant)+1:]
+		return refuse(admission.ReasonUnique, time.Duration((until-a.now+999)/1000)*time.Millisecond, id)
+	}
+	if j.Unique.Release != admission.ReleaseAtExpiry {
+		return nil
+	}
+	n := a.m.staying[j.Tenant].count(a.now) + a.staying[j.Tenant]
+	if n >= mostUniques {
+		return refuseTenant(j.Tenant, store.UniquesRetry, "%d unique keys that stay", n)
+	}
+	if a.staying == nil {
+		a.staying = map[string]int{}
+	}
+	a.staying[j.Tenant]++
+	return nil
+}
+
+// parkedOut refuses a job whose downstream's breaker is not closed, when as many wait for it as may.
+func (a *admitting) parkedOut(c *store.Candidate, start int64) *admission.Verdict {
+	m, downstream := a.m, c.Job.Downstream
+	if downstream == "" || start > 0 || len(m.maxParked) == 0 || m.room.Gates["b:"+downstream] == nil {
+		return nil
+	}
+	most, ok := m.maxParked[downstream]
+	if !ok {
+		if most, ok = m.maxParked[""]; !ok {
+			return nil
+		}
+	}
+	if a.parking == nil {
+		a.parking = map[string]int{}
+	}
+	waiting, counted := a.parking[downstream]
+	if !counted {
+		waiting = m.room.WaitingOn(downstream)
+		a.parking[downstream] = waiting
+	}
+	if waiting < most {
+		return nil
+	}
+	wait := store.RefusedRetry
+	if at, armed := m.timers.ats["b"+downstream]; armed {
+		wait = time.Duration(max(0, at-a.now)) * time.Microsecond
+	}
+	return refuse(admission.ReasonBreaker, wait, "downstream "+downstream)
+}
+
+// lanesFull refuses a job for which a tenant that has as many lanes as it may would have one more.
+func (a *admitting) lanesFull(c *store.Candidate, start int64) *admission.Verdict {
+	m, j := a.m, c.Job
+	if j.Downstream == "" {
+		return nil
+	}
+	lane := "n" + j.Downstream
+	if !j.Deadline.IsZero() || m.queues[j.Queue].MaxWait > 0 {
+		lane = "d" + j.Downstream
+	}
+	if n, has := m.room.LaneCount(j.Queue, c.Class, j.Tenant, lane); n >= mostLanes && !has {
+		return refuse(admission.ReasonLanes, store.RefusedRetry, "%d lanes", n)
+	}
+	if start == 0 {
+		return nil
+	}
+	if e := m.ahead[j.Tenant]; e != nil && e.ats[j.Downstream] > 0 || a.ahead[j.Tenant][j.Downstream] {
+		return nil
+	}
+	n := m.ahead[j.Tenant].count(a.now) + len(a.ahead[j.Tenant])
+	if n >= mostLanes {
+		return refuse(admission.ReasonLanes, store.RefusedRetry, "%d lanes", n)
+	}
+	if a.ahead == nil {
+		a.ahead = map[string]map[string]bool{}
+	}
+	if a.ahead[j.Tenant] == nil {
+		a.ahead[j.Tenant] = map[string]bool{}
+	}
+	a.ahead[j.Tenant][j.Downstream] = true
+	return nil
+}

@@ -1,0 +1,276 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// Register makes a worker known, as store.Partition.Register.
+func (p *Partition) Register(_ context.Context, worker string, pool store.Pool, slots int, lease time.Duration) (more bool, err error) {
+	p.write(func(m *model, now int64) {
+		m.register(now, worker, pool, slots, lease.Microseconds())
+		more = m.more
+	})
+	return more, nil
+}
+
+func (m *model) register(now int64, worker string, pool store.Pool, slots int, lease int64) {
+	c := m.begin(now)
+	id := pool.ID()
+	p := m.room.Pools[id]
+	if p == nil {
+		var queues []string
+		var weights []int
+		for _, q := range pool.Queues {
+			queues, weights = append(queues, q.Queue), append(weights, cmp.Or(q.Weight, 1))
+		}
+		p = m.room.AddPool(id, pool.Strict, queues, weights)
+		m.arm("c"+id, now+lease)
+	}
+	had := m.workers[worker].slots
+	p.Slots += slots - had
+	m.workers[worker] = modelWorker{id, slots, lease}
+	m.arm("w"+worker, now+lease)
+	c.Refill(id)
+	if slots < had {
+		m.surplusReturn(c, p, now)
+		c.WakeFreed()
+	}
+	m.fill(c, now)
+}
+
+// Heartbeat extends a worker's lease, as store.Partition.Heartbeat.
+func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Duration) (beat store.Beat, err error) {
+	p.write(func(m *model, now int64) {
+		w, ok := m.workers[worker]
+		if !ok {
+			err = admission.ErrLeaseLost
+			return
+		}
+		m.advance(now)
+		if _, armed := m.timers.ats["w"+worker]; armed {
+			m.timers.set("w"+worker, now+lease.Microseconds())
+		}
+		beat.Promote = m.promoterUntil < now
+		if m.cancelling == 0 {
+			return
+		}
+		for _, j := range m.holding[holder{w.pool, worker}] {
+			if j.cancelled {
+				beat.Cancelled = append(beat.Cancelled, store.Cancellation{Token: j.token, Reason: j.because})
+			}
+		}
+	})
+	return beat, err
+}
+
+// Reclaim takes back what a worker holds, as store.Partition.Reclaim.
+func (p *Partition) Reclaim(_ context.Context, worker string) (more bool, err error) {
+	p.write(func(m *model, now int64) {
+		c := m.begin(now)
+		done := m.workerReclaim(c, worker, false, now)
+		c.WakeFreed()
+		m.fill(c, now)
+		more = !done || m.more
+	})
+	return more, nil
+}
+
+// workerReclaim takes back what a worker holds; its slots go with the last entry. It reports whether that is done.
+func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now int64) bool {
+	w, ok := m.workers[worker]
+	if !ok {
+		return true
+	}
+	p := m.room.Pools[w.pool]
+	if p != nil && !m.takeBack(c, holder{p.ID, worker}, lost, now) {
+		return false
+	}
+	delete(m.workers, worker)
+	m.timers.stop("w" + worker)
+	if p == nil { // A worker without slots was left, and the last with some has closed it.
+		return true
+	}
+	p.Slots = max(0, p.Slots-w.slots)
+	m.surplusReturn(c, p, now)
+	m.poolClose(p)
+	return true
+}
+
+// takeBack takes entries of a worker, as many as there are moves, and reports whether none are left. They are lost unless the worker
+// itself hands them back.
+func (m *model) takeBack(c *fairqueue.Call, h holder, lost bool, now int64) bool {
+	if c.MovesLeft == 0 {
+		return false
+	}
+	held := m.holding[h]
+	back := slices.Clone(held[:min(len(held), c.MovesLeft)])
+	done := len(back) < c.MovesLeft
+	c.MovesLeft -= len(back)
+	m.goBack(c, h.worker, back, lost, now)
+	return done
+}
+
+// goBack takes jobs out of their stream and puts them back, or ends them.
+func (m *model) goBack(c *fairqueue.Call, worker string, back []*modelJob, lost bool, now int64) {
+	var suspects []*modelJob
+	for _, j := range back {
+		j.begun = lost && j.suspect && j.startedBy == worker
+		m.release(c, j)
+		switch {
+		case m.uncancel(j):
+			m.leave(j, "cancelled")
+		case lost:
+			suspects = append(suspects, j)
+		default:
+			m.putBack(c, j, now)
+		}
+	}
+	part(worker, suspects)
+	for _, j := range suspects {
+		m.deliveryLost(j, worker, now)
+	}
+}
+
+// part bisects the suspects that a worker had begun together, counts what it had begun alone, and makes one group of those that were no
+// suspects: a job that kills its workers is alone after as many deaths as its neighbours can be halved.
+func part(worker string, jobs []*modelJob) {
+	var fresh, together []*modelJob
+	for _, j := range jobs {
+		switch {
+		case !j.suspect:
+			j.suspect = true
+			fresh = append(fresh, j)
+		case j.begun && j.group != "":
+			together = append(together, j)
+		case j.begun:
+			j.lost++
+		}
+		j.begun = false
+	}
+	name := func(of []*modelJob, group string) {
+		for _, j := range of {
+			j.group = group
+			if len(of) == 1 {
+				j.group = ""
+			}
+		}
+	}
+	half := (len(together) + 1) / 2
+	name(together[:half], worker+"/0")
+	name(together[half:], worker+"/1")
+	name(fresh, worker)
+}
+
+// deliveryLost puts back a delivery that ended with its worker's lease.
+func (m *model) deliveryLost(j *modelJob, worker string, now int64) {
+	j.noted("lost", 0, worker, "", now)
+	if j.lost >= m.settingsOf(j.Queue).PoisonLimit {
+		m.bury(j, "poison", fmt.Sprintf("%d workers were lost that ran it", j.lost), now)
+		return
+	}
+	const base = 500_000
+	at := now + int64(float64(base+j.Seq*104729%base)/2*math.Pow(2, float64(min(j.lost, 6))))
+	if j.Dated && at > j.Score {
+		m.expire(j, now)
+	} else {
+		m.putOff(j, at)
+	}
+}
+
+// surplusReturn puts back what nobody has read and no slot is left for, the youngest first.
+func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
+	surplus := len(p.Ready) - p.Slots
+	if surplus <= 0 {
+		return
+	}
+	unread := p.Ready[m.unread(p):]
+	var back []*modelJob
+	for _, e := range slices.Backward(unread) {
+		if len(back) == min(surplus, c.MovesLeft) {
+			break
+		}
+		back = append(back, jobOf(e.Job))
+	}
+	if len(back) == 0 {
+		return
+	}
+	c.MovesLeft -= len(back)
+	m.goBack(c, "", back, false, now)
+	if surplus > len(back) && c.MovesLeft == 0 {
+		m.arm("f"+p.ID, now+fairqueue.ContinueAfter)
+		c.More = true
+	}
+}
+
+// poolClose forgets a pool without slots and without entries.
+func (m *model) poolClose(p *fairqueue.Pool) {
+	if p.Slots > 0 || len(p.Ready) > 0 {
+		return
+	}
+	delete(m.room.Pools, p.ID)
+	m.timers.stop("c" + p.ID)
+	m.happened[readyTopic+p.ID] = true
+}
+
+// audit takes back what is held by those who are not registered.
+func (m *model) audit(c *fairqueue.Call, id string, now int64) {
+	p := m.room.Pools[id]
+	if p == nil {
+		return
+	}
+	orphans := map[string]bool{}
+	for _, e := range p.Ready {
+		if _, ok := m.workers[e.Worker]; e.Worker != "" && !ok {
+			orphans[e.Worker] = true
+		}
+	}
+	for _, worker := range sortedNames(orphans) {
+		if !m.takeBack(c, holder{id, worker}, true, now) {
+			m.arm("c"+id, now)
+			return
+		}
+	}
+	m.poolClose(p)
+	if m.room.Pools[id] != nil {
+		m.arm("c"+id, now+auditEvery)
+	}
+}
+
+// errOtherPool is what Registration says of a worker that has registered with another pool since.
+var errOtherPool = errors.New("it is of another pool")
+
+// Registration returns that of a worker of a pool, as store.Partition.Registration.
+func (p *Partition) Registration(_ context.Context, pool, worker string) (r store.Registration, err error) {
+	p.read(func(m *model, _ int64) {
+		w, known := m.workers[worker]
+		of := m.room.Pools[pool]
+		switch {
+		case !known || of == nil:
+			err = fmt.Errorf("worker %s: %w", worker, admission.ErrLeaseLost)
+		case w.pool != pool:
+			err = fmt.Errorf("read registration of worker %s: %w", worker, errOtherPool)
+		default:
+			r = store.Registration{Pool: poolOf(of), Slots: w.slots, Held: len(m.holding[holder{pool, worker}]), Room: of.Slots - len(of.Ready)}
+		}
+	})
+	return r, err
+}
+
+// poolOf is a pool as it was registered.
+func poolOf(p *fairqueue.Pool) store.Pool {
+	of := store.Pool{Strict: p.Strict}
+	for i, queue := range p.Queues {
+		of.Queues = append(of.Queues, store.QueueWeight{Queue: queue, Weight: p.Weights()[i]})
+	}
+	return of
+}
