@@ -182,7 +182,7 @@ fmt: $(LINT) ## Format the Go files and apply the modernizers.
 goldens: ## Rewrite the assembled scripts in lua/testdata. Read the diff.
 	$(GO) test ./lua -run Golden -count 1 -update
 
-# The sandbox of Redis has fewer globals than Lua 5.1; the scripts also run on miniredis, which has fewer still.
+# The sandbox of Redis has fewer globals than Lua 5.1.
 LUA_GLOBALS := redis cjson KEYS ARGV
 LUA_MISSING := os io print require module package debug dofile loadfile loadstring newproxy setfenv getfenv collectgarbage
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"strconv"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -22,7 +25,7 @@ import (
 type Config struct {
 	// Logger hears of outages, breakers, and handlers that fail; nil is silent.
 	Logger *slog.Logger
-	// Prefix begins every key in Redis, 1-32 bytes of [A-Za-z0-9._-]; empty means "hg".
+	// Prefix begins every key in Redis, 1-32 bytes of [A-Za-z0-9._-]; empty means "hg". In memory nothing has a prefix.
 	Prefix string
 	// Partitions is into how many parts a new deployment on a cluster is divided, 1 to 256, chosen at its first start; zero takes what
 	// the deployment has, one for a new one.
@@ -52,20 +55,34 @@ type Enqueuer interface {
 
 var _ Enqueuer = (*Client)(nil)
 
-// Open connects to a deployment at a URL, redis://, rediss:// for TLS, unix://, redis-cluster:// or redis-sentinel://, and checks the
-// server: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. The error says all
-// that is wrong with the config, or with the server. Close ends it.
+// Open opens a deployment at a URL. redis://, rediss:// for TLS, unix://, redis-cluster:// and redis-sentinel:// connect to a Redis and check
+// it: its version, that it evicts nothing, its clock, what it lets this user do, and the version of the data. memory: is a deployment of
+// this process alone, which ends with Close: limits, order, timers and breakers are those of Redis, nothing is kept. The error says all that
+// is wrong with the config, or with the server. Close ends it.
 func Open(ctx context.Context, url string, config Config) (*Client, error) {
-	s, err := redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	s, err := connect(ctx, url, config)
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
-	c, err := newClient(s, config)
+	c, err := OpenStore(s, config)
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	c.owns = true
 	return c, nil
+}
+
+// memoryURL opens a deployment of this process alone.
+const memoryURL = "memory:"
+
+func connect(ctx context.Context, url string, config Config) (store.Deployment, error) {
+	if url != memoryURL {
+		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
+	}
+	if config.Partitions > 1 {
+		return nil, &FieldError{Field: "Partitions", Value: strconv.Itoa(config.Partitions), Allowed: "0 or 1 in memory"}
+	}
+	return store.Single(memory.New(memory.Config{}), io.NopCloser(nil)), nil
 }
 
 // OpenRedis is Open on a client that the caller has, and closes.
@@ -74,15 +91,17 @@ func OpenRedis(ctx context.Context, client redis.UniversalClient, config Config)
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)
 	}
-	return newClient(s, config)
+	return OpenStore(s, config)
 }
 
-func newClient(store store.Deployment, config Config) (*Client, error) {
-	c := &Client{log: logTo(config.Logger), store: store}
+// OpenStore is Open on a deployment that the caller has, and closes: one that watches what is asked of another, for one. Prefix and
+// Partitions are the deployment's own.
+func OpenStore(s store.Deployment, config Config) (*Client, error) {
+	c := &Client{log: logTo(config.Logger), store: s}
 	var err error
-	c.producer, err = producer.New(store, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})
+	c.producer, err = producer.New(s, producer.Config{Logger: c.log, Timeout: config.Timeout, MaxPayload: config.MaxPayload})
 	if err == nil {
-		c.guests.guest, err = worker.NewGuest(store, worker.GuestConfig{Logger: c.log, Breaker: config.Breaker})
+		c.guests.guest, err = worker.NewGuest(s, worker.GuestConfig{Logger: c.log, Breaker: config.Breaker})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open headgate: %w", err)

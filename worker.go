@@ -79,18 +79,29 @@ type Run[A any] struct {
 	// Admitted is when it entered, by the clock of Redis.
 	Admitted time.Time
 
-	ctx context.Context //nolint:containedctx // A run is one call of one handler.
+	ctx    context.Context //nolint:containedctx // A run is one call of one handler. Nil outside of a worker.
+	result []byte
+	keep   time.Duration
 }
 
 // SetResult leaves a value, up to 64 KiB of JSON, as the result of the job. When the handler returns nil it is kept for keep, 1 s to
-// 30 days, for ResultOf. The last call counts.
+// 30 days, for ResultOf. The last call counts. A Run that no worker made, in a test of a handler, keeps it for Result.
 func (r *Run[A]) SetResult(value any, keep time.Duration) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("write result: %w", err)
 	}
-	return worker.SetResult(r.ctx, data, keep)
+	if r.ctx != nil {
+		return worker.SetResult(r.ctx, data, keep)
+	}
+	if err = worker.ValidateResult(data, keep); err == nil {
+		r.result, r.keep = data, keep
+	}
+	return err
 }
+
+// Result returns the JSON of what SetResult was given last, and for how long that is to be kept, of a Run that no worker made.
+func (r *Run[A]) Result() (data []byte, keep time.Duration) { return r.result, r.keep }
 
 // Handle makes handler the one of all jobs whose arguments are of the type A. What it returns decides: nil completes the job, any error
 // has it retried after the backoff, Discard, Snooze, RetryAfter and Ignore say something else. The error and a panic are logged. A kind

@@ -82,7 +82,7 @@ func (j *Job) Validate(maxPayload int) error {
 	}
 	check(j.validateHeaders())
 	if !j.Deadline.IsZero() && (j.Deadline.Before(minDeadline) || j.Deadline.After(maxDeadline)) {
-		check(&FieldError{"deadline", j.Deadline.UTC().Format(time.RFC3339), "a time from 2001 to 2090"})
+		check(&FieldError{"deadline", j.Deadline.UTC().Format(time.RFC3339), "a time from 2000 to 2090"})
 	}
 	bad = append(bad, j.validateStart()...)
 	bad = append(bad, j.Unique.validate()...)
@@ -97,7 +97,7 @@ func (j *Job) validateStart() (bad []error) {
 		return bad
 	}
 	if j.RunAt.Before(minDeadline) || j.RunAt.After(maxDeadline) {
-		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "a time from 2001 to 2090"})
+		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "a time from 2000 to 2090"})
 	}
 	if j.Delay != 0 {
 		bad = append(bad, &FieldError{"run at", j.RunAt.UTC().Format(time.RFC3339), "nothing beside a delay: one of the two"})
@@ -127,8 +127,9 @@ func (u Unique) validate() (bad []error) {
 }
 
 // Deadlines are scores of sorted sets in microseconds, with room above them for blocked lanes.
+// The first is when the clock of a testing/synctest bubble begins.
 var (
-	minDeadline = time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
+	minDeadline = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 	maxDeadline = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 

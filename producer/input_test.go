@@ -36,7 +36,7 @@ func TestBadInputIsOneClearError(t *testing.T) {
 		{"zero cost", func(j *admission.Job) { j.Cost = 0 }, admission.ErrInvalid, `invalid cost 0: allowed is 1 to 1000000 tokens`},
 		{"negative cost", func(j *admission.Job) { j.Cost = -5 }, admission.ErrInvalid, `invalid cost -5: allowed is 1 to 1000000 tokens`},
 		{"queue with a separator", func(j *admission.Job) { j.Queue = "a:b" }, admission.ErrInvalid, `invalid queue "a:b": allowed is 1-128 bytes of [A-Za-z0-9._@/-]`},
-		{"deadline of the dark ages", func(j *admission.Job) { j.Deadline = time.Unix(0, 0) }, admission.ErrInvalid, `invalid deadline 1970-01-01T00:00:00Z: allowed is a time from 2001 to 2090`},
+		{"deadline of the dark ages", func(j *admission.Job) { j.Deadline = time.Unix(0, 0) }, admission.ErrInvalid, `invalid deadline 1970-01-01T00:00:00Z: allowed is a time from 2000 to 2090`},
 		{"deadline in the past", func(j *admission.Job) { j.Deadline = time.Now().Add(-time.Second) }, admission.ErrDeadlinePassed, `job refused for good: its deadline has passed`},
 		{"cost above the burst", func(j *admission.Job) { j.Cost = 51 }, admission.ErrTooCostly, `job refused for good: cost is above the burst of 50 tokens of scope acme`},
 		{"two bad fields", func(j *admission.Job) { j.Cost, j.Type = 0, "a b" }, admission.ErrInvalid, "invalid type \"a b\": allowed is 1-128 bytes of [A-Za-z0-9._:@/-]\ninvalid cost 0: allowed is 1 to 1000000 tokens"},

@@ -2,48 +2,24 @@ package worker_test
 
 import (
 	"context"
+	"io"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/worker"
 )
 
-// foreignClock is a rig on a Redis whose clock differs from this machine's: the one that runs in the process, since a real one
-// takes the machine's.
+// foreignClock is a rig on a store whose clock differs from this machine's: one in memory, since a Redis takes the machine's.
 func foreignClock(t *testing.T, off time.Duration) *rig {
 	t.Helper()
-	server := miniredis.RunT(t)
-	tick := time.NewTicker(5 * time.Millisecond)
-	done := make(chan struct{})
-	var ticking sync.WaitGroup
-	server.SetTime(time.Now().Add(off))
-	ticking.Go(func() {
-		for {
-			select {
-			case <-tick.C:
-				server.SetTime(time.Now().Add(off))
-			case <-done:
-				return
-			}
-		}
-	})
-	client := redis.NewClient(&redis.Options{Addr: server.Addr(), Protocol: 2, MaxRetries: -1, ContextTimeoutEnabled: true, DisableIdentity: true})
-	t.Cleanup(func() {
-		_ = client.Close()
-		tick.Stop()
-		close(done)
-		ticking.Wait()
-	})
-	r := &rig{tb: t, client: client, prefix: "foreign"}
-	r.store = r.open(client)
+	part := memory.New(memory.Config{Now: func() time.Time { return time.Now().Add(off) }})
+	r := &rig{tb: t, store: store.Single(part, io.NopCloser(nil))}
 	var err error
 	if r.producer, err = producer.New(r.store, producer.Config{Policy: new(policy.Unlimited())}); err != nil {
 		t.Fatal(err)
@@ -112,7 +88,10 @@ func TestAFailedProbesJobComesBackWithTheBreakerWhateverTheMachinesClockSays(t *
 			first := to("pay", "first")
 			first.MaxAttempts = 1
 			r.enqueue(first)
-			r.await("the breaker to open", func() bool { return r.gate() == "0" })
+			r.await("the breaker to open", func() bool {
+				state, err := r.store.Breaker(t.Context(), "pay")
+				return err == nil && state.State == breaker.Open
+			})
 			r.enqueue(to("pay", "probe"))
 			// An operator ends the cooldown: what follows is a probe.
 			r.halfOpen("pay")

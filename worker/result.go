@@ -32,6 +32,17 @@ func SetResult(ctx context.Context, data []byte, keep time.Duration) error {
 	if !ok {
 		return ErrNoJob
 	}
+	if err := ValidateResult(data, keep); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.data, r.mu.keep = slices.Clone(data), keep
+	return nil
+}
+
+// ValidateResult returns what SetResult says of bad arguments.
+func ValidateResult(data []byte, keep time.Duration) error {
 	var bad []error
 	if len(data) > MaxResult {
 		bad = append(bad, &admission.FieldError{Field: "result", Value: strconv.Itoa(len(data)) + " bytes", Allowed: "0 to 65536 bytes"})
@@ -39,13 +50,7 @@ func SetResult(ctx context.Context, data []byte, keep time.Duration) error {
 	if keep < MinKeepResult || keep > MaxKeepResult {
 		bad = append(bad, &admission.FieldError{Field: "keep", Value: keep.String(), Allowed: "1s to 720h"})
 	}
-	if err := errors.Join(bad...); err != nil {
-		return err
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.data, r.mu.keep = slices.Clone(data), keep
-	return nil
+	return errors.Join(bad...)
 }
 
 type resultKey struct{}

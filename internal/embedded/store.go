@@ -26,9 +26,10 @@ const (
 	KindRedis Kind = "redis-server"
 	// KindValkey is a private valkey-server.
 	KindValkey Kind = "valkey-server"
-	// KindMiniredis is a store inside this process.
-	KindMiniredis Kind = "miniredis"
 )
+
+// ErrNoServer is what an open without an address says where no server is in PATH.
+var ErrNoServer = fmt.Errorf("%w: install Redis (on Debian: apt-get install redis-server) or give the address of one (redis://host:6379)", child.ErrNotFound)
 
 // errChild is what an open without an address says when a server was found and did not start.
 var errChild = errors.New("the private redis did not start; give the address of a running one instead")
@@ -60,7 +61,7 @@ func Open(ctx context.Context, config Config) (*Store, error) {
 	}
 	binary, err := child.Find()
 	if errors.Is(err, child.ErrNotFound) {
-		return openMiniredis(ctx, config)
+		return nil, ErrNoServer
 	}
 	if err != nil {
 		return nil, err

@@ -252,6 +252,13 @@ func TestPrivateRedis(t *testing.T) {
 			t.Error("the server still answers")
 		}
 	})
+	t.Run("that is not there is an error that says what to do", func(t *testing.T) {
+		t.Setenv("PATH", t.TempDir())
+		_, err := embedded.Open(t.Context(), embedded.Config{})
+		if !errors.Is(err, embedded.ErrNoServer) || !strings.Contains(err.Error(), "install Redis") || !strings.Contains(err.Error(), "redis://host:6379") {
+			t.Errorf("error is %v", err)
+		}
+	})
 	t.Run("that does not start is an error that quotes it", func(t *testing.T) {
 		dir := t.TempDir()
 		broken := filepath.Join(dir, "redis-server")

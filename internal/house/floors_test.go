@@ -48,6 +48,7 @@ var rooms = []room{
 	{path: "admin", floor: 5},
 	{path: "asynqbridge", floor: 5},
 	{path: "telemetry", floor: 5},
+	{path: "headgatetest", floor: 6},
 	{path: "loadtest", floor: 6},
 	{path: "cmd", floor: 6},
 	{path: "docs", floor: 6},

@@ -69,9 +69,6 @@ func run(ctx context.Context, o options, attacks []attack, out, notes io.Writer)
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	if store.Kind() == embedded.KindMiniredis {
-		return fmt.Errorf("the server is a process of its own: install redis-server")
-	}
 	server, err := calls.Start(ctx, o.binary, store.Options().Addr, notes,
 		access.Principal{Name: "evil", Role: access.Admin, Tenant: "evil"}, access.Principal{Name: "victim", Role: access.Operator, Tenant: "victim"})
 	if err != nil {

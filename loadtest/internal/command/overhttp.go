@@ -90,9 +90,6 @@ func (f *flags) server(ctx context.Context, stderr io.Writer) (server calls.Serv
 	if err != nil {
 		return server, nil, err
 	}
-	if store.Kind() == embedded.KindMiniredis {
-		return server, nil, errors.Join(errors.New("-http needs a redis-server: a process of its own cannot reach a store in this one"), store.Close())
-	}
 	server, err = calls.Start(ctx, f.binary, store.Options().Addr, stderr)
 	if err != nil {
 		return server, nil, errors.Join(err, store.Close())

@@ -33,7 +33,6 @@ type Result struct {
 	Plan *load.Plan
 	// System and Store name what was measured.
 	System, Store string
-	InProcess     bool
 	Book          *record.Book
 	// Wall is the time from the start until all had settled.
 	Wall        time.Duration
@@ -99,7 +98,7 @@ func (r *run) perform(ctx context.Context, config Config) (*Result, error) {
 	book := record.NewBook(len(r.plan.Arrivals), time.Now().Add(lead))
 	r.book.Store(book)
 	result := &Result{
-		Plan: r.plan, System: r.system.Name(), Store: r.system.Redis().String(), InProcess: r.system.Redis().InProcess(),
+		Plan: r.plan, System: r.system.Name(), Store: r.system.Redis().String(),
 		Book: book, Peaks: map[string]int{},
 	}
 	watching, stopWatch := context.WithCancel(going)

@@ -67,9 +67,6 @@ func (s *Store) String() string {
 	return "redis-server at " + s.server.Addr() + ", appendfsync always"
 }
 
-// InProcess reports whether the store is no Redis at all but miniredis.
-func (s *Store) InProcess() bool { return s.opened != nil && s.opened.Kind() == embedded.KindMiniredis }
-
 // patience is how long a client that prepares a run, or counts what is left of it, waits for an answer.
 const patience = 15 * time.Second
 

@@ -15,7 +15,7 @@ const demoHelp = `Three tenants of three tiers share one worker. The crawler (ba
 dies and recovers. Watch who is served when, and read why at the end.
 
 It needs nothing: without --redis it starts redis-server or valkey-server from PATH for
-itself, or, where there is none, a store inside this process. On a Redis of yours it writes
+itself, or, where there is none, does with its own memory. On a Redis of yours it writes
 under a prefix of its own and removes that at the end.`
 
 func newDemo() *cobra.Command {

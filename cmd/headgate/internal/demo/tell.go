@@ -130,7 +130,7 @@ func (o *Outcome) writeBreaker(to io.Writer) {
 
 func (o *Outcome) writeBooks(to io.Writer) {
 	s := report.NewSummary(o.Run)
-	fmt.Fprintf(to, "THE BOOKS    %d submitted = %d admitted + %d refused. Of those admitted Redis counts %d completed,\n"+
+	fmt.Fprintf(to, "THE BOOKS    %d submitted = %d admitted + %d refused. Of those admitted the store counts %d completed,\n"+
 		"             %d expired, %d dead and %d waiting: ", s.Submitted, s.Admitted, s.Submitted-s.Admitted-s.Duplicates, s.Completed, s.Expired, s.Dead, s.Waiting)
 	if s.Conserved {
 		fmt.Fprintln(to, "no job was lost.")

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/ledger"
 	"github.com/headgate/headgate/internal/embedded"
+	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/internal/rollout"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -55,7 +56,7 @@ type Config struct {
 type Stage struct {
 	config   Config
 	prefix   string
-	redis    *embedded.Store
+	redis    *embedded.Store // nil where the store is in memory
 	store    store.Deployment
 	producer *producer.Producer
 	compiled *policy.Compiled
@@ -63,11 +64,13 @@ type Stage struct {
 	states   atomic.Pointer[map[string]string]
 }
 
-// Open opens the store and puts the policy in force. Errors say what to do; an address at which nobody answers is one
+// Open opens the store, one in memory where there is no Redis, and puts the policy in force. Errors say what to do; an address at which nobody answers is one
 // within two seconds.
 func Open(ctx context.Context, config Config) (*Stage, error) {
 	opened, err := embedded.Open(ctx, embedded.Config{Addr: config.Redis, Log: config.Notes})
-	if err != nil {
+	if errors.Is(err, embedded.ErrNoServer) {
+		fmt.Fprintln(config.Notes, inMemory)
+	} else if err != nil {
 		return nil, err
 	}
 	s := &Stage{
@@ -80,8 +83,21 @@ func Open(ctx context.Context, config Config) (*Stage, error) {
 	return s, nil
 }
 
+// inMemory says what a run without a Redis cannot do.
+const inMemory = "headgate: WARNING: no redis-server or valkey-server in PATH. Using the memory of this process: " +
+	"no other process can share it, and NOTHING SURVIVES IT. " +
+	"Install Redis (on Debian: apt-get install redis-server) or give the address of one (redis://host:6379)."
+
+// openStore opens what holds the jobs.
+func (s *Stage) openStore(ctx context.Context) (store.Deployment, error) {
+	if s.redis == nil {
+		return store.Single(memory.New(memory.Config{}), io.NopCloser(nil)), nil
+	}
+	return redisstore.Open(ctx, s.redis.Client(), redisstore.Config{Prefix: s.prefix})
+}
+
 func (s *Stage) prepare(ctx context.Context) (err error) {
-	if s.store, err = redisstore.Open(ctx, s.redis.Client(), redisstore.Config{Prefix: s.prefix}); err != nil {
+	if s.store, err = s.openStore(ctx); err != nil {
 		return err
 	}
 	document := s.config.Policy
@@ -129,6 +145,9 @@ const cleanTimeout = 30 * time.Second
 func (s *Stage) Close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanTimeout)
 	defer cancel()
+	if s.redis == nil {
+		return nil
+	}
 	var bad error
 	if s.redis.Kind() == embedded.KindAddress {
 		bad = s.clean(ctx)

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -74,6 +75,26 @@ func TestLostAnswersLeaveNoJobInDoubt(t *testing.T) {
 	p := s.Ledger().Progress()
 	if cuts == 0 || p.Asked != 200 || p.Admitted != 200 || census.Accepted != 200 || p.Done != 200 || !census.Conserved() {
 		t.Errorf("after %d cuts: %+v, census %+v", cuts, p, census)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestARunDoesWithoutARedis takes all servers from PATH.
+func TestARunDoesWithoutARedis(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	var notes bytes.Buffer
+	s := open(t, "", &notes, true)
+	if !strings.Contains(notes.String(), "NOTHING SURVIVES IT") || strings.Count(notes.String(), "\n") != 1 {
+		t.Errorf("it says %q", notes.String())
+	}
+	if err := s.Enqueue(t.Context(), jobs(40, "")); err != nil {
+		t.Fatal(err)
+	}
+	work(t, s, NothingWaits, func(context.Context, Task) error { return nil })
+	if p := s.Ledger().Progress(); p.Done != 40 {
+		t.Errorf("%+v", p)
 	}
 	if err := s.Close(t.Context()); err != nil {
 		t.Error(err)
