@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/store"
 )
 
@@ -39,7 +40,7 @@ type admitting struct {
 	jobs     []store.Candidate
 	verdicts []admission.Verdict
 	entering []entering
-	charge   *charge
+	charge   *bank.Charge
 	// plan has the depths as the call leaves them; parking, staying, ahead and making what it adds to others' counts; crowded says that
 	// room for queues is to be made.
 	plan            *overflowPlan
@@ -131,8 +132,8 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	path := a.charge.pathOf(c.Limits, j.Tenant, j.Queue, j.Priority)
-	if v := a.charge.peek(path, j.Cost); v.Decision != admission.Admitted {
+	path := a.charge.PathOf(c.Limits, j.Tenant, j.Queue, j.Priority)
+	if v := a.charge.Peek(path, j.Cost); v.Decision != admission.Admitted {
 		return &v
 	}
 	job := newJob(c, key, live)
@@ -143,8 +144,8 @@ func (a *admitting) decide(i int) *admission.Verdict {
 			return v
 		}
 	}
-	a.charge.take(path, j.Cost)
-	left, burst := a.charge.bank.set.Least(a.charge.at, a.charge.changed, path)
+	a.charge.Take(path, j.Cost)
+	left, burst := a.charge.Least(path)
 	a.let(entering{at: i, job: job, start: start, redrive: redriven(c, live), entrant: e, makes: makes, left: left, burst: burst})
 	return nil
 }
@@ -250,7 +251,7 @@ func (m *model) holdUnique(j *modelJob, as *admission.Job, now int64) {
 // enter writes what decide has let in.
 func (a *admitting) enter() {
 	m := a.m
-	a.charge.commit()
+	a.charge.Commit()
 	c := m.begin(a.now)
 	for i := range a.entering {
 		e := &a.entering[i]
@@ -378,4 +379,27 @@ func (a *admitting) forgetQueues() {
 		about[a.jobs[i].Job.Queue] = true
 	}
 	a.m.forgetQueues(func(queue string) bool { return about[queue] }, a.now)
+}
+
+// recordSize is how many bytes a store keeps of a job, which bounds in bytes count: its record in Redis, as package redisstore encodes it, and
+// its payload where that stands beside it.
+func recordSize(j *admission.Job) int {
+	size := recordHeader + len(j.Queue) + len(j.Downstream) + stringSize(j.Type) + varintSize(uint64(j.Timeout.Microseconds())) +
+		varintSize(uint64(len(j.Headers))) + len(j.Payload)
+	for name, value := range j.Headers {
+		size += stringSize(name) + stringSize(value)
+	}
+	return size
+}
+
+// recordHeader is lua.HeaderSize: the conformance of the bounds holds them equal.
+const recordHeader = 36
+
+func stringSize(s string) int { return varintSize(uint64(len(s))) + len(s) }
+
+func varintSize(n uint64) (size int) {
+	for size = 1; n >= 0x80; size++ {
+		n >>= 7
+	}
+	return size
 }

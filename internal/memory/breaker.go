@@ -76,7 +76,7 @@ func (m *model) breakerFits(inUse map[string]*modelBreaker) bool {
 		return false
 	}
 	delete(m.breakers, oldest)
-	m.timers.stop("b" + oldest)
+	m.timers.Remove("b" + oldest)
 	return true
 }
 
@@ -157,7 +157,7 @@ func (m *model) tell(downstream string, b *modelBreaker, change breaker.Transiti
 
 func (m *model) armBreaker(downstream string, b *modelBreaker, now int64) {
 	timer := "b" + downstream
-	m.timers.stop(timer)
+	m.timers.Remove(timer)
 	s := b.SnapshotAt(m.instant())
 	oldest, ok := m.oldestProbe(downstream, s.Period)
 	if !ok {

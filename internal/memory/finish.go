@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
 
@@ -151,19 +152,19 @@ func (m *model) releaseDelay(j *modelJob, delay time.Duration, text string, now 
 // results are what completed jobs left, by key, for a time.
 type results struct {
 	by    map[string][]byte
-	until *ends
+	until *times.Times
 }
 
-func newResults() results { return results{map[string][]byte{}, newEnds()} }
+func newResults() results { return results{map[string][]byte{}, times.New()} }
 
 // keep keeps a result, to the millisecond, and forgets some whose time is over.
 func (r *results) keep(key string, result []byte, length time.Duration, now int64) {
-	for _, over := range r.until.passed(now) {
+	for _, over := range r.until.Passed(now) {
 		delete(r.by, over)
 	}
 	if us := length.Microseconds(); us > 0 {
 		r.by[key] = append(make([]byte, 0, len(result)), result...)
-		r.until.put(key, now+(us+999)/1000*1000)
+		r.until.Put(key, now+(us+999)/1000*1000)
 	}
 }
 
@@ -171,7 +172,7 @@ func (r *results) keep(key string, result []byte, length time.Duration, now int6
 func (p *Partition) Result(_ context.Context, key admission.Key) (result []byte, err error) {
 	err = fmt.Errorf("read result of %s: %w", key, admission.ErrUnknownJob)
 	p.read(func(m *model, now int64) {
-		if m.results.until.ats[key.String()] > now {
+		if m.results.until.At(key.String()) > now {
 			result, err = slices.Clone(m.results.by[key.String()]), nil
 		}
 	})

@@ -42,7 +42,7 @@ type suspension struct {
 
 // limited gives a gate of its own a limit for a time, or takes it away: what the script gate does.
 func (m *model) limited(c *fairqueue.Call, name string, limit int, length time.Duration, then int, by store.Intervention, now int64) (held int) {
-	m.timers.stop("g" + name)
+	m.timers.Remove("g" + name)
 	c.Freed(name)
 	if limit < 0 {
 		if g := m.room.Gates[name]; g != nil {
@@ -200,7 +200,7 @@ func (p *Partition) suspend(name store.GateName, action string, duration time.Du
 			return
 		}
 		m.suspended[string(name)] = s
-		m.timers.stop("s" + string(name))
+		m.timers.Remove("s" + string(name))
 		if s.until > 0 {
 			m.arm("s"+string(name), s.until)
 		}
@@ -221,7 +221,7 @@ func (p *Partition) Resume(_ context.Context, name store.GateName, by store.Inte
 			return
 		}
 		delete(m.suspended, string(name))
-		m.timers.stop("s" + string(name))
+		m.timers.Remove("s" + string(name))
 		m.record(now, by, store.AuditResume, string(name), 0, 0)
 	})
 	return was, nil

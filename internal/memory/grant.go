@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/store"
 )
 
@@ -31,10 +32,10 @@ func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Gran
 }
 
 func (m *model) grant(now int64, g *store.Grant) store.Granted {
-	for _, scope := range m.leaseEnds.passed(m.over(now)) {
+	for _, scope := range m.leaseEnds.Passed(m.over(now)) {
 		delete(m.leases, admission.Scope(scope))
 	}
-	v := &granting{charge: m.charging(&m.bank, now), m: m, g: g}
+	v := &granting{Charge: m.charging(&m.bank, now), m: m, g: g}
 	granted := store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
@@ -48,7 +49,7 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 	}
 	for i := range g.Questions {
 		if q := &g.Questions[i]; q.Cost > 0 {
-			granted.Verdicts = append(granted.Verdicts, v.take(v.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost))
+			granted.Verdicts = append(granted.Verdicts, v.Take(v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost))
 		}
 	}
 	for i := range g.Accounts {
@@ -56,7 +57,7 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 			granted.Leases[i].Tokens, granted.Leases[i].Holders = v.lease(of, &g.Accounts[i])
 		}
 	}
-	if v.commit() {
+	if v.Commit() {
 		m.advance(now)
 	}
 	return granted
@@ -64,7 +65,7 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 
 // granting is a Grant under way.
 type granting struct {
-	*charge
+	*bank.Charge
 
 	m *model
 	g *store.Grant
@@ -72,24 +73,24 @@ type granting struct {
 
 // beat notes that the limiter lives and returns how many do; below zero if it does not say.
 func (v *granting) beat() int {
-	live, at := v.m.limiters, int64(v.at)
+	live, at := v.m.limiters, int64(v.At)
 	switch {
 	case v.g.Beat == 0:
 		return -1
 	case v.g.Beat < 0:
-		live.remove(v.g.Member)
+		live.Remove(v.g.Member)
 	default:
-		live.put(v.g.Member, at+v.g.Beat.Microseconds())
+		live.Put(v.g.Member, at+v.g.Beat.Microseconds())
 	}
-	live.passed(at)
-	return live.count(at + 1)
+	live.Passed(at)
+	return live.Count(at + 1)
 }
 
 // bucketOf returns that of an account; ok says that it has a limit.
 func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 	q := &v.g.Questions[a.Question]
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
-	if ok = limited(&q.Limits[a.Level]); ok {
+	if ok = bank.Limited(&q.Limits[a.Level]); ok {
 		of.Limit = buckets.LimitOf(q.Limits[a.Level])
 	}
 	return of, ok
@@ -97,27 +98,27 @@ func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 
 // draw takes up to so many tokens, at most a part of what there is.
 func (v *granting) draw(of buckets.LevelLimit, tokens admission.Tokens, part float64) admission.Tokens {
-	if tokens <= 0 || !v.hasRoom(of.Scope) {
+	if tokens <= 0 || !v.HasRoom(of.Scope) {
 		return 0
 	}
-	level, stamp := v.levelOf(of)
+	level, stamp := v.LevelOf(of)
 	drawn := max(0, min(tokens, admission.Tokens(math.Floor(float64(level)*part/1e6))))
 	if drawn > 0 {
-		v.put(of, level-buckets.MicroOf(drawn), stamp)
+		v.Put(of, level-buckets.MicroOf(drawn), stamp)
 	}
 	return drawn
 }
 
 // giveBack puts tokens into a bucket, unless it was full as the call began.
 func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
-	if tokens == 0 || of.Scope != admission.Global && v.before(of.Scope).Absent() {
+	if tokens == 0 || of.Scope != admission.Global && v.Before(of.Scope).Absent() {
 		return
 	}
-	level, stamp := v.levelOf(of)
+	level, stamp := v.LevelOf(of)
 	if level += buckets.MicroOf(tokens); level >= of.Limit.Burst {
-		level, stamp = of.Limit.Burst, v.at
+		level, stamp = of.Limit.Burst, v.At
 	}
-	v.put(of, level, stamp)
+	v.Put(of, level, stamp)
 	v.m.refunds += int64(tokens)
 }
 
@@ -125,7 +126,7 @@ func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
 func (v *granting) held(scope admission.Scope) map[string]tokenLease {
 	all := v.m.leases[scope]
 	for member, lease := range all {
-		if lease.ends <= int64(v.at) {
+		if lease.ends <= int64(v.At) {
 			delete(all, member)
 		}
 	}
@@ -153,11 +154,11 @@ func (v *granting) setLease(scope admission.Scope, lease tokenLease) {
 		fallthrough
 	case lease.tokens > 0:
 		all[v.g.Member] = lease
-		v.m.leaseEnds.put(string(scope), v.now+v.g.Lease.Microseconds()+1_000_000)
+		v.m.leaseEnds.Put(string(scope), v.Now+v.g.Lease.Microseconds()+1_000_000)
 	case all != nil:
 		if delete(all, v.g.Member); len(all) == 0 {
 			delete(v.m.leases, scope)
-			v.m.leaseEnds.remove(string(scope))
+			v.m.leaseEnds.Remove(string(scope))
 		}
 	}
 }
@@ -181,6 +182,6 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 	}
 	holders++
 	tokens = v.draw(of, min(a.Want, a.Cap/admission.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
-	v.setLease(of.Scope, tokenLease{int64(v.at) + v.g.Lease.Microseconds(), a.Held + tokens})
+	v.setLease(of.Scope, tokenLease{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
 	return tokens, holders
 }

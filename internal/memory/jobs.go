@@ -169,11 +169,11 @@ func (m *model) idle(pool store.Pool) bool {
 
 // firstOpening is the first of some timers that opens a gate behind which jobs of a pool's queues wait; never for none.
 func (m *model) firstOpening(p *fairqueue.Pool) int64 {
-	for _, one := range m.timers.until(never, foreseeLook) {
-		name := one.name[1:]
-		if one.name[0] == 'b' {
+	for _, one := range m.timers.Until(never, foreseeLook) {
+		name := one.Name[1:]
+		if one.Name[0] == 'b' {
 			name = "b:" + name
-		} else if one.name[0] != 'g' {
+		} else if one.Name[0] != 'g' {
 			continue
 		}
 		gate := m.room.Gates[name]
@@ -187,7 +187,7 @@ func (m *model) firstOpening(p *fairqueue.Pool) int64 {
 				return of == queue
 			})
 			if behind || name == string(store.QueueGate(queue)) {
-				return one.at
+				return one.At
 			}
 		}
 	}

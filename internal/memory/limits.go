@@ -2,12 +2,15 @@ package memory
 
 import (
 	"context"
+	"maps"
 	"math"
 	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
+	"github.com/headgate/headgate/internal/memory/internal/counts"
 	"github.com/headgate/headgate/store"
 )
 
@@ -30,23 +33,23 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 	granted = true
 	for i := range questions {
 		q := &questions[i]
-		answers[i].Verdict = c.take(c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+		answers[i].Verdict = c.Take(c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
 		granted = granted && answers[i].Verdict.Decision == admission.Admitted
 	}
 	if !granted || peek {
-		c.back()
+		c.Back()
 	}
 	for i := range questions {
 		q := &questions[i]
-		for _, step := range c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
-			answers[i].Left[step.Scope.Level()], _ = c.levelOf(step)
+		for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+			answers[i].Left[step.Scope.Level()], _ = c.LevelOf(step)
 		}
 	}
 	if granted && !peek {
-		c.commit()
+		c.Commit()
 		m.advance(now)
 	}
-	return granted, store.Moment{Time: int64(c.at), Refunds: m.refunds}, nil
+	return granted, store.Moment{Time: int64(c.At), Refunds: m.refunds}, nil
 }
 
 // Take asks one question, as store.Partition.Take.
@@ -75,8 +78,8 @@ func (p *Partition) Refund(_ context.Context, id string, receipt store.Receipt) 
 
 func (m *model) refund(now int64, id string, receipt *store.Receipt) store.Refund {
 	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
-	m.refunded.passed(m.over(now))
-	until, again := m.refunded.ats[id]
+	m.refunded.Passed(m.over(now))
+	until, again := m.refunded.Find(id)
 	switch {
 	case receipt.Version != m.version:
 		return store.RefundStale
@@ -85,19 +88,19 @@ func (m *model) refund(now int64, id string, receipt *store.Receipt) store.Refun
 	case again && until > m.over(now):
 		return store.RefundedBefore
 	}
-	m.refunded.put(id, now+store.RefundWindow.Microseconds())
+	m.refunded.Put(id, now+store.RefundWindow.Microseconds())
 	c := m.charging(&m.bank, now)
-	for _, step := range c.pathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
+	for _, step := range c.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class) {
 		// What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
 		came := buckets.Micro(math.Ceil(float64(elapsed)*float64(step.Limit.Rate))) + 1 + buckets.MicroOf(admission.Tokens(m.refunds-receipt.At.Refunds))
 		owed := min(buckets.MicroOf(q.Cost), step.Limit.Burst-buckets.Micro(receipt.Left[step.Scope.Level()])-came)
-		before, stamp := c.levelOf(step)
+		before, stamp := c.LevelOf(step)
 		if after := min(step.Limit.Burst, before+owed); after > before {
-			c.put(step, after, stamp)
+			c.Put(step, after, stamp)
 		}
 	}
 	m.refunds += int64(q.Cost)
-	c.commit()
+	c.Commit()
 	m.advance(now)
 	return store.Refunded
 }
@@ -112,8 +115,8 @@ func (p *Partition) ResetBucket(_ context.Context, tenant, queue string, class a
 		scope = admission.Scope(strings.TrimRight(tenant+":"+queue+":"+string(class), ":"))
 	}
 	p.write(func(m *model, now int64) {
-		m.bank.forget(m.over(now))
-		if was = m.bank.remove(scope); was {
+		m.bank.Forget(m.over(now))
+		if was = m.bank.Remove(scope); was {
 			m.advance(now)
 			m.record(now, by, store.AuditResetBucket, string(scope), 0, 0)
 		}
@@ -124,7 +127,7 @@ func (p *Partition) ResetBucket(_ context.Context, tenant, queue string, class a
 // BucketsTTL returns after what time without a decision the buckets of a tenant are forgotten, as store.Partition.BucketsTTL.
 func (p *Partition) BucketsTTL(_ context.Context, tenant string) (left time.Duration, err error) {
 	p.read(func(m *model, now int64) {
-		left = time.Duration(max(0, m.bank.ends.ats[tenant]-now)) * time.Microsecond
+		left = time.Duration(m.bank.Left(tenant, now)) * time.Microsecond
 	})
 	return left.Truncate(time.Millisecond), nil
 }
@@ -133,7 +136,7 @@ func (p *Partition) BucketsTTL(_ context.Context, tenant string) (left time.Dura
 type shadow struct {
 	counts store.ShadowCounts
 	// bank has the buckets of tenants by the candidate as well: one that comes again soon finds them.
-	bank bank
+	bank bank.Bank
 }
 
 // Shadow asks questions of a candidate, and counts its answers, as store.Partition.Shadow.
@@ -145,19 +148,19 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 		}
 		if m.shadow.counts.ID != id {
 			m.shadow.counts = store.ShadowCounts{ID: id, Since: time.UnixMicro(now)}
-			m.shadow.bank.remove(admission.Global)
+			m.shadow.bank.Remove(admission.Global)
 		}
 		counts, c, of := &m.shadow.counts, m.charging(&m.shadow.bank, now), strings.ReplaceAll(id, ":", "\n")+"\n"
 		for i := range questions {
 			q := &questions[i]
-			switch v := c.take(c.pathOf(&q.Limits, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
+			switch v := c.Take(c.PathOf(&q.Limits, of+q.Tenant, q.Queue, q.Class), q.Cost); v.Decision {
 			case admission.Admitted:
 				counts.Allowed++
 			default:
 				counts.Refused[v.Scope.Level()]++
 			}
 		}
-		c.commit()
+		c.Commit()
 		m.advance(now)
 	})
 	return err
@@ -167,4 +170,56 @@ func (p *Partition) Shadow(_ context.Context, version int64, id string, question
 func (p *Partition) ShadowCounts(context.Context) (counts store.ShadowCounts, err error) {
 	p.read(func(m *model, _ int64) { counts = m.shadow.counts })
 	return counts, nil
+}
+
+// Count adds to the counts of this minute, as store.Partition.Count.
+func (p *Partition) Count(_ context.Context, scopes []store.ScopeCount) (done int, err error) {
+	if len(scopes) == 0 {
+		return 0, nil
+	}
+	p.write(func(m *model, now int64) { m.counts.Add(scopes, now, m.over(now)) })
+	return len(scopes), nil
+}
+
+// Minutes returns what was counted of a scope in the last hour, as store.Partition.Minutes.
+func (p *Partition) Minutes(_ context.Context, scope admission.Scope) (all []store.Minute, err error) {
+	all = []store.Minute{}
+	p.read(func(m *model, now int64) {
+		last := counts.MinuteAt(now)
+		for minute := last - counts.HourMinutes + 1; minute <= last; minute++ {
+			if one, ok := m.counts.Minute(minute)[scope]; ok {
+				all = append(all, one)
+			}
+		}
+	})
+	return all, nil
+}
+
+// LastHour is LastMinutes of the hour that is kept.
+func (p *Partition) LastHour(ctx context.Context, budget time.Duration) ([]store.Recorded, error) {
+	return p.LastMinutes(ctx, int(counts.HourMinutes), budget)
+}
+
+// LastMinutes returns those of the last minutes in which something was counted, as store.Partition.LastMinutes.
+func (p *Partition) LastMinutes(_ context.Context, minutes int, budget time.Duration) (all []store.Recorded, err error) {
+	if budget <= 0 {
+		return nil, nil
+	}
+	p.read(func(m *model, now int64) {
+		last := counts.MinuteAt(now)
+		for minute := max(last-int64(minutes), last-counts.HourMinutes) + 1; minute <= last; minute++ {
+			if of := m.counts.Minute(minute); len(of) > 0 {
+				at := time.Unix(minute*60, 0)
+				lasted := max(min(time.UnixMicro(now).Sub(at), time.Minute), time.Microsecond)
+				all = append(all, store.Recorded{At: at, Lasted: lasted, Scopes: maps.Clone(of)})
+			}
+		}
+	})
+	return all, nil
+}
+
+// CountedScopes returns of how many scopes something was counted in the last full minute.
+func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
+	p.read(func(m *model, now int64) { n = int64(len(m.counts.Minute(counts.MinuteAt(now) - 1))) })
+	return n, nil
 }

@@ -197,7 +197,7 @@ func (p *overflowPlan) decide(of tenantQueue, class, size int, now int64) (e ent
 	default:
 		return e, refuse(admission.ReasonOverflow, store.RefusedRetry, "%d jobs of %d bytes", own.jobs, own.bytes)
 	}
-	if kept := all.bytes + uniqueBytes*p.m.staying[of.tenant].len(now); most.Policy != "" && !fits(most, all.jobs+jobs, kept+bytes) {
+	if kept := all.bytes + uniqueBytes*p.m.staying[of.tenant].Len(now); most.Policy != "" && !fits(most, all.jobs+jobs, kept+bytes) {
 		return entrant{}, refuseTenant(of.tenant, store.RefusedRetry, "%d jobs of %d bytes", all.jobs, kept)
 	}
 	for _, v := range e.victims {
@@ -305,7 +305,7 @@ func (m *model) spill(j *modelJob, start int64) {
 func (m *model) unspill(j *modelJob) {
 	m.backlogOf(j.Tenant, j.Queue).spilled.Remove(j)
 	if j.Dated {
-		m.timers.stop("x" + j.key)
+		m.timers.Remove("x" + j.key)
 	}
 }
 

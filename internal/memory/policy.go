@@ -126,7 +126,7 @@ func (p *Partition) PutPolicy(_ context.Context, u store.PolicyUpdate) (err erro
 	}
 	p.write(func(m *model, now int64) {
 		if err = m.putPolicy(now, &u); err == nil && !u.SameBuckets {
-			m.bank.keepFor(cmp.Or(u.LongestFill, admission.MaxRefill).Microseconds(), now)
+			m.bank.KeepFor(cmp.Or(u.LongestFill, admission.MaxRefill).Microseconds(), now)
 		}
 	})
 	return err

@@ -67,15 +67,15 @@ func (m *model) promoteLater(c *fairqueue.Call, now int64) {
 // runTimers runs what is due. Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody
 // calls.
 func (m *model) runTimers(c *fairqueue.Call, now int64) {
-	for _, one := range m.timers.until(now+fairqueue.ContinueAfter, m.moves) {
+	for _, one := range m.timers.Until(now+fairqueue.ContinueAfter, m.moves) {
 		if c.MovesLeft == 0 {
 			return
 		}
-		if one.at > now && !strings.ContainsRune("fko", rune(one.name[0])) {
+		if one.At > now && !strings.ContainsRune("fko", rune(one.Name[0])) {
 			continue
 		}
-		m.timers.stop(one.name)
-		m.runTimer(c, one.name, now)
+		m.timers.Remove(one.Name)
+		m.runTimer(c, one.Name, now)
 	}
 }
 
@@ -85,18 +85,18 @@ func (m *model) lookAgain(c *fairqueue.Call, now int64) {
 	for name, w := range m.workers {
 		m.arm("w"+name, now+w.lease)
 	}
-	for _, name := range slices.Collect(maps.Keys(m.timers.ats)) {
+	for _, name := range slices.Collect(m.timers.Names()) {
 		of := name[1:]
 		switch name[0] {
 		case 'b':
-			m.timers.set(name, now)
+			m.timers.Put(name, now)
 		case 'f':
 			if m.room.Pools[of] != nil {
-				m.timers.set(name, now)
+				m.timers.Put(name, now)
 			}
 		case 'o':
 			if m.spilledBy(of).Len() > 0 {
-				m.timers.set(name, now)
+				m.timers.Put(name, now)
 			}
 		}
 	}
@@ -208,4 +208,42 @@ func (p *Partition) Schedulers(context.Context) (all []store.SchedulerState, err
 	})
 	slices.SortFunc(all, func(a, b store.SchedulerState) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
+}
+
+// Timers are what is due at a time, by name. Their first byte says what:
+//
+//	w worker            its lease ends
+//	d class:queue:tenant:downstream   the head of a lane with deadlines passes its own
+//	g gate              a gate's time is over, or a rate has a token
+//	k gate              waiters of an open gate are not all awake yet
+//	f pool              a fill that ran out of moves goes on
+//	c pool              holders are compared with registrations
+//	o tenant:queue      spilled jobs that have room go on coming back
+//	x job               the deadline of a spilled job passes
+//	r queue             its oldest dead letter has been kept for long enough
+//	s name              enqueueing is no longer suspended
+//	b downstream        its breaker's state ends by time, or is to be looked at
+
+// earliest is when the first timer is due, or the first job that waits for a time.
+func (m *model) earliest() int64 {
+	first := m.timers.First()
+	if j, ok := m.later.First(); ok {
+		first = min(first, j.at)
+	}
+	return first
+}
+
+// arm sets a timer, and wakes the schedulers where it is the first.
+func (m *model) arm(name string, at int64) {
+	before := m.earliest()
+	m.timers.Put(name, at)
+	m.wakeIf(at, before)
+}
+
+// wakeIf wakes the schedulers if something is due before all else was.
+func (m *model) wakeIf(at, before int64) {
+	if at < before {
+		m.wake = m.newToken(m.last)
+		m.happened[wakeTopic] = true
+	}
 }

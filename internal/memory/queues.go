@@ -220,7 +220,7 @@ func (m *model) workerStates() []store.WorkerState {
 	workers := make([]store.WorkerState, 0, len(m.workers))
 	for _, name := range slices.Sorted(maps.Keys(m.workers)) {
 		of := m.workers[name]
-		w := store.WorkerState{Name: name, Pool: of.pool, Slots: of.slots, LeaseEnd: microTime(m.timers.ats["w"+name])}
+		w := store.WorkerState{Name: name, Pool: of.pool, Slots: of.slots, LeaseEnd: microTime(m.timers.At("w" + name))}
 		if p := m.room.Pools[of.pool]; p != nil {
 			for i, queue := range p.Queues {
 				w.Queues = append(w.Queues, store.QueueWeight{Queue: queue, Weight: p.Weights()[i]})

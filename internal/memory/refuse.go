@@ -54,7 +54,7 @@ func (a *admitting) uniqueHeld(c *store.Candidate, _ int64) *admission.Verdict {
 	if j.Unique.Release != admission.ReleaseAtExpiry {
 		return nil
 	}
-	n := a.m.staying[j.Tenant].count(a.now) + a.staying[j.Tenant]
+	n := a.m.staying[j.Tenant].Count(a.now) + a.staying[j.Tenant]
 	if n >= mostUniques {
 		return refuseTenant(j.Tenant, store.UniquesRetry, "%d unique keys that stay", n)
 	}
@@ -89,7 +89,7 @@ func (a *admitting) parkedOut(c *store.Candidate, start int64) *admission.Verdic
 		return nil
 	}
 	wait := store.RefusedRetry
-	if at, armed := m.timers.ats["b"+downstream]; armed {
+	if at, armed := m.timers.Find("b" + downstream); armed {
 		wait = time.Duration(max(0, at-a.now)) * time.Microsecond
 	}
 	return refuse(admission.ReasonBreaker, wait, "downstream "+downstream)
@@ -111,10 +111,10 @@ func (a *admitting) lanesFull(c *store.Candidate, start int64) *admission.Verdic
 	if start == 0 {
 		return nil
 	}
-	if e := m.ahead[j.Tenant]; e != nil && e.ats[j.Downstream] > 0 || a.ahead[j.Tenant][j.Downstream] {
+	if e := m.ahead[j.Tenant]; e != nil && e.At(j.Downstream) > 0 || a.ahead[j.Tenant][j.Downstream] {
 		return nil
 	}
-	n := m.ahead[j.Tenant].count(a.now) + len(a.ahead[j.Tenant])
+	n := m.ahead[j.Tenant].Count(a.now) + len(a.ahead[j.Tenant])
 	if n >= mostLanes {
 		return refuse(admission.ReasonLanes, store.RefusedRetry, "%d lanes", n)
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
+	"github.com/headgate/headgate/internal/memory/internal/counts"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/internal/sorted"
 	"github.com/headgate/headgate/store"
 )
@@ -21,18 +24,18 @@ type model struct {
 	room *fairqueue.Room
 	// Buckets. changed is when the policy was, by their time, and refunds the tokens that were given back, refunded for which work; leases
 	// are tokens that limiters spend by themselves, and leaseEnds when they are forgotten.
-	bank      bank
-	charge    charge // the one under way
+	bank      bank.Bank
+	charge    bank.Charge // the one under way
 	shadow    shadow
 	changed   buckets.Instant
 	refunds   int64
-	refunded  *ends
+	refunded  *times.Times
 	leases    map[admission.Scope]map[string]tokenLease
-	leaseEnds *ends
-	limiters  *ends
+	leaseEnds *times.Times
+	limiters  *times.Times
 	holders   int
 	keepEnded bool
-	counts    counts
+	counts    counts.Counts
 
 	// Jobs. live are all, dead letters included, by key; ended the keys of those that left, young ones and old ones.
 	live      map[string]*modelJob
@@ -46,8 +49,8 @@ type model struct {
 	begun     map[string]*begun        // suspects that handlers have begun, by worker
 	probes    map[string][]*modelJob   // jobs in ready streams that were dispatched in a breaker's period, by downstream
 	unique    uniqueKeys
-	staying   map[string]*ends // unique keys that stay after their jobs, by tenant
-	ahead     map[string]*ends // downstreams of jobs that are put off, by tenant
+	staying   map[string]*times.Times // unique keys that stay after their jobs, by tenant
+	ahead     map[string]*times.Times // downstreams of jobs that are put off, by tenant
 	made      madeQueues
 	results   results
 	wake      string // the latest call to the schedulers, an id of a stream
@@ -60,7 +63,7 @@ type model struct {
 	unknownTypes             map[string]store.Unknown // by queue
 
 	workers map[string]modelWorker
-	timers  *timers
+	timers  *times.Times
 	// The clock: last time seen, the buckets' own, the dedup window's own clock, when it last rotated, and how it leapt since promote last looked: -1 back, 1 ahead.
 	last, filled, window, rotated int64
 	leapt                         int
@@ -178,13 +181,13 @@ func byTime(a, b *modelJob) int {
 
 func newModel() *model {
 	m := &model{
-		room: fairqueue.NewRoom(), timers: newTimers(),
-		bank: newBank(), shadow: shadow{bank: newBank()}, refunded: newEnds(), leases: map[admission.Scope]map[string]tokenLease{}, leaseEnds: newEnds(), limiters: newEnds(),
-		holders: mostHolders, counts: newCounts(),
+		room: fairqueue.NewRoom(), timers: times.New(),
+		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), leases: map[admission.Scope]map[string]tokenLease{}, leaseEnds: times.New(), limiters: times.New(),
+		holders: mostHolders, counts: counts.New(),
 		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: newLetters(),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},
-		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: newUniqueKeys(), staying: map[string]*ends{},
-		ahead: map[string]*ends{}, made: newMadeQueues(), results: newResults(), left: map[string]int64{}, died: map[string]int64{},
+		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: newUniqueKeys(), staying: map[string]*times.Times{},
+		ahead: map[string]*times.Times{}, made: newMadeQueues(), results: newResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
 		rights: map[string]map[string]int64{}, told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
 		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, suspended: map[string]suspension{},
@@ -200,7 +203,7 @@ func newModel() *model {
 type alarms struct{ *model }
 
 func (a alarms) Set(timer string, at int64) { a.arm(timer, at) }
-func (a alarms) Stop(timer string)          { a.timers.stop(timer) }
+func (a alarms) Stop(timer string)          { a.timers.Remove(timer) }
 
 // bucketTime never goes back.
 func (m *model) bucketTime(now int64) int64 {
@@ -230,6 +233,12 @@ func (m *model) over(now int64) int64 {
 		return math.MinInt64
 	}
 	return now
+}
+
+// charging begins a charge of a bank. It ends the one before.
+func (m *model) charging(b *bank.Bank, now int64) *bank.Charge {
+	m.charge.Begin(b, now, m.over(now), buckets.Instant(m.bucketTime(now)), m.changed)
+	return &m.charge
 }
 
 // begin starts a call that moves jobs; fill ends it.

@@ -1,10 +1,7 @@
 package memory
 
 import (
-	"cmp"
-	"strings"
-
-	"github.com/headgate/headgate/internal/sorted"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
 
@@ -14,112 +11,38 @@ const (
 	mostUniques = 1_000_000
 	uniqueBytes = 300
 	mostLanes   = 4096
-	// forgetAtOnce is how many whose time has passed a call forgets.
-	forgetAtOnce = 16
 )
 
-// ending is a name that is kept until a time.
-type ending struct {
-	at   int64
-	name string
-}
-
-// ends are names that are kept until a time.
-type ends struct {
-	ats   map[string]int64
-	order *sorted.List[ending]
-}
-
-func newEnds() *ends {
-	return &ends{ats: map[string]int64{}, order: sorted.New(func(a, b ending) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), strings.Compare(a.name, b.name))
-	})}
-}
-
-// put keeps a name until a time, and no longer than that.
-func (e *ends) put(name string, until int64) {
-	e.remove(name)
-	e.ats[name] = until
-	e.order.Add(ending{until, name})
-}
-
-func (e *ends) remove(name string) {
-	if at, ok := e.ats[name]; ok {
-		delete(e.ats, name)
-		e.order.Remove(ending{at, name})
-	}
-}
-
-// passed returns some names whose time is over, and forgets them.
-func (e *ends) passed(now int64) (names []string) {
-	for len(names) < forgetAtOnce {
-		first, ok := e.order.First()
-		if !ok || first.at > now {
-			break
-		}
-		e.remove(first.name)
-		names = append(names, first.name)
-	}
-	return names
-}
-
-// extend keeps a name until a time, or for longer if it was.
-func (e *ends) extend(name string, until, now int64) {
-	e.passed(now)
-	if e.ats[name] < until {
-		e.put(name, until)
-	}
-}
-
-// count returns how many names there are whose time is not over.
-func (e *ends) count(now int64) int {
-	if e == nil {
-		return 0
-	}
-	return e.order.Len() - e.order.Rank(ending{at: now})
-}
-
-// len returns how many names there are, some perhaps of a time that is over; none once the last is.
-func (e *ends) len(now int64) int {
-	if e == nil {
-		return 0
-	}
-	if last, ok := e.order.Last(); !ok || last.at <= now {
-		return 0
-	}
-	return e.order.Len()
-}
-
 // extendIn extends a name of those of a tenant.
-func extendIn(all map[string]*ends, tenant, name string, until, now int64) {
+func extendIn(all map[string]*times.Times, tenant, name string, until, now int64) {
 	if all[tenant] == nil {
-		all[tenant] = newEnds()
+		all[tenant] = times.New()
 	}
-	all[tenant].extend(name, until, now)
+	all[tenant].Extend(name, until, now)
 }
 
 // uniqueKeys are the unique keys that jobs hold, TENANT:KEY.
 type uniqueKeys struct {
 	holders map[string]string // keys of jobs
-	until   *ends
+	until   *times.Times
 }
 
-func newUniqueKeys() uniqueKeys { return uniqueKeys{map[string]string{}, newEnds()} }
+func newUniqueKeys() uniqueKeys { return uniqueKeys{map[string]string{}, times.New()} }
 
 // holder returns the key of the job that holds one, empty for none, and until when. The job may have left.
 func (u *uniqueKeys) holder(name string, now int64) (key string, until int64) {
-	if until = u.until.ats[name]; until <= now {
+	if until = u.until.At(name); until <= now {
 		return "", 0
 	}
 	return u.holders[name], until
 }
 
 func (u *uniqueKeys) hold(name, key string, until, now int64) {
-	for _, over := range u.until.passed(now) {
+	for _, over := range u.until.Passed(now) {
 		delete(u.holders, over)
 	}
 	u.holders[name] = key
-	u.until.put(name, until)
+	u.until.Put(name, until)
 }
 
 // releaseUnique gives the key back that a job is to release.
@@ -129,7 +52,7 @@ func (m *model) releaseUnique(j *modelJob) {
 	}
 	if m.unique.holders[j.releases] == j.key {
 		delete(m.unique.holders, j.releases)
-		m.unique.until.remove(j.releases)
+		m.unique.until.Remove(j.releases)
 	}
 	j.releases = ""
 }

@@ -57,8 +57,8 @@ func (p *Partition) Heartbeat(_ context.Context, worker string, lease time.Durat
 			return
 		}
 		m.advance(now)
-		if _, armed := m.timers.ats["w"+worker]; armed {
-			m.timers.set("w"+worker, now+lease.Microseconds())
+		if _, armed := m.timers.Find("w" + worker); armed {
+			m.timers.Put("w"+worker, now+lease.Microseconds())
 		}
 		beat.Promote = m.promoterUntil < now
 		if m.cancelling == 0 {
@@ -96,7 +96,7 @@ func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now i
 		return false
 	}
 	delete(m.workers, worker)
-	m.timers.stop("w" + worker)
+	m.timers.Remove("w" + worker)
 	if p == nil { // A worker without slots was left, and the last with some has closed it.
 		return true
 	}
@@ -218,7 +218,7 @@ func (m *model) poolClose(p *fairqueue.Pool) {
 		return
 	}
 	delete(m.room.Pools, p.ID)
-	m.timers.stop("c" + p.ID)
+	m.timers.Remove("c" + p.ID)
 	m.happened[readyTopic+p.ID] = true
 }
 

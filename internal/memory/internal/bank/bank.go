@@ -1,4 +1,4 @@
-package memory
+package bank
 
 import (
 	"math"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
 
@@ -20,11 +21,11 @@ const (
 	bucketSlack = 2_000_000
 )
 
-// bank keeps buckets. Those of a tenant go when the last of them is full.
-type bank struct {
-	set    buckets.Set
+// Bank keeps buckets. Those of a tenant go when the last of them is full.
+type Bank struct {
+	set    buckets.Set       // by scope
 	purses map[string]*purse // by tenant
-	ends   *ends             // of purses
+	ends   *times.Times      // of purses
 }
 
 // purse is what a tenant has of the bank.
@@ -35,11 +36,12 @@ type purse struct {
 	fresh         bool // the call under way writes one that is new
 }
 
-func newBank() bank { return bank{purses: map[string]*purse{}, ends: newEnds()} }
+// New returns an empty bank.
+func New() Bank { return Bank{purses: map[string]*purse{}, ends: times.New()} }
 
-// forget forgets some buckets that have ended.
-func (b *bank) forget(now int64) {
-	for _, tenant := range b.ends.passed(now) {
+// Forget forgets some buckets that have ended.
+func (b *Bank) Forget(now int64) {
+	for _, tenant := range b.ends.Passed(now) {
 		for scope := range b.purses[tenant].scopes {
 			b.set.Put(scope, buckets.Bucket{})
 		}
@@ -47,8 +49,8 @@ func (b *bank) forget(now int64) {
 	}
 }
 
-// remove takes a bucket out, and reports whether it was there.
-func (b *bank) remove(scope admission.Scope) bool {
+// Remove takes a bucket out, and reports whether it was there.
+func (b *Bank) Remove(scope admission.Scope) bool {
 	if b.set.Bucket(scope).Absent() {
 		return false
 	}
@@ -59,10 +61,13 @@ func (b *bank) remove(scope admission.Scope) bool {
 	return true
 }
 
-// keepFor puts off the end of all buckets until so many microseconds from now at least.
-func (b *bank) keepFor(us, now int64) {
+// Left returns after how many microseconds the buckets of a tenant are forgotten, 0 where it has none.
+func (b *Bank) Left(tenant string, now int64) int64 { return max(0, b.ends.At(tenant)-now) }
+
+// KeepFor puts off the end of all buckets until so many microseconds from now at least.
+func (b *Bank) KeepFor(us, now int64) {
 	for tenant := range b.purses {
-		b.ends.put(tenant, max(b.ends.ats[tenant], now+us))
+		b.ends.Put(tenant, max(b.ends.At(tenant), now+us))
 	}
 }
 
@@ -72,12 +77,14 @@ func ownerOf(scope admission.Scope) string {
 	return tenant
 }
 
-// charge is a call that asks buckets and charges them: what it writes stands once it is committed.
-type charge struct {
-	bank        *bank
-	now         int64
-	at, changed buckets.Instant
-	touched     []touched
+// Charge is a call that asks buckets and charges them: what it writes stands once it is committed.
+type Charge struct {
+	bank *Bank
+	// Now is the time of the call and At that of the buckets, which never goes back.
+	Now     int64
+	At      buckets.Instant
+	changed buckets.Instant
+	touched []touched
 	// numbers are the places in touched of a call that touches many.
 	numbers map[admission.Scope]int
 	path    []buckets.LevelLimit
@@ -91,20 +98,19 @@ type touched struct {
 
 const fewTouched = 16
 
-// charging begins a charge. It ends the one before.
-func (m *model) charging(b *bank, now int64) *charge {
-	b.forget(m.over(now))
-	c := &m.charge
-	c.bank, c.now, c.at, c.changed = b, now, buckets.Instant(m.bucketTime(now)), m.changed
+// Begin begins a charge of a bank at a time, and ends the one before. at is the buckets' time and changed that of the latest policy; by over
+// what has ended is forgotten.
+func (c *Charge) Begin(b *Bank, now, over int64, at, changed buckets.Instant) {
+	b.Forget(over)
+	c.bank, c.Now, c.At, c.changed = b, now, at, changed
 	c.touched, c.numbers, c.path = c.touched[:0], nil, c.path[:0]
-	return c
 }
 
-// pathOf returns the limits on the way of a scope until it is asked again; one without tokens is none.
-func (c *charge) pathOf(limits *[admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
+// PathOf returns the limits on the way of a scope until it is asked again; one without tokens is none.
+func (c *Charge) PathOf(limits *[admission.Levels]admission.Limit, tenant, queue string, class admission.Priority) []buckets.LevelLimit {
 	c.path = c.path[:0]
 	for level := range limits {
-		if limit := &limits[level]; limited(limit) {
+		if limit := &limits[level]; Limited(limit) {
 			scope := admission.ScopeAt(admission.Level(level), tenant, queue, class)
 			c.path = append(c.path, buckets.LevelLimit{Scope: scope, Limit: buckets.LimitOf(*limit)})
 		}
@@ -112,10 +118,11 @@ func (c *charge) pathOf(limits *[admission.Levels]admission.Limit, tenant, queue
 	return c.path
 }
 
-func limited(limit *admission.Limit) bool { return !limit.Disabled && limit.Tokens != 0 }
+// Limited reports whether a limit is one; what has no tokens is none.
+func Limited(limit *admission.Limit) bool { return !limit.Disabled && limit.Tokens != 0 }
 
 // find returns the place of a scope in touched, or -1.
-func (c *charge) find(scope admission.Scope) int {
+func (c *Charge) find(scope admission.Scope) int {
 	if c.numbers != nil {
 		if i, ok := c.numbers[scope]; ok {
 			return i
@@ -130,8 +137,8 @@ func (c *charge) find(scope admission.Scope) int {
 	return -1
 }
 
-// before returns a bucket as it was when the call began.
-func (c *charge) before(scope admission.Scope) buckets.Bucket {
+// Before returns a bucket as it was when the call began.
+func (c *Charge) Before(scope admission.Scope) buckets.Bucket {
 	if i := c.find(scope); i >= 0 {
 		return c.touched[i].before
 	}
@@ -139,7 +146,7 @@ func (c *charge) before(scope admission.Scope) buckets.Bucket {
 }
 
 // touch notes a bucket that the call may change.
-func (c *charge) touch(scope admission.Scope) {
+func (c *Charge) touch(scope admission.Scope) {
 	if c.find(scope) >= 0 {
 		return
 	}
@@ -155,8 +162,8 @@ func (c *charge) touch(scope admission.Scope) {
 	}
 }
 
-// hasRoom reports whether a bucket is there, or its tenant may have one more.
-func (c *charge) hasRoom(scope admission.Scope) bool {
+// HasRoom reports whether a bucket is there, or its tenant may have one more.
+func (c *Charge) HasRoom(scope admission.Scope) bool {
 	if scope == admission.Global || !c.bank.set.Bucket(scope).Absent() {
 		return true
 	}
@@ -176,12 +183,12 @@ func (c *charge) hasRoom(scope admission.Scope) bool {
 }
 
 // crowded returns the refusal of a path on which there would be one bucket too many, nil for none.
-func (c *charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admission.Verdict {
+func (c *Charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admission.Verdict {
 	for _, step := range path {
-		if c.hasRoom(step.Scope) {
+		if c.HasRoom(step.Scope) {
 			continue
 		}
-		v := c.bank.set.Peek(c.at, c.changed, path, cost)
+		v := c.bank.set.Peek(c.At, c.changed, path, cost)
 		if v.Reason != admission.ReasonTooCostly {
 			v = admission.Verdict{Reason: admission.ReasonBuckets, Scope: step.Scope, RetryAfter: store.RefusedRetry}
 		}
@@ -190,32 +197,37 @@ func (c *charge) crowded(path []buckets.LevelLimit, cost admission.Tokens) *admi
 	return nil
 }
 
-// peek returns the verdict that take would give.
-func (c *charge) peek(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
+// Peek returns the verdict that take would give.
+func (c *Charge) Peek(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
 	if v := c.crowded(path, cost); v != nil {
 		return *v
 	}
-	return c.bank.set.Peek(c.at, c.changed, path, cost)
+	return c.bank.set.Peek(c.At, c.changed, path, cost)
 }
 
-// take charges all buckets of a path, or refuses.
-func (c *charge) take(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
+// Take charges all buckets of a path, or refuses.
+func (c *Charge) Take(path []buckets.LevelLimit, cost admission.Tokens) admission.Verdict {
 	if v := c.crowded(path, cost); v != nil {
 		return *v
 	}
 	for _, step := range path {
 		c.touch(step.Scope)
 	}
-	return c.bank.set.Take(c.at, c.changed, path, cost)
+	return c.bank.set.Take(c.At, c.changed, path, cost)
 }
 
-// levelOf is what a bucket holds, and the time of that.
-func (c *charge) levelOf(of buckets.LevelLimit) (buckets.Micro, buckets.Instant) {
-	return buckets.Settle(c.at, c.changed, c.bank.set.Bucket(of.Scope), of.Limit)
+// LevelOf is what a bucket holds, and the time of that.
+func (c *Charge) LevelOf(of buckets.LevelLimit) (buckets.Micro, buckets.Instant) {
+	return buckets.Settle(c.At, c.changed, c.bank.set.Bucket(of.Scope), of.Limit)
 }
 
-// put stores what a bucket holds.
-func (c *charge) put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
+// Least returns what the bucket of a path that holds least has, in whole tokens, and its burst.
+func (c *Charge) Least(path []buckets.LevelLimit) (left, burst admission.Tokens) {
+	return c.bank.set.Least(c.At, c.changed, path)
+}
+
+// Put stores what a bucket holds.
+func (c *Charge) Put(of buckets.LevelLimit, level buckets.Micro, stamp buckets.Instant) {
 	c.touch(of.Scope)
 	c.bank.set.Put(of.Scope, bucketAt(level, stamp, of.Limit))
 }
@@ -226,16 +238,16 @@ func bucketAt(level buckets.Micro, stamp buckets.Instant, limit buckets.Limit) b
 	return buckets.Bucket{Level: level, Stamp: stamp, Fill: fill, Rate: limit.Rate}
 }
 
-// back takes back all that the call has done.
-func (c *charge) back() {
+// Back takes back all that the call has done.
+func (c *Charge) Back() {
 	for i := range c.touched {
 		c.bank.set.Put(c.touched[i].scope, c.touched[i].before)
 	}
 	c.touched, c.numbers = c.touched[:0], nil
 }
 
-// commit has what was charged stand, until it is full, and reports whether anything was.
-func (c *charge) commit() (changed bool) {
+// Commit has what was charged stand, until it is full, and reports whether anything was.
+func (c *Charge) Commit() (changed bool) {
 	for i := range c.touched {
 		scope := c.touched[i].scope
 		stored := c.bank.set.Bucket(scope)
@@ -264,7 +276,7 @@ func (c *charge) commit() (changed bool) {
 }
 
 // settle puts off the end of the purse of a bucket that the call has changed, once, and makes room in it.
-func (c *charge) settle(scope admission.Scope) {
+func (c *Charge) settle(scope admission.Scope) {
 	if scope == admission.Global {
 		return
 	}
@@ -275,8 +287,8 @@ func (c *charge) settle(scope admission.Scope) {
 	}
 	if p.full > p.expires {
 		p.expires = p.full + bucketSlack
-		ends := (int64(p.full-c.at) + c.now + bucketSlack + 999) / 1000 * 1000
-		c.bank.ends.put(tenant, max(ends, c.bank.ends.ats[tenant]))
+		ends := (int64(p.full-c.At) + c.Now + bucketSlack + 999) / 1000 * 1000
+		c.bank.ends.Put(tenant, max(ends, c.bank.ends.At(tenant)))
 	}
 	if p.fresh && len(p.scopes) >= manyBuckets {
 		c.sweep(p)
@@ -286,11 +298,11 @@ func (c *charge) settle(scope admission.Scope) {
 
 // sweep takes out of a purse some buckets that are full. One from before the latest policy is not known to be: its full time was counted at
 // a rate that may have been faster.
-func (c *charge) sweep(p *purse) {
+func (c *Charge) sweep(p *purse) {
 	looked, gone := 0, 0
 	for scope := range p.scopes {
-		if b := c.bank.set.Bucket(scope); b.Stamp >= c.changed && b.Stamp+buckets.Instant(b.Fill) <= c.at {
-			c.bank.remove(scope)
+		if b := c.bank.set.Bucket(scope); b.Stamp >= c.changed && b.Stamp+buckets.Instant(b.Fill) <= c.At {
+			c.bank.Remove(scope)
 			gone++
 		}
 		if looked++; looked == sweepLook || gone == sweepMost {

@@ -1,0 +1,119 @@
+package counts
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/sorted"
+	"github.com/headgate/headgate/store"
+)
+
+const (
+	// HourMinutes is how many minutes are told, the one under way included.
+	HourMinutes = int64(store.CountedFor/time.Minute) + 1
+	// ranksKept is for how long ranks are kept after the last count.
+	ranksKept = store.CountedFor + 2*time.Minute
+)
+
+// Counts is what was counted by minute and scope, of the scopes with the most.
+type Counts struct {
+	minutes map[int64]map[admission.Scope]store.Minute
+	ranks   map[admission.Scope]float64
+	order   *sorted.List[ranked]
+	last    int64
+}
+
+// ranked is a scope by what was counted of it.
+type ranked struct {
+	n     float64
+	scope admission.Scope
+}
+
+// New returns empty ones.
+func New() Counts {
+	return Counts{
+		minutes: map[int64]map[admission.Scope]store.Minute{}, ranks: map[admission.Scope]float64{},
+		order: sorted.New(func(a, b ranked) int {
+			return cmp.Or(cmp.Compare(a.n, b.n), strings.Compare(string(a.scope), string(b.scope)))
+		}),
+	}
+}
+
+// MinuteAt is the minute of a time in microseconds.
+func MinuteAt(now int64) int64 { return int64(math.Floor(float64(now) / 60e6)) }
+
+// begin returns the counts of the minute under way. As one begins all ranks are halved, so that scopes of long ago do not stay.
+func (c *Counts) begin(now, over int64) map[admission.Scope]store.Minute {
+	minute := MinuteAt(now)
+	if over-c.last >= ranksKept.Microseconds() && over > c.last {
+		clear(c.ranks)
+		c.order = New().order
+	}
+	c.last = now
+	of := c.minutes[minute]
+	if len(of) > 0 {
+		return of
+	}
+	for at := range c.minutes {
+		if at < minute-HourMinutes {
+			delete(c.minutes, at)
+		}
+	}
+	for scope, n := range maps.Clone(c.ranks) {
+		c.set(scope, n/2)
+		if n/2 < 1 {
+			c.drop(scope)
+		}
+	}
+	of = map[admission.Scope]store.Minute{}
+	c.minutes[minute] = of
+	return of
+}
+
+func (c *Counts) drop(scope admission.Scope) {
+	c.order.Remove(ranked{c.ranks[scope], scope})
+	delete(c.ranks, scope)
+}
+
+func (c *Counts) set(scope admission.Scope, n float64) {
+	if before, ok := c.ranks[scope]; ok {
+		c.order.Remove(ranked{before, scope})
+	}
+	c.ranks[scope] = n
+	c.order.Add(ranked{n, scope})
+}
+
+// rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and returns whether it is
+// new.
+func (c *Counts) rank(of map[admission.Scope]store.Minute, scope admission.Scope, n float64) (fresh bool) {
+	before, known := c.ranks[scope]
+	if last, ok := c.order.First(); ok && !known && len(c.ranks) >= store.TopScopes {
+		before = last.n
+		c.drop(last.scope)
+		delete(of, last.scope)
+	}
+	c.set(scope, before+n)
+	return !known
+}
+
+// Add adds to the counts of the minute under way. over is now, or a time before all by which nothing is forgotten.
+func (c *Counts) Add(scopes []store.ScopeCount, now, over int64) {
+	of := c.begin(now, over)
+	for i := range scopes {
+		s := &scopes[i]
+		fresh := !s.Always && c.rank(of, s.Scope, float64(s.Allowed+s.Refused))
+		one, counted := of[s.Scope]
+		if !counted {
+			one = store.Minute{At: time.Unix(MinuteAt(now)*60, 0), Partial: fresh}
+		}
+		one.Allowed, one.Refused, one.Tokens = one.Allowed+s.Allowed, one.Refused+s.Refused, one.Tokens+s.Tokens
+		of[s.Scope] = one
+	}
+}
+
+// Minute returns what was counted in a minute. It is not to be changed.
+func (c *Counts) Minute(minute int64) map[admission.Scope]store.Minute { return c.minutes[minute] }
