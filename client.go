@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +77,9 @@ func Open(ctx context.Context, url string, config Config) (*Client, error) {
 const memoryURL = "memory:"
 
 func connect(ctx context.Context, url string, config Config) (store.Deployment, error) {
+	if strings.HasPrefix(url, memoryURL) && url != memoryURL {
+		return nil, &FieldError{Field: "url", Value: strconv.Quote(url), Allowed: memoryURL + ", with nothing after it"}
+	}
 	if url != memoryURL {
 		return redisstore.Connect(ctx, url, redisstore.Config{Prefix: config.Prefix, Partitions: config.Partitions})
 	}

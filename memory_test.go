@@ -40,6 +40,9 @@ func TestAProcessNeedsNoRedis(t *testing.T) {
 	if err := hg.Close(); err != nil {
 		t.Error(err)
 	}
+	if _, err := headgate.Open(t.Context(), "memory://here", headgate.Config{}); !errors.Is(err, headgate.ErrInvalid) {
+		t.Errorf("a name in memory: %v", err)
+	}
 	if _, err := headgate.Open(t.Context(), "memory:", headgate.Config{Partitions: 2}); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("two partitions in memory: %v", err)
 	}

@@ -61,11 +61,15 @@ func inBubble() (is bool) {
 // testLease is that of workers which have none of their own: it is renewed seldom, so that much time may pass.
 const testLease = 10 * time.Minute
 
-// Worker is headgate.Client.Worker of one that runs from the next Drain or Advance on, until the test ends: handlers come before. An error of
-// its Run fails the test.
+// Worker is headgate.Client.Worker of one that runs from the next Drain or Advance on, until the test ends: handlers come before. Unless
+// Concurrency says something else it runs one job at a time, so that a test knows their order and needs no locks. An error of its Run fails
+// the test.
 func (c *Client) Worker(config headgate.WorkerConfig) *headgate.Worker {
 	if config.Lease == 0 && c.bubble {
 		config.Lease = testLease
+	}
+	if config.Concurrency == 0 {
+		config.Concurrency = 1
 	}
 	w := c.Client.Worker(config)
 	c.mu.Lock()

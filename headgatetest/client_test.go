@@ -133,6 +133,36 @@ func TestLimitsAndBreakersHold(t *testing.T) {
 	})
 }
 
+// TestAPolicyIsFollowed changes one, and asks a limiter.
+func TestAPolicyIsFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hg := headgatetest.New(t)
+		err := hg.Policy().Change(t.Context(), headgate.Edit{Author: "ada"}, func(p *headgate.Policy) {
+			p.Tier("free").Limit = headgate.Limit{Tokens: 2, Per: time.Minute, Burst: 2}
+			p.Tenant("acme").Tier = "free"
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		hg.Advance(time.Second)
+		job := headgate.Job{Tenant: "acme", Queue: "mail", Args: welcome{"ada"}}
+		var no *headgate.Refusal
+		for i := range 3 {
+			if _, err = hg.Enqueue(t.Context(), job); (i < 2) != (err == nil) {
+				t.Errorf("job %d: %v", i, err)
+			}
+		}
+		if !errors.As(err, &no) || no.RetryAfter <= 0 || no.RetryAfter > time.Minute {
+			t.Fatalf("%v", err)
+		}
+		hg.Advance(no.RetryAfter)
+		if _, err = hg.Enqueue(t.Context(), job); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func count(t *testing.T, hg *headgatetest.Client) (n int) {
 	t.Helper()
 	for _, err := range hg.Inspect().Jobs(t.Context(), headgate.Filter{}) {

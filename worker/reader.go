@@ -95,7 +95,7 @@ func (s *session) handBack(jobs context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(jobs), fleet.CallTimeout) // the last act of a reader whose ctx ended
 	defer cancel()
 	leases, err := s.take(ctx, s.w.config.Concurrency, true)
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrPoolGone) { // Where that is gone, so is all that was held.
 		s.logger.Warn().Err(err).Msg("history not read at shutdown, left to reclaim")
 	}
 	var late []store.Lease
