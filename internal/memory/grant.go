@@ -49,7 +49,9 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 	}
 	for i := range g.Questions {
 		if q := &g.Questions[i]; q.Cost > 0 {
-			granted.Verdicts = append(granted.Verdicts, v.Take(v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost))
+			verdict := v.Take(v.PathOf(&q.Limits, q.Tenant, q.Queue, q.Class), q.Cost)
+			v.changed = v.changed || verdict.Decision == admission.Admitted // Also where no limit stands on its way.
+			granted.Verdicts = append(granted.Verdicts, verdict)
 		}
 	}
 	for i := range g.Accounts {
@@ -57,7 +59,7 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 			granted.Leases[i].Tokens, granted.Leases[i].Holders = v.lease(of, &g.Accounts[i])
 		}
 	}
-	if v.Commit() {
+	if v.Commit(); v.changed {
 		m.advance(now)
 	}
 	return granted
@@ -69,6 +71,8 @@ type granting struct {
 
 	m *model
 	g *store.Grant
+	// changed says that buckets' time goes on with the call.
+	changed bool
 }
 
 // beat notes that the limiter lives and returns how many do; below zero if it does not say.
@@ -105,6 +109,7 @@ func (v *granting) draw(of buckets.LevelLimit, tokens admission.Tokens, part flo
 	drawn := max(0, min(tokens, admission.Tokens(math.Floor(float64(level)*part/1e6))))
 	if drawn > 0 {
 		v.Put(of, level-buckets.MicroOf(drawn), stamp)
+		v.changed = true
 	}
 	return drawn
 }
@@ -119,6 +124,7 @@ func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
 		level, stamp = of.Limit.Burst, v.At
 	}
 	v.Put(of, level, stamp)
+	v.changed = true
 	v.m.refunds += int64(tokens)
 }
 

@@ -195,6 +195,26 @@ func (g *metered) grant(version int64) {
 	}
 }
 
+// TestTimeGoesOnWithAGrantThatNothingLimits: the buckets' time, which a clock that is set back later does not take back.
+func TestTimeGoesOnWithAGrantThatNothingLimits(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	q := store.Question{Tenant: "acme", Cost: 1, Limits: *free}
+	take := func() {
+		p.same("take", func(s store.Partition) any {
+			verdict, receipt, err := s.Take(p.ctx, 0, q)
+			return replied(verdict, receipt, err)
+		})
+	}
+	take()
+	p.move(time.Second)
+	p.same("grant", func(s store.Partition) any {
+		return replied(s.Grant(p.ctx, &store.Grant{Member: "l1", Lease: time.Second, Questions: []store.Question{q}}))
+	})
+	p.move(-time.Second)
+	take()
+}
+
 // TestACandidateBeginsWithFullBuckets: also where the first call after another candidate charges nothing.
 func TestACandidateBeginsWithFullBuckets(t *testing.T) {
 	t.Parallel()
