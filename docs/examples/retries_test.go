@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/headgatetest"
 )
 
 // The errors of a mail server.
@@ -68,32 +70,31 @@ func TestAHandlerSaysWhatBecomesOfItsJob(t *testing.T) {
 
 func TestDeadLettersComeBack(t *testing.T) {
 	t.Parallel()
-	hg := open(t)
-	ctx := t.Context()
-	w := hg.Worker(headgate.WorkerConfig{
-		Queues: headgate.Weights{"mail": 1},
-		//snippet:begin backoff
-		Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 30 * time.Second },
-		//snippet:end
-	})
-	headgate.Handle(w, handle)
-	work(t, w)
-	_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Args: Welcome{To: "nobody"}, ID: "order-17"})
-	check(t, err)
-	dead := headgate.Filter{Queue: "mail", Place: headgate.PlaceDead}
-	for n := 0; n == 0; {
+	synctest.Test(t, func(t *testing.T) {
+		hg := headgatetest.New(t)
+		ctx := t.Context()
+		w := hg.Worker(headgate.WorkerConfig{
+			Queues: headgate.Weights{"mail": 1},
+			//snippet:begin backoff
+			Backoff: func(attempt int) time.Duration { return time.Duration(attempt) * 30 * time.Second },
+			//snippet:end
+		})
+		headgate.Handle(w, handle)
+		_, err := hg.Enqueue(ctx, headgate.Job{Tenant: "acme", Queue: "mail", Args: Welcome{To: "nobody"}, ID: "order-17"})
+		check(t, err)
+		hg.Drain()
+		dead := headgate.Filter{Queue: "mail", Place: headgate.PlaceDead}
 		for job, err := range hg.Inspect().Jobs(ctx, dead) {
 			check(t, err)
-			n++
 			if job.Key.ID != "order-17" {
 				t.Errorf("%+v", job)
 			}
 		}
-	}
-	//snippet:begin redrive
-	n, err := hg.Operate("ada").Redrive(ctx, dead, "the mailbox is there now", false)
-	//snippet:end
-	if n != 1 || err != nil {
-		t.Error(fmt.Sprint(n, err))
-	}
+		//snippet:begin redrive
+		n, err := hg.Operate("ada").Redrive(ctx, dead, "the mailbox is there now", false)
+		//snippet:end
+		if n != 1 || err != nil {
+			t.Error(fmt.Sprint(n, err))
+		}
+	})
 }

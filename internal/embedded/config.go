@@ -114,6 +114,8 @@ func (c Config) address() (address, error) {
 
 func parseAddress(addr string) (at address, err error) {
 	switch {
+	case addr == "memory:", strings.HasPrefix(addr, "memory://"):
+		return at, &AddressError{Problem: "is that of a store in memory, which a program has alone and no command can share"}
 	case !strings.Contains(addr, "://"):
 		at.options, err = parseHostPort(addr)
 		return at, err

@@ -117,7 +117,7 @@ func TestBadAddress(t *testing.T) {
 		"http://u:s3cret@host:6379", "redis://", "redis:///0", "redis://:s3cret@", "redis://u:s3c%ret@host:6379",
 		"redis://u:s3/cret@host:6379", "redis://u:s3#cret@host", "redis://u:s3?cret@host:6379", "redis://u:s3cret@host:port",
 		"redis://u:s3cret@host:6379/abc", "redis://u:s3cret@host:6379?s3cret=1", "redis://u:s3cret@host:6379?db=s3cret",
-		"redis://p/s3cret@host:6379", "redis://p s3cret@host:6379", "s3cret://host:6379",
+		"redis://p/s3cret@host:6379", "redis://p s3cret@host:6379", "s3cret://host:6379", "memory:", "memory://s3cret",
 	} {
 		t.Run(addr, func(t *testing.T) {
 			t.Parallel()
