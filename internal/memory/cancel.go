@@ -194,6 +194,9 @@ func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more boo
 		c.WakeFreed()
 		m.fill(c, now)
 		more = m.more
+		if set := m.room.Gates[string(g.Name)]; set != nil && !set.Default && g.Limit != store.Unlimited {
+			held = set.Held // What the change let run is among them.
+		}
 	})
 	return held, more, nil
 }

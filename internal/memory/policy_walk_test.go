@@ -166,6 +166,6 @@ func (g *governed) intervene() {
 		g.same("unpause", func(s store.Partition) any { return replied(s.Unpause(g.ctx, name, by)) })
 	default:
 		set := store.Gate{Name: name, Limit: g.draw.IntN(4) - 1, For: length, Then: g.draw.IntN(4) - 1, By: by}
-		g.same("gate", func(s store.Partition) any { return replied(s.SetGate(g.ctx, set)) })
+		g.same(fmt.Sprintf("gate %+v", set), func(s store.Partition) any { return replied(s.SetGate(g.ctx, set)) })
 	}
 }
