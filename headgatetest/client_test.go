@@ -192,6 +192,27 @@ func TestItWorksInRealTime(t *testing.T) {
 	}
 }
 
+func TestJobsRunOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hg := headgatetest.New(t)
+		var order []string
+		headgate.Handle(hg.Worker(mailQueue), func(_ context.Context, job *headgate.Run[welcome]) error {
+			order = append(order, job.Args.To)
+			time.Sleep(time.Second)
+			order = append(order, job.Args.To)
+			return nil
+		})
+		for _, to := range []string{"a", "b", "c"} {
+			enqueue(t, hg, headgate.Job{Args: welcome{to}})
+		}
+		hg.Drain()
+		if got := strings.Join(order, ""); got != "aabbcc" {
+			t.Errorf("they ran as %s", got)
+		}
+	})
+}
+
 // failing is a test that is to fail: Fatalf ends its goroutine.
 type failing struct {
 	testing.TB
