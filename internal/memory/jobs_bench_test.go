@@ -14,10 +14,10 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// BenchmarkSteps admits jobs and has a worker read and finish them. A step is one of: a job comes, a job is read and ends. standing is how
+// BenchmarkFlow admits jobs and has a worker read and finish them. A step is one of: a job comes, a job is read and ends. standing is how
 // many jobs wait all the while, batch how many go in one call. Limits of all levels apply to each. steps/cpu-s is how many steps a core does
 // in a second, the garbage collector's work included, also where others use the machine.
-func BenchmarkSteps(b *testing.B) {
+func BenchmarkFlow(b *testing.B) {
 	for _, c := range []struct{ tenants, standing, batch int }{{1, 0, 1}, {1, 0, 64}, {1000, 10_000, 1}, {1000, 10_000, 64}, {100_000, 200_000, 1}, {100_000, 200_000, 64}} {
 		b.Run(fmt.Sprintf("tenants=%d/standing=%d/batch=%d", c.tenants, c.standing, c.batch), func(b *testing.B) {
 			f := newFlow(b, c.tenants)
