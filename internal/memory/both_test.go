@@ -20,7 +20,7 @@ type pair struct {
 	tb     testing.TB
 	ctx    context.Context
 	redis  *redisstore.Partition
-	memory store.Partition
+	memory *memory.Partition
 	// now is the time of both. It begins an hour ahead, as Redis drops by its own clock what is over.
 	now time.Time
 	// version is that of the policy in force.
@@ -34,18 +34,10 @@ func newPair(tb testing.TB) *pair {
 	parts, _ := redisstore.PartsOf(d)
 	s := parts[0]
 	p := &pair{tb: tb, ctx: tb.Context(), redis: s, now: time.Now().Add(time.Hour).Truncate(time.Microsecond)}
-	p.memory = half{memory.New(memory.Config{Now: func() time.Time { return p.now }, KeepEnded: true}), rest{}}
+	p.memory = memory.New(memory.Config{Now: func() time.Time { return p.now }, KeepEnded: true})
 	p.move(0)
 	return p
 }
-
-// half is a partition in memory, also while it lacks methods, which fail where they are called.
-type half struct {
-	*memory.Partition
-	rest
-}
-
-type rest struct{ store.Partition }
 
 // move lets so much time pass for both.
 func (p *pair) move(by time.Duration) {
