@@ -22,8 +22,8 @@ const (
 	MissedAll = producer.MissedAll
 )
 
-// Periodic is a job that is enqueued over and over. It is a plain value.
-type Periodic struct {
+// PeriodicJob is a job that is enqueued over and over. It is a plain value.
+type PeriodicJob struct {
 	// Name is 1-100 bytes of [A-Za-z0-9._:@/-], and no two in the deployment have the same. The job of a tick has the ID NAME@SECONDS, the
 	// tick in seconds since 1970.
 	Name string
@@ -39,7 +39,7 @@ type Periodic struct {
 // RunPeriodic enqueues 1 to 1000 jobs over and over until ctx ends, and then returns nil. Any number of processes may run the same ones:
 // each tick is enqueued once. What cannot be enqueued is logged and tried again until the tick is missed. The error names all that is
 // wrong with the jobs, before anything is sent.
-func (c *Client) RunPeriodic(ctx context.Context, jobs ...Periodic) error {
+func (c *Client) RunPeriodic(ctx context.Context, jobs ...PeriodicJob) error {
 	inner, bad := make([]producer.PeriodicJob, len(jobs)), []error(nil)
 	for i, job := range jobs {
 		template, err := job.Job.translated()

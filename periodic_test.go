@@ -28,7 +28,7 @@ func TestATickIsEnqueuedOnce(t *testing.T) {
 	var running sync.WaitGroup
 	for range 2 {
 		running.Go(func() {
-			if err := hg.RunPeriodic(ctx, headgate.Periodic{
+			if err := hg.RunPeriodic(ctx, headgate.PeriodicJob{
 				Name: "digest", Spec: "@every 1s", Job: headgate.Job{Tenant: "acme", Queue: "mail", Args: welcome{To: "all"}}, Missed: headgate.MissedSkip,
 			}); err != nil {
 				t.Errorf("after ctx has ended: %v", err)
@@ -59,11 +59,11 @@ func TestAPeriodicJobSaysAllThatIsWrong(t *testing.T) {
 	own := good
 	own.ID = "mine"
 	err := hg.RunPeriodic(t.Context(),
-		headgate.Periodic{Name: "a b", Spec: "@hourly", Job: good},
-		headgate.Periodic{Name: "often", Spec: "every hour", Job: good},
-		headgate.Periodic{Name: "nothing", Spec: "@hourly", Job: headgate.Job{Tenant: "a b", Queue: "mail"}},
-		headgate.Periodic{Name: "own", Spec: "@hourly", Job: own},
-		headgate.Periodic{Name: "late", Spec: "@hourly", Job: good, Missed: "perhaps"})
+		headgate.PeriodicJob{Name: "a b", Spec: "@hourly", Job: good},
+		headgate.PeriodicJob{Name: "often", Spec: "every hour", Job: good},
+		headgate.PeriodicJob{Name: "nothing", Spec: "@hourly", Job: headgate.Job{Tenant: "a b", Queue: "mail"}},
+		headgate.PeriodicJob{Name: "own", Spec: "@hourly", Job: own},
+		headgate.PeriodicJob{Name: "late", Spec: "@hourly", Job: good, Missed: "perhaps"})
 	for _, want := range []string{"Jobs[0].Name", "Jobs[1].Spec", "Jobs[2].Job: invalid args nil", `Jobs[2].Job: invalid tenant "a b"`, "Jobs[3].Job with an ID", "Jobs[4].Missed"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not said: %v", want, err)

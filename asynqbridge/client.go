@@ -140,7 +140,7 @@ func (c *Client) EnqueueContext(ctx context.Context, task *asynq.Task, options .
 }
 
 // take asks the buckets.
-func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt store.Receipt, err error) {
+func (c *Client) take(ctx context.Context, asked claim, queue string) (receipt store.Taken, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
 	var verdict admission.Verdict
@@ -171,7 +171,7 @@ const refundTries = 2
 
 // refund gives back the tokens of a task that asynq refused with cause, if it is known not to have it. The caller's ctx may
 // have ended; the refund has a time of its own.
-func (c *Client) refund(ctx context.Context, receipt store.Receipt, a attempt, cause error) error {
+func (c *Client) refund(ctx context.Context, receipt store.Taken, a attempt, cause error) error {
 	refused := errors.Is(cause, asynq.ErrDuplicateTask) || errors.Is(cause, asynq.ErrTaskIDConflict)
 	if !c.once || a.sent && !refused {
 		return fmt.Errorf("%w: %w", cause, ErrNotRefunded)

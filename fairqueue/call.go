@@ -14,8 +14,8 @@ type Dispatch struct {
 	Entry *Entry
 }
 
-// Call is one script call: any number of changes, then Fill. It counts moves and notes what became possible.
-type Call struct {
+// Pass is one script call: any number of changes, then Fill. It counts moves and notes what became possible.
+type Pass struct {
 	room *Room
 	now  int64
 	// MovesLeft is what remains of Moves.
@@ -36,10 +36,10 @@ type Call struct {
 }
 
 // Begin starts a call at a time in microseconds. It ends the one before.
-func (r *Room) Begin(now int64) *Call {
+func (r *Room) Begin(now int64) *Pass {
 	c := r.call
 	if c == nil {
-		c = &Call{
+		c = &Pass{
 			room: r, refill: map[string]bool{}, refillPools: map[string]bool{}, passOn: map[string]bool{}, freed: map[string]string{},
 			unheld: map[string]int{}, spare: map[string]int{}, idle: map[string]bool{}, shelfMore: map[string]int{},
 		}
@@ -58,7 +58,7 @@ func (r *Room) Begin(now int64) *Call {
 }
 
 // Place adds a job to its lane. It returns the number of jobs in the lane.
-func (c *Call) Place(j *Job) int {
+func (c *Pass) Place(j *Job) int {
 	q := c.room.queue(j.Queue)
 	c.room.use(q)
 	c.room.touch(q)
@@ -101,7 +101,7 @@ func (c *class) count(j *Job, n int, r *Room) {
 }
 
 // Return puts a job back where it stood, or reports false when its deadline has passed.
-func (c *Call) Return(j *Job) bool {
+func (c *Pass) Return(j *Job) bool {
 	if j.Dated && j.Score < c.now {
 		return false
 	}
@@ -110,7 +110,7 @@ func (c *Call) Return(j *Job) bool {
 }
 
 // Remove takes a waiting job out of its lane, and reports whether it was there.
-func (c *Call) Remove(j *Job) bool {
+func (c *Pass) Remove(j *Job) bool {
 	cl := c.room.queue(j.Queue).classes[j.Class]
 	t := cl.tenants[j.Tenant]
 	if t == nil || t.lanes[j.LaneName()] == nil {
@@ -127,7 +127,7 @@ func (c *Call) Remove(j *Job) bool {
 
 // Take takes up to most jobs out of one lane of a tenant in a class, the one that is next, blocked ones last. It returns none where the
 // tenant has none there.
-func (c *Call) Take(queue string, class int, tenant string, most int) (taken []*Job) {
+func (c *Pass) Take(queue string, class int, tenant string, most int) (taken []*Job) {
 	cl := c.room.queue(queue).classes[class]
 	t := cl.tenants[tenant]
 	if t == nil || most <= 0 {
@@ -151,10 +151,10 @@ func (c *Call) Take(queue string, class int, tenant string, most int) (taken []*
 }
 
 // Freed notes a gate that has a unit more, or none to give any longer.
-func (c *Call) Freed(gate string) { c.freed[gate] = "" }
+func (c *Pass) Freed(gate string) { c.freed[gate] = "" }
 
 // Continue goes on to wake the waiters of a gate where moves ran out, as its timer k says.
-func (c *Call) Continue(gate string) {
+func (c *Pass) Continue(gate string) {
 	line := c.room.wakes[gate]
 	delete(c.room.wakes, gate)
 	if _, ok := c.freed[gate]; !ok {
@@ -163,13 +163,13 @@ func (c *Call) Continue(gate string) {
 }
 
 // Refill notes a pool that has room.
-func (c *Call) Refill(pool string) { c.refillPools[pool] = true }
+func (c *Pass) Refill(pool string) { c.refillPools[pool] = true }
 
 // RefillQueue notes a queue in which something may run now.
-func (c *Call) RefillQueue(queue string) { c.refill[queue] = true }
+func (c *Pass) RefillQueue(queue string) { c.refill[queue] = true }
 
 // Release gives the units of an entry back that leaves a pool's ready stream.
-func (c *Call) Release(p *Pool, e *Entry) {
+func (c *Pass) Release(p *Pool, e *Entry) {
 	if downstream := e.Job.Downstream; downstream != "" {
 		c.unheld[p.ID+":"+downstream]++
 		if p.held[downstream]--; p.held[downstream] <= 0 {
@@ -193,7 +193,7 @@ func (c *Call) Release(p *Pool, e *Entry) {
 }
 
 // WakeFreed wakes the waiters of every gate that was freed.
-func (c *Call) WakeFreed() {
+func (c *Pass) WakeFreed() {
 	if len(c.freed)+len(c.unheld) == 0 {
 		return
 	}
@@ -205,7 +205,7 @@ func (c *Call) WakeFreed() {
 }
 
 // ExpireLane ends the jobs of a lane whose deadlines have passed, as far as moves go, and arms its timer anew.
-func (c *Call) ExpireLane(timer string) (expired []*Job) {
+func (c *Pass) ExpireLane(timer string) (expired []*Job) {
 	class, rest, _ := strings.Cut(timer[1:], ":")
 	queueName, rest, _ := strings.Cut(rest, ":")
 	tenantName, downstream, _ := strings.Cut(rest, ":")
@@ -236,7 +236,7 @@ func deadlineTimer(cl *class, t *tenant, l *lane) string {
 	return "d" + cl.line() + ":" + t.name + ":" + l.name[1:]
 }
 
-func (c *Call) enter(cl *class, t *tenant) {
+func (c *Pass) enter(cl *class, t *tenant) {
 	t.tag = cl.v
 	if kept, ok := cl.idle[t.name]; ok {
 		t.tag = max(t.tag, kept)
@@ -249,13 +249,13 @@ func (c *Call) enter(cl *class, t *tenant) {
 	c.room.touch(cl.queue)
 }
 
-func (c *Call) movesOut(timer string) {
+func (c *Pass) movesOut(timer string) {
 	c.room.arm(timer, c.now+ContinueAfter)
 	c.More = true
 }
 
 // vanished lets the units that a lane might have used go to other waiters.
-func (c *Call) vanished(l *lane) {
+func (c *Pass) vanished(l *lane) {
 	if !c.room.gatesAny() {
 		return
 	}
@@ -267,7 +267,7 @@ func (c *Call) vanished(l *lane) {
 }
 
 // shrunk settles a lane from which jobs were taken other than by dispatch.
-func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
+func (c *Pass) shrunk(cl *class, t *tenant, l *lane) {
 	c.room.touch(cl.queue)
 	if l.jobs.Len() > 0 {
 		t.reorder(l)
@@ -285,7 +285,7 @@ func (c *Call) shrunk(cl *class, t *tenant, l *lane) {
 }
 
 // settle removes an empty lane, and takes the tenant out of the runnable set if no open lane is left.
-func (c *Call) settle(cl *class, t *tenant, l *lane) {
+func (c *Pass) settle(cl *class, t *tenant, l *lane) {
 	t.reorder(l)
 	if l.jobs.Len() == 0 {
 		delete(t.lanes, l.name)

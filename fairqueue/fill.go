@@ -9,7 +9,7 @@ import (
 
 // Fill ends a call: it serves every pool with room whose queues have something runnable, and passes units of gates on,
 // until nothing more can be done or the moves are out. It returns the dispatches in order.
-func (c *Call) Fill() []Dispatch {
+func (c *Pass) Fill() []Dispatch {
 	var out []Dispatch
 	for again := true; again; again = c.wakeIdle() || len(c.passOn)+len(c.shelfMore) > 0 {
 		names := slices.Sorted(maps.Keys(c.passOn))
@@ -29,7 +29,7 @@ func (c *Call) Fill() []Dispatch {
 }
 
 // served returns the pools that are to be filled, by name.
-func (c *Call) served() (pools []*Pool) {
+func (c *Pass) served() (pools []*Pool) {
 	if len(c.refill)+len(c.refillPools) == 0 {
 		return nil
 	}
@@ -44,11 +44,11 @@ func (c *Call) served() (pools []*Pool) {
 	return pools
 }
 
-func (c *Call) serves(p *Pool) bool {
+func (c *Pass) serves(p *Pool) bool {
 	return c.refillPools[p.ID] || slices.ContainsFunc(p.Queues, func(q string) bool { return c.refill[q] })
 }
 
-func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
+func (c *Pass) fillPool(p *Pool, out []Dispatch) []Dispatch {
 	room := p.Slots - len(p.Ready)
 	delete(c.spare, p.ID)
 	for room > 0 {
@@ -77,7 +77,7 @@ func (c *Call) fillPool(p *Pool, out []Dispatch) []Dispatch {
 	return out
 }
 
-func (c *Call) nextQueue(p *Pool) (int, bool) {
+func (c *Pass) nextQueue(p *Pool) (int, bool) {
 	canRun := func(i int) bool {
 		q := c.room.queue(p.Queues[i])
 		return !c.room.closed("q:"+q.name) && slices.ContainsFunc(q.classes, func(cl *class) bool { return cl.least() != nil })
@@ -94,7 +94,7 @@ func (c *Call) nextQueue(p *Pool) (int, bool) {
 }
 
 // serve makes one move with the tenant at the head of a class and returns the entry if it was a dispatch.
-func (c *Call) serve(p *Pool, cl *class) *Entry {
+func (c *Pass) serve(p *Pool, cl *class) *Entry {
 	c.MovesLeft--
 	c.room.touch(cl.queue)
 	t := cl.least()
@@ -139,7 +139,7 @@ func (c *Call) serve(p *Pool, cl *class) *Entry {
 }
 
 // passGates counts an entry under the gates on its job's way.
-func (c *Call) passGates(e *Entry) {
+func (c *Pass) passGates(e *Entry) {
 	if !c.room.gatesAny() {
 		return
 	}
@@ -158,7 +158,7 @@ func (c *Call) passGates(e *Entry) {
 }
 
 // parkWaiter parks a waiter behind the first closed one of several gates, and reports whether there is one.
-func (c *Call) parkWaiter(cl *class, gates []string, member string, tag VirtualTime) bool {
+func (c *Pass) parkWaiter(cl *class, gates []string, member string, tag VirtualTime) bool {
 	for _, name := range gates {
 		if c.room.closed(name) {
 			c.room.park(name, cl.line(), member, tag)
@@ -170,14 +170,14 @@ func (c *Call) parkWaiter(cl *class, gates []string, member string, tag VirtualT
 }
 
 // armRate sets the timer of a rate that has nothing left but waiters.
-func (c *Call) armRate(name string) {
+func (c *Pass) armRate(name string) {
 	if g := c.room.Gates[name]; g != nil && g.Rate != nil {
 		c.room.arm("g"+name, c.now+g.Rate.Wait())
 	}
 }
 
 // parkTenant parks t if a gate of its own is closed. Its open lanes leave their units to others.
-func (c *Call) parkTenant(cl *class, t *tenant) bool {
+func (c *Pass) parkTenant(cl *class, t *tenant) bool {
 	if !c.room.gatesAny() || !c.parkWaiter(cl, tenantGates(t.name, cl.queue.name), t.name, t.tag) {
 		return false
 	}
@@ -191,11 +191,11 @@ func (c *Call) parkTenant(cl *class, t *tenant) bool {
 const everyone = math.MaxInt
 
 // wake brings back as many waiters of each line as the gate has free units.
-func (c *Call) wake(name string) { c.wakeSome(name, everyone, nil, "") }
+func (c *Pass) wake(name string) { c.wakeSome(name, everyone, nil, "") }
 
 // wakeSome is wake for at most most of each line, of some queues only if these are given, and of the lines from one on. It returns how
 // many have left the gate.
-func (c *Call) wakeSome(name string, most int, only []string, from string) (left int) {
+func (c *Pass) wakeSome(name string, most int, only []string, from string) (left int) {
 	units := min(most, c.room.units(name))
 	if units <= 0 {
 		if len(c.room.parked[name]) > 0 {
@@ -234,7 +234,7 @@ func (c *Call) wakeSome(name string, most int, only []string, from string) (left
 }
 
 // wakeLane reports whether the lane may use the unit: not while it or its tenant stands behind another gate.
-func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
+func (c *Pass) wakeLane(cl *class, member string, tag VirtualTime) bool {
 	name, laneName, _ := strings.Cut(member, ":")
 	if c.parkWaiter(cl, laneGates(laneName[1:]), member, tag) {
 		return false
@@ -250,7 +250,7 @@ func (c *Call) wakeLane(cl *class, member string, tag VirtualTime) bool {
 }
 
 // wakeTenant moves a tenant from the gate that opened to another one if that is closed.
-func (c *Call) wakeTenant(cl *class, name string, tag VirtualTime) {
+func (c *Pass) wakeTenant(cl *class, name string, tag VirtualTime) {
 	t := cl.tenants[name]
 	if c.parkWaiter(cl, tenantGates(name, cl.queue.name), name, tag) {
 		return

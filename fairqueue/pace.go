@@ -35,7 +35,7 @@ func (r *Room) touch(q *queue) {
 }
 
 // noteBusy notes, of a pool's queues that the call changed, in which jobs wait for room.
-func (c *Call) noteBusy(p *Pool) {
+func (c *Pass) noteBusy(p *Pool) {
 	_, room := c.spare[p.ID]
 	for _, name := range p.Queues {
 		if q := c.room.queues[name]; q != nil && q.pace.touched {
@@ -56,7 +56,7 @@ func (q *queue) runs() bool {
 
 // JoinedAlone notes a job that came alone, owns nothing but its record, and stands behind another one of its lane, no gate on its
 // way: where no worker serves the queue, its wait begins to count for the pace.
-func (c *Call) JoinedAlone(j *Job) {
+func (c *Pass) JoinedAlone(j *Job) {
 	q := c.room.queue(j.Queue)
 	t := q.classes[j.Class].tenants[j.Tenant]
 	if t == nil || t.mode != runnable || t.only() != t.lanes[j.LaneName()] || t.only() == nil || t.only().jobs.Len() < 2 || c.gated(j) {
@@ -81,7 +81,7 @@ func (t *tenant) only() *lane {
 }
 
 // gated reports whether a gate may stand on a job's way.
-func (c *Call) gated(j *Job) bool {
+func (c *Pass) gated(j *Job) bool {
 	r := c.room
 	if !r.gatesAny() {
 		return false
@@ -101,7 +101,7 @@ func (c *Call) gated(j *Job) bool {
 func (r *Room) gatesAny() bool { return len(r.Gates)+len(r.Defaults) > 0 }
 
 // Tally ends a call: it folds what queues did in it into their paces.
-func (c *Call) Tally() {
+func (c *Pass) Tally() {
 	for _, q := range c.room.touched {
 		c.room.use(q)
 		q.pace.tally(c.now)
@@ -132,7 +132,7 @@ func (p *pace) tally(now int64) {
 
 // Guess guesses how many microseconds a job waits that is at a position in its lane, from 1: the dispatches up to and with its own, at
 // the queue's pace, and the way to the handler. It is for the call that placed the job, once that is over. Below zero is unknown.
-func (c *Call) Guess(j *Job, position int) int64 {
+func (c *Pass) Guess(j *Job, position int) int64 {
 	q := c.room.queue(j.Queue)
 	return c.room.guess(q, q.pace.exact, j, position)
 }

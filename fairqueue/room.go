@@ -124,7 +124,7 @@ type Room struct {
 	queues   map[string]*queue
 	seq      uint64
 	// call is the one under way, or the last one.
-	call *Call
+	call *Pass
 	// waits counts the jobs in lanes by downstream.
 	waits map[string]int
 	// parked keeps the waiters of gates by line, also of gates that were removed until they are awake. shelves are those of them that

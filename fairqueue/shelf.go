@@ -19,12 +19,12 @@ func (p *Pool) shareLeft(downstream string) int {
 	return max(1, p.Slots/shareDivisor) - p.held[downstream]
 }
 
-func (c *Call) mustShelve(p *Pool, downstream string) bool {
+func (c *Pass) mustShelve(p *Pool, downstream string) bool {
 	return downstream != "" && !c.idle[p.ID] && p.shareLeft(downstream) <= 0 && c.othersRun(p, downstream)
 }
 
 // othersRun reports whether a pool has a runnable tenant that does not call the downstream alone.
-func (c *Call) othersRun(p *Pool, downstream string) bool {
+func (c *Pass) othersRun(p *Pool, downstream string) bool {
 	for _, name := range p.Queues {
 		if c.room.closed("q:" + name) {
 			continue
@@ -39,7 +39,7 @@ func (c *Call) othersRun(p *Pool, downstream string) bool {
 }
 
 // passed lets a lane come back for a dispatch beyond the share.
-func (c *Call) passed(p *Pool, downstream string) {
+func (c *Pass) passed(p *Pool, downstream string) {
 	if downstream != "" && c.room.shelved() && p.shareLeft(downstream) < 0 {
 		c.shelfMore[downstream]++
 	}
@@ -48,7 +48,7 @@ func (c *Call) passed(p *Pool, downstream string) {
 func (r *Room) shelved() bool { return len(r.shelves) > 0 }
 
 // wakeShelves wakes what dispatches beyond the share let come back.
-func (c *Call) wakeShelves() {
+func (c *Pass) wakeShelves() {
 	for _, downstream := range slices.Sorted(maps.Keys(c.shelfMore)) {
 		c.wakeSome(shelfOf(downstream), c.shelfMore[downstream], nil, "")
 	}
@@ -56,7 +56,7 @@ func (c *Call) wakeShelves() {
 }
 
 // passOnShelves lets a lane come back for each entry that left, as far as the share goes.
-func (c *Call) passOnShelves() {
+func (c *Pass) passOnShelves() {
 	for _, name := range slices.Sorted(maps.Keys(c.unheld)) {
 		id, downstream, _ := strings.Cut(name, ":")
 		p := c.room.Pools[id]
@@ -71,7 +71,7 @@ func (c *Call) passOnShelves() {
 }
 
 // wakeIdle lets lanes come back in pools that have room and no other work, and reports whether there were any.
-func (c *Call) wakeIdle() bool {
+func (c *Pass) wakeIdle() bool {
 	woken := 0
 	if !c.room.shelved() {
 		return false

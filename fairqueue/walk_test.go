@@ -45,7 +45,7 @@ type roomWalk struct {
 
 func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
-	call := func(change func(*Call)) string {
+	call := func(change func(*Pass)) string {
 		c := w.room.Begin(w.now)
 		change(c)
 		c.WakeFreed()
@@ -70,15 +70,15 @@ func (w *roomWalk) run(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "slots":
 		d.ScanArgs(t, "n", &w.room.Pools["main"].Slots)
-		return call(func(c *Call) { c.Refill("main") })
+		return call(func(c *Pass) { c.Refill("main") })
 	case "place":
-		return call(func(c *Call) { w.place(t, d, c) })
+		return call(func(c *Pass) { w.place(t, d, c) })
 	case "finish":
-		return call(func(c *Call) { w.take(t, d, c, false) })
+		return call(func(c *Pass) { w.take(t, d, c, false) })
 	case "back":
-		return call(func(c *Call) { w.take(t, d, c, true) })
+		return call(func(c *Pass) { w.take(t, d, c, true) })
 	case "gate":
-		return call(func(c *Call) { w.gate(t, d, c) })
+		return call(func(c *Pass) { w.gate(t, d, c) })
 	case "tick":
 		var to int
 		d.ScanArgs(t, "to", &to)
@@ -111,7 +111,7 @@ func parseClasses(t *testing.T, text string) []admission.Class {
 	return classes
 }
 
-func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Call) {
+func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Pass) {
 	t.Helper()
 	class, cost, n, deadline, tenant, to := "high", 1, 1, 0, "", ""
 	d.ScanArgs(t, "tenant", &tenant)
@@ -140,7 +140,7 @@ func (w *roomWalk) place(t *testing.T, d *datadriven.TestData, c *Call) {
 	c.RefillQueue("mail")
 }
 
-func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Call, back bool) {
+func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Pass, back bool) {
 	t.Helper()
 	n := 1
 	d.MaybeScanArgs(t, "n", &n)
@@ -156,7 +156,7 @@ func (w *roomWalk) take(t *testing.T, d *datadriven.TestData, c *Call, back bool
 	c.Refill("main")
 }
 
-func (w *roomWalk) gate(t *testing.T, d *datadriven.TestData, c *Call) {
+func (w *roomWalk) gate(t *testing.T, d *datadriven.TestData, c *Pass) {
 	t.Helper()
 	var name, limit string
 	d.ScanArgs(t, "name", &name)
@@ -176,7 +176,7 @@ func (w *roomWalk) gate(t *testing.T, d *datadriven.TestData, c *Call) {
 	w.room.Gates[name].Limit = n
 }
 
-func (w *roomWalk) tick(c *Call) {
+func (w *roomWalk) tick(c *Pass) {
 	for _, timer := range slices.Sorted(maps.Keys(w.room.Timers)) {
 		if w.room.Timers[timer] <= w.now && timer[0] == 'd' {
 			delete(w.room.Timers, timer)
@@ -185,7 +185,7 @@ func (w *roomWalk) tick(c *Call) {
 	}
 }
 
-func (w *roomWalk) served(c *Call, out []Dispatch) string {
+func (w *roomWalk) served(c *Pass, out []Dispatch) string {
 	var words []string
 	for _, d := range out {
 		name := string(w.room.queue("mail").names[d.Job.Class])

@@ -93,7 +93,7 @@ func TestPeriodicJobsRunInVirtualTime(t *testing.T) {
 		defer stop()
 		go func() {
 			job := headgate.Job{Tenant: "acme", Queue: "mail", Args: report{"today"}}
-			if err := hg.RunPeriodic(ctx, headgate.Periodic{Name: "often", Spec: "*/10 * * * *", Job: job}); err != nil {
+			if err := hg.RunPeriodic(ctx, headgate.PeriodicJob{Name: "often", Spec: "*/10 * * * *", Job: job}); err != nil {
 				t.Error(err)
 			}
 		}()

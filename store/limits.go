@@ -45,8 +45,8 @@ const (
 	RefundStale Refund = "stale"
 )
 
-// Receipt says what Take has taken, and when. It is a plain value; the zero Receipt is none.
-type Receipt struct {
+// Taken says what Take has taken, and when. It is a plain value; the zero Taken is none.
+type Taken struct {
 	Question Question
 	Version  int64
 	Left     [admission.Levels]int64

@@ -53,7 +53,7 @@ type Deployment interface {
 // Common is what both a partition and a deployment do.
 type Common interface {
 	Operations
-	Limits
+	Buckets
 	BreakerStates
 	Gates
 	Policies
@@ -126,11 +126,11 @@ type Following interface {
 	NoteEventsFollowed(ctx context.Context, follower, position string) error
 }
 
-// Limits is token buckets without jobs, and what is counted of their decisions.
-type Limits interface {
+// Buckets is token buckets without jobs, and what is counted of their decisions.
+type Buckets interface {
 	Check(ctx context.Context, version int64, peek bool, questions []Question) (granted bool, answers []Answer, err error)
-	Take(ctx context.Context, version int64, question Question) (admission.Verdict, Receipt, error)
-	Refund(ctx context.Context, id string, receipt Receipt) (Refund, error)
+	Take(ctx context.Context, version int64, question Question) (admission.Verdict, Taken, error)
+	Refund(ctx context.Context, id string, receipt Taken) (Refund, error)
 	ResetBucket(ctx context.Context, tenant, queue string, class admission.Priority, by Intervention) (was bool, err error)
 	BucketsTTL(ctx context.Context, tenant string) (time.Duration, error)
 

@@ -138,7 +138,7 @@ var State = []Field{
 	{"gb", "the global bucket"},
 	{"gm", "the multiple of the even part of the global rate that this partition has"},
 	{"sb", "the ballot of shares that was heeded last: number, balancer, when"},
-	{"x:ID", "the global bucket of a candidate in shadow"},
+	{"xgb", "the global bucket of a candidate in shadow"},
 	{"rf", "tokens given back so far"},
 	{"pat", "`bt` when the policy last changed"},
 	{"pv", "the version of the policy in force"},

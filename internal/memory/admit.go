@@ -288,7 +288,7 @@ func isPlain(j *admission.Job) bool {
 }
 
 // place brings a job to where it waits.
-func (a *admitting) place(c *fairqueue.Call, e *entering) {
+func (a *admitting) place(c *fairqueue.Pass, e *entering) {
 	m, j := a.m, e.job
 	if (e.makes || e.start > 0) && !m.knows(j.Queue) {
 		m.made.note(j.Queue, j.Tenant, e.start)
@@ -319,7 +319,7 @@ func (a *admitting) place(c *fairqueue.Call, e *entering) {
 }
 
 // answer says where a job went.
-func (a *admitting) answer(c *fairqueue.Call, e *entering) {
+func (a *admitting) answer(c *fairqueue.Pass, e *entering) {
 	j, v := e.job, &a.verdicts[e.at]
 	*v = admission.Verdict{ID: j.ID, Decision: admission.Admitted, Dropped: len(e.victims), TokensLeft: e.left, Burst: e.burst}
 	switch {

@@ -81,7 +81,7 @@ func (m *model) breakerFits(inUse map[string]*modelBreaker) bool {
 }
 
 // saved lets the timer and the gate of a breaker follow it.
-func (m *model) saved(c *fairqueue.Call, downstream string, b *modelBreaker, now int64) {
+func (m *model) saved(c *fairqueue.Pass, downstream string, b *modelBreaker, now int64) {
 	s := b.SnapshotAt(m.instant())
 	limit, gated := b.Gate()
 	if !gated {
@@ -96,7 +96,7 @@ func (m *model) saved(c *fairqueue.Call, downstream string, b *modelBreaker, now
 	b.period, b.limit, b.ramp, b.doubt = s.Period, limit, s.Ramp, s.Doubt
 }
 
-func (m *model) followGate(c *fairqueue.Call, downstream string, period, was uint64, limit int) {
+func (m *model) followGate(c *fairqueue.Pass, downstream string, period, was uint64, limit int) {
 	name := "b:" + downstream
 	switch {
 	case limit < 0:
@@ -174,7 +174,7 @@ func (m *model) armBreaker(downstream string, b *modelBreaker, now int64) {
 	}
 }
 
-func (m *model) breakerDue(c *fairqueue.Call, downstream string, now int64) {
+func (m *model) breakerDue(c *fairqueue.Pass, downstream string, now int64) {
 	b := m.breakers[downstream]
 	if b == nil {
 		return
@@ -314,7 +314,7 @@ func (m *model) force(now int64, downstream, to string, length time.Duration, by
 
 // probe does something about the probes of a downstream that are no jobs, after what is due by time alone, and returns the breaker's
 // state.
-func (m *model) probe(now int64, downstream string, do func(c *fairqueue.Call, b *modelBreaker)) store.BreakerWord {
+func (m *model) probe(now int64, downstream string, do func(c *fairqueue.Pass, b *modelBreaker)) store.BreakerWord {
 	c := m.begin(now)
 	m.breakerDue(c, downstream, now)
 	b := m.breakers[downstream]
@@ -346,7 +346,7 @@ func (m *model) beginProbe(downstream, call string, b *modelBreaker) bool {
 }
 
 // endProbe gives back the unit of a call, if its period lasts.
-func (m *model) endProbe(c *fairqueue.Call, downstream, call string, b *modelBreaker) {
+func (m *model) endProbe(c *fairqueue.Pass, downstream, call string, b *modelBreaker) {
 	g, ok := b.guests[call]
 	delete(b.guests, call)
 	gate := m.room.Gates["b:"+downstream]

@@ -36,7 +36,7 @@ func (p *Partition) ReportOutcomes(_ context.Context, from store.Reporter, repor
 
 // BeginProbe asks whether a guest's call may be a probe, as store.Partition.BeginProbe.
 func (p *Partition) BeginProbe(_ context.Context, downstream, call string) (probe bool, word store.BreakerWord, more bool, err error) {
-	word, more, err = p.probe(downstream, call, func(m *model, _ *fairqueue.Call, b *modelBreaker) {
+	word, more, err = p.probe(downstream, call, func(m *model, _ *fairqueue.Pass, b *modelBreaker) {
 		probe = m.beginProbe(downstream, call, b)
 	})
 	return probe, word, more, err
@@ -44,15 +44,15 @@ func (p *Partition) BeginProbe(_ context.Context, downstream, call string) (prob
 
 // EndProbe gives the place of a probe free, as store.Partition.EndProbe.
 func (p *Partition) EndProbe(_ context.Context, downstream, call string) (word store.BreakerWord, more bool, err error) {
-	return p.probe(downstream, call, func(m *model, c *fairqueue.Call, b *modelBreaker) { m.endProbe(c, downstream, call, b) })
+	return p.probe(downstream, call, func(m *model, c *fairqueue.Pass, b *modelBreaker) { m.endProbe(c, downstream, call, b) })
 }
 
-func (p *Partition) probe(downstream, call string, do func(*model, *fairqueue.Call, *modelBreaker)) (word store.BreakerWord, more bool, err error) {
+func (p *Partition) probe(downstream, call string, do func(*model, *fairqueue.Pass, *modelBreaker)) (word store.BreakerWord, more bool, err error) {
 	if err := admission.ValidateName("call", call, false); err != nil {
 		return store.BreakerWord{}, false, err
 	}
 	p.write(func(m *model, now int64) {
-		word = m.probe(now, downstream, func(c *fairqueue.Call, b *modelBreaker) { do(m, c, b) })
+		word = m.probe(now, downstream, func(c *fairqueue.Pass, b *modelBreaker) { do(m, c, b) })
 		more = m.more
 	})
 	return word, more, nil

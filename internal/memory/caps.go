@@ -101,7 +101,7 @@ func (m *model) standingCap(name string, limit int) bound {
 }
 
 // setCaps makes gates what the policy says: first those of all that have none of their own.
-func (m *model) setCaps(c *fairqueue.Call, names []string) {
+func (m *model) setCaps(c *fairqueue.Pass, names []string) {
 	slices.SortFunc(names, func(a, b string) int {
 		if first := ofAll(a); first != ofAll(b) {
 			if first {
@@ -197,7 +197,7 @@ func (m *model) followDefault(name string) {
 }
 
 // cover frees what runs under defaults that an edit writes, and counts what there is before one that is new.
-func (m *model) cover(c *fairqueue.Call, defaults map[string]bool) {
+func (m *model) cover(c *fairqueue.Pass, defaults map[string]bool) {
 	if len(defaults) == 0 {
 		return
 	}

@@ -71,7 +71,7 @@ func (m *model) uncancel(j *modelJob) bool {
 }
 
 // outcome is what becomes of a job that has left its worker's hands.
-func (m *model) outcome(c *fairqueue.Call, j *modelJob, f *store.Finish, worker string, now int64) store.Ended {
+func (m *model) outcome(c *fairqueue.Pass, j *modelJob, f *store.Finish, worker string, now int64) store.Ended {
 	cancelled := m.uncancel(j)
 	text := f.Text[:min(len(f.Text), store.MaxFinishText)]
 	switch {

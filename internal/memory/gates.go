@@ -41,7 +41,7 @@ type suspension struct {
 }
 
 // limited gives a gate of its own a limit for a time, or takes it away: what the script gate does.
-func (m *model) limited(c *fairqueue.Call, name string, limit int, length time.Duration, then int, by store.Intervention, now int64) (held int) {
+func (m *model) limited(c *fairqueue.Pass, name string, limit int, length time.Duration, then int, by store.Intervention, now int64) (held int) {
 	m.timers.Remove("g" + name)
 	c.Freed(name)
 	if limit < 0 {
@@ -65,7 +65,7 @@ func (m *model) limited(c *fairqueue.Call, name string, limit int, length time.D
 }
 
 // gateDue ends a gate's time, or goes on with a rate.
-func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
+func (m *model) gateDue(c *fairqueue.Pass, name string, now int64) {
 	note, ok := m.gateNotes[name]
 	switch {
 	case !ok || note.until == 0:

@@ -53,13 +53,13 @@ func (m *model) check(now, version int64, peek bool, questions []store.Question,
 }
 
 // Take asks one question, as store.Partition.Take.
-func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Receipt, err error) {
+func (p *Partition) Take(_ context.Context, version int64, question store.Question) (verdict admission.Verdict, receipt store.Taken, err error) {
 	questions, answers := [1]store.Question{question}, [1]store.Answer{}
 	var granted bool
 	var at store.Moment
 	p.write(func(m *model, now int64) { granted, at, err = m.check(now, version, false, questions[:], answers[:]) })
 	if granted {
-		receipt = store.Receipt{Question: question, Version: version, At: at}
+		receipt = store.Taken{Question: question, Version: version, At: at}
 		for level, left := range answers[0].Left {
 			receipt.Left[level] = int64(left)
 		}
@@ -68,7 +68,7 @@ func (p *Partition) Take(_ context.Context, version int64, question store.Questi
 }
 
 // Refund gives back what Take took for work that did not begin, once for each id, as store.Partition.Refund.
-func (p *Partition) Refund(_ context.Context, id string, receipt store.Receipt) (done store.Refund, err error) {
+func (p *Partition) Refund(_ context.Context, id string, receipt store.Taken) (done store.Refund, err error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
@@ -76,7 +76,7 @@ func (p *Partition) Refund(_ context.Context, id string, receipt store.Receipt) 
 	return done, nil
 }
 
-func (m *model) refund(now int64, id string, receipt *store.Receipt) store.Refund {
+func (m *model) refund(now int64, id string, receipt *store.Taken) store.Refund {
 	q, elapsed := &receipt.Question, m.bucketTime(now)-receipt.At.Time
 	m.refunded.Passed(m.over(now))
 	until, again := m.refunded.Find(id)

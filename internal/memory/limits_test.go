@@ -15,7 +15,7 @@ type metered struct {
 	governed
 
 	limits   [admission.Levels]admission.Limit
-	receipts []store.Receipt
+	receipts []store.Taken
 	leased   map[string]map[admission.Scope]admission.Tokens
 }
 
@@ -98,7 +98,7 @@ func (g *metered) step() {
 			verdict, receipt, err := s.Take(g.ctx, version, q)
 			return replied(verdict, receipt, err)
 		}).(reply)
-		if receipt := got.values[1].(store.Receipt); receipt.At.Time > 0 {
+		if receipt := got.values[1].(store.Taken); receipt.At.Time > 0 {
 			g.receipts = append(g.receipts, receipt)
 		}
 	case 3:

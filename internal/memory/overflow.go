@@ -236,7 +236,7 @@ func (p *overflowPlan) chooseVictims(e *entrant, of tenantQueue, class, size int
 }
 
 // spillReturn brings spilled jobs back that have room, and reports whether one waits in a lane now.
-func (m *model) spillReturn(c *fairqueue.Call, now int64) (back bool) {
+func (m *model) spillReturn(c *fairqueue.Pass, now int64) (back bool) {
 	type freed struct {
 		of   tenantQueue
 		name string
@@ -258,7 +258,7 @@ func (m *model) spillReturn(c *fairqueue.Call, now int64) (back bool) {
 }
 
 // spillDrain brings jobs of a backlog back while they fit. What has begun below the low-water mark goes on above it.
-func (m *model) spillDrain(c *fairqueue.Call, b *backlog, goesOn bool, now int64) (back bool) {
+func (m *model) spillDrain(c *fairqueue.Pass, b *backlog, goesOn bool, now int64) (back bool) {
 	o := m.bound(b.of.tenant, b.of.queue)
 	low := float64(o.LowWater) / 100
 	if !goesOn && o.Policy != "" && (o.MaxJobs > 0 && float64(b.jobs) > float64(o.MaxJobs)*low || o.MaxBytes > 0 && float64(b.bytes) > float64(o.MaxBytes)*low) {

@@ -52,7 +52,7 @@ func (m *model) promote(now int64, leap store.Leap, owner string, lease int64) s
 }
 
 // promoteLater uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
-func (m *model) promoteLater(c *fairqueue.Call, now int64) {
+func (m *model) promoteLater(c *fairqueue.Pass, now int64) {
 	for range (c.MovesLeft + 1) / 2 {
 		j, ok := m.later.First()
 		if !ok || j.at > now {
@@ -66,7 +66,7 @@ func (m *model) promoteLater(c *fairqueue.Call, now int64) {
 
 // runTimers runs what is due. Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody
 // calls.
-func (m *model) runTimers(c *fairqueue.Call, now int64) {
+func (m *model) runTimers(c *fairqueue.Pass, now int64) {
 	for _, one := range m.timers.Until(now+fairqueue.ContinueAfter, m.moves) {
 		if c.MovesLeft == 0 {
 			return
@@ -81,7 +81,7 @@ func (m *model) runTimers(c *fairqueue.Call, now int64) {
 
 // lookAgain arms every registration anew after a step of the clock, and lets everything look again whose timer the old clock may have put
 // far ahead.
-func (m *model) lookAgain(c *fairqueue.Call, now int64) {
+func (m *model) lookAgain(c *fairqueue.Pass, now int64) {
 	for name, w := range m.workers {
 		m.arm("w"+name, now+w.lease)
 	}
@@ -108,7 +108,7 @@ func (m *model) lookAgain(c *fairqueue.Call, now int64) {
 	}
 }
 
-func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
+func (m *model) runTimer(c *fairqueue.Pass, timer string, now int64) {
 	name := timer[1:]
 	switch timer[0] {
 	case 'd':

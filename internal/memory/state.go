@@ -242,7 +242,7 @@ func (m *model) charging(b *bank.Bank, now int64) *bank.Charge {
 }
 
 // begin starts a call that moves jobs; fill ends it.
-func (m *model) begin(now int64) *fairqueue.Call {
+func (m *model) begin(now int64) *fairqueue.Pass {
 	m.advance(now)
 	clear(m.depthFreed)
 	c := m.room.Begin(now)
@@ -280,7 +280,7 @@ func (m *model) expire(j *modelJob, now int64) {
 }
 
 // fill ends a call: it dispatches what there is room for.
-func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
+func (m *model) fill(c *fairqueue.Pass, now int64) []fairqueue.Dispatch {
 	var out []fairqueue.Dispatch
 	for again := true; again; again = len(m.depthFreed) > 0 && m.spillReturn(c, now) {
 		dispatched := c.Fill()
@@ -303,7 +303,7 @@ func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
 }
 
 // enlane puts a job into its lane and returns how many jobs there are.
-func (m *model) enlane(c *fairqueue.Call, j *modelJob) int {
+func (m *model) enlane(c *fairqueue.Pass, j *modelJob) int {
 	j.where = inLane
 	if j.counted {
 		m.backlogOf(j.Tenant, j.Queue).old.Add(j)
@@ -319,7 +319,7 @@ func (m *model) outOfLane(j *modelJob) {
 }
 
 // putBack puts a job back where it stood, or ends it when its deadline has passed.
-func (m *model) putBack(c *fairqueue.Call, j *modelJob, now int64) {
+func (m *model) putBack(c *fairqueue.Pass, j *modelJob, now int64) {
 	if j.Dated && j.Score < now {
 		m.expire(j, now)
 		return

@@ -28,7 +28,7 @@ func (m *model) dispatched(d fairqueue.Dispatch, now int64) {
 }
 
 // release takes a job out of its pool's stream and gives back what it held there.
-func (m *model) release(c *fairqueue.Call, j *modelJob) {
+func (m *model) release(c *fairqueue.Pass, j *modelJob) {
 	delete(m.tokens, j.token)
 	j.pool.Remove(j.entry)
 	if worker := j.entry.Worker; worker != "" {

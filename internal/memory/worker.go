@@ -86,7 +86,7 @@ func (p *Partition) Reclaim(_ context.Context, worker string) (more bool, err er
 }
 
 // workerReclaim takes back what a worker holds; its slots go with the last entry. It reports whether that is done.
-func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now int64) bool {
+func (m *model) workerReclaim(c *fairqueue.Pass, worker string, lost bool, now int64) bool {
 	w, ok := m.workers[worker]
 	if !ok {
 		return true
@@ -108,7 +108,7 @@ func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now i
 
 // takeBack takes entries of a worker, as many as there are moves, and reports whether none are left. They are lost unless the worker
 // itself hands them back.
-func (m *model) takeBack(c *fairqueue.Call, h holder, lost bool, now int64) bool {
+func (m *model) takeBack(c *fairqueue.Pass, h holder, lost bool, now int64) bool {
 	if c.MovesLeft == 0 {
 		return false
 	}
@@ -121,7 +121,7 @@ func (m *model) takeBack(c *fairqueue.Call, h holder, lost bool, now int64) bool
 }
 
 // goBack takes jobs out of their stream and puts them back, or ends them.
-func (m *model) goBack(c *fairqueue.Call, worker string, back []*modelJob, lost bool, now int64) {
+func (m *model) goBack(c *fairqueue.Pass, worker string, back []*modelJob, lost bool, now int64) {
 	var suspects []*modelJob
 	for _, j := range back {
 		j.begun = lost && j.suspect && j.startedBy == worker
@@ -188,7 +188,7 @@ func (m *model) deliveryLost(j *modelJob, worker string, now int64) {
 }
 
 // surplusReturn puts back what nobody has read and no slot is left for, the youngest first.
-func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
+func (m *model) surplusReturn(c *fairqueue.Pass, p *fairqueue.Pool, now int64) {
 	surplus := len(p.Ready) - p.Slots
 	if surplus <= 0 {
 		return
@@ -223,7 +223,7 @@ func (m *model) poolClose(p *fairqueue.Pool) {
 }
 
 // audit takes back what is held by those who are not registered.
-func (m *model) audit(c *fairqueue.Call, id string, now int64) {
+func (m *model) audit(c *fairqueue.Pass, id string, now int64) {
 	p := m.room.Pools[id]
 	if p == nil {
 		return

@@ -49,7 +49,7 @@ func TestAReceiptOfNoTenantIsRefundedWhereItWasTaken(t *testing.T) {
 	t.Parallel()
 	s := openParts(t, 3, 0)
 	ctx := t.Context()
-	var receipts []store.Receipt
+	var receipts []store.Taken
 	for range 3 { // Each takes all of another partition.
 		verdict, receipt, err := s.Take(ctx, 0, anybody(10))
 		check(t, err)
@@ -59,7 +59,7 @@ func TestAReceiptOfNoTenantIsRefundedWhereItWasTaken(t *testing.T) {
 		receipts = append(receipts, receipt)
 	}
 	for i, part := range s.parts {
-		word, err := s.Refund(ctx, "refund", receipts[slices.IndexFunc(receipts, func(r store.Receipt) bool { return r.At.Part == i })])
+		word, err := s.Refund(ctx, "refund", receipts[slices.IndexFunc(receipts, func(r store.Taken) bool { return r.At.Part == i })])
 		check(t, err)
 		granted, answers, err := part.Check(ctx, 0, true, []store.Question{anybody(9)}) // What is lost is less than a token.
 		check(t, err)

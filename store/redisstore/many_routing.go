@@ -62,7 +62,7 @@ func (d *many) Minutes(ctx context.Context, scope admission.Scope) ([]store.Minu
 }
 
 // Refund implements Deployment.
-func (d *many) Refund(ctx context.Context, id string, receipt store.Receipt) (store.Refund, error) {
+func (d *many) Refund(ctx context.Context, id string, receipt store.Taken) (store.Refund, error) {
 	return d.parts[receipt.At.Part].Refund(ctx, id, receipt)
 }
 
@@ -100,10 +100,10 @@ func (d *many) Check(ctx context.Context, version int64, peek bool, questions []
 }
 
 // Take implements Deployment.
-func (d *many) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Receipt, error) {
+func (d *many) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Taken, error) {
 	got, err := d.ask(ctx, version, false, []store.Question{question})
 	if err != nil {
-		return admission.Verdict{}, store.Receipt{}, err
+		return admission.Verdict{}, store.Taken{}, err
 	}
 	verdict, receipt := got.Receipt(question, version)
 	return verdict, receipt, nil

@@ -40,7 +40,7 @@ func (m *model) breakerOf(downstream string, config breaker.Config) *modelBreake
 }
 
 // saved lets the timer and the gate of a breaker follow it.
-func (m *model) saved(c *fairqueue.Call, downstream string, b *modelBreaker, now int64) {
+func (m *model) saved(c *fairqueue.Pass, downstream string, b *modelBreaker, now int64) {
 	s := b.SnapshotAt(m.instant())
 	limit, gated := b.Gate()
 	if !gated {
@@ -55,7 +55,7 @@ func (m *model) saved(c *fairqueue.Call, downstream string, b *modelBreaker, now
 	b.period, b.limit, b.ramp, b.doubt = s.Period, limit, s.Ramp, s.Doubt
 }
 
-func (m *model) followGate(c *fairqueue.Call, downstream string, period, was uint64, limit int) {
+func (m *model) followGate(c *fairqueue.Pass, downstream string, period, was uint64, limit int) {
 	name := "b:" + downstream
 	switch {
 	case limit < 0:
@@ -122,7 +122,7 @@ func (m *model) arm(downstream string, b *modelBreaker, now int64) {
 	}
 }
 
-func (m *model) breakerDue(c *fairqueue.Call, downstream string, now int64) {
+func (m *model) breakerDue(c *fairqueue.Pass, downstream string, now int64) {
 	b := m.breakers[downstream]
 	if b == nil {
 		return

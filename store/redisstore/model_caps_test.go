@@ -75,7 +75,7 @@ func (m *model) putPolicy(now int64, caps []store.Cap) []fairqueue.Dispatch {
 
 // setCaps makes the gates what a new policy says, and frees those that the edit writes: what differs, what only counts for a default,
 // and what runs under a default that differs. What it leaves as it was waits for its own timers where moves ran out.
-func (m *model) setCaps(c *fairqueue.Call, caps []store.Cap) {
+func (m *model) setCaps(c *fairqueue.Pass, caps []store.Cap) {
 	wanted := map[string]store.Cap{}
 	names := map[string]bool{}
 	before := maps.Clone(m.room.Defaults)
@@ -175,7 +175,7 @@ func (m *model) removeGate(name string) {
 }
 
 // cover frees what runs under a default that differs, and counts what there is before one that is new.
-func (m *model) cover(c *fairqueue.Call, before map[string]int) {
+func (m *model) cover(c *fairqueue.Pass, before map[string]int) {
 	for _, p := range m.room.Pools {
 		for _, e := range p.Ready {
 			for _, name := range capNames(e.Job) {

@@ -188,7 +188,7 @@ func (p *overflowPlan) chooseVictims(e *entrant, c store.Candidate, d *modelDept
 }
 
 // spillReturn brings spilled jobs back that have room, and reports whether one waits in a lane now.
-func (m *model) spillReturn(c *fairqueue.Call, now int64) (back bool) {
+func (m *model) spillReturn(c *fairqueue.Pass, now int64) (back bool) {
 	names := slices.Sorted(maps.Keys(m.depthFreed))
 	clear(m.depthFreed)
 	on := maps.Clone(m.spillOn)
@@ -201,7 +201,7 @@ func (m *model) spillReturn(c *fairqueue.Call, now int64) (back bool) {
 	return back
 }
 
-func (m *model) spillDrain(c *fairqueue.Call, name string, goesOn bool, now int64) (back bool) {
+func (m *model) spillDrain(c *fairqueue.Pass, name string, goesOn bool, now int64) (back bool) {
 	first := m.live[m.spilled[name][0]]
 	b := m.bound(first.Tenant, first.Queue)
 	d := m.depth(name)

@@ -87,7 +87,7 @@ func (m *model) promote(now int64, leap store.Leap, owner string, lease int64) (
 }
 
 // lookAgain lets everything look again, after a step of the clock, whose timer the old clock may have put far ahead.
-func (m *model) lookAgain(c *fairqueue.Call, now int64) {
+func (m *model) lookAgain(c *fairqueue.Pass, now int64) {
 	for name := range m.timers {
 		if name[0] == 'b' {
 			m.timers[name] = now
@@ -109,7 +109,7 @@ func (m *model) lookAgain(c *fairqueue.Call, now int64) {
 	}
 }
 
-func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
+func (m *model) runTimer(c *fairqueue.Pass, timer string, now int64) {
 	name := timer[1:]
 	switch timer[0] {
 	case 'd':
@@ -148,7 +148,7 @@ func (m *model) runTimer(c *fairqueue.Call, timer string, now int64) {
 }
 
 // audit takes back what consumers hold that are not registered.
-func (m *model) audit(c *fairqueue.Call, id string, now int64) {
+func (m *model) audit(c *fairqueue.Pass, id string, now int64) {
 	p := m.room.Pools[id]
 	if p == nil {
 		return

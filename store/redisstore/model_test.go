@@ -109,7 +109,7 @@ func (m *model) bucketTime(now int64) int64 {
 	return m.filled + max(0, now-m.last)
 }
 
-func (m *model) begin(now int64) *fairqueue.Call {
+func (m *model) begin(now int64) *fairqueue.Pass {
 	m.filled = m.bucketTime(now)
 	passed := now - m.last
 	switch {
@@ -162,7 +162,7 @@ func (m *model) expire(j *fairqueue.Job, now int64) {
 	}
 }
 
-func (m *model) fill(c *fairqueue.Call, now int64) []fairqueue.Dispatch {
+func (m *model) fill(c *fairqueue.Pass, now int64) []fairqueue.Dispatch {
 	var out []fairqueue.Dispatch
 	for again := true; again; again = m.spillReturn(c, now) {
 		out = append(out, c.Fill()...)
@@ -191,7 +191,7 @@ func (m *model) suspendedBy(j *admission.Job, now int64) bool {
 	return false
 }
 
-func (m *model) putBack(c *fairqueue.Call, j *modelJob, now int64) {
+func (m *model) putBack(c *fairqueue.Pass, j *modelJob, now int64) {
 	if !c.Return(&j.Job) {
 		m.expire(&j.Job, now)
 	}
@@ -383,7 +383,7 @@ func (m *model) finish(now int64, pool string, jobs []store.Finish) (words []str
 }
 
 // takeEntry removes a held job from a ready stream; nil when it is not there.
-func (m *model) takeEntry(c *fairqueue.Call, p *fairqueue.Pool, key string) *modelJob {
+func (m *model) takeEntry(c *fairqueue.Pass, p *fairqueue.Pool, key string) *modelJob {
 	for i, e := range p.Ready {
 		if e.Job.Key() == key && e.Worker != "" {
 			p.Ready = slices.Delete(p.Ready, i, i+1)
@@ -395,7 +395,7 @@ func (m *model) takeEntry(c *fairqueue.Call, p *fairqueue.Pool, key string) *mod
 	return nil
 }
 
-func (m *model) outcome(c *fairqueue.Call, j *modelJob, f store.Finish, now int64) string {
+func (m *model) outcome(c *fairqueue.Pass, j *modelJob, f store.Finish, now int64) string {
 	if j == nil {
 		return "lost"
 	}

@@ -67,7 +67,7 @@ func (m *model) reclaim(now int64, worker string) (string, []fairqueue.Dispatch)
 	return "more", out
 }
 
-func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now int64) bool {
+func (m *model) workerReclaim(c *fairqueue.Pass, worker string, lost bool, now int64) bool {
 	w, ok := m.workers[worker]
 	if !ok {
 		return true
@@ -87,7 +87,7 @@ func (m *model) workerReclaim(c *fairqueue.Call, worker string, lost bool, now i
 	return true
 }
 
-func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker string, lost bool, now int64) bool {
+func (m *model) consumerReturn(c *fairqueue.Pass, p *fairqueue.Pool, worker string, lost bool, now int64) bool {
 	if c.MovesLeft == 0 {
 		return false
 	}
@@ -103,7 +103,7 @@ func (m *model) consumerReturn(c *fairqueue.Call, p *fairqueue.Pool, worker stri
 	return done
 }
 
-func (m *model) entriesReturn(c *fairqueue.Call, p *fairqueue.Pool, back []*fairqueue.Entry, lost bool, now int64) {
+func (m *model) entriesReturn(c *fairqueue.Pass, p *fairqueue.Pool, back []*fairqueue.Entry, lost bool, now int64) {
 	if len(back) == 0 {
 		return
 	}
@@ -243,7 +243,7 @@ func (m *model) cancel(now int64, key string) (string, []fairqueue.Dispatch) {
 }
 
 // lettersPurge ends what a queue has kept for long enough.
-func (m *model) lettersPurge(c *fairqueue.Call, queue string, now int64) {
+func (m *model) lettersPurge(c *fairqueue.Pass, queue string, now int64) {
 	keep := m.queues[queue].KeepDead.Microseconds()
 	if keep == 0 {
 		return
@@ -259,7 +259,7 @@ func (m *model) lettersPurge(c *fairqueue.Call, queue string, now int64) {
 	}
 }
 
-func (m *model) surplusReturn(c *fairqueue.Call, p *fairqueue.Pool, now int64) {
+func (m *model) surplusReturn(c *fairqueue.Pass, p *fairqueue.Pool, now int64) {
 	surplus := len(p.Ready) - p.Slots
 	if surplus <= 0 {
 		return
@@ -320,7 +320,7 @@ func (m *model) gateTimes(name string, g store.Gate, now int64) {
 	}
 }
 
-func (m *model) gateDue(c *fairqueue.Call, name string, now int64) {
+func (m *model) gateDue(c *fairqueue.Pass, name string, now int64) {
 	end, ok := m.gateEnds[name]
 	switch {
 	case ok && end.at > now:

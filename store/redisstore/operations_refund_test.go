@@ -12,7 +12,7 @@ import (
 // taking is one that a walk may refund.
 type taking struct {
 	id      string
-	receipt store.Receipt
+	receipt store.Taken
 }
 
 // take asks a question whose tokens a later step may refund.

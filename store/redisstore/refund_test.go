@@ -30,7 +30,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 		type grant struct {
 			at       int64
 			cost     admission.Tokens
-			receipt  store.Receipt
+			receipt  store.Taken
 			refunded bool
 		}
 		now := ahead()
@@ -71,7 +71,7 @@ func TestRefundsKeepTheBound(t *testing.T) {
 func TestARefundCountsOnceHoweverOftenItIsSent(t *testing.T) {
 	t.Parallel()
 	s := newYard(t).store
-	take := func(cost admission.Tokens) store.Receipt {
+	take := func(cost admission.Tokens) store.Taken {
 		verdict, receipt, err := s.Take(t.Context(), 0, ofTenant("a", cost))
 		check(t, err)
 		if verdict.Decision != admission.Admitted {

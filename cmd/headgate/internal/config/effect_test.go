@@ -30,8 +30,8 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/cmd/headgate/internal/serve"
+	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/worker"
 )
 
@@ -232,12 +232,12 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 		c.Worker.Queues = []store.QueueWeight{{Queue: "q"}}
 		l := &Loaded{Config: c}
 		if section != "serve" {
-			_, err := worker.New(store.Single(&redisstore.Partition{}, nil), l.Worker(logs.New(io.Discard, logs.Config{})))
+			_, err := worker.New(store.Single(memory.New(memory.Config{}), nil), l.Worker(logs.New(io.Discard, logs.Config{})))
 			return err != nil
 		}
 		options, noCredentials := l.Serve()
 		options.NoAuth = true
-		_, noServer := serve.New(store.Single(&redisstore.Partition{}, nil), zerolog.Nop(), zerolog.Nop(), options)
+		_, noServer := serve.New(store.Single(memory.New(memory.Config{}), nil), zerolog.Nop(), zerolog.Nop(), options)
 		return errors.Join(noCredentials, noServer) != nil
 	}
 	jwks := writeText(t, t.TempDir(), "jwks", keySet)

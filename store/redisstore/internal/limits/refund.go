@@ -13,21 +13,21 @@ import (
 )
 
 // Take asks one question as Check does. Where the tokens are granted, the receipt is for Refund.
-func (s *Limits) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Receipt, error) {
+func (s *Limits) Take(ctx context.Context, version int64, question store.Question) (admission.Verdict, store.Taken, error) {
 	got, err := s.Ask(ctx, version, false, []store.Question{question})
 	if err != nil {
-		return admission.Verdict{}, store.Receipt{}, err
+		return admission.Verdict{}, store.Taken{}, err
 	}
 	verdict, receipt := got.Receipt(question, version)
 	return verdict, receipt, nil
 }
 
 // Receipt returns the verdict on one question, and what Refund needs where its tokens were granted.
-func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdict, store.Receipt) {
+func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdict, store.Taken) {
 	if !a.Granted {
-		return a.Answers[0].Verdict, store.Receipt{}
+		return a.Answers[0].Verdict, store.Taken{}
 	}
-	receipt := store.Receipt{Question: question, Version: version, At: a.at}
+	receipt := store.Taken{Question: question, Version: version, At: a.at}
 	for level, left := range a.Answers[0].Left {
 		receipt.Left[level] = int64(left)
 	}
@@ -38,7 +38,7 @@ func (a *Asked) Receipt(question store.Question, version int64) (admission.Verdi
 // taking, at most headgate.MaxNameLength bytes. A bucket is never left above what it would hold had the tokens not been
 // taken: what came in meanwhile, other refunds of the partition among it, is counted as if it had found them there. After
 // any error the same call may be made again within RefundWindow.
-func (s *Limits) Refund(ctx context.Context, id string, receipt store.Receipt) (store.Refund, error) {
+func (s *Limits) Refund(ctx context.Context, id string, receipt store.Taken) (store.Refund, error) {
 	if err := admission.ValidateName("id of a refund", id, false); err != nil {
 		return "", err
 	}
