@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/store"
 )
 
@@ -38,8 +39,8 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 		if row.before != nil {
 			row.before()
 		}
-		p.run(exitOK, row.line)
-		entries, _ := p.object(exitOK, "audit --limit 1 --action "+row.action+" --author "+author())["entries"].([]any)
+		p.run(cli.ExitOK, row.line)
+		entries, _ := p.object(cli.ExitOK, "audit --limit 1 --action "+row.action+" --author "+cli.Author())["entries"].([]any)
 		if len(entries) != 1 {
 			t.Fatalf("%s: %v", row.line, entries)
 		}
@@ -54,14 +55,14 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 			t.Errorf("%s is told as %v", row.line, entry)
 		}
 	}
-	drains, _ := p.object(exitOK, "audit --action drain")["entries"].([]any)
+	drains, _ := p.object(cli.ExitOK, "audit --action drain")["entries"].([]any)
 	if len(drains) != 1 {
 		t.Errorf("a drain is %d entries", len(drains))
 	}
-	if out := p.run(exitOK, "audit --name q:mail"); !strings.Contains(out.stdout, "pause queue mail") || strings.Contains(out.stdout, "policy") {
+	if out := p.run(cli.ExitOK, "audit --name q:mail"); !strings.Contains(out.stdout, "pause queue mail") || strings.Contains(out.stdout, "policy") {
 		t.Errorf("%s", out.stdout)
 	}
-	if out := p.run(exitUsage, "audit --action dance"); !strings.Contains(out.stderr, "allowed is policy, open") {
+	if out := p.run(cli.ExitUsage, "audit --action dance"); !strings.Contains(out.stderr, "allowed is policy, open") {
 		t.Errorf("%s", out.stderr)
 	}
 }
@@ -70,15 +71,15 @@ func TestEveryCommandThatChangesSomethingIsAudited(t *testing.T) {
 func TestHoldsCommand(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(exitOK, "holds"); !strings.Contains(out.stdout, "nothing is paused or suspended") {
+	if out := p.run(cli.ExitOK, "holds"); !strings.Contains(out.stdout, "nothing is paused or suspended") {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitOK, "pause --queue mail --for 1h --reason they\x1b[2Jmove")
-	p.run(exitOK, "pause --tenant acme --enqueue")
+	p.run(cli.ExitOK, "pause --queue mail --for 1h --reason they\x1b[2Jmove")
+	p.run(cli.ExitOK, "pause --tenant acme --enqueue")
 	_, _, err := p.store.SetGate(t.Context(), store.Gate{Name: store.TenantGate("capped"), Limit: 2})
 	must(t, err)
-	text := p.run(exitOK, "holds").stdout
-	for _, want := range []string{"queue mail", "dispatch", author(), "they [2Jmove", "tenant acme", "enqueueing"} {
+	text := p.run(cli.ExitOK, "holds").stdout
+	for _, want := range []string{"queue mail", "dispatch", cli.Author(), "they [2Jmove", "tenant acme", "enqueueing"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -86,10 +87,10 @@ func TestHoldsCommand(t *testing.T) {
 	if strings.Contains(text, "capped") {
 		t.Errorf("a cap is no hold:\n%s", text)
 	}
-	holds := p.object(exitOK, "holds")
+	holds := p.object(cli.ExitOK, "holds")
 	gates, _ := holds["gates"].([]any)
 	suspensions, _ := holds["suspensions"].([]any)
-	if len(gates) != 2 || len(suspensions) != 1 || !strings.Contains(fmt.Sprint(suspensions[0]), "author:"+author()) {
+	if len(gates) != 2 || len(suspensions) != 1 || !strings.Contains(fmt.Sprint(suspensions[0]), "author:"+cli.Author()) {
 		t.Errorf("%v", holds)
 	}
 }

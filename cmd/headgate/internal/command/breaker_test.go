@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/store"
 )
 
@@ -37,11 +38,11 @@ func (p *plant) call(id string) {
 func TestBreakerCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(exitOK, "breaker list"); !strings.Contains(out.stderr, "there is no breaker yet") {
+	if out := p.run(cli.ExitOK, "breaker list"); !strings.Contains(out.stderr, "there is no breaker yet") {
 		t.Errorf("%s", out.stderr)
 	}
 	for _, line := range []string{"breaker show smtp", "breaker reset smtp --reason over"} {
-		if out := p.run(exitNothing, line); !strings.Contains(out.stderr, "no breaker of this downstream: headgate breaker list tells") {
+		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, "no breaker of this downstream: headgate breaker list tells") {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
 	}
@@ -49,7 +50,7 @@ func TestBreakerCommands(t *testing.T) {
 	p.report(2, breaker.Counts{Failures: 6})
 	p.call("a")
 	p.call("b")
-	shown := p.object(exitOK, "breaker show smtp")
+	shown := p.object(cli.ExitOK, "breaker show smtp")
 	fields := strings.Fields("callers cause downstream errors failing_tenants forced life limit probes ramp rules since state tenants trips trips_in_row until voters waiting window")
 	checkKeys(t, "a breaker", shown, fields)
 	window, _ := shown["window"].(map[string]any)
@@ -79,28 +80,28 @@ func TestBreakerCommands(t *testing.T) {
 	if said, _ := all[0].(map[string]any); len(all) != 1 || said["text"] != "dial tcp 10.0.0.1:25: connection  [2Jrefused" || said["count"] != 12.0 {
 		t.Errorf("errors %v", all)
 	}
-	if list, _ := p.object(exitOK, "breaker list --state open")["breakers"].([]any); len(list) != 1 {
+	if list, _ := p.object(cli.ExitOK, "breaker list --state open")["breakers"].([]any); len(list) != 1 {
 		t.Errorf("open ones: %v", list)
 	}
-	if list, _ := p.object(exitOK, "breaker list --state half-open")["breakers"].([]any); len(list) != 0 {
+	if list, _ := p.object(cli.ExitOK, "breaker list --state half-open")["breakers"].([]any); len(list) != 0 {
 		t.Errorf("half-open ones: %v", list)
 	}
-	if out := p.run(exitOK, "explain downstream smtp"); !strings.Contains(out.stdout, "dial tcp 10.0.0.1:25: connection  [2Jrefused") {
+	if out := p.run(cli.ExitOK, "explain downstream smtp"); !strings.Contains(out.stdout, "dial tcp 10.0.0.1:25: connection  [2Jrefused") {
 		t.Errorf("%s", out.stdout)
 	}
-	text := p.run(exitOK, "breaker show smtp").stdout
+	text := p.run(cli.ExitOK, "breaker show smtp").stdout
 	for _, want := range []string{
 		"12 times: dial tcp 10.0.0.1:25: connection  [2Jrefused", "22, 45.45 % well, 7.27 ms in the mean", "open on 10 failures in a row, or 50 % failed", "Breaker of downstream smtp: open since ", ", until ", ", failure rate\n", "none", "12 of 22 failed", "1, of them 1 in a row", "ada", "bob"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	list, _ := p.object(exitOK, "breaker list")["breakers"].([]any)
+	list, _ := p.object(cli.ExitOK, "breaker list")["breakers"].([]any)
 	if len(list) != 1 {
 		t.Fatalf("%v", list)
 	}
 	checkKeys(t, "a listed breaker", list[0], fields)
-	if out := p.run(exitOK, "breaker list"); !strings.Contains(out.stdout, "smtp") || !strings.Contains(out.stdout, "failure rate") {
+	if out := p.run(cli.ExitOK, "breaker list"); !strings.Contains(out.stdout, "smtp") || !strings.Contains(out.stdout, "failure rate") {
 		t.Errorf("%s", out.stdout)
 	}
 }
@@ -108,37 +109,37 @@ func TestBreakerCommands(t *testing.T) {
 func TestABreakerIsForcedAndReset(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	out := p.run(exitOK, "breaker open smtp --for 1h --reason they\x1b[2Jmove")
+	out := p.run(cli.ExitOK, "breaker open smtp --for 1h --reason they\x1b[2Jmove")
 	if !strings.Contains(out.stderr, "no call of downstream smtp was seen yet") || !strings.Contains(out.stdout, "open since") || !strings.Contains(out.stdout, "forced (they [2Jmove)") {
 		t.Errorf("%s%s", out.stdout, out.stderr)
 	}
 	p.call("a")
-	job := p.object(exitOK, "job show acme a")
+	job := p.object(cli.ExitOK, "job show acme a")
 	waits, _ := job["waits"].([]any)
 	wait, _ := waits[0].(map[string]any)
 	if wait["kind"] != "breaker" || wait["text"] != "the circuit breaker of downstream smtp is open: forced, they\x1b[2Jmove" || wait["until"] == nil {
 		t.Errorf("%v", wait)
 	}
-	if out := p.run(exitOK, "job show acme a"); !strings.Contains(out.stdout, "waits: the circuit breaker of downstream smtp is open: forced, they [2Jmove, until 2") {
+	if out := p.run(cli.ExitOK, "job show acme a"); !strings.Contains(out.stdout, "waits: the circuit breaker of downstream smtp is open: forced, they [2Jmove, until 2") {
 		t.Errorf("%s", out.stdout)
 	}
-	closed := p.object(exitOK, "breaker close smtp --reason spare")
+	closed := p.object(cli.ExitOK, "breaker close smtp --reason spare")
 	if closed["state"] != "closed" || closed["forced"] != true || closed["until"] != nil || closed["reason"] != "spare" {
 		t.Errorf("%v", closed)
 	}
 	p.report(1, breaker.Counts{Failures: 50})
-	if still := p.object(exitOK, "breaker show smtp"); still["state"] != "closed" {
+	if still := p.object(cli.ExitOK, "breaker show smtp"); still["state"] != "closed" {
 		t.Errorf("%v", still)
 	}
-	reset := p.object(exitOK, "breaker reset smtp --reason over")
+	reset := p.object(cli.ExitOK, "breaker reset smtp --reason over")
 	if reset["state"] != "closed" || reset["forced"] != false || reset["cause"] != "reset" || reset["reason"] != "over" || reset["ramp"] != 0.0 {
 		t.Errorf("%v", reset)
 	}
 	p.report(2, breaker.Counts{Failures: 6})
-	if tripped := p.object(exitOK, "breaker show smtp"); tripped["trips_in_row"] != 1.0 || tripped["state"] != "open" || tripped["reason"] != "over" {
+	if tripped := p.object(cli.ExitOK, "breaker show smtp"); tripped["trips_in_row"] != 1.0 || tripped["state"] != "open" || tripped["reason"] != "over" {
 		t.Errorf("%v", tripped)
 	}
-	reset = p.object(exitOK, "breaker reset smtp --reason again")
+	reset = p.object(cli.ExitOK, "breaker reset smtp --reason again")
 	if reset["trips_in_row"] != 0.0 || reset["trips"] != 1.0 || reset["ramp"] != 1.0 || reset["limit"] != 2.0 {
 		t.Errorf("%v", reset)
 	}
@@ -148,7 +149,7 @@ func TestAForcedStateEndsByItself(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	for word, want := range map[string]string{"open": "half-open", "close": "closed"} {
-		if began := p.object(exitOK, "breaker "+word+" smtp --for 200ms --reason short"); began["forced"] != true {
+		if began := p.object(cli.ExitOK, "breaker "+word+" smtp --for 200ms --reason short"); began["forced"] != true {
 			t.Errorf("%v", began)
 		}
 		eventually(t, func() bool {
@@ -158,7 +159,7 @@ func TestAForcedStateEndsByItself(t *testing.T) {
 			must(t, err)
 			return b.Cause == breaker.CauseForceEnded
 		})
-		if ended := p.object(exitOK, "breaker show smtp"); ended["state"] != want || ended["forced"] != false || ended["reason"] != "short" || ended["until"] != nil {
+		if ended := p.object(cli.ExitOK, "breaker show smtp"); ended["state"] != want || ended["forced"] != false || ended["reason"] != "short" || ended["until"] != nil {
 			t.Errorf("after %s: %v", word, ended)
 		}
 	}
@@ -167,15 +168,15 @@ func TestAForcedStateEndsByItself(t *testing.T) {
 func TestTheAuditIsListed(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	if out := p.run(exitOK, "audit"); out.stdout != "" {
+	if out := p.run(cli.ExitOK, "audit"); out.stdout != "" {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitOK, "policy set default --reason first")
-	p.run(exitOK, "breaker open smtp --for 1h --reason they\x1b[2Jmove")
-	p.run(exitOK, "breaker reset smtp --reason over")
-	p.run(exitOK, "policy rollback 1 --reason again")
-	text := p.run(exitOK, "audit").stdout
-	if !strings.Contains(text, author()) || !strings.Contains(text, "they [2Jmove") {
+	p.run(cli.ExitOK, "policy set default --reason first")
+	p.run(cli.ExitOK, "breaker open smtp --for 1h --reason they\x1b[2Jmove")
+	p.run(cli.ExitOK, "breaker reset smtp --reason over")
+	p.run(cli.ExitOK, "policy rollback 1 --reason again")
+	text := p.run(cli.ExitOK, "audit").stdout
+	if !strings.Contains(text, cli.Author()) || !strings.Contains(text, "they [2Jmove") {
 		t.Errorf("%s", text)
 	}
 	for _, want := range []string{ // the newest first
@@ -187,16 +188,16 @@ func TestTheAuditIsListed(t *testing.T) {
 		}
 		text = after
 	}
-	page := p.object(exitOK, "audit --limit 1")
+	page := p.object(cli.ExitOK, "audit --limit 1")
 	cursor, _ := page["cursor"].(string)
-	entries, _ := p.object(exitOK, "audit --limit 1 --cursor "+cursor)["entries"].([]any)
-	if entry, _ := entries[0].(map[string]any); len(entries) != 1 || entry["action"] != "reset" || entry["author"] != author() || entry["reason"] != "over" {
+	entries, _ := p.object(cli.ExitOK, "audit --limit 1 --cursor "+cursor)["entries"].([]any)
+	if entry, _ := entries[0].(map[string]any); len(entries) != 1 || entry["action"] != "reset" || entry["author"] != cli.Author() || entry["reason"] != "over" {
 		t.Errorf("%v", entries)
 	}
-	if out := p.run(exitOK, "audit --limit 1"); !strings.Contains(out.stdout, "There is more: --cursor "+cursor) {
+	if out := p.run(cli.ExitOK, "audit --limit 1"); !strings.Contains(out.stdout, "There is more: --cursor "+cursor) {
 		t.Errorf("%s", out.stdout)
 	}
-	if out := p.run(exitUsage, "audit --limit 1001"); !strings.Contains(out.stderr, "invalid limit 1001: allowed is 1 to 1000 entries") {
+	if out := p.run(cli.ExitUsage, "audit --limit 1001"); !strings.Contains(out.stderr, "invalid limit 1001: allowed is 1 to 1000 entries") {
 		t.Errorf("%s", out.stderr)
 	}
 }
@@ -220,13 +221,13 @@ func TestMistakesAboutBreakersAreNamed(t *testing.T) {
 		{"breaker open smtp --for long --reason x" + at, `invalid --for "long"`},
 	} {
 		out := runHeadgate(t.Context(), strings.Fields(row.args)...)
-		if out.code != exitUsage || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
 			t.Errorf("headgate %s: exit code %d: %s", row.args, out.code, out.stderr)
 		}
 	}
 	for _, name := range []string{"breaker", "breaker list", "breaker show", "breaker open", "breaker close", "breaker reset"} {
 		out := runHeadgate(t.Context(), append(strings.Fields(name), "--help")...)
-		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
+		if out.code != cli.ExitOK || !strings.Contains(out.stdout, "Examples:") {
 			t.Errorf("headgate %s --help: exit code %d\n%s", name, out.code, out.stdout)
 		}
 	}

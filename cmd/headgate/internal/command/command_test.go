@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -90,7 +91,7 @@ func TestReplayEndsWithOneObject(t *testing.T) {
 	t.Parallel()
 	out := runHeadgate(t.Context(), "replay", writeTrace(t, 300), "--column-tenant", "customer", "--speed", "1e6", "--concurrency", "3",
 		"--seed", "5", "--json", "--redis", redistest.Shared(t).URL())
-	if out.code != exitOK {
+	if out.code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
 	s := decode(t, out.stdout)
@@ -114,7 +115,7 @@ func TestReplayPrintsTables(t *testing.T) {
 	t.Parallel()
 	out := runHeadgate(t.Context(), "replay", writeTrace(t, 50), "--column-tenant=customer", "--speed=1e6", "--redis", redistest.Shared(t).URL(),
 		"--limit-rows", "40", "--exclude-downstream", "M2")
-	if out.code != exitOK {
+	if out.code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
 	for _, want := range []string{"of which 0 are bad and 13 excluded", "conserved", "medium", "M0", "7 tenants."} {
@@ -127,7 +128,7 @@ func TestReplayPrintsTables(t *testing.T) {
 func TestDemoEndsWithTheSameObject(t *testing.T) {
 	t.Parallel()
 	out := runHeadgate(t.Context(), "demo", "--duration", "3s", "--json", "--redis", redistest.Shared(t).URL())
-	if out.code != exitOK {
+	if out.code != cli.ExitOK {
 		t.Fatalf("exit code %d: %s", out.code, out.stderr)
 	}
 	s := decode(t, out.stdout)
@@ -161,7 +162,7 @@ func TestAnInterruptIsAFailureWithAReport(t *testing.T) {
 	code := Run(ctx, []string{
 		"replay", writeTrace(t, 100), "--column-tenant=customer", "--speed=2", "--json", "--redis", redistest.Shared(t).URL(),
 	}, &stdout, progress)
-	if s := decode(t, stdout.String()); code != exitFailure || s["interrupted"] != true || s["conserved"] != true {
+	if s := decode(t, stdout.String()); code != cli.ExitFailure || s["interrupted"] != true || s["conserved"] != true {
 		t.Errorf("exit code %d: %s", code, stdout.String())
 	}
 	if !strings.Contains(stderr.String(), "headgate: interrupted: the report is of what was done until then") {
@@ -175,20 +176,20 @@ func TestPoliciesGoInAndOut(t *testing.T) {
 	run := func(args ...string) output {
 		return runHeadgate(t.Context(), append(append([]string{"policy"}, args...), where...)...)
 	}
-	if out := run("get"); out.code != exitOK || !strings.Contains(out.stdout, `"version": 0`) {
+	if out := run("get"); out.code != cli.ExitOK || !strings.Contains(out.stdout, `"version": 0`) {
 		t.Errorf("get: %+v", out)
 	}
-	if out := run("set", "default"); out.code != exitOK || out.stdout != "version 1 is in force\n" {
+	if out := run("set", "default"); out.code != cli.ExitOK || out.stdout != "version 1 is in force\n" {
 		t.Errorf("set default: %+v", out)
 	}
 	name := filepath.Join(t.TempDir(), "policy.json")
 	if err := os.WriteFile(name, []byte(`{"version": 1, "tenants": {"acme": {"tier": "premium"}}}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if out := run("set", name); out.code != exitOK || out.stdout != "version 2 is in force\n" {
+	if out := run("set", name); out.code != cli.ExitOK || out.stdout != "version 2 is in force\n" {
 		t.Errorf("set a file: %+v", out)
 	}
-	if out := run("set", name); out.code != exitFailure || !strings.Contains(out.stderr, "version 2 is in force: get that one and change it") {
+	if out := run("set", name); out.code != cli.ExitFailure || !strings.Contains(out.stderr, "version 2 is in force: get that one and change it") {
 		t.Errorf("set a stale file: %+v", out)
 	}
 	if out := run("get"); !strings.Contains(out.stdout, `"acme"`) {

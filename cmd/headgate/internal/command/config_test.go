@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/daemon"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -25,7 +27,7 @@ type optionView struct{ Path, Flag, Env, Default string }
 func reference(t *testing.T) (all []optionView) {
 	t.Helper()
 	out := runHeadgate(t.Context(), "config", "reference", "--json")
-	if err := json.Unmarshal([]byte(out.stdout), &all); err != nil || out.code != exitOK || len(all) < 50 {
+	if err := json.Unmarshal([]byte(out.stdout), &all); err != nil || out.code != cli.ExitOK || len(all) < 50 {
 		t.Fatalf("%d options: %v: %+v", len(all), err, out)
 	}
 	return all
@@ -42,7 +44,7 @@ func writeConfig(t *testing.T, text string) string {
 
 func TestEveryOptionWithAFlagHasItWithTheSameDefault(t *testing.T) {
 	t.Parallel()
-	serve, worker := newServe().Flags(), newWorker().Flags()
+	serve, worker := daemon.NewServe().Flags(), daemon.NewWorker().Flags()
 	known := map[*pflag.Flag]bool{}
 	for _, option := range reference(t) {
 		if option.Flag == "" {
@@ -82,23 +84,23 @@ func TestConfigCheckAndPrint(t *testing.T) {
 		code int
 		want []string
 	}{
-		"check " + good:          {exitOK, []string{"the configuration is well"}},
-		"check --config " + good: {exitOK, []string{"the configuration is well"}},
-		"check " + bad: {exitFailure, []string{
+		"check " + good:          {cli.ExitOK, []string{"the configuration is well"}},
+		"check --config " + good: {cli.ExitOK, []string{"the configuration is well"}},
+		"check " + bad: {cli.ExitFailure, []string{
 			"unknown key worker.concurency: did you mean worker.concurrency?", "invalid worker.lease 1: allowed is 200ms to 10m",
 			`invalid worker.deliver.url "ftp://example.com": allowed is http`, "redis.url: redis address has an unknown scheme",
 		}},
-		"check /nowhere.yaml": {exitFailure, []string{"open /nowhere.yaml"}},
-		"check a b":           {exitUsage, []string{"takes one argument at most, the file, got 2"}},
-		"check a --config b":  {exitUsage, []string{"the file is given twice"}},
-		"print --prefix " + strings.Repeat("a", 99): {exitUsage, []string{`invalid --prefix "` + strings.Repeat("a", 63) + `…: allowed is 1-32 bytes`}},
-		"print a":                          {exitUsage, []string{`takes no argument, got "a"`}},
-		"print --set worker.concurrency=0": {exitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
-		"print --set worker.concurrency=0 --config " + good: {exitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
-		"bogus":     {exitUsage, []string{`there is no command "bogus"`}},
-		"reference": {exitOK, []string{"# Configuration", "HEADGATE_WORKER_LEASE"}},
-		"print --redis h:1 --set worker.lease=30s": {exitOK, []string{`url: "h:1" # --redis`, `lease: "30s" # --set worker.lease`, "concurrency: 10 # default"}},
-		"print --config " + good + " --prefix other": {exitOK, []string{
+		"check /nowhere.yaml": {cli.ExitFailure, []string{"open /nowhere.yaml"}},
+		"check a b":           {cli.ExitUsage, []string{"takes one argument at most, the file, got 2"}},
+		"check a --config b":  {cli.ExitUsage, []string{"the file is given twice"}},
+		"print --prefix " + strings.Repeat("a", 99): {cli.ExitUsage, []string{`invalid --prefix "` + strings.Repeat("a", 63) + `…: allowed is 1-32 bytes`}},
+		"print a":                          {cli.ExitUsage, []string{`takes no argument, got "a"`}},
+		"print --set worker.concurrency=0": {cli.ExitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
+		"print --set worker.concurrency=0 --config " + good: {cli.ExitUsage, []string{"invalid --set worker.concurrency 0: allowed is 1 to 10000"}},
+		"bogus":     {cli.ExitUsage, []string{`there is no command "bogus"`}},
+		"reference": {cli.ExitOK, []string{"# Configuration", "HEADGATE_WORKER_LEASE"}},
+		"print --redis h:1 --set worker.lease=30s": {cli.ExitOK, []string{`url: "h:1" # --redis`, `lease: "30s" # --set worker.lease`, "concurrency: 10 # default"}},
+		"print --config " + good + " --prefix other": {cli.ExitOK, []string{
 			`url: "redis://ada:xxxxx@localhost:6379" # file ` + good, `prefix: "other" # --prefix`, `queues: ["mail=3"] # file`,
 			`url: "https://example.com/***" # file`, "# password: not set: that of the URL",
 		}},
@@ -119,13 +121,13 @@ func TestAFileSaysWhereTheRedisIs(t *testing.T) {
 	t.Parallel()
 	name := writeConfig(t, fmt.Sprintf("redis: {url: %q, prefix: %s}\nlog: {levels: {producer: debug}}\n", redistest.Shared(t).URL(), redistest.Prefix(t)))
 	out := runHeadgate(t.Context(), "enqueue", "--config", name, "--tenant", "acme", "--queue", "q", "--type", "send", "--id", "one")
-	if out.code != exitOK || !strings.Contains(out.stderr, `"component":"producer"`) {
+	if out.code != cli.ExitOK || !strings.Contains(out.stderr, `"component":"producer"`) {
 		t.Errorf("enqueue: %+v", out)
 	}
-	if out := runHeadgate(t.Context(), "job", "show", "acme", "one", "--config", name); out.code != exitOK {
+	if out := runHeadgate(t.Context(), "job", "show", "acme", "one", "--config", name); out.code != cli.ExitOK {
 		t.Errorf("job show: %+v", out)
 	}
-	if out := runHeadgate(t.Context(), "doctor", "--config", name, "--set", "worker.lease=1ns"); out.code != exitUsage || !strings.Contains(out.stderr, "--set worker.lease 1ns") {
+	if out := runHeadgate(t.Context(), "doctor", "--config", name, "--set", "worker.lease=1ns"); out.code != cli.ExitUsage || !strings.Contains(out.stderr, "--set worker.lease 1ns") {
 		t.Errorf("doctor with a bad option: %+v", out)
 	}
 }
@@ -184,7 +186,7 @@ func TestThePasswordIsNowhere(t *testing.T) { // Not parallel: it sets variables
 				if text := out.stdout + out.stderr; strings.Contains(text, "sesame") {
 					t.Errorf("%s shows the password: %s", args, text)
 				}
-				if works && out.code != exitOK {
+				if works && out.code != cli.ExitOK {
 					t.Errorf("%s: %+v", args, out)
 				}
 			}
@@ -197,7 +199,7 @@ func TestThePasswordIsNowhere(t *testing.T) { // Not parallel: it sets variables
 				awaitLog(t, log.String, "worker registered", 1)
 				cancel()
 			}
-			if code := <-done; works != (code == exitOK) || strings.Contains(log.String(), "sesame") {
+			if code := <-done; works != (code == cli.ExitOK) || strings.Contains(log.String(), "sesame") {
 				t.Errorf("exit code %d, or the password is in the log:\n%s", code, log.String())
 			}
 		})
@@ -207,7 +209,7 @@ func TestThePasswordIsNowhere(t *testing.T) { // Not parallel: it sets variables
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if out := runHeadgate(t.Context(), "completion", shell); out.code != exitOK || len(out.stdout) < 1000 {
+		if out := runHeadgate(t.Context(), "completion", shell); out.code != cli.ExitOK || len(out.stdout) < 1000 {
 			t.Errorf("%s: exit code %d, %d bytes: %s", shell, out.code, len(out.stdout), out.stderr)
 		}
 	}

@@ -1,6 +1,10 @@
-// Package command is the command line of headgate: flags, their validation, exit codes. It exists so that main is one
-// call, and so that tests can run whole commands without a process of their own.
+// Package command is the command line of headgate: it puts the commands of its rooms under one root, and turns how they end into an
+// exit code (package cli). It exists so that main is one call, and so that tests can run whole commands without a process of their own.
 //
-// Exit codes: 0 all is well, 1 something failed, 2 the command line is wrong, 3 there is nothing like that, the answer is
-// no, or some jobs were not let in.
+//	jobs      enqueue, job, dead, redrive                                   one job, or many
+//	ops       queue, breaker, pause, resume, holds, drain, explain, audit, doctor, migrate
+//	policies  policy, limit, tenant, tier, downstream                       the rules in force
+//	daemon    worker, serve                                                 processes that stay
+//	setup     config, key                                                   what those are told
+//	play      demo, replay                                                  runs on a private Redis
 package command

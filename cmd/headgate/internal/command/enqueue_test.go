@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -25,7 +26,7 @@ func (d *deployment) limit() {
 	if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
 		d.t.Fatal(err)
 	}
-	if out := d.run(d.t.Context(), nil, "policy", "set", name); out.code != exitOK {
+	if out := d.run(d.t.Context(), nil, "policy", "set", name); out.code != cli.ExitOK {
 		d.t.Fatalf("set the policy: %+v", out)
 	}
 }
@@ -47,19 +48,19 @@ func TestEnqueueOneJobByFlags(t *testing.T) {
 		code int
 		want string // of standard output
 	}{
-		{[]string{"--id", "a", "--payload", "text", "--priority", "high", "--deadline", "5m", "--downstream", "smtp", "--header", "trace=1"}, exitOK, "admitted"},
-		{[]string{"--id", "a"}, exitOK, "duplicate"},
-		{[]string{"--id", "b", "--payload", "@" + file}, exitOK, "admitted"},
-		{[]string{"--id", "c", "--payload", "-", "--json"}, exitOK, `"decision":"admitted"`},
-		{[]string{"--id", "d"}, exitRefused, "limited"},
-		{[]string{"--id", "e", "--cost", "9", "--json"}, exitRefused, `"reason":"too_costly"`},
-		{[]string{"--id", "f", "--deadline", "2020-01-01T00:00:00Z"}, exitRefused, "deadline"},
+		{[]string{"--id", "a", "--payload", "text", "--priority", "high", "--deadline", "5m", "--downstream", "smtp", "--header", "trace=1"}, cli.ExitOK, "admitted"},
+		{[]string{"--id", "a"}, cli.ExitOK, "duplicate"},
+		{[]string{"--id", "b", "--payload", "@" + file}, cli.ExitOK, "admitted"},
+		{[]string{"--id", "c", "--payload", "-", "--json"}, cli.ExitOK, `"decision":"admitted"`},
+		{[]string{"--id", "d"}, cli.ExitRefused, "limited"},
+		{[]string{"--id", "e", "--cost", "9", "--json"}, cli.ExitRefused, `"reason":"too_costly"`},
+		{[]string{"--id", "f", "--deadline", "2020-01-01T00:00:00Z"}, cli.ExitRefused, "deadline"},
 	} {
 		out := job(row.args...)
 		if out.code != row.code || !strings.Contains(out.stdout, row.want) {
 			t.Errorf("%v: exit code %d, want %d with %q: %s%s", row.args, out.code, row.code, row.want, out.stdout, out.stderr)
 		}
-		if row.code == exitRefused && !strings.Contains(out.stderr, "headgate: 1 job was refused") {
+		if row.code == cli.ExitRefused && !strings.Contains(out.stderr, "headgate: 1 job was refused") {
 			t.Errorf("%v says %s", row.args, out.stderr)
 		}
 	}
@@ -95,7 +96,7 @@ func TestEnqueueLines(t *testing.T) {
 	verdicts, _ := s["verdicts"].([]any)
 	delete(s, "verdicts")
 	checkKeys(t, "the report", s, tallyKeys)
-	if out.code != exitRefused || s["submitted"] != 6.0 || s["admitted"] != 4.0 || s["duplicates"] != 1.0 || s["bad_lines"] != 4.0 || s["unanswered"] != 0.0 {
+	if out.code != cli.ExitRefused || s["submitted"] != 6.0 || s["admitted"] != 4.0 || s["duplicates"] != 1.0 || s["bad_lines"] != 4.0 || s["unanswered"] != 0.0 {
 		t.Errorf("exit code %d: %s", out.code, out.stdout)
 	}
 	var said []string
@@ -119,7 +120,7 @@ func TestEnqueueLines(t *testing.T) {
 	}
 	// Once more, as a table, by a deployment that has it all.
 	out = d.run(t.Context(), strings.NewReader(`{"tenant":"acme","type":"send","id":"1"}`), "enqueue", "--jsonl", "--queue", "q")
-	if out.code != exitOK || !strings.Contains(out.stdout, "duplicate") {
+	if out.code != cli.ExitOK || !strings.Contains(out.stdout, "duplicate") {
 		t.Errorf("again: %+v", out)
 	}
 }
@@ -133,7 +134,7 @@ func TestManyLinesGoInBatches(t *testing.T) {
 	}
 	for _, want := range []string{"admitted", "duplicates"} {
 		out := d.run(t.Context(), strings.NewReader(lines.String()), "enqueue", "--jsonl", "--json")
-		if s := decode(t, out.stdout); out.code != exitOK || s[want] != 1000.0 {
+		if s := decode(t, out.stdout); out.code != cli.ExitOK || s[want] != 1000.0 {
 			t.Errorf("exit code %d: %s%s", out.code, out.stdout, out.stderr)
 		}
 	}
@@ -144,7 +145,7 @@ func TestAStrictRunEndsAtABadLine(t *testing.T) {
 	d := newDeployment(t)
 	lines := `{"tenant":"acme","type":"send"}` + "\n{\n" + `{"tenant":"acme","type":"send"}`
 	out := d.run(t.Context(), strings.NewReader(lines), "enqueue", "--jsonl", "--strict", "--queue", "q", "--json")
-	if s := decode(t, out.stdout); out.code != exitFailure || s["admitted"] != 1.0 || s["bad_lines"] != 1.0 {
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["bad_lines"] != 1.0 {
 		t.Errorf("exit code %d: %s", out.code, out.stdout)
 	}
 	if !strings.Contains(out.stderr, "headgate: line 2: bad line, and here a strict run ends") {
@@ -165,7 +166,7 @@ func TestSlowLinesAreSentAsTheyCome(t *testing.T) {
 	d.await("the line to be sent", func(c store.Census) bool { return c.Accepted == 1 })
 	cancel() // The pipe stays open: nothing more comes, and the read would wait for ever.
 	out := <-done
-	if s := decode(t, out.stdout); out.code != exitFailure || s["admitted"] != 1.0 || s["interrupted"] != true {
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["interrupted"] != true {
 		t.Errorf("exit code %d: %s", out.code, out.stdout)
 	}
 	_ = writer.Close()
@@ -177,7 +178,7 @@ func TestInputAndRedisMayFail(t *testing.T) {
 	good := `{"tenant":"acme","type":"send","queue":"q"}` + "\n"
 	broken := io.MultiReader(strings.NewReader(good), brokenReader{})
 	out := d.run(t.Context(), broken, "enqueue", "--jsonl", "--json")
-	if s := decode(t, out.stdout); out.code != exitFailure || s["admitted"] != 1.0 || !strings.Contains(out.stderr, "read line 2: torn") {
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || !strings.Contains(out.stderr, "read line 2: torn") {
 		t.Errorf("got %+v", out)
 	}
 	server := redistest.Start(t, redistest.Options{})
@@ -199,7 +200,7 @@ func TestInputAndRedisMayFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	out = <-done
-	if s := decode(t, out.stdout); out.code != exitFailure || s["admitted"] != 1.0 || s["unanswered"] != 1.0 || !strings.Contains(out.stderr, "no answer from line 2 on") {
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["unanswered"] != 1.0 || !strings.Contains(out.stderr, "no answer from line 2 on") {
 		t.Errorf("got %+v", out)
 	}
 	_ = writer.Close()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/store"
 )
 
@@ -144,7 +145,7 @@ func TestWorkerFollowsItsFile(t *testing.T) {
 	awaitLog(t, log, `"changed":[]`, 1)
 	send(20)
 	c := d.idle()
-	if code := stop(); code != exitOK || int(c.Left["completed"]) != number || c.Dead != 0 {
+	if code := stop(); code != cli.ExitOK || int(c.Left["completed"]) != number || c.Dead != 0 {
 		t.Errorf("exit code %d: %+v\n%s", code, c, log())
 	}
 	got := strings.Split(first.deliveries()+", "+second.deliveries(), ", ")
@@ -164,7 +165,7 @@ func TestComponentsHaveLevelsOfTheirOwn(t *testing.T) {
 	stop := d.start(log, "worker", "--queue", "q", "--log", "off", "--set", "log.levels.breaker=info", "--set", "log.format=console",
 		"--set", "worker.breaker.failure_threshold=2", "--concurrency", "1", "--exec", "false")
 	awaitLog(t, log.String, "circuit breaker changed", 1)
-	if code := stop(); code != exitOK {
+	if code := stop(); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	for line := range strings.Lines(log.String()) {

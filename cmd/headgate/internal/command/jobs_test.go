@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -46,7 +47,7 @@ func (d *deployment) run(ctx context.Context, stdin io.Reader, name string, args
 func (d *deployment) enqueue(jobType string, args ...string) {
 	d.t.Helper()
 	all := append([]string{"--tenant", "acme", "--queue", "q", "--type", jobType, "--id", jobType}, args...)
-	if out := d.run(d.t.Context(), strings.NewReader(""), "enqueue", all...); out.code != exitOK {
+	if out := d.run(d.t.Context(), strings.NewReader(""), "enqueue", all...); out.code != cli.ExitOK {
 		d.t.Fatalf("enqueue: %+v", out)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/keyspace"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
@@ -38,11 +39,11 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 	p.setPolicy(`{"queues": {"mail": {"max_running": 8}}}`)
 	_, err := p.store.Partitions()[0].Register(t.Context(), "w1", mailPool, 1, time.Minute)
 	must(t, err)
-	dry := p.object(exitOK, "migrate --partitions 4 --dry-run")
+	dry := p.object(cli.ExitOK, "migrate --partitions 4 --dry-run")
 	if dry["jobs"] != 40.0 || dry["from"] != 1.0 || dry["to"] != 4.0 || dry["migrated"] != false || fmt.Sprint(dry["busy"]) != "[worker w1]" || dry["policy_version"] != 2.0 {
 		t.Errorf("%v", dry)
 	}
-	if out := p.run(exitRefused, "migrate --partitions 4 --wait 0s"); !strings.Contains(out.stderr, "worker w1; stop them first") {
+	if out := p.run(cli.ExitRefused, "migrate --partitions 4 --wait 0s"); !strings.Contains(out.stderr, "worker w1; stop them first") {
 		t.Errorf("%+v", out)
 	}
 	if c, err := p.store.Census(t.Context()); err != nil || c.Ready != 1 {
@@ -52,14 +53,14 @@ func TestMigrateSaysWhatItWouldDoAndDoesIt(t *testing.T) {
 		more, err = p.store.Partitions()[0].Reclaim(t.Context(), "w1")
 		must(t, err)
 	}
-	done := p.object(exitOK, "migrate --partitions 4")
+	done := p.object(cli.ExitOK, "migrate --partitions 4")
 	if done["migrated"] != true || done["moving"] != dry["moving"] {
 		t.Errorf("%v after %v", done, dry)
 	}
-	if out := p.run(exitOK, "migrate --partitions 4"); !strings.Contains(out.stdout, "has 4 partitions; 0 jobs have moved") {
+	if out := p.run(cli.ExitOK, "migrate --partitions 4"); !strings.Contains(out.stdout, "has 4 partitions; 0 jobs have moved") {
 		t.Errorf("a second time: %+v", out)
 	}
-	if queue := p.object(exitOK, "queue show mail"); queue["waiting"] != 40.0 {
+	if queue := p.object(cli.ExitOK, "queue show mail"); queue["waiting"] != 40.0 {
 		t.Errorf("%v", queue)
 	}
 	if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil)); !errors.Is(err, admission.ErrPartitions) {
@@ -78,11 +79,11 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 		"migrate --partitions 4 --wait -1s": "invalid --wait -1s: allowed is 0 or more",
 		"migrate --partitions 4":            "invalid max_running of queue mail 2: allowed is 4 or more: one for each partition",
 	} {
-		if out := here.run(exitUsage, line); !strings.Contains(out.stderr, want) {
+		if out := here.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("%s: %+v", line, out)
 		}
 	}
-	if out := here.run(exitFailure, "migrate --partitions 2 --to ftp://x"); !strings.Contains(out.stderr, "--to: open the store: redis address has an unknown scheme") {
+	if out := here.run(cli.ExitFailure, "migrate --partitions 2 --to ftp://x"); !strings.Contains(out.stderr, "--to: open the store: redis address has an unknown scheme") {
 		t.Errorf("%+v", out)
 	}
 	other, err := redisstore.Open(t.Context(), there.Client(t), redisstore.Config{Prefix: here.prefix()})
@@ -91,10 +92,10 @@ func TestMigrateRefusesWithWords(t *testing.T) {
 	must(t, err)
 	_, err = p.Enqueue(t.Context(), admission.NewJob("acme", "mail", "welcome", nil))
 	must(t, err)
-	if out := here.run(exitFailure, "migrate --partitions 2 --to "+there.URL()); !strings.Contains(out.stderr, "the target holds another deployment") {
+	if out := here.run(cli.ExitFailure, "migrate --partitions 2 --to "+there.URL()); !strings.Contains(out.stderr, "the target holds another deployment") {
 		t.Errorf("%+v", out)
 	}
-	if out := runHeadgate(t.Context(), "migrate", "--partitions", "2", "--redis", there.URL(), "--prefix", "nobody"); out.code != exitFailure || !strings.Contains(out.stderr, "there is no deployment under nobody{0}:") {
+	if out := runHeadgate(t.Context(), "migrate", "--partitions", "2", "--redis", there.URL(), "--prefix", "nobody"); out.code != cli.ExitFailure || !strings.Contains(out.stderr, "there is no deployment under nobody{0}:") {
 		t.Errorf("%+v", out)
 	}
 }
@@ -106,7 +107,7 @@ func (p *plant) setPolicy(text string) {
 	p.t.Helper()
 	file := filepath.Join(p.t.TempDir(), "policy.json")
 	must(p.t, os.WriteFile(file, []byte(text), 0o600))
-	p.run(exitOK, "policy set "+file)
+	p.run(cli.ExitOK, "policy set "+file)
 }
 
 // movingSite is a deployment with processes of its own: producers, workers that deliver to a server, migrations.

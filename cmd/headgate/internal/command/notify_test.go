@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
 
 // observer is an HTTP server that is told of transitions and remembers those of which it takes note.
@@ -107,7 +109,7 @@ func (d *deployment) heard() {
 func (d *deployment) must(line string) {
 	d.t.Helper()
 	words := strings.Fields(line)
-	if out := d.run(d.t.Context(), strings.NewReader(""), words[0], words[1:]...); out.code != exitOK {
+	if out := d.run(d.t.Context(), strings.NewReader(""), words[0], words[1:]...); out.code != cli.ExitOK {
 		d.t.Fatalf("%s: %+v", line, out)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/producer"
@@ -97,51 +98,51 @@ func TestJobCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.enqueue("a", "b")
-	job := p.object(exitOK, "job show acme b")
+	job := p.object(cli.ExitOK, "job show acme b")
 	checkKeys(t, "a job", job, strings.Fields("arrival attempts cost id lost max_attempts payload_bytes place position priority queue tenant type waits"))
 	if job["place"] != "waiting" || job["position"] != 2.0 {
 		t.Errorf("%v", job)
 	}
 	waits, _ := job["waits"].([]any)
 	checkKeys(t, "a wait", waits[0], []string{"kind", "text"})
-	if out := p.run(exitOK, "job show acme a --payload"); !strings.Contains(out.stdout, "no worker that is registered serves queue mail") || !strings.HasSuffix(out.stdout, "hello\n") {
+	if out := p.run(cli.ExitOK, "job show acme a --payload"); !strings.Contains(out.stdout, "no worker that is registered serves queue mail") || !strings.HasSuffix(out.stdout, "hello\n") {
 		t.Errorf("%s", out.stdout)
 	}
-	list := p.object(exitOK, "job list --place waiting --limit 1")
+	list := p.object(cli.ExitOK, "job list --place waiting --limit 1")
 	checkKeys(t, "a list", list, []string{"cursor", "jobs"})
 	jobs, _ := list["jobs"].([]any)
 	checkKeys(t, "a listed job", jobs[0], strings.Fields("at attempts id place priority queue tenant type"))
 	cursor, _ := list["cursor"].(string)
-	if out := p.run(exitOK, "job list --place waiting --limit 1 --cursor "+cursor); !strings.Contains(out.stdout, " b ") {
+	if out := p.run(cli.ExitOK, "job list --place waiting --limit 1 --cursor "+cursor); !strings.Contains(out.stdout, " b ") {
 		t.Errorf("second page: %s", out.stdout)
 	}
-	if got := p.object(exitOK, "job cancel acme a --reason twice"); got["outcome"] != "cancelled" {
+	if got := p.object(cli.ExitOK, "job cancel acme a --reason twice"); got["outcome"] != "cancelled" {
 		t.Errorf("%v", got)
 	}
-	if out := p.run(exitNothing, "job cancel acme a"); !strings.Contains(out.stderr, "job has ended") {
+	if out := p.run(cli.ExitNothing, "job cancel acme a"); !strings.Contains(out.stderr, "job has ended") {
 		t.Errorf("%s", out.stderr)
 	}
-	if out := p.run(exitOK, "job show acme a"); out.stdout != "Job a of tenant acme: ended; its id is remembered for a while, nothing else\n" {
+	if out := p.run(cli.ExitOK, "job show acme a"); out.stdout != "Job a of tenant acme: ended; its id is remembered for a while, nothing else\n" {
 		t.Errorf("%s", out.stdout)
 	}
 	for _, line := range []string{"job show acme none", "job cancel acme none", "dead show acme none", "dead purge acme none"} {
-		if out := p.run(exitNothing, line); !strings.Contains(out.stderr, "unknown job") {
+		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, "unknown job") {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
 	}
-	p.run(exitOK, "job list --tenant nobody")
+	p.run(cli.ExitOK, "job list --tenant nobody")
 
 	_, err := p.store.Partitions()[0].Register(t.Context(), "w", mailPool, 1, time.Minute)
 	must(t, err)
 	_, err = p.store.Partitions()[0].Read(t.Context(), "w", mailPool.ID(), 1, -1, false)
 	must(t, err)
-	if out := p.run(exitOK, "job cancel acme b --reason twice"); !strings.Contains(out.stdout, "its worker ends it with its next heartbeat") {
+	if out := p.run(cli.ExitOK, "job cancel acme b --reason twice"); !strings.Contains(out.stdout, "its worker ends it with its next heartbeat") {
 		t.Errorf("%s", out.stdout)
 	}
-	if out := p.run(exitOK, "job show acme b"); !strings.Contains(out.stdout, "running on worker w since ") || !strings.Contains(out.stdout, "to be cancelled: twice") {
+	if out := p.run(cli.ExitOK, "job show acme b"); !strings.Contains(out.stdout, "running on worker w since ") || !strings.Contains(out.stdout, "to be cancelled: twice") {
 		t.Errorf("%s", out.stdout)
 	}
-	if out := p.run(exitOK, "job list --place running"); !strings.Contains(out.stdout, " w ") {
+	if out := p.run(cli.ExitOK, "job list --place running"); !strings.Contains(out.stdout, " w ") {
 		t.Errorf("%s", out.stdout)
 	}
 }
@@ -149,24 +150,24 @@ func TestJobCommands(t *testing.T) {
 func TestQueueCommands(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	p.run(exitOK, "queue list")
+	p.run(cli.ExitOK, "queue list")
 	p.enqueue("a", "b")
-	queues, _ := p.object(exitOK, "queue list")["queues"].([]any)
+	queues, _ := p.object(cli.ExitOK, "queue list")["queues"].([]any)
 	fields := strings.Fields("classes dead last_dispatched_at later later_at_least pools queue ready running slots spilled waiting workers")
 	checkKeys(t, "a queue", queues[0], fields)
-	show := p.object(exitOK, "queue show mail")
+	show := p.object(cli.ExitOK, "queue show mail")
 	checkKeys(t, "a queue shown", show, strings.Fields("classes dead gates last_dispatched_at later later_at_least pools queue ready running slots spilled tenants tenants_partial waiting worker_list workers"))
-	peek := p.object(exitOK, "queue peek mail")
+	peek := p.object(cli.ExitOK, "queue peek mail")
 	checkKeys(t, "what is next", peek, strings.Fields("classes queue turn turn_left"))
-	p.run(exitOK, "pause --tenant acme --reason maintenance")
-	if out := p.run(exitOK, "queue show mail"); !strings.Contains(out.stdout, "paused (maintenance)") || !strings.Contains(out.stdout, "no workers") {
+	p.run(cli.ExitOK, "pause --tenant acme --reason maintenance")
+	if out := p.run(cli.ExitOK, "queue show mail"); !strings.Contains(out.stdout, "paused (maintenance)") || !strings.Contains(out.stdout, "no workers") {
 		t.Errorf("%s", out.stdout)
 	}
-	if out := p.run(exitOK, "queue peek mail"); !strings.Contains(out.stdout, "gate of tenant acme") {
+	if out := p.run(cli.ExitOK, "queue peek mail"); !strings.Contains(out.stdout, "gate of tenant acme") {
 		t.Errorf("%s", out.stdout)
 	}
 	for _, line := range []string{"queue show none", "queue peek none", "drain none", "redrive --queue none", "dead purge --queue none --yes"} {
-		if out := p.run(exitNothing, line); !strings.Contains(out.stderr, "unknown queue none") {
+		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, "unknown queue none") {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
 	}
@@ -178,39 +179,39 @@ func TestDeadCommands(t *testing.T) {
 	p.enqueue("a", "b", "c", "d")
 	p.kill(4)
 	p.enqueue("lives")
-	if out := p.run(exitOK, "dead list --queue mail --reason discarded"); !strings.Contains(out.stdout, "discarded: bad [2J address") || strings.Contains(out.stdout, "\x1b") {
+	if out := p.run(cli.ExitOK, "dead list --queue mail --reason discarded"); !strings.Contains(out.stdout, "discarded: bad [2J address") || strings.Contains(out.stdout, "\x1b") {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitOK, "dead list --reason expired")
-	dead := p.object(exitOK, "dead show acme a")
+	p.run(cli.ExitOK, "dead list --reason expired")
+	dead := p.object(cli.ExitOK, "dead show acme a")
 	if history, _ := dead["history"].([]any); dead["reason"] != "discarded" || len(history) != 1 {
 		t.Errorf("%v", dead)
 	}
 	for _, line := range []string{"dead show acme lives", "dead purge acme lives"} {
-		if out := p.run(exitNothing, line); !strings.Contains(out.stderr, "no dead letter: it is waiting") {
+		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, "no dead letter: it is waiting") {
 			t.Errorf("%s: %s", line, out.stderr)
 		}
 	}
-	checkKeys(t, "a purge", p.object(exitOK, "dead purge acme a"), []string{"purged"})
-	if out := p.run(exitUsage, "dead purge --queue ! --yes"); out.stdout != "" || !strings.Contains(out.stderr, `invalid queue "!"`) {
+	checkKeys(t, "a purge", p.object(cli.ExitOK, "dead purge acme a"), []string{"purged"})
+	if out := p.run(cli.ExitUsage, "dead purge --queue ! --yes"); out.stdout != "" || !strings.Contains(out.stderr, `invalid queue "!"`) {
 		t.Errorf("got %+v", out)
 	}
-	if out := p.run(exitUsage, "dead purge --queue mail"); !strings.Contains(out.stderr, "say so with --yes") {
+	if out := p.run(cli.ExitUsage, "dead purge --queue mail"); !strings.Contains(out.stderr, "say so with --yes") {
 		t.Errorf("%s", out.stderr)
 	}
-	p.run(exitNothing, "dead purge --queue mail --older-than 1h --yes")
-	if out := p.run(exitOK, "redrive acme b"); out.stdout != "1 dead letters are on their way again\n" {
+	p.run(cli.ExitNothing, "dead purge --queue mail --older-than 1h --yes")
+	if out := p.run(cli.ExitOK, "redrive acme b"); out.stdout != "1 dead letters are on their way again\n" {
 		t.Errorf("%s", out.stdout)
 	}
-	redriven := p.object(exitNothing, "redrive acme b c none")
+	redriven := p.object(cli.ExitNothing, "redrive acme b c none")
 	checkKeys(t, "a redrive", redriven, []string{"errors", "redriven", "refused"})
 	if redriven["redriven"] != 1.0 || fmt.Sprint(redriven["refused"]) != "map[gone:2]" {
 		t.Errorf("%v", redriven)
 	}
-	if out := p.run(exitOK, "dead purge --queue mail --reason discarded --yes"); out.stdout != "1 dead letters are purged\n" || !strings.Contains(out.stderr, "purged so far") {
+	if out := p.run(cli.ExitOK, "dead purge --queue mail --reason discarded --yes"); out.stdout != "1 dead letters are purged\n" || !strings.Contains(out.stderr, "purged so far") {
 		t.Errorf("%+v", out)
 	}
-	p.run(exitNothing, "redrive --queue mail")
+	p.run(cli.ExitNothing, "redrive --queue mail")
 }
 
 // TestRedriveOfAQueueWaitsForTokens: what a limit refuses for a moment is tried again, what is refused for good is not.
@@ -233,12 +234,12 @@ func TestRedriveOfAQueueWaitsForTokens(t *testing.T) {
 	text, err := policy.Marshal(limited)
 	must(t, err)
 	must(t, p.store.PutPolicy(t.Context(), store.PolicyUpdate{Version: 1, Text: text, Window: time.Minute}))
-	first := p.object(exitNothing, "redrive --queue mail --limit 1") // The first to die.
-	rest := p.object(exitNothing, "redrive --queue mail")
+	first := p.object(cli.ExitNothing, "redrive --queue mail --limit 1") // The first to die.
+	rest := p.object(cli.ExitNothing, "redrive --queue mail")
 	if fmt.Sprint(first["refused"]) != "map[deadline:1]" || rest["redriven"] != 5.0 || fmt.Sprint(rest["refused"]) != "map[deadline:1]" {
 		t.Errorf("%v, %v", first, rest)
 	}
-	p.run(exitOK, "redrive --queue mail --drop-deadline --without-limits")
+	p.run(cli.ExitOK, "redrive --queue mail --drop-deadline --without-limits")
 }
 
 func TestPauseAndResume(t *testing.T) {
@@ -246,16 +247,16 @@ func TestPauseAndResume(t *testing.T) {
 	p := newPlant(t)
 	p.enqueue("a")
 	for _, target := range []string{"--queue mail", "--tenant acme", "--queue mail --tenant acme"} {
-		paused := p.object(exitOK, "pause "+target+" --for 1h --reason why")
+		paused := p.object(cli.ExitOK, "pause "+target+" --for 1h --reason why")
 		checkKeys(t, "a pause", paused, []string{"dispatch", "gate", "running", "until"})
-		p.run(exitOK, "pause --enqueue "+target)
+		p.run(cli.ExitOK, "pause --enqueue "+target)
 		if _, err := p.producer.Enqueue(t.Context(), admission.NewJob("acme", "mail", "t", nil)); err == nil {
 			t.Errorf("%s: enqueueing is not suspended", target)
 		}
-		if got := p.object(exitOK, "resume "+target); got["dispatch"] != "resumed" || got["enqueue"] != "resumed" {
+		if got := p.object(cli.ExitOK, "resume "+target); got["dispatch"] != "resumed" || got["enqueue"] != "resumed" {
 			t.Errorf("%v", got)
 		}
-		if out := p.run(exitNothing, "resume "+target); !strings.Contains(out.stderr, "is not paused") {
+		if out := p.run(cli.ExitNothing, "resume "+target); !strings.Contains(out.stderr, "is not paused") {
 			t.Errorf("%s", out.stderr)
 		}
 	}
@@ -263,15 +264,15 @@ func TestPauseAndResume(t *testing.T) {
 	job.ID, job.Downstream = "b", "smtp"
 	_, err := p.producer.Enqueue(t.Context(), job)
 	must(t, err)
-	p.run(exitOK, "pause --downstream smtp --reason moving")
-	if out := p.run(exitOK, "explain job acme b"); !strings.Contains(out.stdout, "headgate resume --downstream smtp") {
+	p.run(cli.ExitOK, "pause --downstream smtp --reason moving")
+	if out := p.run(cli.ExitOK, "explain job acme b"); !strings.Contains(out.stdout, "headgate resume --downstream smtp") {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitOK, "resume --downstream smtp")
-	if out := p.run(exitNothing, "resume --downstream smtp"); !strings.Contains(out.stderr, "downstream smtp is not paused") {
+	p.run(cli.ExitOK, "resume --downstream smtp")
+	if out := p.run(cli.ExitNothing, "resume --downstream smtp"); !strings.Contains(out.stderr, "downstream smtp is not paused") {
 		t.Errorf("%s", out.stderr)
 	}
-	if out := p.run(exitOK, "pause --queue soon"); !strings.Contains(out.stderr, "no job of queue soon was seen yet") {
+	if out := p.run(cli.ExitOK, "pause --queue soon"); !strings.Contains(out.stderr, "no job of queue soon was seen yet") {
 		t.Errorf("%s", out.stderr)
 	}
 }
@@ -280,7 +281,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
 	p.enqueue("a", "b")
-	out := p.run(exitFailure, "drain mail --timeout 1s --json")
+	out := p.run(cli.ExitFailure, "drain mail --timeout 1s --json")
 	if view := decode(t, out.stdout); view["drained"] != false || view["waiting"] != 2.0 || view["suspended"] != false {
 		t.Errorf("%s", out.stdout)
 	}
@@ -289,7 +290,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	}
 	p.enqueue("c") // Enqueueing goes on after a drain that was given up.
 	must(t, p.store.Suspend(t.Context(), store.QueueGate("mail"), time.Hour, store.Intervention{Reason: "mine"}))
-	if view := p.object(exitFailure, "drain mail --timeout 1s"); view["suspended"] != true {
+	if view := p.object(cli.ExitFailure, "drain mail --timeout 1s"); view["suspended"] != true {
 		t.Errorf("%v", view)
 	}
 	q, err := p.store.Queue(t.Context(), "mail")
@@ -300,7 +301,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	must(t, err)
 
 	var wait sync.WaitGroup
-	wait.Go(func() { out = p.run(exitOK, "drain mail --keep-suspended --json") })
+	wait.Go(func() { out = p.run(cli.ExitOK, "drain mail --keep-suspended --json") })
 	eventually(t, func() bool {
 		q, err := p.store.Queue(t.Context(), "mail")
 		return err == nil && q.Suspended != nil
@@ -312,7 +313,7 @@ func TestDrainWaitsForTheLastJob(t *testing.T) {
 	if view["drained"] != true || view["suspended"] != true {
 		t.Errorf("%s", out.stdout)
 	}
-	p.run(exitOK, "resume --queue mail")
+	p.run(cli.ExitOK, "resume --queue mail")
 }
 
 // eventually waits for a condition, as long as patience lasts.
@@ -334,14 +335,14 @@ func eventually(t *testing.T, holds func() bool) {
 func TestDoctorCommand(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	report := p.object(exitOK, "doctor")
+	report := p.object(cli.ExitOK, "doctor")
 	checkKeys(t, "a report", report, []string{"findings", "health"})
 	if report["health"] != "warn" {
 		t.Errorf("%v", report)
 	}
 	bad := redistest.Start(t, redistest.Options{MaxMemory: "64mb", MaxMemoryPolicy: "allkeys-lru"})
 	out := runHeadgate(t.Context(), "doctor", "--redis", bad.Addr())
-	if out.code != exitFailure || !strings.Contains(out.stdout, "→ CONFIG SET maxmemory-policy noeviction") {
+	if out.code != cli.ExitFailure || !strings.Contains(out.stdout, "→ CONFIG SET maxmemory-policy noeviction") {
 		t.Errorf("%+v", out)
 	}
 }
@@ -353,13 +354,13 @@ func TestDoctorOverACluster(t *testing.T) {
 	_, err := redisstore.Open(t.Context(), cluster.Client(t), redisstore.Config{Partitions: 2})
 	must(t, err)
 	out := runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
-	if out.code != exitOK || !strings.Contains(out.stdout, "2, keys hg{*") {
+	if out.code != cli.ExitOK || !strings.Contains(out.stdout, "2, keys hg{*") {
 		t.Errorf("%+v", out)
 	}
 	last := cluster.Masters[1]
 	must(t, last.Client(t).ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	out = runHeadgate(t.Context(), "doctor", "--redis", cluster.URL())
-	if out.code != exitFailure || !strings.Contains(out.stdout, last.Addr()+": maxmemory-policy allkeys-lru") {
+	if out.code != cli.ExitFailure || !strings.Contains(out.stdout, last.Addr()+": maxmemory-policy allkeys-lru") {
 		t.Errorf("%+v", out)
 	}
 }
@@ -397,7 +398,7 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		{"drain mail --timeout -1s" + at, "invalid --timeout -1s: allowed is 0, for none, or more"},
 	} {
 		out := runHeadgate(t.Context(), strings.Fields(row.args)...)
-		if out.code != exitUsage || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, row.want) || out.stdout != "" {
 			t.Errorf("headgate %s: exit code %d: %s", row.args, out.code, out.stderr)
 		}
 	}
@@ -407,13 +408,13 @@ func TestOperatorsMistakesAreNamed(t *testing.T) {
 		"job list --limit 0": "invalid --limit 0", "job list --limit 1001": "invalid limit 1001", "job show a:b x": `invalid tenant "a:b"`,
 		"queue show a:b": `invalid queue "a:b"`, "redrive a:b x": `invalid tenant "a:b"`,
 	} {
-		if out := p.run(exitUsage, line); !strings.Contains(out.stderr, want) || out.stdout != "" {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) || out.stdout != "" {
 			t.Errorf("%s: %s%s", line, out.stderr, out.stdout)
 		}
 	}
 	for name := range strings.SplitSeq("job,job show,job list,job cancel,queue,queue list,queue show,queue peek,dead,dead list,dead show,dead purge,redrive,pause,resume,drain,doctor", ",") {
 		out := runHeadgate(t.Context(), append(strings.Fields(name), "--help")...)
-		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
+		if out.code != cli.ExitOK || !strings.Contains(out.stdout, "Examples:") {
 			t.Errorf("headgate %s --help: exit code %d\n%s", name, out.code, out.stdout)
 		}
 	}

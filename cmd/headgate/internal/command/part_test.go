@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/rollout"
 )
 
@@ -14,7 +15,7 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 	p := newPlant(t)
 	own := func(line string) string {
 		t.Helper()
-		_, text, _ := strings.Cut(p.run(exitOK, line).stdout, ": ")
+		_, text, _ := strings.Cut(p.run(cli.ExitOK, line).stdout, ": ")
 		return strings.TrimSpace(text)
 	}
 	for _, row := range []struct{ line, want string }{
@@ -35,20 +36,20 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 			t.Errorf("headgate %s: %s\nwant %s", row.line, got, row.want)
 		}
 	}
-	if out := p.run(exitOK, "downstream list").stdout; !strings.Contains(out, `│ *      │ {"max_parked":100} │`) || !strings.Contains(out, `│ openai │ {"max_running":20} │`) {
+	if out := p.run(cli.ExitOK, "downstream list").stdout; !strings.Contains(out, `│ *      │ {"max_parked":100} │`) || !strings.Contains(out, `│ openai │ {"max_running":20} │`) {
 		t.Errorf("%s", out)
 	}
-	if out := p.run(exitOK, "tier list").stdout; !strings.Contains(out, "basic") || strings.Contains(out, "gold") {
+	if out := p.run(cli.ExitOK, "tier list").stdout; !strings.Contains(out, "basic") || strings.Contains(out, "gold") {
 		t.Errorf("%s", out)
 	}
-	if out := p.run(exitOK, "queue settings").stdout; out != "" {
+	if out := p.run(cli.ExitOK, "queue settings").stdout; out != "" {
 		t.Errorf("%s", out)
 	}
 	for line, want := range map[string]string{
 		"queue unset nosuch overflow": "nosuch: the queue has nothing like that of its own", "tier unset gold": "gold: the tier has nothing",
 		"downstream unset openai dispatch": "openai: the downstream has nothing",
 	} {
-		if out := p.run(exitNothing, line); !strings.Contains(out.stderr, want) {
+		if out := p.run(cli.ExitNothing, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: %s", line, out.stderr)
 		}
 	}
@@ -70,7 +71,7 @@ func TestQueuesTiersAndDownstreamsAreSetByPart(t *testing.T) {
 		"tier set gold --off --tokens 3":      "it or --tokens, not both",
 		"tier set gold --off --weight high=0": "invalid tiers.gold.priority_weights.high 0",
 	} {
-		if out := p.run(exitUsage, line); !strings.Contains(out.stderr, want) {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: %s", line, out.stderr)
 		}
 	}
@@ -82,7 +83,7 @@ func TestEightOperatorsAtOnce(t *testing.T) {
 	p := newPlant(t)
 	var all sync.WaitGroup
 	for _, tenant := range strings.Fields("a b c d e f g h") {
-		all.Go(func() { p.run(exitOK, "tenant set "+tenant+" --max-running 3") })
+		all.Go(func() { p.run(cli.ExitOK, "tenant set "+tenant+" --max-running 3") })
 	}
 	all.Wait()
 	current, err := rollout.Current(t.Context(), p.store)
@@ -95,10 +96,10 @@ func TestEightOperatorsAtOnce(t *testing.T) {
 func TestALimitOfATenantLeavesItsTierOpen(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t)
-	p.run(exitOK, "limit set acme --tokens 5")
-	checkKeys(t, "its own", p.object(exitOK, "tenant show acme")["own"], []string{"limit"})
-	p.run(exitOK, "limit delete acme")
-	if out := p.run(exitOK, "tenant list"); out.stdout != "" {
+	p.run(cli.ExitOK, "limit set acme --tokens 5")
+	checkKeys(t, "its own", p.object(cli.ExitOK, "tenant show acme")["own"], []string{"limit"})
+	p.run(cli.ExitOK, "limit delete acme")
+	if out := p.run(cli.ExitOK, "tenant list"); out.stdout != "" {
 		t.Errorf("%s", out.stdout)
 	}
 }

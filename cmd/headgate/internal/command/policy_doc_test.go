@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
 
 // TestThePolicyIsDescribedWithoutRedis: schema and reference call nobody.
@@ -15,14 +17,14 @@ func TestThePolicyIsDescribedWithoutRedis(t *testing.T) {
 		Properties map[string]struct{ Description string }
 	}
 	must(t, json.Unmarshal([]byte(out.stdout), &schema))
-	if out.code != exitOK || schema.Schema != "https://json-schema.org/draft/2020-12/schema" || schema.Properties["tiers"].Description == "" {
+	if out.code != cli.ExitOK || schema.Schema != "https://json-schema.org/draft/2020-12/schema" || schema.Properties["tiers"].Description == "" {
 		t.Errorf("exit code %d, %q: %s%.500s", out.code, schema.Schema, out.stderr, out.stdout)
 	}
 	out = runHeadgate(t.Context(), "policy", "reference")
-	if out.code != exitOK || !strings.Contains(out.stdout, "| `max_parked` | 1 to 10,000,000 |") {
+	if out.code != cli.ExitOK || !strings.Contains(out.stdout, "| `max_parked` | 1 to 10,000,000 |") {
 		t.Errorf("exit code %d: %s%.500s", out.code, out.stderr, out.stdout)
 	}
-	if out := runHeadgate(t.Context(), "policy", "schema", "more"); out.code != exitUsage {
+	if out := runHeadgate(t.Context(), "policy", "schema", "more"); out.code != cli.ExitUsage {
 		t.Errorf("exit code %d with an argument that is none", out.code)
 	}
 }

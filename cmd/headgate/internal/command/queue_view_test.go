@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store/redisstore"
 )
@@ -18,12 +19,12 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 	must(t, err)
 	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
 	p.setPolicy(`{"queues": {"mail": {"max_running": 2}}, "downstreams": {"api": {"dispatch": {"tokens": 600, "per": "1h", "burst": 2}}}}`)
-	p.run(exitOK, "enqueue --tenant acme --queue mail --type send")
-	p.run(exitOK, "breaker open ill --reason leak")
+	p.run(cli.ExitOK, "enqueue --tenant acme --queue mail --type send")
+	p.run(cli.ExitOK, "breaker open ill --reason leak")
 	states := func(command string) map[string]string { // the last column by the first
 		t.Helper()
 		found := map[string]string{}
-		for line := range strings.Lines(p.run(exitOK, command).stdout) {
+		for line := range strings.Lines(p.run(cli.ExitOK, command).stdout) {
 			if cells := strings.Split(line, "│"); len(cells) > 2 {
 				found[strings.TrimSpace(cells[1])] = strings.TrimSpace(cells[len(cells)-2])
 			}
@@ -48,12 +49,12 @@ func TestQueueShowSaysWhatAGateIs(t *testing.T) {
 	if list := states("queue list")["mail"]; !strings.Contains(list, "waits for its cap to be shared out") || strings.Contains(list, "paused") {
 		t.Errorf("a cap of which there is no whole unit: %s", list)
 	}
-	queues, _ := p.object(exitOK, "queue list")["queues"].([]any)
+	queues, _ := p.object(cli.ExitOK, "queue list")["queues"].([]any)
 	gate, _ := queues[0].(map[string]any)["gate"].(map[string]any)
 	if gate["no_share"] != true || gate["limit"] != 0.0 {
 		t.Errorf("%v", gate)
 	}
-	p.run(exitOK, "pause --queue mail --reason night")
+	p.run(cli.ExitOK, "pause --queue mail --reason night")
 	if list := states("queue list")["mail"]; !strings.Contains(list, "paused (night)") {
 		t.Errorf("a pause: %s", list)
 	}

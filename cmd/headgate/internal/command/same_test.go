@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"reflect"
 	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
 
 // TestTheCommandLineShowsWhatTheAPIShows asks both for the same things. Only the command line, which has Redis's password,
@@ -15,10 +17,10 @@ func TestTheCommandLineShowsWhatTheAPIShows(t *testing.T) {
 	p.enqueue("dead")
 	p.kill(1)
 	p.enqueue("waiting")
-	p.run(exitOK, "breaker open smtp --for 1h --reason test")
-	p.run(exitOK, "pause --tenant acme --queue mail --reason moving")
-	p.run(exitOK, "pause --queue mail --enqueue --reason late")
-	p.run(exitOK, "tenant set acme --tier premium --max-running 3")
+	p.run(cli.ExitOK, "breaker open smtp --for 1h --reason test")
+	p.run(cli.ExitOK, "pause --tenant acme --queue mail --reason moving")
+	p.run(cli.ExitOK, "pause --queue mail --enqueue --reason late")
+	p.run(cli.ExitOK, "tenant set acme --tier premium --max-running 3")
 	d := &deployment{t: t, where: p.where, store: p.store}
 	server := addressOf(d, "serve", "--address", "127.0.0.1:0", "--insecure-no-auth")
 	for line, path := range map[string]string{
@@ -34,7 +36,7 @@ func TestTheCommandLineShowsWhatTheAPIShows(t *testing.T) {
 		"audit":                 "/audit",
 		"explain tenant acme":   "/explain/tenant/acme",
 	} {
-		shown, told := p.object(exitOK, line), decode(t, call(t, http.MethodGet, server+"/api/v1"+path, "", http.StatusOK))
+		shown, told := p.object(cli.ExitOK, line), decode(t, call(t, http.MethodGet, server+"/api/v1"+path, "", http.StatusOK))
 		// A guess is another one each time.
 		maps.DeleteFunc(shown, func(name string, _ any) bool {
 			return name == "token" || name == "headers" || name == "estimated_wait_ms"

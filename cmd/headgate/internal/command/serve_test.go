@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -39,7 +40,7 @@ func startServe(t *testing.T, log *lockedBuffer, args ...string) (address string
 	}
 	return address, func() {
 		cancel()
-		if code := <-ended; code != exitOK {
+		if code := <-ended; code != cli.ExitOK {
 			t.Errorf("exit code %d\n%s", code, log.String())
 		}
 	}
@@ -159,7 +160,7 @@ func TestMistakesOfServeAndKeyAreNamed(t *testing.T) {
 		"serve --keys-file x":                                        "say which Redis with --redis",
 		"serve --redis localhost":                                    "say who may call, by --keys-file FILE",
 	} {
-		if out := runHeadgate(t.Context(), strings.Fields(line)...); out.code != exitUsage || !strings.Contains(out.stderr, want) {
+		if out := runHeadgate(t.Context(), strings.Fields(line)...); out.code != cli.ExitUsage || !strings.Contains(out.stderr, want) {
 			t.Errorf("headgate %s: exit code %d\n%s", line, out.code, out.stderr)
 		}
 	}
@@ -169,7 +170,7 @@ func TestMistakesOfServeAndKeyAreNamed(t *testing.T) {
 func TestSecretsAreNotInHelp(t *testing.T) {
 	t.Setenv("HEADGATE_KEYS", "hush")
 	t.Setenv("HEADGATE_JWKS", "hush")
-	t.Setenv(redisVariable, "redis://user:hush@localhost:1")
+	t.Setenv(cli.RedisVariable, "redis://user:hush@localhost:1")
 	for _, line := range []string{"serve --help", "key new --help", "serve"} {
 		if out := runHeadgate(t.Context(), strings.Fields(line)...); strings.Contains(out.stdout+out.stderr, "hush") {
 			t.Errorf("headgate %s: %s%s", line, out.stdout, out.stderr)
@@ -194,19 +195,19 @@ func TestKeysAreListedAndChecked(t *testing.T) {
 	if strings.Contains(out.stdout, strings.TrimPrefix(hash, "sha256:")[:8]) {
 		t.Errorf("a hash is shown: %s", out.stdout)
 	}
-	for given, code := range map[string]int{key + "\n": exitOK, other: exitNothing, "hgk_sesame": exitNothing, "": exitNothing} {
+	for given, code := range map[string]int{key + "\n": cli.ExitOK, other: cli.ExitNothing, "hgk_sesame": cli.ExitNothing, "": cli.ExitNothing} {
 		var stdout, stderr strings.Builder
 		if got := runWith(t.Context(), []string{"key", "check", "--json", "--keys-file", file}, strings.NewReader(given), &stdout, &stderr); got != code {
 			t.Errorf("%q: exit code %d, want %d: %s", given, got, code, stderr.String())
 		}
-		if code == exitOK && decode(t, stdout.String())["name"] != "ops" {
+		if code == cli.ExitOK && decode(t, stdout.String())["name"] != "ops" {
 			t.Errorf("%s", stdout.String())
 		}
 		if strings.Contains(stdout.String()+stderr.String(), "sesame") {
 			t.Errorf("a key is shown: %s", stderr.String())
 		}
 	}
-	if out := runHeadgate(t.Context(), "key", "list"); out.code != exitOK {
+	if out := runHeadgate(t.Context(), "key", "list"); out.code != cli.ExitOK {
 		t.Errorf("%+v", out)
 	}
 }

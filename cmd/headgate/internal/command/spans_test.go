@@ -17,6 +17,8 @@ import (
 
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 )
 
 // collecting is an OTLP receiver.
@@ -111,11 +113,11 @@ func TestTracesThatNobodyTakesKeepNobody(t *testing.T) {
 	d := newDeployment(t)
 	job := append([]string{"enqueue", "--tenant", "acme", "--queue", "q", "--type", "send"}, d.where...)
 	out := runHeadgate(t.Context(), append(job, "--set", "tracing.endpoint=https://127.0.0.1:1/sesame")...)
-	if out.code != exitOK || !strings.Contains(out.stderr, `"message":"traces are lost"`) || strings.Contains(out.stderr, "sesame") {
+	if out.code != cli.ExitOK || !strings.Contains(out.stderr, `"message":"traces are lost"`) || strings.Contains(out.stderr, "sesame") {
 		t.Errorf("%+v", out)
 	}
 	out = runHeadgate(t.Context(), append(job, "--set", "tracing.endpoint=http://127.0.0.1:1")...)
-	if out.code != exitUsage || !strings.Contains(out.stderr, "would send traces and headers in the clear") {
+	if out.code != cli.ExitUsage || !strings.Contains(out.stderr, "would send traces and headers in the clear") {
 		t.Errorf("%+v", out)
 	}
 }

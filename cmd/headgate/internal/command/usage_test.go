@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -26,33 +27,33 @@ func TestMistakesAreNamed(t *testing.T) {
 		code int
 		want string
 	}{
-		{"bogus", exitUsage, `there is no command "bogus"`},
-		{"--bogus", exitUsage, "unknown flag: --bogus"},
-		{"version now", exitUsage, `headgate version takes no argument, got "now"`},
-		{"replay", exitUsage, "headgate replay takes one argument, the trace's file, got 0"},
-		{"replay a b", exitUsage, "got 2"},
-		{"replay TRACE --speed fast", exitUsage, `invalid --speed "fast": allowed is FACTOR by which it is faster than the trace, 1 to 1e9`},
-		{"replay TRACE --speed 0", exitUsage, "invalid --speed 0: allowed is 1 to 1e9"},
-		{"replay TRACE --speed 2e9", exitUsage, "invalid --speed 2e+09: allowed is 1 to 1e9"},
-		{"replay TRACE --concurrency 0", exitUsage, "invalid --concurrency 0: allowed is 1 to 10000 slots"},
-		{"replay TRACE --concurrency -1", exitUsage, "invalid --concurrency -1: allowed is 1 to 10000 slots"},
-		{"replay TRACE --max-attempts 0", exitUsage, "invalid --max-attempts 0: allowed is 1 to 255 runs"},
-		{"replay TRACE --limit-rows -1", exitUsage, "invalid --limit-rows -1: allowed is 0, for all, or more"},
-		{"replay TRACE --seed -1", exitUsage, `invalid --seed "-1"`},
-		{"replay TRACE --exclude-downstream a^b", exitUsage, `invalid --exclude-downstream "a^b"`},
-		{"replay TRACE --log loud", exitUsage, `invalid --log "loud": allowed is one of off, error, warn, info, debug`},
-		{"replay TRACE", exitFailure, `no column "groupId": name the right one with --column-tenant`},
-		{"replay TRACE --policy POLICY", exitFailure, `invalid tiers none: allowed is a set with "standard"`},
-		{"replay /nowhere/trace.csv", exitFailure, "read the trace: open /nowhere/trace.csv: no such file or directory"},
-		{"replay TRACE --column-tenant customer --redis 127.0.0.1:1", exitFailure, "nobody listens there: start Redis, or correct the address"},
-		{"replay TRACE --column-tenant customer --redis ftp://x", exitFailure, "redis address has an unknown scheme"},
-		{"demo --duration 1s", exitUsage, "invalid --duration 1s: allowed is 3s to 1m"},
-		{"demo --duration 0", exitUsage, "invalid --duration 0: allowed is 3s to 1m"},
-		{"demo --redis 127.0.0.1:1", exitFailure, "open the store: redis at 127.0.0.1:1: "},
-		{"policy bogus", exitUsage, `there is no command "bogus"`},
-		{"policy get", exitUsage, "say which Redis with --redis"},
-		{"policy set --redis 127.0.0.1:1", exitUsage, "headgate policy set takes one argument, FILE or default, got 0"},
-		{"policy set /nowhere --redis 127.0.0.1:1", exitFailure, "read /nowhere: open /nowhere: no such file or directory"},
+		{"bogus", cli.ExitUsage, `there is no command "bogus"`},
+		{"--bogus", cli.ExitUsage, "unknown flag: --bogus"},
+		{"version now", cli.ExitUsage, `headgate version takes no argument, got "now"`},
+		{"replay", cli.ExitUsage, "headgate replay takes one argument, the trace's file, got 0"},
+		{"replay a b", cli.ExitUsage, "got 2"},
+		{"replay TRACE --speed fast", cli.ExitUsage, `invalid --speed "fast": allowed is FACTOR by which it is faster than the trace, 1 to 1e9`},
+		{"replay TRACE --speed 0", cli.ExitUsage, "invalid --speed 0: allowed is 1 to 1e9"},
+		{"replay TRACE --speed 2e9", cli.ExitUsage, "invalid --speed 2e+09: allowed is 1 to 1e9"},
+		{"replay TRACE --concurrency 0", cli.ExitUsage, "invalid --concurrency 0: allowed is 1 to 10000 slots"},
+		{"replay TRACE --concurrency -1", cli.ExitUsage, "invalid --concurrency -1: allowed is 1 to 10000 slots"},
+		{"replay TRACE --max-attempts 0", cli.ExitUsage, "invalid --max-attempts 0: allowed is 1 to 255 runs"},
+		{"replay TRACE --limit-rows -1", cli.ExitUsage, "invalid --limit-rows -1: allowed is 0, for all, or more"},
+		{"replay TRACE --seed -1", cli.ExitUsage, `invalid --seed "-1"`},
+		{"replay TRACE --exclude-downstream a^b", cli.ExitUsage, `invalid --exclude-downstream "a^b"`},
+		{"replay TRACE --log loud", cli.ExitUsage, `invalid --log "loud": allowed is one of off, error, warn, info, debug`},
+		{"replay TRACE", cli.ExitFailure, `no column "groupId": name the right one with --column-tenant`},
+		{"replay TRACE --policy POLICY", cli.ExitFailure, `invalid tiers none: allowed is a set with "standard"`},
+		{"replay /nowhere/trace.csv", cli.ExitFailure, "read the trace: open /nowhere/trace.csv: no such file or directory"},
+		{"replay TRACE --column-tenant customer --redis 127.0.0.1:1", cli.ExitFailure, "nobody listens there: start Redis, or correct the address"},
+		{"replay TRACE --column-tenant customer --redis ftp://x", cli.ExitFailure, "redis address has an unknown scheme"},
+		{"demo --duration 1s", cli.ExitUsage, "invalid --duration 1s: allowed is 3s to 1m"},
+		{"demo --duration 0", cli.ExitUsage, "invalid --duration 0: allowed is 3s to 1m"},
+		{"demo --redis 127.0.0.1:1", cli.ExitFailure, "open the store: redis at 127.0.0.1:1: "},
+		{"policy bogus", cli.ExitUsage, `there is no command "bogus"`},
+		{"policy get", cli.ExitUsage, "say which Redis with --redis"},
+		{"policy set --redis 127.0.0.1:1", cli.ExitUsage, "headgate policy set takes one argument, FILE or default, got 0"},
+		{"policy set /nowhere --redis 127.0.0.1:1", cli.ExitFailure, "read /nowhere: open /nowhere: no such file or directory"},
 	} {
 		t.Run(row.args, func(t *testing.T) {
 			t.Parallel()
@@ -89,11 +90,11 @@ func TestHelpHasExamples(t *testing.T) {
 	look(newRoot(io.Discard, io.Discard))
 	for _, args := range []string{"", "--help", "demo --help", "tenant set --help"} {
 		out := runHeadgate(t.Context(), strings.Fields(args)...)
-		if out.code != exitOK || !strings.Contains(out.stdout, "Examples:") {
+		if out.code != cli.ExitOK || !strings.Contains(out.stdout, "Examples:") {
 			t.Errorf("headgate %s: exit code %d\n%s", args, out.code, out.stdout)
 		}
 	}
-	if out := runHeadgate(t.Context(), "version"); out.code != exitOK || !strings.HasPrefix(out.stdout, "headgate ") {
+	if out := runHeadgate(t.Context(), "version"); out.code != cli.ExitOK || !strings.HasPrefix(out.stdout, "headgate ") {
 		t.Errorf("version: %+v", out)
 	}
 }
@@ -103,7 +104,7 @@ func TestARedisThatTakesNoWritesIsExplained(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, redistest.Options{})
 	client := server.Client(t)
-	if out := runHeadgate(t.Context(), "enqueue", "--tenant", "acme", "--queue", "mail", "--type", "send", "--redis", server.URL()); out.code != exitOK {
+	if out := runHeadgate(t.Context(), "enqueue", "--tenant", "acme", "--queue", "mail", "--type", "send", "--redis", server.URL()); out.code != cli.ExitOK {
 		t.Fatalf("%+v", out)
 	}
 	for _, row := range []struct {
@@ -122,7 +123,7 @@ func TestARedisThatTakesNoWritesIsExplained(t *testing.T) {
 			t.Fatal(err)
 		}
 		out := runHeadgate(t.Context(), "migrate", "--partitions", "2", "--redis", server.URL())
-		if out.code != exitFailure || strings.Count(out.stderr, row.want) != 1 {
+		if out.code != cli.ExitFailure || strings.Count(out.stderr, row.want) != 1 {
 			t.Errorf("%v: exit code %d, %s", row.setting, out.code, out.stderr)
 		}
 	}

@@ -6,14 +6,13 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// release is the newest one of CHANGELOG.md. A build of a later commit has its name too, and says which commit it is.
-const release = "v0.1.0"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+)
 
 func newVersion() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
+		Use: "version", Short: "Print the version", Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintln(c.OutOrStdout(), version())
 			return err
@@ -25,7 +24,7 @@ func newVersion() *cobra.Command {
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return "headgate " + release
+		return "headgate " + cli.Release
 	}
 	commit, changed := "", ""
 	for _, setting := range info.Settings {
@@ -38,5 +37,5 @@ func version() string {
 			}
 		}
 	}
-	return fmt.Sprintf("headgate %s%s%s, %s %s/%s", release, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("headgate %s%s%s, %s %s/%s", cli.Release, commit, changed, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -56,7 +57,7 @@ func TestTheWalkOfTheGuide(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	bash := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; trap 'kill $(jobs -p)' EXIT\n"+block)
-	bash.Env = append(os.Environ(), asCommand+"=1", "PATH="+dir+":"+os.Getenv("PATH"), redisVariable+"="+redistest.Shared(t).URL(), "HEADGATE_REDIS_PREFIX="+redistest.Prefix(t))
+	bash.Env = append(os.Environ(), asCommand+"=1", "PATH="+dir+":"+os.Getenv("PATH"), cli.RedisVariable+"="+redistest.Shared(t).URL(), "HEADGATE_REDIS_PREFIX="+redistest.Prefix(t))
 	bash.WaitDelay = 10 * time.Second // The server may outlive the shell by a moment.
 	out, err := bash.CombinedOutput()
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -92,7 +93,7 @@ func TestWorkerDeliversByHTTP(t *testing.T) {
 	stop := d.work("--deliver", r.URL+"/?token=sesame", "--allow-private")
 	c := d.idle()
 	out := stop()
-	if out.code != exitOK || out.stdout != "" {
+	if out.code != cli.ExitOK || out.stdout != "" {
 		t.Errorf("got %+v", out)
 	}
 	if c.Left["completed"] != 4 || c.Dead != 3 || c.Died["discarded"] != 1 || c.Died["max_attempts"] != 2 {
@@ -183,7 +184,7 @@ func TestWorkerRunsACommand(t *testing.T) {
 		"sh", "--with ")
 	c := d.idle()
 	out := stop()
-	if out.code != exitOK || c.Left["completed"] != 1 || c.Died["discarded"] != 1 || c.Died["max_attempts"] != 1 || c.Died["expired"]+c.Left["expired"] != 1 {
+	if out.code != cli.ExitOK || c.Left["completed"] != 1 || c.Died["discarded"] != 1 || c.Died["max_attempts"] != 1 || c.Died["expired"]+c.Left["expired"] != 1 {
 		t.Errorf("exit code %d: %+v\n%s", out.code, c, out.stderr)
 	}
 	if got := d.why("3"); got != "max_attempts|exit status 3: exit --with 3" {
@@ -203,7 +204,7 @@ func TestWorkerEndsACommandAsItDrains(t *testing.T) {
 	stop := d.work("--drain-timeout", "100ms", "--exec", "sh", "-c", `trap "" TERM; echo $$ > "$1"; sleep 300`, "sh", started)
 	d.await("the command to start", func(store.Census) bool { _, err := os.Stat(started); return err == nil })
 	out := stop()
-	if out.code != exitOK || !strings.Contains(out.stderr, `"reason":"shutdown"`) {
+	if out.code != cli.ExitOK || !strings.Contains(out.stderr, `"reason":"shutdown"`) {
 		t.Errorf("exit code %d: %s", out.code, out.stderr)
 	}
 	c := d.await("the job to be back", func(store.Census) bool { return true })
@@ -245,7 +246,7 @@ func TestWorkerRefusesPrivateAddresses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience) // Else it works, and does not end.
 		defer cancel()
 		out := d.run(ctx, nil, "worker", "--queue", "q", "--deliver", url)
-		if out.code != exitUsage || !strings.Contains(out.stderr, "loopback") || !strings.Contains(out.stderr, "--allow-private") {
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, "loopback") || !strings.Contains(out.stderr, "--allow-private") {
 			t.Errorf("%s: %+v", url, out)
 		}
 	}
@@ -290,7 +291,7 @@ func TestWorkerMistakesAreNamed(t *testing.T) {
 		"--queue q --deliver ftp://example.com/ --strict ":                 "invalid --deliver",
 	} {
 		out := runHeadgate(t.Context(), append([]string{"worker", "--redis", "127.0.0.1:1"}, strings.Fields(args)...)...)
-		if out.code != exitUsage || !strings.Contains(out.stderr, want) || strings.Contains(out.stderr, "sesame") {
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, want) || strings.Contains(out.stderr, "sesame") {
 			t.Errorf("%s: exit code %d, want %q: %s", args, out.code, want, out.stderr)
 		}
 	}
@@ -305,7 +306,7 @@ func TestWorkerMistakesAreNamed(t *testing.T) {
 		"enqueue --redis 127.0.0.1:1 --deadline yesterday": `invalid deadline "yesterday"`,
 	} {
 		out := runHeadgate(t.Context(), strings.Fields(args)...)
-		if out.code != exitUsage || !strings.Contains(out.stderr, want) {
+		if out.code != cli.ExitUsage || !strings.Contains(out.stderr, want) {
 			t.Errorf("%s: exit code %d, want %q: %s", args, out.code, want, out.stderr)
 		}
 	}
@@ -315,13 +316,13 @@ func TestWorkerMistakesAreNamed(t *testing.T) {
 		"enqueue --redis 127.0.0.1:1 --jsonl --tenant acme --queue q --type send": "nobody listens there",
 	} {
 		out := runHeadgate(t.Context(), strings.Fields(args)...)
-		if out.code != exitFailure || !strings.Contains(out.stderr, want) {
+		if out.code != cli.ExitFailure || !strings.Contains(out.stderr, want) {
 			t.Errorf("%s: exit code %d, want %q: %s", args, out.code, want, out.stderr)
 		}
 	}
 	d := newDeployment(t)
 	out := d.run(t.Context(), nil, "enqueue", "--tenant", "acme", "--queue", "q", "--type", "send", "--priority", "odd")
-	if out.code != exitUsage || !strings.Contains(out.stderr, "a class of queue q: high, medium, low") {
+	if out.code != cli.ExitUsage || !strings.Contains(out.stderr, "a class of queue q: high, medium, low") {
 		t.Errorf("got %+v", out)
 	}
 }

@@ -4,4 +4,6 @@
 //
 // The table is held to package policy by tests: each object has the fields that policy.Unmarshal reads, no more and no
 // fewer, and what lies within a range is taken while what lies beyond is refused.
+//
+// Documents of files and of standard input come in by ReadDocument.
 package policydoc

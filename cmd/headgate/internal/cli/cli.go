@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/embedded"
+)
+
+// The exit codes.
+const (
+	ExitOK      = 0
+	ExitFailure = 1
+	ExitUsage   = 2
+	ExitRefused = 3
+)
+
+// usageError is a command line that is wrong.
+type usageError struct{ cause error }
+
+func (e *usageError) Error() string { return e.cause.Error() }
+
+func (e *usageError) Unwrap() error { return e.cause }
+
+// Usage makes an error one of the command line; nil stays nil.
+func Usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{cause: err}
+}
+
+// NoArgs is cobra's, with an error that says what to do.
+func NoArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if c.HasSubCommands() {
+		return Usage(fmt.Errorf("there is no command %q", args[0]))
+	}
+	return Usage(fmt.Errorf("%s takes no argument, got %q", c.CommandPath(), args[0]))
+}
+
+// OneArg takes one argument. what names it, for the error.
+func OneArg(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return Usage(fmt.Errorf("%s takes one argument, %s, got %d", c.CommandPath(), what, len(args)))
+	}
+}
+
+// FlagError says what is allowed for a flag whose value cannot be read.
+func FlagError(err error) error {
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	_, allowed := pflag.UnquoteUsage(bad.GetFlag())
+	return &admission.FieldError{Field: "--" + bad.GetFlag().Name, Value: strconv.Quote(bad.GetValue()), Allowed: allowed}
+}
+
+// ErrInterrupted is a failure that comes after the report.
+var ErrInterrupted = errors.New("interrupted: the report is of what was done until then")
+
+// RefusedError is a run that went well and did not get all jobs in.
+type RefusedError struct{ Refused, Bad int }
+
+func (e *RefusedError) Error() string {
+	var parts []string
+	if e.Refused > 0 {
+		parts = append(parts, plural(e.Refused, "job was refused", "jobs were refused"))
+	}
+	if e.Bad > 0 {
+		parts = append(parts, plural(e.Bad, "line is no job", "lines are no jobs"))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Release is the newest one of CHANGELOG.md. A build of a later commit has its name too, and says which commit it is.
+const Release = "v0.1.0"
+
+// ShownBadRows is how many bad rows are reported one by one.
+const ShownBadRows = 5
+
+// Fail says what went wrong with a command, and returns the exit code.
+func Fail(stderr io.Writer, c *cobra.Command, err error) int {
+	for line := range strings.Lines(err.Error()) {
+		fmt.Fprintf(stderr, "headgate: %s\n", strings.TrimRight(line, "\n"))
+	}
+	if _, wrong := errors.AsType[*usageError](err); wrong {
+		fmt.Fprintf(stderr, "headgate: %s --help tells what it takes\n", c.CommandPath())
+		return ExitUsage
+	}
+	if advice := embedded.Advice(err); advice != "" && !strings.Contains(err.Error(), advice) {
+		fmt.Fprintf(stderr, "headgate: about redis: %s\n", advice)
+	}
+	return failureCode(err)
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/store"
+)
+
+// ExitNothing is the exit code of a command that found nothing, or was refused: all works, and the answer is no.
+const ExitNothing = 3
+
+// NothingError is such an answer.
+type NothingError struct{ cause error }
+
+func (e *NothingError) Error() string { return e.cause.Error() }
+func (e *NothingError) Unwrap() error { return e.cause }
+
+// Nothing is the answer no: the exit code is 3.
+func Nothing(format string, args ...any) error {
+	return &NothingError{cause: fmt.Errorf(format, args...)}
+}
+
+// None says that a list is empty; that is no failure.
+func None(c *cobra.Command, why string) { fmt.Fprintln(c.ErrOrStderr(), "headgate:", why) }
+
+// failureCode is the exit code of a command that ended with an error and was called rightly.
+func failureCode(err error) int {
+	if _, no := errors.AsType[*NothingError](err); no {
+		return ExitNothing
+	}
+	if _, refused := errors.AsType[*RefusedError](err); refused {
+		return ExitRefused
+	}
+	return ExitFailure
+}
+
+// Operator are the flags of commands that look at a deployment, or change it.
+type Operator struct {
+	Target
+
+	json bool
+}
+
+// Add adds the flags to a command and to those below it.
+func (o *Operator) Add(c *cobra.Command) {
+	flags := c.PersistentFlags()
+	o.Target.Add(flags)
+	flags.BoolVar(&o.json, "json", false, "write one JSON object to standard output; everything else goes to standard error")
+}
+
+// With opens the store for the time of a call. What the store does not know becomes the exit code 3, a bad name or
+// cursor the exit code 2.
+func (o *Operator) With(c *cobra.Command, do func(context.Context, store.Deployment) error) error {
+	return o.Target.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
+		err := do(ctx, s)
+		bad, invalid := errors.AsType[*admission.FieldError](err)
+		switch {
+		case errors.Is(err, admission.ErrUnknownJob), errors.Is(err, admission.ErrEnded), errors.Is(err, admission.ErrNotDead):
+			return Nothing("%w", err)
+		case errors.Is(err, store.ErrUnknownQueue):
+			return Nothing("%w: headgate queue list tells which there are", err)
+		case errors.Is(err, store.ErrNoBreaker):
+			return Nothing("%w: headgate breaker list tells which there are", err)
+		case invalid:
+			return Usage(bad)
+		}
+		return err
+	})
+}
+
+// Print writes a value as JSON, or as table writes it.
+func (o *Operator) Print(c *cobra.Command, value any, table func(io.Writer)) error {
+	out := c.OutOrStdout()
+	if !o.json {
+		table(out)
+		return nil
+	}
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// Parent returns a command that only holds others.
+func Parent(use, short, long, example string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example, Args: NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+}
+
+// KeyArgs takes TENANT and ID.
+func KeyArgs(c *cobra.Command, args []string) error {
+	if len(args) == 2 {
+		return nil
+	}
+	return Usage(fmt.Errorf("%s takes two arguments, TENANT and ID, got %d", c.CommandPath(), len(args)))
+}
+
+// KeyOf is the key that the arguments name, TENANT and ID.
+func KeyOf(args []string) admission.Key { return admission.Key{Tenant: args[0], ID: args[1]} }
+
+// FieldError is a bad flag.
+func FieldError(flag, value, allowed string) error {
+	return Usage(&admission.FieldError{Field: "--" + flag, Value: value, Allowed: allowed})
+}

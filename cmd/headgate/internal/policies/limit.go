@@ -1,0 +1,186 @@
+package policies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// NewLimit returns the command headgate limit.
+func NewLimit() *cobra.Command {
+	var o cli.Operator
+	c := cli.Parent("limit", "Show, set or take away the limit of one scope", `A scope is global, a tenant, tenant:queue or tenant:queue:priority. Each edit is a version of the
+whole policy (see headgate policy), and producers follow it within a second.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the scope has no limit of its own.`,
+		`  headgate limit get acme --redis localhost:6379
+  headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
+  headgate limit set acme:mail:low --off --redis localhost:6379
+  headgate limit delete acme --reason "contract is over" --redis localhost:6379
+  headgate limit top --sort refused --redis localhost:6379`)
+	o.Add(c)
+	c.AddCommand(newLimitGet(&o), newLimitSet(&o), newLimitDelete(&o), newLimitTop(&o))
+	return c
+}
+
+func newLimitGet(o *cli.Operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "get SCOPE", Short: "Show the limit of a scope, its own and the one in force", Args: cli.OneArg("SCOPE"),
+		Example: `  headgate limit get acme:mail --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showLimit(ctx, o, c, s, args[0]) })
+		},
+	}
+}
+
+func showLimit(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, scope string) error {
+	current, err := rollout.Current(ctx, store)
+	if err != nil {
+		return err
+	}
+	compiled, err := current.Prepare()
+	if err != nil {
+		return err
+	}
+	config, err := shown.ReadLimitConfig(ctx, store, current, compiled, admission.Scope(scope))
+	if err != nil {
+		return err
+	}
+	return o.Print(c, config, func(to io.Writer) { writeLimit(to, config) })
+}
+
+func writeLimit(to io.Writer, config shown.LimitConfig) {
+	whose := "by default"
+	if config.Own != nil {
+		whose = "its own limit"
+	}
+	l := config.InForce
+	if l == nil {
+		fmt.Fprintf(to, "%s has no limit, %s\n", config.Scope, whose)
+		return
+	}
+	fmt.Fprintf(to, "%s gets %s and holds %d, %s%s\n", config.Scope, l.Words(), l.Burst, whose, store.SharesWords(config.Shares))
+}
+
+// limitFlags say a limit.
+type limitFlags struct {
+	tokens, burst int64
+	per           time.Duration
+	off           bool
+	reason        string
+}
+
+func (f *limitFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.tokens, "tokens", 0, "`NUMBER` of tokens that come back in --per, 1 to "+strconv.FormatInt(int64(admission.MaxLimitTokens), 10))
+	flags.DurationVar(&f.per, "per", time.Second, "`DURATION` in which they do")
+	flags.Int64Var(&f.burst, "burst", 0, "largest `NUMBER` of tokens at once; by default as many as --tokens")
+}
+
+// json returns the limit as the policy has it. flag is the one of its tokens, and none says how to have no limit.
+func (f *limitFlags) json(flag, none string) (json.RawMessage, error) {
+	if f.off && f.tokens != 0 {
+		return nil, cli.FieldError("off", "true", "it or --tokens, not both")
+	}
+	if f.off {
+		return json.RawMessage(`{"enabled":false}`), nil
+	}
+	if most := int64(admission.MaxLimitTokens); f.tokens < 1 || f.tokens > most {
+		return nil, cli.FieldError(flag, strconv.FormatInt(f.tokens, 10), "1 to "+strconv.FormatInt(most, 10)+"; for no limit "+none)
+	}
+	if f.per < admission.MinLimitPer || f.per > admission.MaxLimitPer {
+		per := "per"
+		if flag != "tokens" {
+			per = flag + "-per"
+		}
+		return nil, cli.FieldError(per, f.per.String(), admission.MinLimitPer.String()+" to "+admission.MaxLimitPer.String())
+	}
+	limit := admission.Limit{Tokens: admission.Tokens(f.tokens), Per: f.per, Burst: admission.Tokens(f.burst)}
+	if f.burst == 0 {
+		limit.Burst = limit.Tokens
+	}
+	if err := limit.Validate("--" + flag); err != nil {
+		return nil, cli.Usage(err)
+	}
+	return json.Marshal(map[string]any{"tokens": limit.Tokens, "per": limit.Per.String(), "burst": limit.Burst})
+}
+
+func newLimitSet(o *cli.Operator) *cobra.Command {
+	var f limitFlags
+	c := &cobra.Command{
+		Use: "set SCOPE (--tokens NUMBER | --off)", Short: "Give a scope a limit of its own", Args: cli.OneArg("SCOPE"),
+		Example: `  headgate limit set acme --tokens 100 --per 1s --burst 50 --reason "new contract" --redis localhost:6379
+  headgate limit set acme:mail:low --off --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			value, err := f.json("tokens", "--off")
+			if err != nil {
+				return err
+			}
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				if err := editLimit(ctx, s, args[0], value, f.reason); err != nil {
+					return err
+				}
+				return showLimit(ctx, o, c, s, args[0])
+			})
+		},
+	}
+	flags := c.Flags()
+	f.add(flags)
+	flags.BoolVar(&f.off, "off", false, "no limit, also where the tier has one")
+	cli.ReasonFlag(c, &f.reason)
+	return c
+}
+
+func newLimitDelete(o *cli.Operator) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use: "delete SCOPE", Short: "Take a scope's own limit away", Args: cli.OneArg("SCOPE"),
+		Long:    "Takes the limit of a scope away that is its own. A tenant then has that of its tier, another scope none.",
+		Example: `  headgate limit delete acme --reason "contract is over" --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				if err := editLimit(ctx, s, args[0], nil, reason); err != nil {
+					return err
+				}
+				return showLimit(ctx, o, c, s, args[0])
+			})
+		},
+	}
+	cli.ReasonFlag(c, &reason)
+	return c
+}
+
+// errNoOwnLimit is a limit that cannot be taken away.
+var errNoOwnLimit = errors.New("the scope has no limit of its own")
+
+// editLimit stores the policy with another limit of a scope; nil takes it away.
+func editLimit(ctx context.Context, store store.Deployment, scope string, value json.RawMessage, reason string) error {
+	path, err := policy.LimitPath(admission.Scope(scope))
+	if err != nil {
+		return err
+	}
+	_, err = rollout.Change(ctx, store, cli.EditBy(reason), func(current policy.Policy) (policy.Policy, error) {
+		own, err := current.At(path...)
+		if err != nil {
+			return current, err
+		}
+		if own == nil && value == nil {
+			return current, cli.Nothing("%s: %w", scope, errNoOwnLimit)
+		}
+		return current.With(value, path...)
+	})
+	return err
+}

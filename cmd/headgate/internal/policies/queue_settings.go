@@ -1,0 +1,113 @@
+package policies
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
+)
+
+// queuePart is what a queue has of its own.
+var queuePart = part{
+	noun: "queue", path: shown.QueuesOwn.Path, show: showPart(shown.QueuesOwn),
+	settings: func() []setting {
+		return []setting{
+			classesSetting(),
+			durationSetting("horizon", "horizon", "`DURATION` after which a job without a deadline counts as due, 1s to 720h"),
+			durationSetting("max-wait", "max_wait", "longest `DURATION` that a job may wait, 1ms to 720h; then it expires"),
+			textSetting("expired", "expired_policy", "`WHAT` becomes of a job whose time is over: dead_letter or drop"),
+			numberSetting("poison-limit", "poison_limit", "`NUMBER` of workers lost with a job that make it a dead letter, 1 to 254"),
+			durationSetting("keep-dead", "keep_dead", "`DURATION` for which dead letters are kept, 1s to 8784h"),
+			numberSetting("max-dead", "max_dead", "`NUMBER` of dead letters that are kept, 1 to 100000"),
+			numberSetting("most-attempts", "most_attempts", "`NUMBER` of runs that a job may ask for, 1 to 255"),
+			durationSetting("least-backoff", "least_backoff", "least `DURATION` that a job's own header may give it to wait after a failed run, 1ms to 24h"),
+			overflowSetting(),
+			maxRunningSetting("its "),
+			numberSetting("max-running-per-tenant", "max_running_per_tenant", fmt.Sprintf("`NUMBER` of jobs of each tenant that workers hold at a time, 1 to %d, or 0 for no bound", policy.MaxMaxRunning)),
+		}
+	},
+	lost: "The defaults then apply: headgate queue settings shows what is left. Its jobs stay.",
+}
+
+// classesSetting are the classes of a queue, the most urgent first.
+func classesSetting() setting {
+	var text string
+	return setting{
+		word: "classes", field: []string{"classes"},
+		add: func(flags *pflag.FlagSet) {
+			flags.StringVar(&text, "classes", "", "`CLASSES`, the most urgent first, with their weights of 1 to 100: critical=4,high=3,low=1")
+		},
+		edits: func() ([]policy.Patch, error) {
+			var classes []admission.Class
+			for part := range strings.SplitSeq(text, ",") {
+				name, weight, _ := strings.Cut(part, "=")
+				n, err := strconv.Atoi(weight)
+				if err != nil {
+					return nil, cli.FieldError("classes", strconv.Quote(text), "names with weights, such as high=3,low=1")
+				}
+				classes = append(classes, admission.Class{Name: admission.Priority(name), Weight: n})
+			}
+			value, err := json.Marshal(classes)
+			return one(value, "classes"), err
+		},
+	}
+}
+
+// overflowSetting bounds the depth of each tenant in the queue.
+func overflowSetting() setting {
+	var what string
+	var jobs, bytes int64
+	var given *pflag.FlagSet
+	return setting{
+		word: "overflow", field: []string{"overflow"}, flags: []string{"overflow", "max-jobs", "max-bytes"},
+		add: func(flags *pflag.FlagSet) {
+			given = flags
+			flags.StringVar(&what, "overflow", "", "`WHAT` becomes of a job for which its tenant has no room: reject, drop_oldest, spillover or none")
+			flags.Int64Var(&jobs, "max-jobs", 0, fmt.Sprintf("`NUMBER` of jobs of each tenant for which there is room, 1 to %d, or 0 for no bound", policy.MaxOverflowJobs))
+			flags.Int64Var(&bytes, "max-bytes", 0, "`BYTES` of jobs of each tenant for which there is room, 1 to 64 GiB, or 0 for no bound")
+		},
+		edits: func() (all []policy.Patch, err error) {
+			if given.Changed("overflow") {
+				all = append(all, one(json.RawMessage(strconv.Quote(what)), "overflow", "policy")...)
+			}
+			if given.Changed("max-jobs") {
+				all = append(all, one(json.RawMessage(strconv.FormatInt(jobs, 10)), "overflow", "max_jobs")...)
+			}
+			if given.Changed("max-bytes") {
+				all = append(all, one(json.RawMessage(strconv.FormatInt(bytes, 10)), "overflow", "max_bytes")...)
+			}
+			return all, nil
+		},
+	}
+}
+
+func newQueueSet(o *cli.Operator) *cobra.Command {
+	return queuePart.newSet(o, `Changes the settings of a queue that flags name, and leaves the others as they are. The queue need not
+be there yet. Classes in which jobs wait cannot go.`, `  headgate queue set mail --max-running 50 --max-running-per-tenant 5 --reason "small server" --redis localhost:6379
+  headgate queue set mail --overflow reject --max-jobs 10000 --redis localhost:6379
+  headgate queue set calls --classes critical=4,high=3,low=1 --max-wait 30m --expired drop --redis localhost:6379`)
+}
+
+func newQueueUnset(o *cli.Operator) *cobra.Command {
+	return queuePart.newUnset(o, `  headgate queue unset mail overflow --redis localhost:6379
+  headgate queue unset mail --reason "as all" --redis localhost:6379`)
+}
+
+// QueueEdits are the commands that change the settings of a queue, and the one that shows them.
+func QueueEdits(o *cli.Operator) []*cobra.Command {
+	return []*cobra.Command{newQueueSettings(o), newQueueSet(o), newQueueUnset(o)}
+}
+
+func newQueueSettings(o *cli.Operator) *cobra.Command {
+	return newPartList(o, "settings", "List what the policy says of queues", "Lists the queues that have something of their own in the policy. All others have the defaults.",
+		`  headgate queue settings --redis localhost:6379
+  headgate queue settings --json --redis localhost:6379`, shown.QueuesOwn)
+}

@@ -1,0 +1,144 @@
+package policies
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/cmd/headgate/internal/report"
+	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
+	"github.com/headgate/headgate/store"
+)
+
+// NewTenant returns the command headgate tenant.
+func NewTenant() *cobra.Command {
+	var o cli.Operator
+	c := cli.Parent("tenant", "Show or change what a tenant has of its own", `A tenant has a tier, which says what its limit and its weights are, and may have a limit, weights, a
+number of jobs that run at a time and a rate of dispatches of its own. Each edit is a version of the
+whole policy (see headgate policy), and all processes follow it within a second.
+
+Exit codes: 0 done, 1 a failure, 2 a wrong command line, 3 the policy has nothing like that.`,
+		`  headgate tenant list --redis localhost:6379
+  headgate tenant show acme --redis localhost:6379
+  headgate tenant set acme --tier premium --weight high=5,low=1 --reason "new contract" --redis localhost:6379
+  headgate tenant set acme --tokens 100 --per 1m --max-running 20 --redis localhost:6379
+  headgate tenant unset acme limit weights --redis localhost:6379`)
+	o.Add(c)
+	c.AddCommand(newTenantList(&o), newTenantShow(&o), newTenantSet(&o), newTenantUnset(&o))
+	return c
+}
+
+func newTenantList(o *cli.Operator) *cobra.Command {
+	var tier string
+	c := &cobra.Command{
+		Use: "list", Short: "List the tenants that the policy names", Args: cli.NoArgs,
+		Long: "Lists the tenants that have something of their own in the policy. All others are of the tier standard.",
+		Example: `  headgate tenant list --redis localhost:6379
+  headgate tenant list --tier premium --json --redis localhost:6379`,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error {
+				current, err := rollout.Current(ctx, s)
+				if err != nil {
+					return err
+				}
+				view, err := shown.TenantsOf(current, tier, "", 0)
+				if err != nil {
+					return err
+				}
+				if len(view.Tenants) == 0 {
+					cli.None(c, "the policy names no tenant like that: all are of the tier "+policy.StandardTier)
+				}
+				return o.Print(c, view, func(to io.Writer) { writeTenants(to, view) })
+			})
+		},
+	}
+	c.Flags().StringVar(&tier, "tier", "", "those of `TIER` only")
+	return c
+}
+
+func newTenantShow(o *cli.Operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show TENANT", Short: "Show a tenant's tier, limit and settings, and what is held back of it", Args: cli.OneArg("TENANT"),
+		Example: `  headgate tenant show acme --redis localhost:6379`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.With(c, func(ctx context.Context, s store.Deployment) error { return showTenant(ctx, o, c, s, args[0]) })
+		},
+	}
+}
+
+func showTenant(ctx context.Context, o *cli.Operator, c *cobra.Command, store store.Deployment, tenant string) error {
+	current, err := rollout.Current(ctx, store)
+	if err != nil {
+		return err
+	}
+	view, err := shown.ReadTenant(ctx, store, current, tenant)
+	if err != nil {
+		return err
+	}
+	return o.Print(c, view, func(to io.Writer) { writeTenant(to, view) })
+}
+
+// tenantPart is what a tenant has of its own.
+var tenantPart = part{
+	noun: "tenant", path: shown.TenantPath,
+	settings: func() []setting {
+		return []setting{
+			textSetting("tier", "tier", "`TIER` of the policy, such as premium"), limitSetting(), weightsSetting(), maxRunningSetting("its "),
+			dispatchSetting("headgate tenant unset TENANT dispatch"),
+		}
+	},
+	lost: "The tier's then apply, and of a tenant without a tier those of standard. Its jobs stay, and limits of\nits queues and priorities (headgate limit) too.",
+	show: func(ctx context.Context, o *cli.Operator, c *cobra.Command, s store.Deployment, name string) error {
+		return showTenant(ctx, o, c, s, name)
+	},
+}
+
+func newTenantSet(o *cli.Operator) *cobra.Command {
+	return tenantPart.newSet(o, `Changes the settings of a tenant that flags name, and leaves the others as they are. Weights are
+changed class by class.`, `  headgate tenant set acme --tier premium --redis localhost:6379
+  headgate tenant set acme --tokens 100 --per 1s --burst 50 --weight high=5 --reason "new contract" --redis localhost:6379
+  headgate tenant set acme --off --redis localhost:6379
+  headgate tenant set acme --max-running 20 --dispatch 600 --dispatch-per 1m --redis localhost:6379`)
+}
+
+func newTenantUnset(o *cli.Operator) *cobra.Command {
+	return tenantPart.newUnset(o, `  headgate tenant unset acme limit weights --reason "contract is over" --redis localhost:6379
+  headgate tenant unset acme --redis localhost:6379`)
+}
+
+func writeTenants(to io.Writer, v shown.Tenants) {
+	if len(v.Tenants) == 0 {
+		return
+	}
+	t := report.NewTable(to, 2, "tenant", "tier", "its own")
+	for _, tenant := range v.Tenants {
+		t.AppendRow(table.Row{tenant.Tenant, tenant.Tier, spaced(tenant.Own)})
+	}
+	t.Render()
+}
+
+func writeTenant(to io.Writer, v shown.Tenant) {
+	limit := "none"
+	if v.Limit != nil {
+		limit = fmt.Sprintf("%s, at most %d at once", v.Limit.Words(), v.Limit.Burst)
+	}
+	own := "nothing"
+	if v.Own != nil {
+		own = spaced(v.Own)
+	}
+	t := report.NewTable(to, 2, "field", "value")
+	t.AppendRows([]table.Row{{"tenant", v.Tenant}, {"tier", v.Tier}, {"limit in force", limit}, {"its own", own}})
+	for _, g := range v.Gates {
+		t.AppendRow(table.Row{g.Name.Words(), cli.GateWords(g)})
+	}
+	for _, s := range v.Suspensions {
+		t.AppendRow(table.Row{s.Name.Words(), "enqueueing suspended" + cli.Because(s.Reason) + cli.Until(s.Until)})
+	}
+	t.Render()
+}
