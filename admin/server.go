@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/gauge"
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/internal/doctor"
 )
 
 // Server answers the API. Its methods may be called from several goroutines.
@@ -61,6 +62,7 @@ func New(config Config) (*Server, error) {
 	handlers := api.New(api.Config{
 		Store: config.Store, Enqueuer: config.Enqueuer, Description: document.JSON(), OldHeaders: config.OldHeaders,
 		Breaker: config.Breaker, Breakers: config.Breakers, Version: config.Version,
+		Doctor:  func(ctx context.Context) (any, error) { return doctor.Run(ctx, config.Store) },
 		Decided: requests.Decided, Took: requests.Took,
 		Refused: func(r api.Refusal) {
 			config.Logger.Info().Str("scope", string(r.Scope)).Str("reason", string(r.Reason)).Str("by", string(r.By)).Int64("tokens", int64(r.Tokens)).

@@ -101,8 +101,8 @@ func TestDoctorNamesTheRisk(t *testing.T) {
 			if f := finding(t, r, row.line); f.Health != row.health || !strings.Contains(f.Text, row.text) || (f.Health != HealthOK) != (f.Do != "") {
 				t.Errorf("%+v", f)
 			}
-			if row.health == HealthFail && r.Worst() != HealthFail {
-				t.Errorf("worst %s", r.Worst())
+			if row.health == HealthFail && r.Health != HealthFail {
+				t.Errorf("worst %s", r.Health)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ func examineAll(ctx context.Context, layout string, parts []*redisstore.Partitio
 	}
 	findings := append(servers.worst(), layoutFinding(parts, layout, facts))
 	rest := states.worst()
-	return Report{Findings: append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)}, nil
+	return reportOf(append(append(findings, rest[0], jobsFinding(facts)), rest[1:]...)...), nil
 }
 
 // addressOf names a master.

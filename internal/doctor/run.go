@@ -34,40 +34,39 @@ const (
 // Finding is one line of a Report.
 type Finding struct {
 	// Name is what was looked at, such as "persistence".
-	Name   string
-	Health Health
+	Name   string `json:"name"`
+	Health Health `json:"health"`
 	// Text is what was found; Do what to do about it, empty where all is well.
-	Text, Do string
+	Text string `json:"text"`
+	Do   string `json:"do,omitempty"`
 }
 
-// Report is what Doctor found, in a fixed order.
+// Report is what was found, in a fixed order, as it is shown over HTTP and by the command line with --json.
 type Report struct {
-	Findings []Finding
+	// Health is the worst of all findings.
+	Health   Health    `json:"health"`
+	Findings []Finding `json:"findings"`
 }
 
-// Worst returns the worst health of all findings.
-func (r Report) Worst() Health {
-	worst := HealthOK
-	for _, f := range r.Findings {
-		switch f.Health {
-		case HealthFail:
-			return HealthFail
-		case HealthWarn:
-			worst = HealthWarn
-		case HealthOK:
+// reportOf returns the report of at least one finding.
+func reportOf(findings ...Finding) Report {
+	r := Report{Health: HealthOK, Findings: findings}
+	for _, f := range findings {
+		if f.Health == HealthFail || f.Health == HealthWarn && r.Health == HealthOK {
+			r.Health = f.Health
 		}
 	}
-	return worst
+	return r
 }
 
 // Run looks at the Redis of a store, all masters of a cluster, and at what Headgate keeps there.
 func Run(ctx context.Context, s store.Deployment) (Report, error) {
 	parts, ok := redisstore.PartsOf(s)
 	if !ok {
-		return Report{Findings: []Finding{{
+		return reportOf(Finding{
 			Name: "version", Health: HealthWarn, Text: "this is a store inside a process: one process, nothing survives it",
 			Do: "run Redis 7.0 or newer for anything but a demo",
-		}}}, nil
+		}), nil
 	}
 	return Examine(ctx, redisconn.Root(parts[0].Conn()), parts[0].Config())
 }

@@ -70,7 +70,6 @@ var mayAlso = []edge{
 	{"worker", "scheduler"},                     // A worker runs a scheduler, so that a lone worker needs nobody.
 	{"internal/redisconn", "internal/keyspace"}, // A partition is known by its keys.
 	{"internal/redisconn", "lua"},               // It sends the scripts.
-	{"internal/shown", "internal/doctor"},       // It shows what that finds.
 	{"internal/explain", "internal/shown"},      // What a tenant's eyes may see is decided in one place.
 	{"internal/explain", "internal/rollout"},    // It names the rule of the policy in force.
 	{"internal/shown", "internal/rollout"},      // It shows what an edit of the policy changed.

@@ -29,6 +29,8 @@ type Enqueuer interface {
 type Config struct {
 	Store    store.Deployment
 	Enqueuer Enqueuer
+	// Doctor examines the deployment, and returns what is to be shown of it.
+	Doctor func(context.Context) (any, error)
 	// Description is the text of /openapi.json; Metrics answers /metrics.
 	Description []byte
 	Metrics     http.Handler

@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
-	"github.com/headgate/headgate/internal/doctor"
 	"github.com/headgate/headgate/internal/explain"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
@@ -134,11 +133,11 @@ func (a *API) examine(ctx context.Context) healthView {
 }
 
 func (a *API) doctor(r *route.Request) (*route.Answer, error) {
-	report, err := doctor.Run(r.Context(), a.config.Store)
+	report, err := a.config.Doctor(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(shown.ReportOf(report)), nil
+	return route.OK(report), nil
 }
 
 type censusView struct {

@@ -10,7 +10,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/doctor"
-	"github.com/headgate/headgate/internal/shown"
 )
 
 // NewDoctor returns the command headgate doctor.
@@ -38,11 +37,10 @@ func examine(o *cli.Operator, c *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	found, err := doctor.Examine(c.Context(), opened.Client(), o.Loaded.Keys())
+	view, err := doctor.Examine(c.Context(), opened.Client(), o.Loaded.Keys())
 	if err != nil {
 		return err
 	}
-	view := shown.ReportOf(found)
 	if err := o.Print(c, view, func(to io.Writer) { writeReport(to, view) }); err != nil {
 		return err
 	}
@@ -52,7 +50,7 @@ func examine(o *cli.Operator, c *cobra.Command) (err error) {
 	return nil
 }
 
-func writeReport(to io.Writer, v shown.Report) {
+func writeReport(to io.Writer, v doctor.Report) {
 	t := report.NewTable(to, 3, "", "what", "found")
 	for _, f := range v.Findings {
 		t.AppendRow(table.Row{f.Health, f.Name, f.Text})
