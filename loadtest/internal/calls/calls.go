@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/loadtest/internal/drive"
+
 	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
@@ -95,7 +95,7 @@ func Run(ctx context.Context, server Server, plan *load.Plan) (*Result, error) {
 	var all sync.WaitGroup
 	for _, k := range []kind{checks, reads, updates} {
 		all.Go(func() {
-			drive.Pace(ctx, k.arrivals, r.start, func(number int) { r.one(context.WithoutCancel(ctx), k, number) })
+			load.Pace(ctx, k.arrivals, r.start, func(number int) { r.one(context.WithoutCancel(ctx), k, number) })
 		})
 	}
 	all.Wait()

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/headgate/headgate/internal/trace"
+	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 // Exit codes.
@@ -27,9 +27,12 @@ var (
 	errInterrupted = errors.New("the run was interrupted: what is printed is of a part of it")
 )
 
+// Systems open what can be measured.
+type Systems struct{ Headgate, Asynq drive.Open }
+
 // Run runs the load test that the arguments ask for and returns its exit code. When ctx ends jobs arrive no more, and
 // what has been measured is printed.
-func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+func Run(ctx context.Context, systems Systems, args []string, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes a line of its own for each failed dial; what matters is counted.
 	f, err := parse(args, stdout)
 	switch {
@@ -39,6 +42,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "loadtest: %v\nloadtest: see go run loadtest/main.go -help\n", err)
 		return exitUsage
 	}
+	f.systems = map[string]drive.Open{headgateName: systems.Headgate, asynqName: systems.Asynq}
 	if err := f.run(ctx, stdout, stderr); err != nil {
 		fmt.Fprintf(stderr, "loadtest: %v\n", err)
 		return exitBroken
@@ -61,7 +65,7 @@ func (f *flags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	var results []result
 	for _, scenario := range f.scenarios {
 		one, err := f.measure(ctx, scenario, stdout, stderr)
-		if errors.Is(err, system.ErrNoServer) {
+		if errors.Is(err, load.ErrNoServer) {
 			fmt.Fprintf(stderr, "loadtest: %v\n", err)
 			continue
 		}

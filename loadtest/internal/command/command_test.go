@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
+	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -28,7 +29,7 @@ type output struct {
 
 func runLoadtest(ctx context.Context, args ...string) output {
 	var stdout, stderr bytes.Buffer
-	code := Run(ctx, args, &stdout, &stderr)
+	code := Run(ctx, Systems{Headgate: system.OpenHeadgate, Asynq: system.OpenAsynq}, args, &stdout, &stderr)
 	return output{code, stdout.String(), stderr.String()}
 }
 

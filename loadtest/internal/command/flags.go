@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
@@ -49,6 +50,8 @@ type flags struct {
 	given map[string]bool
 	// scenarios is scenario, taken apart.
 	scenarios []string
+	// systems are those that can be measured, by their names.
+	systems map[string]drive.Open
 	// noted says that the user was told which store is used.
 	noted bool
 }

@@ -10,13 +10,9 @@ import (
 	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 const headgateName = "headgate"
-
-// openers are the systems by name.
-var openers = map[string]drive.Open{headgateName: system.OpenHeadgate, asynqName: system.OpenAsynq}
 
 // result is a scenario's runs.
 type result struct {
@@ -86,7 +82,7 @@ func (f *flags) measure(ctx context.Context, scenario string, stdout, stderr io.
 func (f *flags) once(ctx context.Context, plan *load.Plan, name, title string, stderr io.Writer) (*figures.Figures, error) {
 	bar := newProgress(stderr, title, len(plan.Arrivals), f.json)
 	defer bar.done()
-	ran, err := drive.Run(ctx, plan, openers[name], drive.Config{
+	ran, err := drive.Run(ctx, plan, f.systems[name], drive.Config{
 		Redis: f.redis, AsynqPoll: f.asynqPoll, Notes: f.notes(stderr), Progress: bar.show,
 	})
 	if err != nil {

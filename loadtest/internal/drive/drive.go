@@ -4,17 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
-
-// Open opens a system under test.
-type Open func(ctx context.Context, config system.Config) (system.System, error)
 
 // Config says what to run beside the plan.
 type Config struct {
@@ -23,33 +21,18 @@ type Config struct {
 	// AsynqPoll is asynq's TaskCheckInterval; zero means its default.
 	AsynqPoll time.Duration
 	// Notes takes what the user must know about the store.
-	Notes system.Notes
+	Notes io.Writer
 	// Progress is called some fifty times a second; nil is not.
 	Progress func(record.Progress)
-}
-
-// Result is what happened.
-type Result struct {
-	Plan *load.Plan
-	// System and Store name what was measured.
-	System, Store string
-	Book          *record.Book
-	// Wall is the time from the start until all had settled.
-	Wall        time.Duration
-	Interrupted bool
-	Account     system.Account
-	Breakers    []BreakerChange
-	// Peaks are the most jobs in handlers at a time, of the queues that have a cap.
-	Peaks map[string]int
 }
 
 // lead is the time between the worker's being ready and the start.
 const lead = 20 * time.Millisecond
 
 // Run runs a plan. When ctx ends jobs arrive no more, and the result is marked as interrupted.
-func Run(ctx context.Context, plan *load.Plan, open Open, config Config) (result *Result, err error) {
+func Run(ctx context.Context, plan *load.Plan, open Open, config Config) (result *figures.Run, err error) {
 	var book atomic.Pointer[record.Book]
-	s, err := open(ctx, system.Config{
+	s, err := open(ctx, SystemConfig{
 		Plan: plan, Book: book.Load, Redis: config.Redis, AsynqPoll: config.AsynqPoll, Notes: config.Notes,
 	})
 	if err != nil {
@@ -73,13 +56,13 @@ func Run(ctx context.Context, plan *load.Plan, open Open, config Config) (result
 // run is one run under way.
 type run struct {
 	plan   *load.Plan
-	system system.System
+	system System
 	world  *world
 	book   *atomic.Pointer[record.Book]
 	peaks  map[int]*most
 }
 
-func (r *run) perform(ctx context.Context, config Config) (*Result, error) {
+func (r *run) perform(ctx context.Context, config Config) (*figures.Run, error) {
 	going := context.WithoutCancel(ctx) // What has begun is brought to its end: the books must balance.
 	working, stopWork := context.WithCancel(going)
 	defer stopWork()
@@ -97,7 +80,7 @@ func (r *run) perform(ctx context.Context, config Config) (*Result, error) {
 	}
 	book := record.NewBook(len(r.plan.Arrivals), time.Now().Add(lead))
 	r.book.Store(book)
-	result := &Result{
+	result := &figures.Run{
 		Plan: r.plan, System: r.system.Name(), Store: r.system.Redis().String(),
 		Book: book, Peaks: map[string]int{},
 	}
@@ -132,7 +115,7 @@ func (r *run) arrive(ctx context.Context, book *record.Book) error {
 	var world sync.WaitGroup
 	var bad error
 	world.Go(func() { bad = r.world.run(ctx, book.Start()) })
-	Pace(ctx, r.plan.Arrivals, book.Start(), func(number int) {
+	load.Pace(ctx, r.plan.Arrivals, book.Start(), func(number int) {
 		book.Send(number)
 		book.Answer(number, r.system.Enqueue(going, number))
 	})

@@ -1,4 +1,4 @@
-package drive
+package drive_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/loadtest/internal/drive"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/loadtest/internal/system"
@@ -37,7 +38,7 @@ func newPlan(t *testing.T, scenario string, change func(*load.Spec)) *load.Plan 
 // stalled is Headgate whose answers all wait until every job was sent: to a generator that waits for answers it would
 // never answer.
 type stalled struct {
-	system.System
+	drive.System
 
 	book    func() *record.Book
 	jobs    int64
@@ -62,10 +63,10 @@ func TestArrivalsDoNotWaitForAnswers(t *testing.T) {
 	redistest.Shared(t) // Fails where there is no server.
 	// They all enter at the same time, so the limits are wide.
 	plan := newPlan(t, "steady", func(s *load.Spec) { s.TenantLimit, s.GlobalLimit = 1_000_000, 1_000_000 })
-	result, err := Run(t.Context(), plan, func(ctx context.Context, config system.Config) (system.System, error) {
+	result, err := drive.Run(t.Context(), plan, func(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
 		inner, err := system.OpenHeadgate(ctx, config)
 		return &stalled{System: inner, book: config.Book, jobs: int64(len(plan.Arrivals)), release: make(chan struct{})}, err
-	}, Config{Notes: io.Discard})
+	}, drive.Config{Notes: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func TestARestartLosesNothing(t *testing.T) {
 	plan := newPlan(t, "redis-restart", func(s *load.Spec) {
 		s.Duration, s.Slots, s.Work = 1500*time.Millisecond, 10, 50*time.Millisecond
 	})
-	result, err := Run(t.Context(), plan, system.OpenHeadgate, Config{Notes: io.Discard})
+	result, err := drive.Run(t.Context(), plan, system.OpenHeadgate, drive.Config{Notes: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +126,7 @@ func TestADeadDownstreamIsFencedOffAndComesBack(t *testing.T) {
 	t.Parallel()
 	redistest.Shared(t)
 	plan := newPlan(t, "dead-downstream", func(s *load.Spec) { s.Duration = 5 * time.Second })
-	result, err := Run(t.Context(), plan, system.OpenHeadgate, Config{Notes: io.Discard})
+	result, err := drive.Run(t.Context(), plan, system.OpenHeadgate, drive.Config{Notes: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,7 @@ func TestAnInterruptedRunIsBroughtToItsBooks(t *testing.T) {
 	plan := newPlan(t, "slow-consumer", func(s *load.Spec) { s.Duration = time.Minute })
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	result, err := Run(ctx, plan, system.OpenHeadgate, Config{Notes: io.Discard, Progress: func(p record.Progress) {
+	result, err := drive.Run(ctx, plan, system.OpenHeadgate, drive.Config{Notes: io.Discard, Progress: func(p record.Progress) {
 		if p.Answered >= 50 {
 			cancel()
 		}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 // settleEvery is how often settle looks.
@@ -17,7 +17,7 @@ const accountPatience = 15 * time.Second
 
 // settle waits until every job that entered has ended, or none has for the time quiet, or ctx ends. Jobs whose answer
 // was lost may be in too: nobody but the system knows, so it is asked.
-func settle(ctx context.Context, s system.System, book *record.Book, quiet time.Duration) {
+func settle(ctx context.Context, s System, book *record.Book, quiet time.Duration) {
 	ended, since := int64(-1), time.Now()
 	for sleep(ctx, settleEvery) {
 		p := book.Progress()
@@ -37,7 +37,7 @@ func settle(ctx context.Context, s system.System, book *record.Book, quiet time.
 }
 
 // account asks for what is left, also of a system whose Redis is late.
-func account(ctx context.Context, s system.System) (system.Account, error) {
+func account(ctx context.Context, s System) (figures.Account, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), accountPatience)
 	defer cancel()
 	for {
@@ -46,7 +46,7 @@ func account(ctx context.Context, s system.System) (system.Account, error) {
 			return a, nil
 		}
 		if !sleep(ctx, settleEvery) {
-			return system.Account{}, errors.Join(err, context.Cause(ctx))
+			return figures.Account{}, errors.Join(err, context.Cause(ctx))
 		}
 	}
 }

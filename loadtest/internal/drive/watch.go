@@ -5,22 +5,16 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 // watchEvery is how exact the times of breakers are.
 const watchEvery = 20 * time.Millisecond
 
-// BreakerChange is a breaker that was seen in another state than before.
-type BreakerChange struct {
-	At                time.Duration
-	Downstream, State string
-}
-
 // watch returns the changes of breakers until ctx ends, and calls progress meanwhile.
-func watch(ctx context.Context, s system.System, book *record.Book, progress func(record.Progress)) []BreakerChange {
-	var changes []BreakerChange
+func watch(ctx context.Context, s System, book *record.Book, progress func(record.Progress)) []figures.BreakerChange {
+	var changes []figures.BreakerChange
 	known := map[string]string{}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -32,7 +26,7 @@ func watch(ctx context.Context, s system.System, book *record.Book, progress fun
 		}
 		for downstream, state := range s.Breakers() {
 			if before, ok := known[downstream]; !ok || before != state {
-				changes = append(changes, BreakerChange{book.Now(), downstream, state})
+				changes = append(changes, figures.BreakerChange{At: book.Now(), Downstream: downstream, State: state})
 			}
 			known[downstream] = state
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/headgate/headgate/loadtest/internal/downstream"
 	"github.com/headgate/headgate/loadtest/internal/load"
-	"github.com/headgate/headgate/loadtest/internal/system"
 )
 
 // callTimeout bounds a handler's call of a downstream, beyond its work.
@@ -29,13 +28,13 @@ var (
 // world is what handlers meet, and what happens to it.
 type world struct {
 	plan    *load.Plan
-	store   *system.Store
+	store   Redis
 	servers []*downstream.Server
 	client  *http.Client
 	slow    atomic.Uint64 // the bits of the factor of handlers' work
 }
 
-func newWorld(ctx context.Context, plan *load.Plan, store *system.Store) (*world, error) {
+func newWorld(ctx context.Context, plan *load.Plan, store Redis) (*world, error) {
 	w := &world{plan: plan, store: store}
 	w.slow.Store(math.Float64bits(1))
 	if !plan.Serve {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/loadtest/internal/drive"
 )
 
 // Bound is a scope's limit and how much of it was used.
@@ -50,7 +49,7 @@ func check(scope admission.Scope, limit admission.Limit, admissions []admitted) 
 
 // boundsOf returns the bound of the global scope and that of the tenant which used most of its own. A system that knows
 // no limits has none.
-func boundsOf(r *drive.Result) []Bound {
+func boundsOf(r *Run) []Bound {
 	var all []admitted
 	byTenant := map[int][]admitted{}
 	entries := r.Book.Entries()

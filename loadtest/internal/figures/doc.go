@@ -1,4 +1,4 @@
-// Package figures works out what a run comes to from its book. It exists so that every system is judged by the same sums.
+// Package figures works out what a Run comes to from its book. It exists so that every system is judged by the same sums.
 //
 //	enqueue      from a job's intended arrival until its caller has the answer
 //	wait         from its intended arrival until a handler begins it, of jobs that began

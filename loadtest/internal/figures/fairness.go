@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/fairness"
-	"github.com/headgate/headgate/loadtest/internal/drive"
+
 	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
@@ -34,7 +34,7 @@ type begun struct {
 }
 
 // fairnessOf returns the evenness over the longest span of any queue and class. All tenants have the same weight.
-func fairnessOf(r *drive.Result) Fairness {
+func fairnessOf(r *Run) Fairness {
 	best := Fairness{Jain: 1}
 	lanes := logs(r)
 	for at, log := range lanes {
@@ -50,7 +50,7 @@ func fairnessOf(r *drive.Result) Fairness {
 const never = time.Duration(math.MaxInt64)
 
 // logs returns the jobs that began, by lane, in the order in which they did.
-func logs(r *drive.Result) map[lane][]begun {
+func logs(r *Run) map[lane][]begun {
 	bystander := r.Plan.Bystander()
 	all := map[lane][]begun{}
 	entries := r.Book.Entries()

@@ -5,9 +5,10 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/loadtest/internal/drive"
+
+	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/loadtest/internal/system"
+
 	"github.com/headgate/headgate/store"
 )
 
@@ -91,7 +92,7 @@ type Cap struct {
 const shownTenants = 20
 
 // Of works out the figures of a run.
-func Of(r *drive.Result) *Figures {
+func Of(r *Run) *Figures {
 	f := &Figures{
 		Scenario: r.Plan.Scenario, System: r.System, Store: r.Store, Interrupted: r.Interrupted,
 		Intended: len(r.Plan.Arrivals), DurationS: r.Plan.Duration.Seconds(), WallS: r.Wall.Seconds(),
@@ -113,7 +114,7 @@ func Of(r *drive.Result) *Figures {
 	return f
 }
 
-func (f *Figures) count(r *drive.Result) {
+func (f *Figures) count(r *Run) {
 	pending := 0
 	entries := r.Book.Entries()
 	for i := range entries {
@@ -134,7 +135,7 @@ func (f *Figures) count(r *drive.Result) {
 			f.Unknown++
 		}
 		f.Sent++
-		if e.Answered-e.Sent > system.Timeout+grace {
+		if e.Answered-e.Sent > load.Timeout+grace {
 			f.Late++
 		}
 		if e.Done() > 0 {
@@ -153,7 +154,7 @@ func (f *Figures) count(r *drive.Result) {
 	f.JobsPerS = float64(f.Completed) / r.Wall.Seconds()
 }
 
-func (f *Figures) latencies(r *drive.Result) {
+func (f *Figures) latencies(r *Run) {
 	enqueue, wait, completion, lateness := newHistogram(), newHistogram(), newHistogram(), newHistogram()
 	bystanders, bystander := newHistogram(), r.Plan.Bystander()
 	entries := r.Book.Entries()
@@ -178,7 +179,7 @@ func (f *Figures) latencies(r *drive.Result) {
 	f.Bystanders = bystanders.latency()
 }
 
-func (f *Figures) tenants(r *drive.Result) {
+func (f *Figures) tenants(r *Run) {
 	all := make([]Tenant, len(r.Plan.Tenants))
 	entries := r.Book.Entries()
 	for i := range entries {
@@ -203,7 +204,7 @@ func (f *Figures) tenants(r *drive.Result) {
 }
 
 // lightest finds the light tenants, of all in the order of the plan, and their wait.
-func (f *Figures) lightest(r *drive.Result, all []Tenant) {
+func (f *Figures) lightest(r *Run, all []Tenant) {
 	var asked []int
 	for i := range all {
 		if all[i].Asked > 0 {
@@ -225,7 +226,7 @@ func (f *Figures) lightest(r *drive.Result, all []Tenant) {
 	f.Light = light.latency()
 }
 
-func (f *Figures) classes(r *drive.Result) {
+func (f *Figures) classes(r *Run) {
 	waits := make([]histogram, len(r.Plan.Classes))
 	for i, class := range r.Plan.Classes {
 		waits[i] = newHistogram()

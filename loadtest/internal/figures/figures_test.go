@@ -10,10 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/loadtest/internal/drive"
+
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
-	"github.com/headgate/headgate/loadtest/internal/system"
+
 	"github.com/headgate/headgate/store"
 )
 
@@ -76,7 +76,7 @@ func TestOnlyTenantsWithWorkAreCompared(t *testing.T) {
 }
 
 // small is a run of four jobs of one tenant: one completed, one refused, one in doubt, one admitted that did not end.
-func small(t *testing.T) *drive.Result {
+func small(t *testing.T) *Run {
 	t.Helper()
 	spec := load.DefaultSpec()
 	spec.Rate, spec.Duration, spec.Tenants = 40, 100*time.Millisecond, 1
@@ -92,14 +92,14 @@ func small(t *testing.T) *drive.Result {
 	book.Begin(0, time.Now())
 	book.Complete(0)
 	census := store.Census{Accepted: 2, Live: 1, Waiting: 1, Left: map[string]int64{"completed": 1}}
-	return &drive.Result{
+	return &Run{
 		Plan: plan, System: "headgate", Book: book, Wall: book.Now(), Peaks: map[string]int{},
-		Account: system.Account{Held: 1, Census: &census, Gated: true},
+		Account: Account{Held: 1, Census: &census, Gated: true},
 	}
 }
 
 // overload makes a run of so many jobs, none of which is let in.
-func overload(t *testing.T, r *drive.Result, jobs int, outcome func(number int) record.Outcome) {
+func overload(t *testing.T, r *Run, jobs int, outcome func(number int) record.Outcome) {
 	t.Helper()
 	spec := load.DefaultSpec()
 	spec.Rate, spec.Duration, spec.Tenants = float64(jobs), time.Second, 1
@@ -118,43 +118,43 @@ func overload(t *testing.T, r *drive.Result, jobs int, outcome func(number int) 
 func TestBrokenPromisesAreNamed(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		change func(r *drive.Result)
+		change func(r *Run)
 		want   string
 	}{
-		"nothing": {func(*drive.Result) {}, ""},
-		"a lost job": {func(r *drive.Result) {
+		"nothing": {func(*Run) {}, ""},
+		"a lost job": {func(r *Run) {
 			r.Account.Held, *r.Account.Census = 0, store.Census{Accepted: 2, Left: map[string]int64{"completed": 2}}
 		}, "1 admitted jobs are lost"},
-		"a death that its worker did not hear of": {func(r *drive.Result) {
+		"a death that its worker did not hear of": {func(r *Run) {
 			r.Account.Held, *r.Account.Census = 0, store.Census{Accepted: 2, Live: 1, Dead: 1, Left: map[string]int64{"completed": 1}}
 		}, ""},
-		"a place too few":          {func(r *drive.Result) { r.Account.Census.Waiting = 0 }, "what Redis accepted is not what it holds"},
-		"one accepted too few":     {func(r *drive.Result) { r.Account.Census.Accepted, r.Account.Census.Left = 1, nil }, "Redis accepted 1 jobs, producers were told of 2"},
-		"a job that nothing holds": {func(r *drive.Result) { r.Account.Gated = false }, "1 jobs wait and nothing holds them back"},
-		"a cap": {func(r *drive.Result) {
+		"a place too few":          {func(r *Run) { r.Account.Census.Waiting = 0 }, "what Redis accepted is not what it holds"},
+		"one accepted too few":     {func(r *Run) { r.Account.Census.Accepted, r.Account.Census.Left = 1, nil }, "Redis accepted 1 jobs, producers were told of 2"},
+		"a job that nothing holds": {func(r *Run) { r.Account.Gated = false }, "1 jobs wait and nothing holds them back"},
+		"a cap": {func(r *Run) {
 			r.Plan.Caps = map[string]int{r.Plan.Queues[0]: 2}
 			r.Peaks[r.Plan.Queues[0]] = 3
 		}, "3 jobs of queue queue-0 ran at a time, its cap is 2"},
-		"a bound": {func(r *drive.Result) {
+		"a bound": {func(r *Run) {
 			r.Plan.Policy.Global = admission.PerSecond(1, 1)
 			for number := range 2 {
 				r.Book.Begin(number, time.UnixMicro(1_700_000_000_000_000))
 			}
 		}, "scope global admitted more than burst + rate x time"},
-		"no answers": {func(r *drive.Result) {
+		"no answers": {func(r *Run) {
 			overload(t, r, 1000, func(number int) record.Outcome {
 				return map[bool]record.Outcome{true: record.Refused, false: record.Unavailable}[number < 900]
 			})
 		}, "100 of 1000 jobs had no answer (100 were not sent, of 0 it is not known)"},
-		"as many as may have none": {func(r *drive.Result) {
+		"as many as may have none": {func(r *Run) {
 			overload(t, r, 1000, func(number int) record.Outcome {
 				return map[bool]record.Outcome{true: record.Refused, false: record.Unavailable}[number < 950]
 			})
 		}, ""},
-		"late answers": {func(r *drive.Result) {
+		"late answers": {func(r *Run) {
 			overload(t, r, 1000, func(int) record.Outcome { return record.Refused })
 			for number := range r.Book.Entries()[:11] {
-				r.Book.Entries()[number].Answered += system.Timeout + grace
+				r.Book.Entries()[number].Answered += load.Timeout + grace
 			}
 		}, "11 of 1000 answers came later than the time-out of 2s"},
 	} {

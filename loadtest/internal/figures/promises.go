@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/headgate/headgate/loadtest/internal/drive"
-	"github.com/headgate/headgate/loadtest/internal/system"
+	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
 // What may go wrong without breaking a promise: grace is how much later than its time-out an answer may come, and of 20 jobs one may
@@ -19,7 +18,7 @@ const (
 )
 
 // broken returns the promises that did not hold. Of other systems only lost jobs are one.
-func (f *Figures) broken(r *drive.Result) []string {
+func (f *Figures) broken(r *Run) []string {
 	bad := []string{}
 	note := func(broken bool, format string, args ...any) {
 		if broken {
@@ -46,7 +45,7 @@ func (f *Figures) broken(r *drive.Result) []string {
 	note(unanswered > max(hiccup, f.Sent/unansweredIn),
 		"%d of %d jobs had no answer (%d were not sent, of %d it is not known), %d were let in: %s",
 		unanswered, f.Sent, f.Unavailable, f.Unknown, f.Admitted, overloadAdvice)
-	note(f.Late > max(hiccup, f.Sent/lateIn), "%d of %d answers came later than the time-out of %s: %s", f.Late, f.Sent, system.Timeout, overloadAdvice)
+	note(f.Late > max(hiccup, f.Sent/lateIn), "%d of %d answers came later than the time-out of %s: %s", f.Late, f.Sent, load.Timeout, overloadAdvice)
 	f.Overload = len(bad) - held
 	return bad
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/loadtest/internal/drive"
+
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 )
@@ -68,7 +68,7 @@ type sliced struct {
 	series Series
 }
 
-func seriesOf(r *drive.Result, bounds []Bound) Series {
+func seriesOf(r *Run, bounds []Bound) Series {
 	s := sliced{length: max(1, (r.Wall+sliceCount-1)/sliceCount)}
 	s.series.Slice = s.length.Seconds()
 	s.series.P50, s.series.P99 = s.waits(r, func(*load.Arrival) bool { return true })
@@ -88,7 +88,7 @@ func seriesOf(r *drive.Result, bounds []Bound) Series {
 func (s *sliced) of(at time.Duration) int { return min(max(0, int(at/s.length)), sliceCount-1) }
 
 // waits returns percentiles of the waits of some jobs.
-func (s *sliced) waits(r *drive.Result, counts func(*load.Arrival) bool) (p50, p99 []float64) {
+func (s *sliced) waits(r *Run, counts func(*load.Arrival) bool) (p50, p99 []float64) {
 	slot := make([][]time.Duration, sliceCount)
 	entries := r.Book.Entries()
 	for i := range entries {
@@ -111,7 +111,7 @@ func (s *sliced) waits(r *drive.Result, counts func(*load.Arrival) bool) (p50, p
 	return p50, p99
 }
 
-func (s *sliced) depth(r *drive.Result) {
+func (s *sliced) depth(r *Run) {
 	s.series.Depth = make([]float64, sliceCount)
 	entries := r.Book.Entries()
 	for i := range entries {
@@ -129,7 +129,7 @@ func (s *sliced) depth(r *drive.Result) {
 	add(s.series.Depth)
 }
 
-func (s *sliced) bound(r *drive.Result, b Bound) {
+func (s *sliced) bound(r *Run, b Bound) {
 	line := BoundLine{b, make([]float64, sliceCount), make([]float64, sliceCount)}
 	entries := r.Book.Entries()
 	for i := range entries {
@@ -154,7 +154,7 @@ func add(values []float64) {
 	}
 }
 
-func (s *sliced) lines(r *drive.Result) {
+func (s *sliced) lines(r *Run) {
 	asked, completed := make([]int, len(r.Plan.Tenants)), make([]int, len(r.Plan.Tenants))
 	entries, total := r.Book.Entries(), 0
 	for i := range entries {
@@ -194,7 +194,7 @@ func (s *sliced) lines(r *drive.Result) {
 	}
 }
 
-func (s *sliced) breakers(r *drive.Result) {
+func (s *sliced) breakers(r *Run) {
 	place := map[string]int{}
 	for _, change := range r.Breakers {
 		i, ok := place[change.Downstream]

@@ -15,5 +15,6 @@
 //	redis-restart    Redis is killed at four tenths of the run and back half a second later
 //	trace            the rows of a CSV file, faster
 //
-// Where a scenario says how much there is to do, the work of a job follows from it: work = slots × load ÷ rate.
+// Where a scenario says how much there is to do, the work of a job follows from it: work = slots × load ÷ rate. Pace sends each
+// arrival at its time.
 package load

@@ -1,6 +1,7 @@
 package load
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -125,3 +126,9 @@ func (p *Plan) MedianWork() time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
+
+// Timeout bounds an enqueue; it is the default of Headgate's producer.
+const Timeout = 2 * time.Second
+
+// ErrNoServer means that a plan kills its Redis and there is none that it may kill.
+var ErrNoServer = errors.New("redis-restart kills a private redis-server, and none is in PATH: it is left out")

@@ -10,25 +10,29 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/figures"
+	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/loadtest/internal/redisrun"
 )
 
 type asynqSystem struct {
-	config Config
-	redis  *Store
+	config drive.SystemConfig
+	redis  *redisrun.Store
 	client *redis.Client
 	asynq  *asynq.Client
 	text   []byte
 }
 
 // OpenAsynq opens asynq on a private Redis, as its documentation sets it up.
-func OpenAsynq(ctx context.Context, config Config) (System, error) {
-	opened, err := openStore(ctx, "", config.Plan.Restarts, config.Notes)
+func OpenAsynq(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+	opened, err := redisrun.Open(ctx, "", config.Plan.Restarts, config.Notes)
 	if err != nil {
 		return nil, err
 	}
 	// The settings of the house are Headgate's; asynq has go-redis's own, but for the size of the pool.
-	client := redis.NewClient(&redis.Options{Addr: opened.options.Addr, PoolSize: poolSize})
+	client := redis.NewClient(&redis.Options{Addr: opened.Addr(), PoolSize: redisrun.PoolSize})
 	return &asynqSystem{
 		config: config, redis: opened, client: client, asynq: asynq.NewClientFromRedisClient(client), text: payloadText(config.Plan),
 	}, nil
@@ -53,7 +57,7 @@ func (s *asynqSystem) queues() map[string]int {
 
 func (s *asynqSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	a := &s.config.Plan.Arrivals[number]
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, load.Timeout)
 	defer cancel()
 	_, err := s.asynq.EnqueueContext(ctx, asynq.NewTask(jobType, s.text[:a.Bytes]), asynq.TaskID(idOf(number)),
 		asynq.Queue(s.queueOf(a.Queue, a.Class)), asynq.MaxRetry(s.config.Plan.MaxAttempts-1), asynq.Timeout(a.Work+maxWork))
@@ -66,7 +70,7 @@ func (s *asynqSystem) Enqueue(ctx context.Context, number int) record.Answer {
 	return record.Answer{Outcome: record.Unknown}
 }
 
-func (s *asynqSystem) Work(ctx context.Context, ready func(), handle Handler) error {
+func (s *asynqSystem) Work(ctx context.Context, ready func(), handle drive.Handler) error {
 	plan := s.config.Plan
 	server := asynq.NewServerFromRedisClient(s.client, asynq.Config{
 		Concurrency: plan.Slots, Queues: s.queues(), LogLevel: asynq.FatalLevel, TaskCheckInterval: s.config.AsynqPoll,
@@ -101,25 +105,25 @@ func (s *asynqSystem) Work(ctx context.Context, ready func(), handle Handler) er
 
 func (s *asynqSystem) Breakers() map[string]string { return nil }
 
-func (s *asynqSystem) Account(context.Context) (Account, error) {
+func (s *asynqSystem) Account(context.Context) (figures.Account, error) {
 	inspector := asynq.NewInspectorFromRedisClient(s.client)
 	queues, err := inspector.Queues()
 	if err != nil {
-		return Account{}, fmt.Errorf("list the queues of asynq: %w", err)
+		return figures.Account{}, fmt.Errorf("list the queues of asynq: %w", err)
 	}
-	var a Account
+	var a figures.Account
 	for _, queue := range queues {
 		info, err := inspector.GetQueueInfo(queue)
 		if err != nil {
-			return Account{}, fmt.Errorf("count the tasks of asynq: %w", err)
+			return figures.Account{}, fmt.Errorf("count the tasks of asynq: %w", err)
 		}
 		a.Held += info.Pending + info.Active + info.Scheduled + info.Retry
 	}
 	return a, nil
 }
 
-func (s *asynqSystem) Redis() *Store { return s.redis }
+func (s *asynqSystem) Redis() drive.Redis { return s.redis }
 
 func (s *asynqSystem) Close(ctx context.Context) error {
-	return errors.Join(s.client.Close(), s.redis.close(ctx, ""))
+	return errors.Join(s.client.Close(), s.redis.Close(ctx, ""))
 }

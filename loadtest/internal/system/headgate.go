@@ -13,8 +13,11 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/rollout"
+	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
+	"github.com/headgate/headgate/loadtest/internal/redisrun"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/store/redisstore"
@@ -22,26 +25,26 @@ import (
 )
 
 type headgateSystem struct {
-	config   Config
-	redis    *Store
+	config   drive.SystemConfig
+	redis    *redisrun.Store
 	client   *redis.Client
 	prefix   string
 	store    store.Deployment
 	patient  store.Deployment // for what is not measured
 	producer *producer.Producer
 	worker   *worker.Worker
-	handle   Handler
+	handle   drive.Handler
 	text     []byte
 }
 
 // OpenHeadgate opens Headgate with every law on: limits, dedup, fairness, breakers, leases.
-func OpenHeadgate(ctx context.Context, config Config) (System, error) {
-	opened, err := openStore(ctx, config.Redis, config.Plan.Restarts, config.Notes)
+func OpenHeadgate(ctx context.Context, config drive.SystemConfig) (drive.System, error) {
+	opened, err := redisrun.Open(ctx, config.Redis, config.Plan.Restarts, config.Notes)
 	if err != nil {
 		return nil, err
 	}
 	s := &headgateSystem{
-		config: config, redis: opened, client: opened.newClient(), text: payloadText(config.Plan),
+		config: config, redis: opened, client: opened.NewClient(), text: payloadText(config.Plan),
 		prefix: "hg-load-" + strings.ToLower(rand.Text()[:8]),
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -55,7 +58,7 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 	if s.store, err = redisstore.Open(ctx, s.client, redisstore.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
-	if s.patient, err = redisstore.Open(ctx, s.redis.newPatientClient(), redisstore.Config{Prefix: s.prefix}); err != nil {
+	if s.patient, err = redisstore.Open(ctx, s.redis.NewPatientClient(), redisstore.Config{Prefix: s.prefix}); err != nil {
 		return err
 	}
 	document := plan.Policy
@@ -65,7 +68,7 @@ func (s *headgateSystem) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	document.Version = stored.To
-	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: Timeout}); err != nil {
+	if s.producer, err = producer.New(s.store, producer.Config{Policy: &document, Timeout: load.Timeout}); err != nil {
 		return err
 	}
 	for queue, units := range plan.Caps {
@@ -136,7 +139,7 @@ func (s *headgateSystem) Enqueue(ctx context.Context, number int) record.Answer 
 // readyEvery is how often Work looks whether the worker is registered.
 const readyEvery = 2 * time.Millisecond
 
-func (s *headgateSystem) Work(ctx context.Context, ready func(), handle Handler) error {
+func (s *headgateSystem) Work(ctx context.Context, ready func(), handle drive.Handler) error {
 	s.handle = handle
 	ended := make(chan error, 1)
 	go func() { ended <- s.worker.Run(ctx) }() // It ends with ctx.
@@ -164,20 +167,20 @@ func (s *headgateSystem) Breakers() map[string]string {
 	return states
 }
 
-func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
+func (s *headgateSystem) Account(ctx context.Context) (figures.Account, error) {
 	census, err := s.patient.Census(ctx)
 	if err != nil {
-		return Account{}, fmt.Errorf("count what Redis holds: %w", err)
+		return figures.Account{}, fmt.Errorf("count what Redis holds: %w", err)
 	}
 	gates, err := s.patient.Gates(ctx)
 	if err != nil {
-		return Account{}, fmt.Errorf("read the gates: %w", err)
+		return figures.Account{}, fmt.Errorf("read the gates: %w", err)
 	}
 	breakers, err := s.patient.Breakers(ctx)
 	if err != nil {
-		return Account{}, fmt.Errorf("read the breakers: %w", err)
+		return figures.Account{}, fmt.Errorf("read the breakers: %w", err)
 	}
-	a := Account{Held: int(census.Live - census.Dead), Census: &census}
+	a := figures.Account{Held: int(census.Live - census.Dead), Census: &census}
 	for i := range gates {
 		a.Gated = a.Gated || gates[i].Shut()
 	}
@@ -188,12 +191,12 @@ func (s *headgateSystem) Account(ctx context.Context) (Account, error) {
 	return a, nil
 }
 
-func (s *headgateSystem) Redis() *Store { return s.redis }
+func (s *headgateSystem) Redis() drive.Redis { return s.redis }
 
 func (s *headgateSystem) Close(ctx context.Context) error {
 	bad := s.client.Close()
 	if s.patient != nil {
 		bad = errors.Join(bad, s.patient.Close())
 	}
-	return errors.Join(bad, s.redis.close(ctx, s.prefix+"{*"))
+	return errors.Join(bad, s.redis.Close(ctx, s.prefix+"{*"))
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/loadtest/internal/drive"
+	"github.com/headgate/headgate/loadtest/internal/figures"
 	"github.com/headgate/headgate/loadtest/internal/load"
 	"github.com/headgate/headgate/loadtest/internal/record"
 	"github.com/headgate/headgate/store"
@@ -23,7 +25,7 @@ func TestABreakerThatTriesHoldsItsJobsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	opened, err := OpenHeadgate(t.Context(), Config{Plan: plan, Redis: redistest.Shared(t).Addr(), Notes: io.Discard})
+	opened, err := OpenHeadgate(t.Context(), drive.SystemConfig{Plan: plan, Redis: redistest.Shared(t).Addr(), Notes: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +38,7 @@ func TestABreakerThatTriesHoldsItsJobsBack(t *testing.T) {
 	if answer := s.Enqueue(t.Context(), 0); answer.Outcome != record.Admitted {
 		t.Fatalf("enqueue: %+v", answer)
 	}
-	account := func() Account {
+	account := func() figures.Account {
 		t.Helper()
 		a, err := s.Account(t.Context())
 		if err != nil {

@@ -1,11 +1,9 @@
-package drive
+package load
 
 import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
 // longestNap is how long Pace sleeps without looking at its ctx.
@@ -13,7 +11,7 @@ const longestNap = 20 * time.Millisecond
 
 // Pace calls send for each arrival in a goroutine of its own when its time has come, and returns when all of them have
 // ended. When ctx ends the rest is not sent.
-func Pace(ctx context.Context, arrivals []load.Arrival, start time.Time, send func(number int)) {
+func Pace(ctx context.Context, arrivals []Arrival, start time.Time, send func(number int)) {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	for i := range arrivals {

@@ -1,4 +1,4 @@
-package system
+package redisrun
 
 import (
 	"context"
@@ -13,16 +13,11 @@ import (
 	"github.com/headgate/headgate/internal/embedded"
 	"github.com/headgate/headgate/internal/embedded/child"
 	"github.com/headgate/headgate/internal/redisclient"
+	"github.com/headgate/headgate/loadtest/internal/load"
 )
 
-// Notes takes lines for the user.
-type Notes = io.Writer
-
-// ErrNoServer means that a plan kills its Redis and there is none that it may kill.
-var ErrNoServer = errors.New("redis-restart kills a private redis-server, and none is in PATH: it is left out")
-
-// poolSize is the number of connections of a system's client, above what 64 producers and a worker use.
-const poolSize = 100
+// PoolSize is the number of connections of a system's client, above what 64 producers and a worker use.
+const PoolSize = 100
 
 // Store is the Redis of a run. Its methods may be called from several goroutines, Close last.
 type Store struct {
@@ -32,11 +27,11 @@ type Store struct {
 	dir     string
 }
 
-// openStore opens the store at an address, or a private one. One that is to be restarted journals every write before it
+// Open opens the store at an address, or a private one. One that is to be restarted journals every write before it
 // answers, so that nothing it said is lost.
-func openStore(ctx context.Context, addr string, restarts bool, notes Notes) (*Store, error) {
+func Open(ctx context.Context, addr string, restarts bool, notes io.Writer) (*Store, error) {
 	if !restarts {
-		opened, err := embedded.Open(ctx, embedded.Config{Addr: addr, PoolSize: poolSize, Log: notes})
+		opened, err := embedded.Open(ctx, embedded.Config{Addr: addr, PoolSize: PoolSize, Log: notes})
 		if err != nil {
 			return nil, err
 		}
@@ -44,7 +39,7 @@ func openStore(ctx context.Context, addr string, restarts bool, notes Notes) (*S
 	}
 	binary, err := child.Find()
 	if err != nil {
-		return nil, ErrNoServer
+		return nil, load.ErrNoServer
 	}
 	dir, err := os.MkdirTemp("", "headgate-loadtest-")
 	if err != nil {
@@ -54,7 +49,7 @@ func openStore(ctx context.Context, addr string, restarts bool, notes Notes) (*S
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	options := &redis.Options{Addr: server.Addr(), PoolSize: poolSize}
+	options := &redis.Options{Addr: server.Addr(), PoolSize: PoolSize}
 	redisclient.Settings(options)
 	return &Store{options: options, server: server, dir: dir}, nil
 }
@@ -70,14 +65,17 @@ func (s *Store) String() string {
 // patience is how long a client that prepares a run, or counts what is left of it, waits for an answer.
 const patience = 15 * time.Second
 
-// newClient returns a client with the settings of the house.
-func (s *Store) newClient() *redis.Client {
+// Addr is host:port.
+func (s *Store) Addr() string { return s.options.Addr }
+
+// NewClient returns a client with the settings of the house.
+func (s *Store) NewClient() *redis.Client {
 	options := *s.options
 	return redis.NewClient(&options)
 }
 
-// newPatientClient returns a client for what is not measured and may take its time.
-func (s *Store) newPatientClient() *redis.Client {
+// NewPatientClient returns a client for what is not measured and may take its time.
+func (s *Store) NewPatientClient() *redis.Client {
 	options := *s.options
 	options.ReadTimeout, options.WriteTimeout = patience, patience
 	return redis.NewClient(&options)
@@ -98,8 +96,8 @@ func (s *Store) Restart(ctx context.Context) error {
 	return s.server.Restart(ctx)
 }
 
-// close removes the keys of a pattern from a Redis of somebody else's, and ends a private one.
-func (s *Store) close(ctx context.Context, pattern string) error {
+// Close removes the keys of a pattern from a Redis of somebody else's, and ends a private one.
+func (s *Store) Close(ctx context.Context, pattern string) error {
 	if s.opened == nil {
 		s.server.Close()
 		return os.RemoveAll(s.dir)
