@@ -35,7 +35,7 @@ func outcomes(sequence, period, ok, failed uint64) store.Outcomes {
 func (p *pair) report(from store.Reporter, reports ...store.Outcomes) (first store.BreakerWord) {
 	p.tb.Helper()
 	said := p.same("report of "+from.Name, func(s store.Partition) any { return replied(s.ReportOutcomes(p.ctx, from, reports)) })
-	if words, _ := said.(reply).values[0].([]store.BreakerWord); len(words) > 0 {
+	if words, _ := said.(reply).Values[0].([]store.BreakerWord); len(words) > 0 {
 		first = words[0]
 	}
 	return first
@@ -66,7 +66,7 @@ func (p *pair) breakers(downstreams ...string) (seen []store.BreakerState) {
 		page, err := s.Audit(p.ctx, store.AuditQuery{})
 		return replied(page.Entries, err)
 	})
-	seen, _ = all.(reply).values[0].([]store.BreakerState)
+	seen, _ = all.(reply).Values[0].([]store.BreakerState)
 	return seen
 }
 
@@ -83,7 +83,7 @@ func (p *pair) transitions() (events []store.BreakerEvent) {
 		}
 		return replied(told, err)
 	})
-	events, _ = all.(reply).values[0].([]store.BreakerEvent)
+	events, _ = all.(reply).Values[0].([]store.BreakerEvent)
 	return events
 }
 
@@ -103,7 +103,7 @@ func (p *pair) probe(begin bool, downstream, call string) (probe bool) {
 		return false
 	}
 	said := p.same("begin probe "+call, func(s store.Partition) any { return replied(s.BeginProbe(p.ctx, downstream, call)) })
-	probe, _ = said.(reply).values[0].(bool)
+	probe, _ = said.(reply).Values[0].(bool)
 	return probe
 }
 
@@ -372,7 +372,7 @@ func TestRightsAreLeased(t *testing.T) {
 		got := p.same("lease "+right+" "+token, func(s store.Partition) any {
 			return replied(s.LeaseRight(p.ctx, right, token, limit, time.Minute))
 		})
-		if got.(reply).values[0] != want {
+		if got.(reply).Values[0] != want {
 			t.Errorf("%s leased %s: %v", token, right, got)
 		}
 	}

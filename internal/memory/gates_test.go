@@ -13,7 +13,7 @@ func (p *pair) held() []store.Hold {
 	p.same("gates", func(s store.Partition) any { return replied(s.Gates(p.ctx)) })
 	p.same("suspensions", func(s store.Partition) any { return replied(s.Suspensions(p.ctx)) })
 	all := p.same("holds", func(s store.Partition) any { return replied(s.Holds(p.ctx)) })
-	return all.(reply).values[0].([]store.Hold)
+	return all.(reply).Values[0].([]store.Hold)
 }
 
 func (p *pair) pause(name store.GateName, length time.Duration, by store.Intervention) {
@@ -26,7 +26,7 @@ func (p *pair) unpause(name store.GateName, want bool) {
 	was := p.same("unpause "+string(name), func(s store.Partition) any {
 		return replied(s.Unpause(p.ctx, name, store.Intervention{Author: "bea", Reason: "over"}))
 	})
-	if was.(reply).values[0] != want {
+	if was.(reply).Values[0] != want {
 		p.tb.Errorf("unpaused %s: %v", name, was)
 	}
 }
@@ -41,7 +41,7 @@ func (p *pair) suspend(name store.GateName, length time.Duration) {
 func (p *pair) resume(name store.GateName, want bool) {
 	p.tb.Helper()
 	was := p.same("resume "+string(name), func(s store.Partition) any { return replied(s.Resume(p.ctx, name, store.Intervention{})) })
-	if was.(reply).values[0] != want {
+	if was.(reply).Values[0] != want {
 		p.tb.Errorf("resumed %s: %v", name, was)
 	}
 }

@@ -98,7 +98,7 @@ func (g *metered) step() {
 			verdict, receipt, err := s.Take(g.ctx, version, q)
 			return replied(verdict, receipt, err)
 		}).(reply)
-		if receipt := got.values[1].(store.Taken); receipt.At.Time > 0 {
+		if receipt := got.Values[1].(store.Taken); receipt.At.Time > 0 {
 			g.receipts = append(g.receipts, receipt)
 		}
 	case 3:
@@ -188,7 +188,7 @@ func (g *metered) grant(version int64) {
 		grant.Accounts = append(grant.Accounts, a)
 	}
 	got := g.same(fmt.Sprintf("grant %+v", grant), func(s store.Partition) any { return replied(s.Grant(g.ctx, &grant)) }).(reply)
-	for i, leased := range got.values[0].(store.Granted).Leases {
+	for i, leased := range got.Values[0].(store.Granted).Leases {
 		a := grant.Accounts[i]
 		q := grant.Questions[a.Question]
 		g.leased[member][admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)] = a.Held + leased.Tokens
@@ -226,7 +226,7 @@ func TestACandidateBeginsWithFullBuckets(t *testing.T) {
 	ask := func(id string, cost admission.Tokens) store.ShadowCounts {
 		q.Cost = cost
 		p.same("shadow "+id, func(s store.Partition) any { return replied(s.Shadow(p.ctx, 0, id, []store.Question{q, q})) })
-		return p.same("counts", func(s store.Partition) any { return replied(s.ShadowCounts(p.ctx)) }).(reply).values[0].(store.ShadowCounts)
+		return p.same("counts", func(s store.Partition) any { return replied(s.ShadowCounts(p.ctx)) }).(reply).Values[0].(store.ShadowCounts)
 	}
 	ask("a", 5)
 	ask("b", 6)
@@ -262,7 +262,7 @@ func TestATenantHasSoManyBuckets(t *testing.T) {
 		v := p.same("take", func(s store.Partition) any {
 			verdict, receipt, err := s.Take(p.ctx, 0, q)
 			return replied(verdict, receipt, err)
-		}).(reply).values[0].(admission.Verdict)
+		}).(reply).Values[0].(admission.Verdict)
 		if v.Reason != reason {
 			t.Errorf("%s/%s: %+v", q.Queue, q.Class, v)
 		}
@@ -276,7 +276,7 @@ func TestATenantHasSoManyBuckets(t *testing.T) {
 		if v := p.same("take", func(s store.Partition) any {
 			verdict, receipt, err := s.Take(p.ctx, 0, q)
 			return replied(verdict, receipt, err)
-		}).(reply).values[0].(admission.Verdict); v.Reason == admission.ReasonBuckets {
+		}).(reply).Values[0].(admission.Verdict); v.Reason == admission.ReasonBuckets {
 			break
 		}
 	}
@@ -374,7 +374,7 @@ func TestCountsAreEqual(t *testing.T) {
 			p.move(time.Duration(draw.IntN(30)) * time.Minute)
 		}
 	}
-	hour := p.same("hour", func(s store.Partition) any { return replied(s.LastHour(p.ctx, time.Minute)) }).(reply).values[0].([]store.Recorded)
+	hour := p.same("hour", func(s store.Partition) any { return replied(s.LastHour(p.ctx, time.Minute)) }).(reply).Values[0].([]store.Recorded)
 	if len(hour) < 10 || len(hour[0].Scopes) < 100 {
 		t.Errorf("%d minutes", len(hour))
 	}

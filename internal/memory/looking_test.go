@@ -88,7 +88,7 @@ func (p *pair) sights(keys ...admission.Key) (sights []store.Sighting) {
 		return all
 	})
 	for _, one := range seen.([]any) {
-		sights = append(sights, one.(reply).values[0].(store.Sighting))
+		sights = append(sights, one.(reply).Values[0].(store.Sighting))
 	}
 	return sights
 }
@@ -113,11 +113,11 @@ func (p *pair) list(q store.ListQuery) (rows []store.Listed) {
 			return replied(found.Jobs, found.Cursor != "", err)
 		})
 		r := last.(reply)
-		if r.err != "" {
-			p.tb.Fatal(r.err)
+		if r.Err != "" {
+			p.tb.Fatal(r.Err)
 		}
-		rows = append(rows, r.values[0].([]store.Listed)...)
-		if more := r.values[1].(bool); !more {
+		rows = append(rows, r.Values[0].([]store.Listed)...)
+		if more := r.Values[1].(bool); !more {
 			return rows
 		}
 	}
@@ -233,7 +233,7 @@ func TestListsEveryPlace(t *testing.T) {
 	for _, q := range []store.ListQuery{
 		{Place: "nowhere"}, {Queue: "a b"}, {Tenant: ":"}, {Limit: -1}, {Limit: 1001}, {Reason: "failed"}, {Cursor: "what?"},
 	} {
-		if r := p.same(fmt.Sprintf("%+v", q), func(s store.Partition) any { return replied(s.List(p.ctx, q)) }); r.(reply).err == "" {
+		if r := p.same(fmt.Sprintf("%+v", q), func(s store.Partition) any { return replied(s.List(p.ctx, q)) }); r.(reply).Err == "" {
 			t.Errorf("%+v is no error", q)
 		}
 	}

@@ -1,11 +1,13 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
 	"time"
 
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
 
@@ -16,6 +18,20 @@ type Config struct {
 	// KeepEnded keeps what Redis drops by its own clock alone and nobody misses, such as buckets that are full: for a comparison with a Redis
 	// whose scripts are told another time.
 	KeepEnded bool
+
+	// Bounds are other than those of a Redis, so that a test meets them soon.
+	Bounds Bounds
+	// Dispatched is told of each job that is dispatched, while the partition is locked; nil tells nobody.
+	Dispatched func(fairqueue.Dispatch)
+}
+
+// Bounds are what a partition does and keeps at most. A zero one is what it is in Redis.
+type Bounds struct {
+	// Moves are how many jobs a call moves; the next one goes on. Letters are the dead letters that are kept, and Holders the limiters
+	// that hold tokens of a scope.
+	Moves, Letters, Holders int
+	// Quiet is after how long a breaker is forgotten of which nothing is heard.
+	Quiet time.Duration
 }
 
 // Partition keeps one partition in memory. It may be used by several goroutines.
@@ -41,7 +57,9 @@ func New(config Config) *Partition {
 		config.Now = time.Now
 	}
 	p := &Partition{now: config.Now, model: newModel(), waiting: map[string]chan struct{}{}}
-	p.model.keepEnded = config.KeepEnded
+	m, b := p.model, config.Bounds
+	m.keepEnded, m.onDispatch = config.KeepEnded, config.Dispatched
+	m.moves, m.deadCap, m.holders, m.quiet = cmp.Or(b.Moves, m.moves), cmp.Or(b.Letters, m.deadCap), cmp.Or(b.Holders, m.holders), cmp.Or(b.Quiet, m.quiet)
 	return p
 }
 

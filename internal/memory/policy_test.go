@@ -29,10 +29,10 @@ func (p *pair) putAs(u store.PolicyUpdate, expected, version int64) reply {
 	}
 	asked := p.same("check policy", func(s store.Partition) any { return replied(s.CheckPolicy(p.ctx, u)) }).(reply)
 	done := p.same("policy", func(s store.Partition) any { return replied(s.PutPolicy(p.ctx, u)) }).(reply)
-	if done.err == "" {
+	if done.Err == "" {
 		p.version = version
-	} else if asked.err != done.err {
-		p.tb.Errorf("checked %q, put %q", asked.err, done.err)
+	} else if asked.Err != done.Err {
+		p.tb.Errorf("checked %q, put %q", asked.Err, done.Err)
 	}
 	return done
 }
@@ -50,7 +50,7 @@ func (p *pair) audited(q store.AuditQuery) (entries []store.AuditEntry) {
 				page.Cursor = "on"
 			}
 			return replied(page, err)
-		}).(reply).values[0].(store.AuditPage)
+		}).(reply).Values[0].(store.AuditPage)
 		entries = append(entries, page.Entries...)
 		if page.Cursor == "" {
 			return entries
@@ -64,7 +64,7 @@ func (p *pair) told() {
 	p.same("text", func(s store.Partition) any { return replied(s.Policy(p.ctx)) })
 	p.same("in force", func(s store.Partition) any { return replied(s.PolicyInForce(p.ctx)) })
 	versions := p.same("versions", func(s store.Partition) any { return replied(s.PolicyVersions(p.ctx)) }).(reply)
-	for _, v := range versions.values[0].([]store.AuditEntry) {
+	for _, v := range versions.Values[0].([]store.AuditEntry) {
 		p.same("a version", func(s store.Partition) any { return replied(s.PolicyVersion(p.ctx, v.To)) })
 	}
 	p.same("no version", func(s store.Partition) any { return replied(s.PolicyVersion(p.ctx, 1<<40)) })
@@ -81,7 +81,7 @@ func TestPoliciesAreKeptAndTold(t *testing.T) {
 	p.move(time.Second)
 	p.putAs(u, 0, 1) // It is sent again.
 	u.Edit = "another"
-	if r := p.putAs(u, 0, 1); !strings.Contains(r.err, "conflict") {
+	if r := p.putAs(u, 0, 1); !strings.Contains(r.Err, "conflict") {
 		t.Errorf("%+v", r)
 	}
 	p.putAs(u, 7, 8)
@@ -306,7 +306,7 @@ func TestClassesComeAndGo(t *testing.T) {
 		if text != "" {
 			u.Queues = []store.QueueSettings{{Queue: "mail", Classes: classes(text), Horizon: time.Hour}}
 		}
-		if r := p.put(u); (r.err == "") != ok {
+		if r := p.put(u); (r.Err == "") != ok {
 			t.Errorf("%s: %+v", text, r)
 		}
 		p.same("queues", func(s store.Partition) any { return replied(s.Queues(p.ctx)) })

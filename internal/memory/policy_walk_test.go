@@ -98,7 +98,7 @@ func (g *governed) edit() {
 	if u.Before = nil; g.maybe(2) {
 		u.Before = g.before
 	}
-	if g.put(u).err == "" {
+	if g.put(u).Err == "" {
 		u.Before = nil
 		g.before = &u
 	}

@@ -89,7 +89,9 @@ func (m *model) lookAgain(c *fairqueue.Pass, now int64) {
 		of := name[1:]
 		switch name[0] {
 		case 'b':
-			m.timers.Put(name, now)
+			if m.breakers[of] != nil { // A probe may have found that it is to be forgotten.
+				m.timers.Put(name, now)
+			}
 		case 'f':
 			if m.room.Pools[of] != nil {
 				m.timers.Put(name, now)

@@ -99,6 +99,7 @@ type model struct {
 	moves      int
 	more       bool
 	deadCap    int
+	onDispatch func(fairqueue.Dispatch)
 }
 
 // whereabouts is where a live job is.

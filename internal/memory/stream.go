@@ -25,6 +25,9 @@ func (m *model) dispatched(d fairqueue.Dispatch, now int64) {
 		m.probes[j.Downstream] = append(m.probes[j.Downstream], j)
 	}
 	m.happened[readyTopic+d.Pool] = true
+	if m.onDispatch != nil {
+		m.onDispatch(d)
+	}
 }
 
 // release takes a job out of its pool's stream and gives back what it held there.

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -11,46 +10,6 @@ import (
 	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
-
-// waitingOf returns the jobs of a tenant that wait in a queue, in lanes or kept aside.
-func (m *model) waitingOf(tenant, queue string) (keys []string) {
-	for _, key := range slices.Sorted(maps.Keys(m.live)) {
-		j := m.live[key]
-		if j.Tenant == tenant && j.Queue == queue && (m.inLane(j) || slices.Contains(m.spilled[j.depthName()], key)) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
-func (m *model) clear(now int64, keys []string) []fairqueue.Dispatch {
-	c := m.begin(now)
-	for _, key := range keys {
-		if j := m.live[key]; !c.Remove(&j.Job) {
-			m.unspill(j)
-		}
-		m.leave(key, "cancelled")
-		c.MovesLeft--
-	}
-	c.WakeFreed()
-	return m.fill(c, now)
-}
-
-// clear cancels what a tenant has waiting in a queue, where one call has moves for all of it.
-func (w *walk) clear() {
-	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
-	keys := w.model.waitingOf(tenant, queue)
-	if len(keys) >= w.model.moves {
-		return
-	}
-	dispatched := w.model.clear(w.now, keys)
-	n, more, err := w.store.ClearTenant(w.ctx, tenant, queue, store.Intervention{Author: "test"})
-	check(w.tb, err)
-	if n != len(keys) {
-		w.rt.Fatalf("clear %s in %s: script cancels %d jobs, model %d", tenant, queue, n, len(keys))
-	}
-	w.ended(more, dispatched)
-}
 
 // TestATenantsBacklogIsClearedInPortions: all that waits of one tenant in one queue goes, 64 a call, counted and conserved, and nothing
 // else. The audit has one entry of it.

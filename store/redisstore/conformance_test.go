@@ -1,11 +1,13 @@
 package redisstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +21,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
@@ -39,13 +42,15 @@ const (
 	fewGates   = 2
 	// fewQuiet is after how long a breaker is forgotten of which nothing is heard.
 	fewQuiet = 15 * time.Second
+	// compareEvery is after how many steps all that both hold is compared: their answers are after each.
+	compareEvery = 5
 )
 
 // fewMoves are how many moves a call may make in that half.
 var fewMoves = []int{3, 5, 8}
 
-// TestScriptsEqualTheModel sends random operations through the Go model and the scripts and compares verdicts,
-// levels, orders, tags, timers and counters after each, and asserts laws L4, L7 and W.
+// TestScriptsEqualTheModel does random operations in Redis and in memory (package memory) and compares what each answers, and at regular
+// steps levels, orders, tags, timers and counters. After each it asserts laws L7 and W, in the end L4.
 func TestScriptsEqualTheModel(t *testing.T) {
 	t.Parallel()
 	conformHalves(t, redistest.Shared(t), "", conformanceSteps)
@@ -83,17 +88,22 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 		run++
 		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, preamble)
 		check(t, err)
-		w := newWalk(t, rt, s)
-		moves := fairqueue.Moves
+		w := &walk{tb: t, rt: rt, store: s}
+		bounds := memory.Bounds{}
 		if few {
-			moves = pick(w, "moves", fewMoves)
-			w.model.deadCap, w.model.quiet, w.model.holders = fewDead, fewQuiet, fewHolders
+			bounds = memory.Bounds{Moves: pick(w, "moves", fewMoves), Letters: fewDead, Holders: fewHolders, Quiet: fewQuiet}
 		}
-		w.model.moves, s.conn.Scripts = moves, scripts[moves]
+		s.conn.Scripts = scripts[cmp.Or(bounds.Moves, fairqueue.Moves)]
+		w.begin(bounds)
 		defer w.clean()
-		for range steps {
+		for i := range steps {
 			w.step()
+			if i%compareEvery == compareEvery-1 {
+				w.compare()
+			}
 		}
+		w.compare()
+		w.told()
 		w.assertConserved()
 		w.assertQuiet()
 	})
@@ -109,8 +119,8 @@ func lowered(t *testing.T, preamble string, moves int) lua.Library {
 	}{
 		{"local MOVES = %d\n", fairqueue.Moves, moves},
 		{"local QUIET = %d\n", int(breaker.Quiet.Microseconds()), int(fewQuiet.Microseconds())},
-		{"local DEAD_CAP = %d\n", modelDeadCap, fewDead},
-		{"local HOLDERS = %d\n", modelHolders, fewHolders},
+		{"local DEAD_CAP = %d\n", store.MaxLetters, fewDead},
+		{"local HOLDERS = %d\n", 128, fewHolders},
 		{"local GATES_AT_ONCE = %d ", 1000, fewGates},
 		{"format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed},
 	} {
@@ -133,35 +143,37 @@ func lower(t *testing.T, scripts lua.Library, where string, from, to int) {
 	}
 }
 
-// walk is one random sequence.
+// walk is one random sequence, in Redis and in memory.
 type walk struct {
-	tb    testing.TB
-	rt    *rapid.T
-	ctx   context.Context //nolint:containedctx // the test's own, for every step
-	store *Partition
-	model *model
-	now   int64
+	tb     testing.TB
+	rt     *rapid.T
+	ctx    context.Context //nolint:containedctx // the test's own, for every step
+	store  *Partition
+	memory *memory.Partition
+	// inside is what there is to see of the one in memory.
+	inside *memory.Inside
+	now    int64
 	// back is by how much the clock was set back since promote last armed timers anew, in microseconds.
-	back   int64
-	scopes map[admission.Scope]bool
-	pools  []store.Pool
+	back  int64
+	pools []store.Pool
 	// gates are "all" kinds, those of a tenant and its lanes where few slots are ("lanes"), "breakers" alone, the same beside jobs that
 	// come alone and own nothing ("lone"), or "none".
 	gates string
-	// held are the leases that workers have read, by worker.
-	held    map[string][]store.Finish
-	stale   []store.Finish
+	// held are the leases that workers have read, of both, by worker.
+	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
 	// sequence numbers reports of outcomes.
 	sequence uint64
-	weights  map[string]admission.Weight
-	takings  []taking
+	takings  []store.Taken
 	service  *serviceLog
 	log      []string
-	// resend is the step's script call once more, word for word: what a client does whose reply was lost.
+	// resend is the step's call once more, word for word: what a client does whose reply was lost.
 	resend func()
 }
+
+// held is what a worker has read of Redis and of memory.
+type held [2]store.Lease
 
 var (
 	walkTenants     = []string{"ann", "bob", "cy", "dot", "eve"}
@@ -174,35 +186,18 @@ var (
 	}
 )
 
-func newWalk(tb testing.TB, rt *rapid.T, s *Partition) *walk {
-	tb.Helper()
-	w := &walk{
-		tb: tb, rt: rt, ctx: tb.Context(), store: s, model: newModel(), scopes: map[admission.Scope]bool{admission.Global: true},
-		now: time.Now().Add(24 * time.Hour).UnixMicro(), held: map[string][]store.Finish{}, weights: map[string]admission.Weight{},
-	}
-	w.service = newServiceLog(w.model.room)
+// begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
+func (w *walk) begin(bounds memory.Bounds) {
+	w.ctx, w.now, w.held = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}
+	w.memory = memory.New(memory.Config{
+		Now: func() time.Time { return time.UnixMicro(w.now) }, KeepEnded: true, Bounds: bounds,
+		Dispatched: func(d fairqueue.Dispatch) { w.service.dispatched(d) },
+	})
+	w.inside = w.memory.Inside()
+	w.service = newServiceLog(w.inside.Room())
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	for _, tenant := range walkTenants {
-		for level := admission.LevelTenant; level < admission.Levels; level++ {
-			for _, queue := range walkQueues {
-				for _, c := range admission.DefaultClasses() {
-					w.scopes[admission.ScopeAt(level, tenant, queue, c.Name)] = true
-				}
-			}
-		}
-	}
 	w.drawLimits()
-	w.model.room.Weight = func(class admission.Priority, tenant string) admission.Weight {
-		if weight, ok := w.weights[string(class)+":"+tenant]; ok {
-			return weight
-		}
-		if weight, ok := w.weights[string(class)+":"]; ok {
-			return weight
-		}
-		return 1
-	}
-	return w
 }
 
 func (w *walk) clean() {
@@ -225,70 +220,62 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
 	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
-		return op == "gate" && w.gates != "all" && w.gates != "lanes" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force") && w.gates == "none"
+		return op == "gate" && w.gates != "all" && w.gates != "lanes" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
 	})
 	op := pick(w, "op", ops)
 	w.log = append(w.log, op)
 	w.resend = nil
-	switch op {
-	case "admit":
-		w.admit()
-	case "read":
-		w.read()
-	case "finish":
-		w.finish()
-	case "register":
-		w.register()
-	case "heartbeat":
-		w.heartbeat()
-	case "reclaim":
-		w.reclaim()
-	case "promote":
-		w.promote()
-	case "gate":
-		w.gate()
-	case "policy":
-		w.policy()
-	case "orphan":
-		w.orphan()
-	case "cancel":
-		w.cancel()
-	case "clear":
-		w.clear()
-	case "purge":
-		w.purge()
-	case "suspend":
-		w.suspend()
-	case "check":
-		w.check()
-	case "grant":
-		w.grant()
-	case "take":
-		w.take()
-	case "refund":
-		w.refund()
-	case "start":
-		w.start()
-	case "report":
-		w.report()
-	case "force":
-		w.force()
-	}
-	w.compare(op)
+	map[string]func(){
+		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
+		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
+		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
+		"force": w.force, "probe": w.probe,
+	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
+		w.log = append(w.log, op+" again")
 		w.resend()
-		w.compare(op + " and its resend")
 	}
 	w.assertWakeUp(op)
 	if err := w.service.end(before); err != nil {
 		w.rt.Fatalf("after %s: %v", op, err)
 	}
+}
+
+// same does something to both, fails where they answer otherwise, and returns the answer of the one in memory.
+func (w *walk) same(what string, do func(s store.Partition) any) any {
+	want, got := do(w.store), do(w.memory)
+	if a, b := redistest.Scrubbed(want), redistest.Scrubbed(got); !reflect.DeepEqual(a, b) {
+		w.fatalf("%s at %d (%s):\nredis  %+v\nmemory %+v", what, w.now, strings.Join(w.log, " "), a, b)
+	}
+	return got
+}
+
+// replied is same of a method, of which it returns the values.
+func (w *walk) replied(what string, do func(s store.Partition) redistest.Reply) redistest.Reply {
+	reply, _ := w.same(what, func(s store.Partition) any { return do(s) }).(redistest.Reply)
+	return reply
+}
+
+// fatalf ends the sequence, or the test where there is none.
+func (w *walk) fatalf(format string, args ...any) {
+	if w.rt != nil {
+		w.rt.Fatalf(format, args...)
+	}
+	w.tb.Fatalf(format, args...)
+}
+
+// side is where a worker's leases of a store are.
+func (w *walk) side(s store.Partition) int {
+	if s == store.Partition(w.memory) {
+		return 1
+	}
+	return 0
 }
 
 // tick moves the clock: mostly a little, sometimes a lot, sometimes back.
@@ -333,44 +320,68 @@ func digest(lines []string) (sum uint64) {
 	return sum
 }
 
-func (w *walk) compare(op string) {
-	if diff := w.differences(); diff != nil {
-		w.rt.Fatalf("after %s at %d (%s):\n%s", op, w.now, strings.Join(w.log, " "), strings.Join(diff, "\n"))
+// compare compares all that decides on jobs.
+func (w *walk) compare() {
+	got, want := dumpRedis(w.ctx, w.tb, w.store), w.memory.Dump()
+	if digest(got) == digest(want) {
+		return
 	}
+	var diff []string
+	for _, line := range got {
+		if !slices.Contains(want, line) {
+			diff = append(diff, "redis  "+line)
+		}
+	}
+	for _, line := range want {
+		if !slices.Contains(got, line) {
+			diff = append(diff, "memory "+line)
+		}
+	}
+	slices.SortFunc(diff, func(a, b string) int { return strings.Compare(a[7:], b[7:]) })
+	w.fatalf("at %d (%s):\n%s", w.now, strings.Join(w.log, " "), strings.Join(diff, "\n"))
 }
 
-// differences returns the lines that only one of the two has, Redis or the model.
-func (w *walk) differences() (diff []string) {
-	gotLines, wantLines := dumpRedis(w.ctx, w.tb, w.store), w.model.dump(w.scopes)
-	if digest(gotLines) == digest(wantLines) {
-		return nil
-	}
-	for _, line := range gotLines {
-		if !slices.Contains(wantLines, line) {
-			diff = append(diff, "redis "+line)
+// told compares what both tell people.
+func (w *walk) told() {
+	w.replied("gates", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Gates(w.ctx)) })
+	w.replied("holds", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Holds(w.ctx)) })
+	w.replied("queues", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Queues(w.ctx)) })
+	w.replied("census", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Census(w.ctx)) })
+	w.replied("workers", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Workers(w.ctx)) })
+	w.replied("deaths", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Deaths(w.ctx, time.Time{}, 0)) })
+	w.replied("jobs", func(s store.Partition) redistest.Reply {
+		page, err := s.List(w.ctx, store.ListQuery{Limit: store.MaxPage})
+		for i := range page.Jobs {
+			page.Jobs[i].Token = ""
 		}
-	}
-	for _, line := range wantLines {
-		if !slices.Contains(gotLines, line) {
-			diff = append(diff, "model "+line)
+		slices.SortFunc(page.Jobs, func(a, b store.Listed) int { return strings.Compare(a.Key.String(), b.Key.String()) })
+		return redistest.Replied(page, err)
+	})
+	w.replied("breakers", func(s store.Partition) redistest.Reply {
+		all, err := s.Breakers(w.ctx)
+		for i := range all {
+			all[i].For = 0 // It is told by the clock of Redis.
 		}
-	}
-	slices.SortFunc(diff, func(a, b string) int { return strings.Compare(a[6:], b[6:]) })
-	return diff
+		return redistest.Replied(all, err)
+	})
+	w.replied("audit", func(s store.Partition) redistest.Reply {
+		page, err := s.Audit(w.ctx, store.AuditQuery{})
+		return redistest.Replied(page.Entries, err)
+	})
 }
 
 // assertWakeUp asserts law W: no pool has room while a job could run in it, and none has more that nobody has read than it has slots
 // for, unless a timer that stands as near as a script puts it continues the work.
 func (w *walk) assertWakeUp(op string) {
-	room := w.model.room
-	if w.model.leapt != 0 || w.now != w.model.last {
+	room := w.inside.Room()
+	if w.inside.Leapt() || w.now != w.inside.Last() {
 		return // promote has yet to bring timers near that an old clock put far ahead, or no script has seen this one.
 	}
 	continues := func(timer string) bool {
-		at, ok := room.Timers[timer]
+		at, ok := w.inside.Timer(timer)
 		return ok && at <= w.now+w.back+fairqueue.ContinueAfter
 	}
-	for name := range room.Timers {
+	for name := range w.inside.Timers() {
 		gone := room.Gates[name[1:]] == nil && name[1] != 'h' // Of those that are gone nobody keeps a list to look at again.
 		if name[0] == 'k' && (continues(name) || gone) {
 			return

@@ -3,20 +3,21 @@ package redisstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore/internal/breakers"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
 
-// redisDump writes what Redis holds in the words of fairqueue.Room.Dump and model.dump.
+// redisDump writes what Redis holds in the words of memory.Partition.Dump.
 type redisDump struct {
 	tb    testing.TB
 	store *Partition
@@ -246,12 +247,16 @@ func (d *redisDump) pools() {
 	}
 }
 
+func isRate(name string) bool {
+	return name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate
+}
+
 func (d *redisDump) gates() {
 	limits := looking.DefaultLimits(d.hash("gates"))
 	for name, value := range d.hash("gates") {
 		parts := strings.SplitN(value, "|", 3)
 		switch {
-		case name[0] == store.KindTenantRate || name[0] == store.KindDownstreamRate:
+		case isRate(name):
 			d.add("gate %s rate %s", name, parts[2])
 		case parts[0] == "*":
 			d.add("gate %s limit %d held %s", name, limits[store.DefaultGate(store.GateName(name))], parts[1])
@@ -385,63 +390,78 @@ func (d *redisDump) buckets() {
 	}
 }
 
-// dump writes what the model holds.
-func (m *model) dump(scopes map[admission.Scope]bool) []string {
-	var lines []string
-	for _, line := range m.room.Lines() {
-		if !strings.HasPrefix(line, "timer ") {
-			lines = append(lines, line)
+// breakers writes what Redis holds of breakers in the same words.
+func (d *redisDump) breakers(ctx context.Context) {
+	clock, now := int64(number(d.tb, "0"+d.state["bt"])), int64(number(d.tb, "0"+d.state["t"]))
+	events, _, err := d.store.BreakerEvents(ctx, "0-0", -1)
+	check(d.tb, err)
+	for _, e := range events {
+		e.ID = ""
+		d.add("event %+v", e)
+	}
+	known := 0
+	for name := range d.keys {
+		downstream, ok := strings.CutPrefix(name, "br:")
+		if !ok {
+			continue
+		}
+		known++
+		b, err := breakers.ParseBreaker(downstream, d.hash(name), clock, clock-now)
+		check(d.tb, err)
+		until := int64(0)
+		if !b.Until.IsZero() {
+			until = b.Until.UnixMicro()
+		}
+		d.add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d tenants %d of %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
+			downstream, b.State, b.Cause, b.Since.UnixMicro(), b.Period, until, b.Forced, b.Reason, b.Window, b.FailureStreak,
+			len(b.Callers), len(b.Voters), b.FailingTenants, b.Tenants, b.ProbesPassed, b.SlowProbes, b.Ramp, b.Limit, b.Trips, b.TripsInRow)
+	}
+	if set := d.set("breakers"); len(set) != known {
+		d.add("BROKEN breakers %v of %d", set, known)
+	}
+}
+
+// depths writes what Redis holds of depths and spilled jobs.
+func (d *redisDump) depths() {
+	for name, value := range d.hash("depth") {
+		d.add("depth %s %s", name, value)
+	}
+	if n := d.state["nl"]; n != "" && n != "0" {
+		d.add("counted %s", n)
+	}
+	for key, at := range d.hash("starts") {
+		d.add("start %s %s", key, at)
+	}
+	spills := d.set("spills")
+	for name := range d.keys {
+		if tenantQueue, ok := strings.CutPrefix(name, "spill:"); ok {
+			if !slices.Contains(spills, tenantQueue) {
+				d.add("BROKEN %s is not among the spills", name)
+			}
+			for i, z := range d.zset(name) {
+				d.add("spill %s %d %s", tenantQueue, i, z.Member)
+			}
+		}
+		if tenantQueue, ok := strings.CutPrefix(name, "old:"); ok {
+			for _, z := range d.zset(name) {
+				score := int64(z.Score)
+				d.add("old %s %s class %d seq %d", tenantQueue, z.Member, 127-score>>45, score&(1<<45-1))
+			}
 		}
 	}
-	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
-	for name, at := range m.due() {
-		add("timer %s at %d", name, at)
-	}
-	for key, j := range m.live {
-		add("job %s attempts %d lost %d suspect %t timed %t counted %t", key, j.attempts, j.lost, j.suspect, j.timed, j.counted)
-	}
-	m.dumpDepths(add)
-	m.dumpBreakers(add)
-	m.dumpLeases(add)
-	m.dumpLetters(add)
-	for key := range m.cancelled {
-		add("cancelled %s", key)
-	}
-	m.dumpSuspects(add)
-	for name, until := range m.suspended {
-		add("suspended %s until %d", name, until)
-	}
-	for name, key := range m.unique {
-		add("unique %s held by %s", name, key)
-	}
-	for key, name := range m.ukeys {
-		add("unique %s released by %s", name, key)
-	}
-	for key, at := range m.later {
-		add("later %s at %d", key, at)
-	}
-	for key, at := range m.dead {
-		add("dead %s at %d", key, at)
-	}
-	for reason, n := range m.left {
-		add("count left:%s %d", reason, n)
-	}
-	for reason, n := range m.died {
-		add("count dead:%s %d", reason, n)
-	}
-	if m.accepted > 0 {
-		add("count accepted %d", m.accepted)
-	}
-	for age := range m.ended {
-		for key := range m.ended[age] {
-			add("ended %d %s", age, key)
+}
+
+// leases writes what Redis holds of limiters.
+func (d *redisDump) leases() {
+	for key := range d.keys {
+		scope, ok := strings.CutPrefix(key, "lease:")
+		for member, text := range d.hash(key) {
+			if ok {
+				d.add("lease of %s by %s %s", scope, member, text)
+			}
 		}
 	}
-	for scope := range scopes {
-		if b := m.buckets.Bucket(scope); !b.Absent() {
-			text, _ := b.MarshalText()
-			add("bucket %s %s", scope, text)
-		}
+	for _, z := range d.zset("limiters") {
+		d.add("limiter %s until %.0f", z.Member, z.Score)
 	}
-	return lines
 }

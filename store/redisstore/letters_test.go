@@ -50,7 +50,7 @@ func TestATenantEvictsItsOwnLetters(t *testing.T) {
 			t.Parallel()
 			y := newYard(t)
 			y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-			lower(t, y.store.conn.Scripts, c.bound, modelDeadCap, 10)
+			lower(t, y.store.conn.Scripts, c.bound, store.MaxLetters, 10)
 			y.bury("acme", "mail", numbered("mine", 4)...)
 			for i, queue := range c.queues {
 				y.bury("evil", queue, numbered(fmt.Sprint("of", i, "-"), 10)...)
@@ -75,7 +75,7 @@ func TestLettersOfAnOlderReleaseGoFirst(t *testing.T) {
 	t.Parallel()
 	y := newYard(t)
 	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", modelDeadCap, 4)
+	lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", store.MaxLetters, 4)
 	y.bury("acme", "mail", "old0", "old1")
 	base := y.store.conn.Partition.Base()
 	check(t, y.client.Del(t.Context(), base+"letters:acme:mail", base+"deadof", base+"deadof:mail", base+"deadin:acme").Err())
@@ -100,7 +100,7 @@ func TestOfTenantsWithAsManyLettersTheNewcomerLosesOne(t *testing.T) {
 		there, comes := names[0], names[1]
 		y := newYard(t)
 		y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-		lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", modelDeadCap, 5)
+		lower(t, y.store.conn.Scripts, "local DEAD_CAP = %d\n", store.MaxLetters, 5)
 		y.bury(there, "mail", "a", "b", "c")
 		y.bury(comes, "hook", "d", "e", "f")
 		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {

@@ -1,11 +1,11 @@
 package redisstore
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/headgate/headgate/breaker"
+	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/store"
 )
 
@@ -33,9 +33,8 @@ func (w *walk) report() {
 		w.sequence++
 		o := store.Outcomes{Downstream: downstream, Config: walkRules()[w.number("rules", 0, 7)/7]}
 		o.Sequence, o.Streak = pick(w, "sequence", []uint64{w.sequence, w.sequence, w.sequence, 0}), uint64(w.number("streak", 0, 3))
-		if b := w.model.breakers[downstream]; b != nil {
-			o.Period = b.SnapshotAt(w.model.instant()).Period
-			o.Period = pick(w, "period", []uint64{o.Period, o.Period, o.Period, 0, o.Period - 1})
+		if b, err := w.memory.Breaker(w.ctx, downstream); err == nil && b.Period > 0 {
+			o.Period = pick(w, "period", []uint64{b.Period, b.Period, b.Period, 0, b.Period - 1})
 		}
 		kind := pick(w, "kind", []string{"bad", "good", "mixed"})
 		if kind != "bad" {
@@ -51,15 +50,9 @@ func (w *walk) report() {
 		reports = append(reports, o)
 	}
 	w.resend = func() {
-		want, dispatched := w.model.report(w.now, from, reports)
-		words, more, err := w.store.ReportOutcomes(w.ctx, from, reports)
-		check(w.tb, err)
-		for i, word := range words {
-			if got := fmt.Sprintf("%s %d for %s aside %v", word.State, word.Period, word.For, word.Aside); got != want[i] {
-				w.rt.Fatalf("report %d of %s (%+v): script says %s, model %s", i, from.Name, reports[i], got, want[i])
-			}
-		}
-		w.ended(more, dispatched)
+		w.replied(fmt.Sprintf("reports of %s: %+v", from.Name, reports), func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.ReportOutcomes(w.ctx, from, reports))
+		})
 	}
 	w.resend()
 }
@@ -82,25 +75,24 @@ func (w *walk) tenantsOf(o *store.Outcomes) []breaker.TenantCounts {
 func (w *walk) force() {
 	downstream, to := pick(w, "forced", []string{"api", "db"}), pick(w, "to", []string{"reset", "open", "closed"})
 	length := time.Duration(w.number("for", 0, 5)) * time.Second
-	config, err := breaker.Config{}.Complete()
-	check(w.tb, err)
-	unknown := w.model.breakers[downstream] == nil
-	dispatched := w.model.force(w.now, downstream, to, length, "test", config)
-	var more bool
-	switch to {
-	case "open":
-		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Open, length, store.Intervention{Reason: "test"})
-	case "closed":
-		more, err = w.store.ForceBreaker(w.ctx, downstream, breaker.Closed, length, store.Intervention{Reason: "test"})
-	default:
-		more, err = w.store.ResetBreaker(w.ctx, downstream, store.Intervention{Reason: "test"})
-		if unknown != errors.Is(err, store.ErrNoBreaker) {
-			w.rt.Fatalf("reset of %s: %v, and it is unknown: %t", downstream, err, unknown)
+	w.replied(to+" of "+downstream, func(s store.Partition) redistest.Reply {
+		switch to {
+		case "open":
+			return redistest.Replied(s.ForceBreaker(w.ctx, downstream, breaker.Open, length, by))
+		case "closed":
+			return redistest.Replied(s.ForceBreaker(w.ctx, downstream, breaker.Closed, length, by))
 		}
-		if unknown {
-			return
+		return redistest.Replied(s.ResetBreaker(w.ctx, downstream, by))
+	})
+}
+
+// probe begins or ends a call of somebody who is no worker.
+func (w *walk) probe() {
+	downstream, call, ends := pick(w, "probed", []string{"api", "db"}), pick(w, "call", []string{"c1", "c2"}), w.number("ends", 0, 1) == 1
+	w.replied("probe of "+downstream, func(s store.Partition) redistest.Reply {
+		if ends {
+			return redistest.Replied(s.EndProbe(w.ctx, downstream, call))
 		}
-	}
-	check(w.tb, err)
-	w.ended(more, dispatched)
+		return redistest.Replied(s.BeginProbe(w.ctx, downstream, call))
+	})
 }

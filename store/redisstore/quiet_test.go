@@ -29,7 +29,7 @@ const (
 
 // assertQuiet asserts that every job that may run does: with one live worker and a scheduler nothing is left behind in the end,
 // in ready streams of pools without workers, in lanes, behind gates that are open, on the shelf, in `later` or spilled. Only what
-// is shut for ever is opened, so that nothing else is woken by it. The model is left where it is.
+// is shut for ever is opened, so that nothing else is woken by it. What is in memory is left where it is.
 func (w *walk) assertQuiet() {
 	const worker = "lives"
 	w.open()
@@ -71,15 +71,19 @@ func (w *walk) pass(by time.Duration) {
 
 // open ends pauses that nobody else would, and breakers that an operator holds.
 func (w *walk) open() {
-	for name, g := range w.model.room.Gates {
-		if _, ends := w.model.gateEnds[name]; !ends && g.Rate == nil && g.Period == 0 && g.Limit == 0 {
-			_, _, err := w.store.SetGate(w.ctx, store.Gate{Name: store.GateName(name), Limit: store.Unlimited})
+	gates, err := w.memory.Gates(w.ctx)
+	check(w.tb, err)
+	for _, g := range gates {
+		if g.Paused() && g.Until.IsZero() {
+			_, _, err := w.store.SetGate(w.ctx, store.Gate{Name: g.Name, Limit: store.Unlimited})
 			check(w.tb, err)
 		}
 	}
-	for downstream, b := range w.model.breakers {
-		if s := b.SnapshotAt(w.model.instant()); s.Forced && !s.Ends {
-			_, err := w.store.ResetBreaker(w.ctx, downstream, store.Intervention{Reason: "test"})
+	states, err := w.memory.Breakers(w.ctx)
+	check(w.tb, err)
+	for _, s := range states {
+		if s.Forced && s.Until.IsZero() {
+			_, err := w.store.ResetBreaker(w.ctx, s.Downstream, store.Intervention{Reason: "test"})
 			check(w.tb, err)
 		}
 	}

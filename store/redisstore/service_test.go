@@ -29,13 +29,11 @@ func newServiceLog(room *fairqueue.Room) *serviceLog {
 
 func (s *serviceLog) begin() map[string][]string { return s.room.Runnable() }
 
-func (s *serviceLog) dispatched(out []fairqueue.Dispatch) {
-	for _, d := range out {
-		class := fmt.Sprintf("%d:%s", d.Job.Class, d.Job.Queue)
-		share := s.room.Share(d.Job)
-		s.served[class+"/"+d.Job.Tenant] += share
-		s.largest[class+"/"+d.Job.Tenant] = math.Max(s.largest[class+"/"+d.Job.Tenant], share)
-	}
+func (s *serviceLog) dispatched(d fairqueue.Dispatch) {
+	class := fmt.Sprintf("%d:%s", d.Job.Class, d.Job.Queue)
+	share := s.room.Share(d.Job)
+	s.served[class+"/"+d.Job.Tenant] += share
+	s.largest[class+"/"+d.Job.Tenant] = math.Max(s.largest[class+"/"+d.Job.Tenant], share)
 }
 
 // weightsChanged starts every pair anew: the bound is stated for one set of weights. The largest shares stay, because

@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"iter"
 	"math"
 	"strings"
 
@@ -59,6 +60,22 @@ func (b *Bank) Remove(scope admission.Scope) bool {
 		delete(p.scopes, scope)
 	}
 	return true
+}
+
+// All yields every bucket that is kept, in no order.
+func (b *Bank) All() iter.Seq2[admission.Scope, buckets.Bucket] {
+	return func(yield func(admission.Scope, buckets.Bucket) bool) {
+		if global := b.set.Bucket(admission.Global); !global.Absent() && !yield(admission.Global, global) {
+			return
+		}
+		for _, p := range b.purses {
+			for scope := range p.scopes {
+				if !yield(scope, b.set.Bucket(scope)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Left returns after how many microseconds the buckets of a tenant are forgotten, 0 where it has none.

@@ -1,0 +1,187 @@
+package memory
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/store"
+)
+
+// Inside is what a test sees of a partition beside what store.Partition tells, while nobody else uses it.
+type Inside struct{ of *model }
+
+// Inside returns what a test looks at.
+func (p *Partition) Inside() *Inside { return &Inside{p.model} }
+
+// Room is the partition's own.
+func (in *Inside) Room() *fairqueue.Room { return in.of.room }
+
+// Timers names what is due at some time, and Timer is when, in microseconds since 1970.
+func (in *Inside) Timers() iter.Seq[string]              { return in.of.timers.Names() }
+func (in *Inside) Timer(name string) (at int64, ok bool) { return in.of.timers.Find(name) }
+
+// Last is the time of the last call that had effect. Leapt says that the clock has stepped and nobody has looked at that yet.
+func (in *Inside) Last() int64 { return in.of.last }
+func (in *Inside) Leapt() bool { return in.of.leapt != 0 }
+
+// Dump tells all that decides on jobs, a line for each fact, in no order: what a conformance suite reads of Redis in the same words.
+func (p *Partition) Dump() (lines []string) {
+	p.read(func(m *model, _ int64) {
+		d := &dump{m, m.room.Lines()}
+		for name := range m.timers.Names() {
+			d.add("timer %s at %d", name, m.timers.At(name))
+		}
+		for _, j := range m.live {
+			d.job(j)
+		}
+		d.depths()
+		d.breakers()
+		d.limits()
+		d.names()
+		d.counts()
+		lines = d.lines
+	})
+	return lines
+}
+
+type dump struct {
+	*model
+
+	lines []string
+}
+
+func (d *dump) add(format string, args ...any) {
+	d.lines = append(d.lines, fmt.Sprintf(format, args...))
+}
+
+func (d *dump) job(j *modelJob) {
+	d.add("job %s attempts %d lost %d suspect %t timed %t counted %t", j.key, j.attempts, j.lost, j.suspect, j.timed, j.counted)
+	switch j.where {
+	case inLane:
+		if j.counted {
+			d.add("old %s:%s %s class %d seq %d", j.Tenant, j.Queue, j.key, j.Class, j.Seq)
+		}
+	case inLater:
+		d.add("later %s at %d", j.key, j.at)
+	case inSpill:
+		if j.at > 0 {
+			d.add("start %s %d", j.key, j.at)
+		}
+	case inReady:
+		if j.entry.Period != 0 {
+			d.add("mark %s began %d|%s", j.key, j.began, j.Downstream)
+		}
+	case amongDead:
+		d.add("dead %s at %d", j.key, j.at)
+		d.add("dead %s: %s %d", j.Queue, j.key, j.at)
+		d.add("letters %s:%s: %s %d", j.Tenant, j.Queue, j.key, j.at)
+	}
+	if j.cancelled {
+		d.add("cancelled %s", j.key)
+	}
+	if j.group != "" {
+		d.add("suspect %s of %s", j.key, j.group)
+	}
+	if j.startedBy != "" {
+		d.add("started %s by %s", j.key, j.startedBy)
+	}
+	if j.releases != "" {
+		d.add("unique %s released by %s", j.releases, j.key)
+	}
+}
+
+func (d *dump) depths() {
+	for of, b := range d.backlogs {
+		name := of.tenant + ":" + of.queue
+		if b.jobs > 0 {
+			d.add("depth %s %d|%d", name, b.jobs, b.bytes)
+		}
+		for i, j := range b.spilled.Head(b.spilled.Len()) {
+			d.add("spill %s %d %s", name, i, j.key)
+		}
+	}
+	counted := 0
+	for tenant, all := range d.totals {
+		d.add("depth %s: %d|%d", tenant, all.jobs, all.bytes)
+		counted += all.jobs
+	}
+	if counted > 0 {
+		d.add("counted %d", counted)
+	}
+	for tenant, n := range d.letters.of.counts {
+		d.add("deadof : %s %d", tenant, n)
+	}
+	for queue, g := range d.letters.queues {
+		for tenant, n := range g.of.counts {
+			d.add("deadof %s: %s %d", queue, tenant, n)
+			d.add("deadin %s: %s %d", tenant, queue, n)
+		}
+	}
+}
+
+func (d *dump) breakers() {
+	for _, e := range d.events {
+		e.ID = ""
+		d.add("event %+v", e)
+	}
+	ahead := d.filled - d.last
+	for downstream, b := range d.model.breakers {
+		s := b.SnapshotAt(d.instant())
+		until := int64(0)
+		if s.Ends {
+			until = int64(s.Until)/1000 - ahead
+		}
+		limit, gated := b.Gate()
+		if !gated {
+			limit = store.Unlimited
+		}
+		d.add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d tenants %d of %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
+			downstream, s.State, s.Cause, int64(s.Since)/1000-ahead, s.Period, until, s.Forced, s.Reason, s.Window, s.FailureStreak,
+			s.Callers, s.Voters, s.FailingTenants, s.Tenants, s.ProbesPassed, s.SlowProbes, s.Ramp, limit, s.Trips, s.TripsInRow)
+	}
+}
+
+func (d *dump) limits() {
+	for scope, b := range d.bank.All() {
+		text, _ := b.MarshalText()
+		d.add("bucket %s %s", scope, text)
+	}
+	for scope, all := range d.leases {
+		for member, lease := range all {
+			d.add("lease of %s by %s %d:%d", scope, member, lease.ends, lease.tokens)
+		}
+	}
+	for name := range d.limiters.Names() {
+		d.add("limiter %s until %d", name, d.limiters.At(name))
+	}
+}
+
+// names tells what is kept by name, not by job.
+func (d *dump) names() {
+	for worker, b := range d.begun {
+		d.add("begun by %s %d|%s", worker, b.n, b.group)
+	}
+	for name, s := range d.suspended {
+		d.add("suspended %s until %d", name, s.until)
+	}
+	for name, key := range d.unique.holders {
+		d.add("unique %s held by %s", name, key)
+	}
+	for age := range d.ended {
+		for key := range d.ended[age] {
+			d.add("ended %d %s", age, key)
+		}
+	}
+}
+
+func (d *dump) counts() {
+	if d.accepted > 0 {
+		d.add("count accepted %d", d.accepted)
+	}
+	for kind, counts := range map[string]map[string]int64{"left": d.left, "dead": d.died} {
+		for reason, n := range counts {
+			d.add("count %s:%s %d", kind, reason, n)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package redisstore
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+)
+
+const (
+	walkLease      = 20 * time.Second
+	walkBeat       = 30 * time.Second
+	walkMostAmount = 30
+)
+
+// check asks for tokens without a job.
+func (w *walk) checks() {
+	peek, questions := w.number("peek", 0, 2) == 0, w.questions(4)
+	w.replied(fmt.Sprintf("check %+v, peek %t", questions, peek), func(s store.Partition) redistest.Reply {
+		granted, answers, err := s.Check(w.ctx, w.version, peek, questions)
+		return redistest.Replied(granted, answers, err)
+	})
+}
+
+func (w *walk) questions(most int) []store.Question {
+	questions := make([]store.Question, w.number("questions", 1, most))
+	for i := range questions {
+		questions[i] = w.question()
+	}
+	return questions
+}
+
+// question draws one of any level.
+func (w *walk) question() store.Question {
+	tenant := w.number("tenant", 0, len(walkTenants)-1)
+	level := admission.Level(w.number("level", 0, int(admission.LevelPriority)))
+	q := store.Question{Cost: admission.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
+	if level >= admission.LevelTenant {
+		q.Tenant = walkTenants[tenant]
+	}
+	if level >= admission.LevelQueue {
+		q.Queue = pick(w, "queue", walkQueues)
+	}
+	if level >= admission.LevelPriority {
+		q.Class = pick(w, "class", admission.DefaultClasses()).Name
+	}
+	for below := level + 1; below < admission.Levels; below++ {
+		q.Limits[below] = admission.Limit{Disabled: true}
+	}
+	return q
+}
+
+// take asks a question whose tokens a later step may refund.
+func (w *walk) take() {
+	q := w.question()
+	reply := w.replied(fmt.Sprintf("take %+v", q), func(s store.Partition) redistest.Reply {
+		verdict, receipt, err := s.Take(w.ctx, w.version, q)
+		return redistest.Replied(verdict, receipt, err)
+	})
+	verdict, _ := reply.Values[0].(admission.Verdict)
+	if receipt, _ := reply.Values[1].(store.Taken); verdict.Decision == admission.Admitted {
+		w.takings = append(w.takings, receipt)
+	}
+}
+
+func (w *walk) refund() {
+	if len(w.takings) == 0 {
+		return
+	}
+	i := w.number("taking", 0, len(w.takings)-1)
+	w.resend = func() {
+		w.replied(fmt.Sprintf("refund %+v", w.takings[i]), func(s store.Partition) redistest.Reply {
+			return redistest.Replied(s.Refund(w.ctx, fmt.Sprint("t", i), w.takings[i]))
+		})
+	}
+	w.resend()
+}
+
+// grant asks for tokens and leases of the same scopes as up to four limiters do, one after the other.
+func (w *walk) grant() {
+	questions := w.questions(3)
+	for call := range w.number("calls", 1, 4) {
+		if call > 0 {
+			w.tick()
+		}
+		w.grantOnce(questions)
+	}
+}
+
+func (w *walk) grantOnce(questions []store.Question) {
+	g := store.Grant{
+		Version: w.version, Member: pick(w, "member", []string{"one", "two", "three"}), Lease: walkLease,
+		Beat: pick(w, "beat", []time.Duration{0, 0, walkBeat, -1}), Questions: slices.Clone(questions),
+	}
+	accounted := map[admission.Scope]bool{}
+	for i := range g.Questions {
+		q := &g.Questions[i]
+		if w.number("fetches", 0, 1) == 0 {
+			q.Cost = 0
+		}
+		level := levelOf(q)
+		for level > admission.LevelGlobal && (q.Limits[level].Disabled || w.number("up", 0, 2) == 0) {
+			level--
+		}
+		scope := admission.ScopeAt(level, q.Tenant, q.Queue, q.Class)
+		if !accounted[scope] {
+			accounted[scope] = true
+			g.Accounts = append(g.Accounts, w.account(i, level))
+		}
+	}
+	w.resend = func() {
+		w.replied(fmt.Sprintf("grant %+v", g), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Grant(w.ctx, &g)) })
+	}
+	w.resend()
+}
+
+func (w *walk) account(question int, level admission.Level) store.Account {
+	amount := func(name string) admission.Tokens { return admission.Tokens(w.number(name, 0, walkMostAmount)) }
+	a := store.Account{Question: question, Level: level}
+	switch w.number("kind", 0, 3) {
+	case 0:
+		a.Back = amount("back")
+	case 1:
+		a.Owed = amount("owed")
+	}
+	if w.number("wants", 0, 3) > 0 {
+		a.Want, a.Held, a.Cap = amount("want"), amount("held"), 2*amount("cap")
+	}
+	return a
+}
+
+// levelOf is the innermost that a question names.
+func levelOf(q *store.Question) admission.Level {
+	switch {
+	case q.Class != "":
+		return admission.LevelPriority
+	case q.Queue != "":
+		return admission.LevelQueue
+	case q.Tenant != "":
+		return admission.LevelTenant
+	}
+	return admission.LevelGlobal
+}

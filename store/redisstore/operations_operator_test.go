@@ -1,0 +1,172 @@
+package redisstore
+
+import (
+	"time"
+
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+)
+
+// by is who does what an operator does.
+var by = store.Intervention{Author: "ada", Reason: "test"}
+
+// anyJob draws a job that lives, or one that does not.
+func (w *walk) anyJob() admission.Key {
+	keys := []admission.Key{{Tenant: "ann", ID: "j0"}, {Tenant: "bob", ID: "nobody"}}
+	page, err := w.memory.List(w.ctx, store.ListQuery{Limit: store.MaxPage})
+	check(w.tb, err)
+	if len(page.Jobs) > 0 && w.number("any", 0, 9) > 0 {
+		keys = keys[:0]
+	}
+	for i := range page.Jobs {
+		keys = append(keys, page.Jobs[i].Key)
+	}
+	return pick(w, "job", keys)
+}
+
+func (w *walk) cancel() {
+	key := w.anyJob()
+	w.resend = func() {
+		w.replied("cancel "+key.String(), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Cancel(w.ctx, key, by)) })
+	}
+	w.resend()
+}
+
+// clear cancels what a tenant has waiting in a queue, as far as a call has moves.
+func (w *walk) clear() {
+	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	w.replied("clear "+tenant+" in "+queue, func(s store.Partition) redistest.Reply {
+		return redistest.Replied(s.ClearTenant(w.ctx, tenant, queue, by))
+	})
+}
+
+func (w *walk) purge() {
+	letters := w.letters()
+	if len(letters) == 0 {
+		return
+	}
+	keys := []admission.Key{pick(w, "purged", letters), {Tenant: "ann", ID: "nobody"}}
+	w.resend = func() {
+		w.replied("purge", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Purge(w.ctx, keys, by)) })
+	}
+	w.resend()
+}
+
+// suspend does what stops admission, or a pause, or ends it.
+func (w *walk) suspend() {
+	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	name := pick(w, "suspended", []store.GateName{store.QueueGate(queue), store.TenantGate(tenant), store.TenantQueueGate(tenant, queue)})
+	length := time.Duration(w.number("for", 0, 2)) * time.Second
+	resume, pauses := w.number("resume", 0, 2) > 0, w.gates == "all" && w.number("pause", 0, 2) == 2
+	w.resend = func() {
+		w.replied("suspend "+string(name), func(s store.Partition) redistest.Reply {
+			switch {
+			case pauses && resume:
+				return redistest.Replied(s.Unpause(w.ctx, name, by))
+			case pauses:
+				return redistest.Replied(s.Pause(w.ctx, name, length, by))
+			case resume:
+				return redistest.Replied(s.Resume(w.ctx, name, by))
+			}
+			return redistest.Replied(s.Suspend(w.ctx, name, length, by))
+		})
+	}
+	w.resend()
+}
+
+func (w *walk) gate() {
+	tenant, queue := pick(w, "tenant", walkTenants[:2]), pick(w, "queue", walkQueues)
+	names := []store.GateName{store.QueueGate(queue), store.TenantGate(tenant), store.TenantQueueGate(tenant, queue), store.DownstreamGate("api"), store.DownstreamGate("db")}
+	if w.gates == "lanes" {
+		names = []store.GateName{store.DownstreamGate("api"), store.DownstreamGate("api"), store.DownstreamGate("db"), store.TenantGate(walkTenants[0])}
+	}
+	g := store.Gate{
+		Name:  pick(w, "gate", names),
+		Limit: pick(w, "limit", []int{0, 0, 1, 2, store.Unlimited, store.Unlimited}), Then: pick(w, "then", []int{store.Unlimited, 1}),
+		For: time.Duration(w.number("for", 0, 3)) * time.Second, By: by,
+	}
+	w.resend = func() { // a second call may wake more waiters, who park again
+		w.replied("gate "+string(g.Name), func(s store.Partition) redistest.Reply { return redistest.Replied(s.SetGate(w.ctx, g)) })
+	}
+	w.resend()
+}
+
+func (w *walk) policy() {
+	w.drawLimits()
+	u := store.PolicyUpdate{Expected: w.version, Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second, Caps: w.drawCaps(), MaxParked: map[string]int{}}
+	for _, q := range walkQueues {
+		u.Queues = append(u.Queues, store.QueueSettings{
+			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
+			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: w.number("letters", 0, 4), Overflow: w.drawOverflow(),
+		})
+	}
+	if w.number("own bound", 0, 2) == 0 {
+		u.Overflows = append(u.Overflows, store.TenantOverflow{Tenant: "ann", Queue: "mail", Overflow: w.drawOverflow()})
+	}
+	w.drawTotals(&u)
+	for _, c := range admission.DefaultClasses() {
+		for _, tenant := range []string{"", "ann", "bob"} {
+			u.Weights = append(u.Weights, store.TenantWeight{Class: c.Name, Tenant: tenant, Weight: admission.Weight(w.number("weight", 1, 1000))})
+		}
+	}
+	for _, downstream := range []string{"", "api"} {
+		if w.number("parked cap", 0, 2) == 2 {
+			u.MaxParked[downstream] = w.number("most parked", 1, 3)
+		}
+	}
+	w.service.weightsChanged()
+	w.resend = func() {
+		w.replied("policy", func(s store.Partition) redistest.Reply { return redistest.Replied(s.PutPolicy(w.ctx, u)) })
+	}
+	w.resend()
+	w.version++
+}
+
+// drawCaps draws caps and rates, few of them, so that they go and come.
+func (w *walk) drawCaps() []store.Cap {
+	var caps []store.Cap
+	for _, name := range []store.GateName{
+		store.QueueGate("mail"), store.TenantGate("ann"), store.TenantQueueGate("ann", "mail"), store.DownstreamGate("api"),
+		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "hook"), store.DownstreamGate(store.Every),
+	} {
+		if w.gates == "all" && w.number("capped", 0, 4) == 4 {
+			caps = append(caps, store.Cap{Gate: name, Limit: w.number("cap", 1, 3)})
+		}
+	}
+	for _, name := range []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")} {
+		if w.gates == "all" && w.number("rated", 0, 4) == 4 {
+			caps = append(caps, store.Cap{Gate: name, Rate: admission.Limit{
+				Tokens: admission.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
+				Burst: admission.Tokens(w.number("rate burst", 1, 3)),
+			}})
+		}
+	}
+	return caps
+}
+
+func (w *walk) drawOverflow() store.Overflow {
+	policy := pick(w, "overflow", []store.OverflowPolicy{"", "", store.Reject, store.DropOldest, store.DropOldest, store.Spillover, store.Spillover})
+	if policy == "" {
+		return store.Overflow{}
+	}
+	return store.Overflow{
+		Policy: policy, MaxJobs: w.number("max jobs", 0, 8), MaxBytes: pick(w, "max bytes", []int64{0, 0, 200, 1000, 20_000}),
+		MaxSpilled: w.number("max spilled", 1, 20), LowWater: pick(w, "low water", []int{0, 50, 100}),
+	}
+}
+
+// drawTotals draws bounds of tenants over all their queues, and of each tenant in each queue that has none.
+func (w *walk) drawTotals(u *store.PolicyUpdate) {
+	for _, o := range []store.TenantOverflow{{Tenant: "ann"}, {Tenant: store.Every}, {Tenant: store.Every, Queue: store.Every}} {
+		if w.number("total", 0, 2) > 0 {
+			continue
+		}
+		o.Overflow = w.drawOverflow()
+		if o.Queue == "" && o.Overflow.Policy != "" {
+			o.Overflow = store.Overflow{Policy: store.Reject, MaxJobs: o.Overflow.MaxJobs, MaxBytes: o.Overflow.MaxBytes}
+		}
+		u.Overflows = append(u.Overflows, o)
+	}
+}
