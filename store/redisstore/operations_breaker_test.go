@@ -9,6 +9,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
+// walkCalls name calls of those who are no workers.
+var walkCalls = []string{"c1", "c2"}
+
 // walkRules are two configs of workers, with short times: the second is rolled out now and then.
 func walkRules() [2]breaker.Config {
 	first := breaker.Config{
@@ -88,7 +91,7 @@ func (w *walk) force() {
 
 // probe begins or ends a call of somebody who is no worker.
 func (w *walk) probe() {
-	downstream, call, ends := pick(w, "probed", []string{"api", "db"}), pick(w, "call", []string{"c1", "c2"}), w.number("ends", 0, 1) == 1
+	downstream, call, ends := pick(w, "probed", []string{"api", "db"}), pick(w, "call", walkCalls), w.number("ends", 0, 1) == 1
 	w.replied("probe of "+downstream, func(s store.Partition) redistest.Reply {
 		if ends {
 			return redistest.Replied(s.EndProbe(w.ctx, downstream, call))

@@ -69,7 +69,7 @@ func (w *walk) pass(by time.Duration) {
 	w.store.conn.Now = strconv.FormatInt(w.now, 10)
 }
 
-// open ends pauses that nobody else would, and breakers that an operator holds.
+// open ends pauses that nobody else would, calls of those who are no workers, and breakers that an operator holds.
 func (w *walk) open() {
 	gates, err := w.memory.Gates(w.ctx)
 	check(w.tb, err)
@@ -82,6 +82,10 @@ func (w *walk) open() {
 	states, err := w.memory.Breakers(w.ctx)
 	check(w.tb, err)
 	for _, s := range states {
+		for _, call := range walkCalls {
+			_, _, err := w.store.EndProbe(w.ctx, s.Downstream, call)
+			check(w.tb, err)
+		}
 		if s.Forced && s.Until.IsZero() {
 			_, err := w.store.ResetBreaker(w.ctx, s.Downstream, store.Intervention{Reason: "test"})
 			check(w.tb, err)
