@@ -58,6 +58,8 @@ type Alarms interface {
 	Set(timer string, at int64)
 	// Stop disarms one that may be armed.
 	Stop(timer string)
+	// Armed reports whether a timer stands.
+	Armed(timer string) bool
 }
 
 // Pool is a set of workers that serve the same queues.
@@ -355,6 +357,5 @@ func (r *Room) awaitsTimer(t *tenant, l *lane) bool {
 	if l.blocked {
 		rate = "s:" + l.name[1:]
 	}
-	_, armed := r.Timers["g"+rate]
-	return armed && (l.blocked || t.mode == tenantParked)
+	return r.armed("g"+rate) && (l.blocked || t.mode == tenantParked)
 }

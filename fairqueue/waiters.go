@@ -103,6 +103,14 @@ func (r *Room) disarm(timer string) {
 	delete(r.Timers, timer)
 }
 
+func (r *Room) armed(timer string) bool {
+	if r.Alarms != nil {
+		return r.Alarms.Armed(timer)
+	}
+	_, armed := r.Timers[timer]
+	return armed
+}
+
 // Served reports whether a pool serves a queue.
 func (r *Room) Served(queue string) bool {
 	for _, p := range r.Pools {

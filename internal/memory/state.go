@@ -206,6 +206,11 @@ type alarms struct{ *model }
 func (a alarms) Set(timer string, at int64) { a.arm(timer, at) }
 func (a alarms) Stop(timer string)          { a.timers.Remove(timer) }
 
+func (a alarms) Armed(timer string) bool {
+	_, armed := a.timers.Find(timer)
+	return armed
+}
+
 // bucketTime never goes back.
 func (m *model) bucketTime(now int64) int64 {
 	if m.last == 0 {
