@@ -190,7 +190,11 @@ func (r *Room) SetClasses(name string, classes []admission.Class) {
 }
 
 // Know makes a queue that a job names which is not placed yet.
-func (r *Room) Know(queue string) { r.use(r.queue(queue)) }
+func (r *Room) Know(queue string) {
+	q := r.queue(queue)
+	r.use(q)
+	r.touch(q)
+}
 
 func (r *Room) use(q *queue) {
 	if !q.used {

@@ -88,12 +88,13 @@ func (p *pair) transitions() (events []store.BreakerEvent) {
 }
 
 // promote runs what is due.
-func (p *pair) promote() {
+func (p *pair) promote() store.Promotion {
 	p.tb.Helper()
-	p.same("promote", func(s store.Partition) any {
-		done, err := s.PromoteAfter(p.ctx, store.LeapStep, "s", time.Second)
-		return replied(done, err)
-	})
+	said := p.same("promote", func(s store.Partition) any {
+		return replied(s.PromoteAfter(p.ctx, store.LeapStep, "s", time.Second))
+	}).(reply)
+	done, _ := said.Values[0].(store.Promotion)
+	return done
 }
 
 func (p *pair) probe(begin bool, downstream, call string) (probe bool) {
@@ -187,6 +188,22 @@ func TestABreakerLives(t *testing.T) {
 	p.promote()
 	if seen := p.breakers("smtp"); len(seen) != 0 || len(p.transitions()) != 5 {
 		t.Errorf("%+v", seen)
+	}
+}
+
+// TestTheTimerOfABreakerThatIsGoneStays where it was when the clock steps: a probe has found that nobody was heard of for a day.
+func TestTheTimerOfABreakerThatIsGoneStays(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	p.report(store.Reporter{Name: "w1"}, outcomes(1, 0, 1, 0))
+	p.move(breaker.Quiet + time.Second)
+	p.probe(true, "smtp", "c1")
+	if seen := p.breakers("smtp"); len(seen) != 0 {
+		t.Fatalf("%+v", seen)
+	}
+	p.move(-10 * time.Second)
+	if done := p.promote(); !done.Stepped || done.Next != 9*time.Second {
+		t.Errorf("%+v", done)
 	}
 }
 

@@ -29,6 +29,10 @@ func (in *Inside) Leapt() bool { return in.of.leapt != 0 }
 func (p *Partition) Dump() (lines []string) {
 	p.read(func(m *model, _ int64) {
 		d := &dump{m, m.room.Lines()}
+		for _, name := range m.room.QueueNames() {
+			v, _ := m.room.QueueView(name)
+			d.add("queue %s pace %.9g stamp %d", name, v.Pace, v.Last)
+		}
 		for name := range m.timers.Names() {
 			d.add("timer %s at %d", name, m.timers.At(name))
 		}

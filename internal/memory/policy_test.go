@@ -3,12 +3,12 @@ package memory_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
 
@@ -382,17 +382,29 @@ func TestAnEditEndsOldLetters(t *testing.T) {
 }
 
 // TestAnEditWakesBehindWhatItWrites: after a call that ran out of moves an edit goes on with what waits behind the gates that it writes, as
-// far as it knows what these are.
+// far as it knows what these are, and leaves the rest to the timers of that call.
 func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 	t.Parallel()
-	const parked = 6
-	queue := store.Cap{Gate: store.QueueGate("mail"), Limit: 200}
+	const parked = 6 // waiters that the moves did not suffice for
+	queue := func(limit int) store.Cap { return store.Cap{Gate: store.QueueGate("mail"), Limit: limit} }
 	every := func(limit int) store.Cap { return store.Cap{Gate: store.DownstreamGate(store.Every), Limit: limit} }
 	other := store.Cap{Gate: store.DownstreamGate("db"), Limit: 200}
-	for name, row := range map[string]struct{ before, after []store.Cap }{
-		"no caps": {}, "the same": {[]store.Cap{queue}, []store.Cap{queue}}, "another gate's": {[]store.Cap{queue}, []store.Cap{queue, other}},
-		"a default": {nil, []store.Cap{every(200)}}, "the same default": {[]store.Cap{every(200)}, []store.Cap{every(200)}},
-		"another default": {[]store.Cap{every(200)}, []store.Cap{every(201)}}, "no default": {[]store.Cap{every(200), queue}, []store.Cap{queue}},
+	rate := store.Cap{Gate: store.DownstreamRateGate("api"), Rate: admission.PerSecond(200, 200)}
+	for name, row := range map[string]struct {
+		before, after []store.Cap
+		ran           int // with what waited for moves, and then for a gate
+	}{
+		"no caps":            {},
+		"the same cap":       {before: []store.Cap{queue(200)}, after: []store.Cap{queue(200)}},
+		"the same rate":      {before: []store.Cap{rate}, after: []store.Cap{rate}},
+		"the same default":   {before: []store.Cap{every(200)}, after: []store.Cap{every(200)}, ran: fairqueue.Moves - parked}, // That of api counts for it alone, and is written.
+		"another gate's cap": {before: []store.Cap{queue(200)}, after: []store.Cap{queue(200), other}},
+		"another cap":        {before: []store.Cap{queue(200)}, after: []store.Cap{queue(201)}, ran: fairqueue.Moves},
+		"a new cap":          {after: []store.Cap{queue(200)}, ran: fairqueue.Moves},
+		"no cap any more":    {before: []store.Cap{queue(200)}, ran: fairqueue.Moves},
+		"a new default":      {after: []store.Cap{every(200)}, ran: fairqueue.Moves - parked},
+		"another default":    {before: []store.Cap{every(200)}, after: []store.Cap{every(201)}, ran: fairqueue.Moves - parked},
+		"no default anymore": {before: []store.Cap{every(200)}, ran: fairqueue.Moves - parked},
 	} {
 		for _, known := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, known), func(t *testing.T) {
@@ -406,39 +418,35 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 					j.Downstream = "api"
 					p.admit(j)
 				}
+				ready := func() int64 {
+					seen := p.same("census", func(s store.Partition) any { return replied(s.Census(p.ctx)) }).(reply)
+					return seen.Values[0].(store.Census).Ready
+				}
 				call("one")
-				p.pause(store.DownstreamGate("api"), 0, store.Intervention{})
-				for i := range 64 + parked {
+				p.gate(0)
+				for i := range fairqueue.Moves + parked {
 					call(fmt.Sprint("tenant-", i))
 				}
-				p.unpause(store.DownstreamGate("api"), true)
+				p.gate(store.Unlimited)
+				before := ready()
 				u := store.PolicyUpdate{Caps: row.after}
 				if known {
 					u.Before = &first
 				}
 				p.put(u)
+				if ran := int(ready() - before); ran != row.ran {
+					t.Errorf("the edit dispatched %d, want %d", ran, row.ran)
+				}
 				p.same("gates", func(s store.Partition) any { return replied(s.Gates(p.ctx)) })
-				p.same("census", func(s store.Partition) any { return replied(s.Census(p.ctx)) })
 				p.list(store.ListQuery{Place: admission.PlaceWaiting})
 			})
 		}
 	}
 }
 
-// TestPoliciesGateWhatRuns makes policies at random, and jobs that come and go under them.
-func TestPoliciesGateWhatRuns(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(12) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			g := &governed{pair: newPair(t), draw: rand.New(rand.NewPCG(seed, 1)), held: taken{}}
-			g.register("w1", governedPool, 6)
-			for range 150 {
-				g.step()
-			}
-			g.told()
-		})
-	}
+// gate limits the downstream api.
+func (p *pair) gate(limit int) {
+	p.tb.Helper()
+	g := store.Gate{Name: store.DownstreamGate("api"), Limit: limit, By: store.Intervention{Reason: p.tb.Name()}}
+	p.same("gate", func(s store.Partition) any { return replied(s.SetGate(p.ctx, g)) })
 }
-
-var governedPool = store.Pool{Queues: []store.QueueWeight{{Queue: "mail", Weight: 2}, {Queue: "hook", Weight: 1}}}

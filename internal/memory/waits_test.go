@@ -134,6 +134,24 @@ func TestPacesAreEqual(t *testing.T) {
 	}
 }
 
+// TestAJobThatIsPutOffEndsTheWaitOfAQueue that nobody serves: its pace is not measured over the time without a worker.
+func TestAJobThatIsPutOffEndsTheWaitOfAQueue(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	for i := range 3 {
+		j := mail("acme", fmt.Sprint("j", i))
+		if i == 2 {
+			j.Delay = time.Hour
+		}
+		p.admit(j)
+		p.move(10 * time.Second)
+	}
+	p.register("w1", mailPool, 1)
+	if wait := p.sights(key("j1"))[0].EstimatedWait; wait >= 0 {
+		t.Errorf("j1 is to wait %s, of which nobody knows anything", wait)
+	}
+}
+
 // TestWhatAPolicyHoldsBack looks at jobs that are kept aside, and behind caps of all, rates and a breaker.
 func TestWhatAPolicyHoldsBack(t *testing.T) {
 	t.Parallel()

@@ -163,6 +163,8 @@ type walk struct {
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
 	version int64
+	// before is the policy in force as it was stored, nil for none.
+	before *store.PolicyUpdate
 	// sequence numbers reports of outcomes.
 	sequence uint64
 	takings  []store.Taken
@@ -220,7 +222,7 @@ func (w *walk) step() {
 	ops := []string{ // rapid draws the first more often
 		"gate", "finish", "admit", "gate", "read", "admit", "admit", "admit", "read", "finish", "finish", "register",
 		"promote", "promote", "register", "heartbeat", "reclaim", "policy", "orphan",
-		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe",
+		"cancel", "clear", "purge", "suspend", "start", "check", "take", "refund", "grant", "grant", "report", "report", "report", "force", "probe", "shadow", "reset", "look",
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
@@ -235,7 +237,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "reset": w.reset, "look": w.sight,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

@@ -158,6 +158,8 @@ func (d *redisDump) queues() {
 		}
 		parts := strings.Split(value, "|")
 		d.add("queue %s turn %d left %s", queue, number(d.tb, parts[0])-1, parts[1])
+		pace, _ := strconv.ParseFloat(parts[2], 64)
+		d.add("queue %s pace %.9g stamp %s", queue, pace, parts[3])
 		for c := range (len(parts) - 4) / 2 {
 			v, err := strconv.ParseFloat(parts[4+2*c], 64)
 			check(d.tb, err)

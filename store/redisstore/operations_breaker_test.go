@@ -49,6 +49,9 @@ func (w *walk) report() {
 			o.SlowEnds = min(o.Successes+o.Failures, uint64(w.number("slow ends", 0, 1)))
 		}
 		o.Tenants = w.tenantsOf(&o)
+		if o.Ran = time.Duration(o.Successes+o.Failures) * time.Millisecond; o.Failures > 0 && w.number("told", 0, 2) == 2 {
+			o.Errors = []store.CallError{{Text: fmt.Sprintf("dial %d: refused\tby peer", w.sequence), Count: int64(o.Failures)}}
+		}
 		o.Version, o.Origin = int64(w.number("version", 0, 9)/9), breaker.Origin(w.number("origin", 0, 11)/5)
 		reports = append(reports, o)
 	}
@@ -78,6 +81,7 @@ func (w *walk) tenantsOf(o *store.Outcomes) []breaker.TenantCounts {
 func (w *walk) force() {
 	downstream, to := pick(w, "forced", []string{"api", "db"}), pick(w, "to", []string{"reset", "open", "closed"})
 	length := time.Duration(w.number("for", 0, 5)) * time.Second
+	by := w.by()
 	w.replied(to+" of "+downstream, func(s store.Partition) redistest.Reply {
 		switch to {
 		case "open":

@@ -16,12 +16,32 @@ const (
 	walkMostAmount = 30
 )
 
-// check asks for tokens without a job.
+// checks asks for tokens without a job.
 func (w *walk) checks() {
-	peek, questions := w.number("peek", 0, 2) == 0, w.questions(4)
+	peek, version, questions := w.number("peek", 0, 2) == 0, w.someVersion(), w.questions(4)
 	w.replied(fmt.Sprintf("check %+v, peek %t", questions, peek), func(s store.Partition) redistest.Reply {
-		granted, answers, err := s.Check(w.ctx, w.version, peek, questions)
+		granted, answers, err := s.Check(w.ctx, version, peek, questions)
 		return redistest.Replied(granted, answers, err)
+	})
+}
+
+// someVersion is that of the policy in force, now and then another.
+func (w *walk) someVersion() int64 { return w.version + int64(w.number("another version", 0, 15)/15) }
+
+// shadow asks what another policy would decide.
+func (w *walk) shadow() {
+	id, version, questions := fmt.Sprint(pick(w, "candidate", []string{"a", "b"}), w.version), w.someVersion(), w.questions(3)
+	w.replied("shadow", func(s store.Partition) redistest.Reply {
+		return redistest.Replied(s.Shadow(w.ctx, version, id, questions))
+	})
+	w.replied("shadow counts", func(s store.Partition) redistest.Reply { return redistest.Replied(s.ShadowCounts(w.ctx)) })
+}
+
+// reset fills a bucket.
+func (w *walk) reset() {
+	q, by := w.question(), w.by()
+	w.replied(fmt.Sprintf("reset %+v", q), func(s store.Partition) redistest.Reply {
+		return redistest.Replied(s.ResetBucket(w.ctx, q.Tenant, q.Queue, q.Class, by))
 	})
 }
 

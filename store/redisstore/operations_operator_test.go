@@ -8,8 +8,22 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// by is who does what an operator does.
-var by = store.Intervention{Author: "ada", Reason: "test"}
+// by is who does what an operator does, now and then as part of one act.
+func (w *walk) by() store.Intervention {
+	return store.Intervention{Author: "ada", Reason: "test", Act: pick(w, "act", []string{"", "", "x"})}
+}
+
+// sight looks at a job as people do.
+func (w *walk) sight() {
+	key := w.anyJob()
+	w.replied("look at "+key.String(), func(s store.Partition) redistest.Reply {
+		sight, err := s.Look(w.ctx, key)
+		sight.Token, sight.Since = "", time.Time{} // Redis tells by its own clock since when a worker has it.
+		return redistest.Replied(sight, err)
+	})
+	w.replied("payload of "+key.String(), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Payload(w.ctx, key)) })
+	w.replied("result of "+key.String(), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Result(w.ctx, key)) })
+}
 
 // anyJob draws a job that lives, or one that does not.
 func (w *walk) anyJob() admission.Key {
@@ -26,7 +40,7 @@ func (w *walk) anyJob() admission.Key {
 }
 
 func (w *walk) cancel() {
-	key := w.anyJob()
+	key, by := w.anyJob(), w.by()
 	w.resend = func() {
 		w.replied("cancel "+key.String(), func(s store.Partition) redistest.Reply { return redistest.Replied(s.Cancel(w.ctx, key, by)) })
 	}
@@ -35,7 +49,7 @@ func (w *walk) cancel() {
 
 // clear cancels what a tenant has waiting in a queue, as far as a call has moves.
 func (w *walk) clear() {
-	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
+	tenant, queue, by := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues), w.by()
 	w.replied("clear "+tenant+" in "+queue, func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.ClearTenant(w.ctx, tenant, queue, by))
 	})
@@ -47,6 +61,7 @@ func (w *walk) purge() {
 		return
 	}
 	keys := []admission.Key{pick(w, "purged", letters), {Tenant: "ann", ID: "nobody"}}
+	by := w.by()
 	w.resend = func() {
 		w.replied("purge", func(s store.Partition) redistest.Reply { return redistest.Replied(s.Purge(w.ctx, keys, by)) })
 	}
@@ -57,7 +72,7 @@ func (w *walk) purge() {
 func (w *walk) suspend() {
 	tenant, queue := pick(w, "tenant", walkTenants), pick(w, "queue", walkQueues)
 	name := pick(w, "suspended", []store.GateName{store.QueueGate(queue), store.TenantGate(tenant), store.TenantQueueGate(tenant, queue)})
-	length := time.Duration(w.number("for", 0, 2)) * time.Second
+	length, by := time.Duration(w.number("for", 0, 2))*time.Second, w.by()
 	resume, pauses := w.number("resume", 0, 2) > 0, w.gates == "all" && w.number("pause", 0, 2) == 2
 	w.resend = func() {
 		w.replied("suspend "+string(name), func(s store.Partition) redistest.Reply {
@@ -84,7 +99,7 @@ func (w *walk) gate() {
 	g := store.Gate{
 		Name:  pick(w, "gate", names),
 		Limit: pick(w, "limit", []int{0, 0, 1, 2, store.Unlimited, store.Unlimited}), Then: pick(w, "then", []int{store.Unlimited, 1}),
-		For: time.Duration(w.number("for", 0, 3)) * time.Second, By: by,
+		For: time.Duration(w.number("for", 0, 3)) * time.Second, By: w.by(),
 	}
 	w.resend = func() { // a second call may wake more waiters, who park again
 		w.replied("gate "+string(g.Name), func(s store.Partition) redistest.Reply { return redistest.Replied(s.SetGate(w.ctx, g)) })
@@ -94,10 +109,16 @@ func (w *walk) gate() {
 
 func (w *walk) policy() {
 	w.drawLimits()
-	u := store.PolicyUpdate{Expected: w.version, Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second, Caps: w.drawCaps(), MaxParked: map[string]int{}}
+	u := store.PolicyUpdate{
+		Expected: w.someVersion(), Version: w.version + 1, Text: []byte("{}"), Window: 30 * time.Second, Caps: w.drawCaps(), MaxParked: map[string]int{},
+		Edit: pick(w, "edit", []string{"", "e1", "e2"}), LongestFill: pick(w, "longest", []time.Duration{0, time.Hour}),
+	}
 	for _, q := range walkQueues {
+		if w.number("named", 0, 5) == 5 {
+			continue
+		}
 		u.Queues = append(u.Queues, store.QueueSettings{
-			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
+			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
 			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
 			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: w.number("letters", 0, 4), Overflow: w.drawOverflow(),
 		})
@@ -116,12 +137,18 @@ func (w *walk) policy() {
 			u.MaxParked[downstream] = w.number("most parked", 1, 3)
 		}
 	}
-	w.service.weightsChanged()
+	if w.number("known", 0, 1) == 1 {
+		u.Before = w.before
+	}
+	asked := w.replied("check of a policy", func(s store.Partition) redistest.Reply { return redistest.Replied(s.CheckPolicy(w.ctx, u)) })
 	w.resend = func() {
 		w.replied("policy", func(s store.Partition) redistest.Reply { return redistest.Replied(s.PutPolicy(w.ctx, u)) })
 	}
 	w.resend()
-	w.version++
+	if asked.Err == "" {
+		w.service.weightsChanged()
+		w.version, w.before = u.Version, &u
+	}
 }
 
 // drawCaps draws caps and rates, few of them, so that they go and come.
@@ -147,7 +174,7 @@ func (w *walk) drawCaps() []store.Cap {
 }
 
 func (w *walk) drawOverflow() store.Overflow {
-	policy := pick(w, "overflow", []store.OverflowPolicy{"", "", store.Reject, store.DropOldest, store.DropOldest, store.Spillover, store.Spillover})
+	policy := pick(w, "overflow", []store.OverflowPolicy{"", store.NoBound, store.Reject, store.DropOldest, store.DropOldest, store.Spillover, store.Spillover})
 	if policy == "" {
 		return store.Overflow{}
 	}

@@ -46,9 +46,10 @@ func (w *walk) admit() {
 	if letters := w.letters(); len(letters) > 0 && w.gates != "lone" && w.gates != "lanes" && w.number("redrive", 0, 2) == 0 {
 		jobs[0] = w.redrive(pick(w, "letter", letters))
 	}
+	version := w.someVersion()
 	send := func() []admission.Verdict {
 		reply := w.replied(fmt.Sprintf("admit %d jobs, the first %s:%s", n, jobs[0].Job.Tenant, jobs[0].Job.ID), func(s store.Partition) redistest.Reply {
-			verdicts, err := s.Admit(w.ctx, w.version, jobs)
+			verdicts, err := s.Admit(w.ctx, version, jobs)
 			for i := range verdicts {
 				if verdicts[i].Reason == admission.ReasonUnique {
 					verdicts[i].RetryAfter = 0 // It is told by the clock of Redis.
@@ -126,8 +127,9 @@ func (w *walk) read() {
 
 func (w *walk) readAs(worker, pool string, count int) {
 	var read [2][]store.Lease
+	again := w.number("again", 0, 11) == 11 // what it holds already
 	w.same(fmt.Sprintf("read %d by %s", count, worker), func(s store.Partition) any {
-		leases, err := s.Read(w.ctx, worker, pool, count, -1, false)
+		leases, err := s.Read(w.ctx, worker, pool, count, -1, again)
 		if err != nil {
 			return "gone" // What Redis says besides is its own.
 		}
@@ -139,6 +141,9 @@ func (w *walk) readAs(worker, pool string, count int) {
 		return shown
 	})
 	for i := range read[0] {
+		if again {
+			break
+		}
 		w.held[worker] = append(w.held[worker], held{read[0][i], read[1][i]})
 	}
 }
