@@ -111,3 +111,10 @@ func TestADrainKeepsALongerSuspension(t *testing.T) {
 		t.Errorf("%+v", holds)
 	}
 }
+
+// gate limits the downstream api.
+func (p *pair) gate(limit int) {
+	p.tb.Helper()
+	g := store.Gate{Name: store.DownstreamGate("api"), Limit: limit, By: store.Intervention{Reason: p.tb.Name()}}
+	p.same("gate", func(s store.Partition) any { return replied(s.SetGate(p.ctx, g)) })
+}

@@ -411,7 +411,7 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 				t.Parallel()
 				p := newPair(t)
 				p.register("w1", mailPool, 200)
-				first := store.PolicyUpdate{Caps: row.before}
+				first, u := store.PolicyUpdate{Caps: row.before}, store.PolicyUpdate{Caps: row.after}
 				p.put(first)
 				call := func(id string) {
 					j := mail(id, "j")
@@ -429,7 +429,6 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 				}
 				p.gate(store.Unlimited)
 				before := ready()
-				u := store.PolicyUpdate{Caps: row.after}
 				if known {
 					u.Before = &first
 				}
@@ -437,16 +436,8 @@ func TestAnEditWakesBehindWhatItWrites(t *testing.T) {
 				if ran := int(ready() - before); ran != row.ran {
 					t.Errorf("the edit dispatched %d, want %d", ran, row.ran)
 				}
-				p.same("gates", func(s store.Partition) any { return replied(s.Gates(p.ctx)) })
 				p.list(store.ListQuery{Place: admission.PlaceWaiting})
 			})
 		}
 	}
-}
-
-// gate limits the downstream api.
-func (p *pair) gate(limit int) {
-	p.tb.Helper()
-	g := store.Gate{Name: store.DownstreamGate("api"), Limit: limit, By: store.Intervention{Reason: p.tb.Name()}}
-	p.same("gate", func(s store.Partition) any { return replied(s.SetGate(p.ctx, g)) })
 }

@@ -1,17 +1,15 @@
-package redisstore
+package redisstore_test
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,14 +24,14 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 	"github.com/headgate/headgate/lua"
 	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
 )
 
-// Random operations of a sequence. Two halves of 50 sequences run side by side, so that a run has 8,000 and 2,500 steps.
+// Random operations of a sequence. Two halves of halfChecks sequences (main_test.go) run side by side, so that a run has 8,000 and 2,500 steps.
 const (
 	conformanceSteps  = 80
 	clusterSteps      = 25
 	conformanceHalves = 2
-	halfChecks        = "50"
 	// Bounds of one half, low enough to be met in a short sequence: dead letters, passed tags that a call forgets, holders of a lease,
 	// and gates that a command writes.
 	fewDead    = 4
@@ -45,6 +43,8 @@ const (
 	// compareEvery is after how many steps all that both hold is compared: their answers are after each.
 	compareEvery = 5
 )
+
+var check, number = redisstore.Check, redisstore.Number
 
 // fewMoves are how many moves a call may make in that half.
 var fewMoves = []int{3, 5, 8}
@@ -86,14 +86,14 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 	prefix := redistest.Prefix(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
-		s, err := newStore(client, Config{Prefix: prefix + strconv.Itoa(run)}, preamble)
+		s, err := redisstore.NewStore(client, redisstore.Config{Prefix: prefix + strconv.Itoa(run)}, preamble)
 		check(t, err)
 		w := &walk{tb: t, rt: rt, store: s}
 		bounds := memory.Bounds{}
 		if few {
 			bounds = memory.Bounds{Moves: pick(w, "moves", fewMoves), Letters: fewDead, Holders: fewHolders, Quiet: fewQuiet}
 		}
-		s.conn.Scripts = scripts[cmp.Or(bounds.Moves, fairqueue.Moves)]
+		s.Conn().Scripts = scripts[cmp.Or(bounds.Moves, fairqueue.Moves)]
 		w.begin(bounds)
 		defer w.clean()
 		for i := range steps {
@@ -124,23 +124,9 @@ func lowered(t *testing.T, preamble string, moves int) lua.Library {
 		{"local GATES_AT_ONCE = %d ", 1000, fewGates},
 		{"format('%%.17g', V), 'LIMIT', 0, %d)\n", 16, fewPassed},
 	} {
-		lower(t, scripts, bound.where, bound.from, bound.to)
+		redisstore.Lower(t, scripts, bound.where, bound.from, bound.to)
 	}
 	return scripts
-}
-
-// lower changes a bound where it stands in the scripts.
-func lower(t *testing.T, scripts lua.Library, where string, from, to int) {
-	t.Helper()
-	found := false
-	for name, assembled := range scripts {
-		text := strings.ReplaceAll(assembled().Text, fmt.Sprintf(where, from), fmt.Sprintf(where, to))
-		found = found || text != assembled().Text
-		scripts[name] = sync.OnceValue(func() lua.Script { return lua.NewScript(text) })
-	}
-	if !found {
-		t.Fatalf("no script has "+where, from)
-	}
 }
 
 // walk is one random sequence, in Redis and in memory.
@@ -148,7 +134,7 @@ type walk struct {
 	tb     testing.TB
 	rt     *rapid.T
 	ctx    context.Context //nolint:containedctx // the test's own, for every step
-	store  *Partition
+	store  *redisstore.Partition
 	memory *memory.Partition
 	// inside is what there is to see of the one in memory.
 	inside *memory.Inside
@@ -204,7 +190,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 
 func (w *walk) clean() {
 	const erase = `for _, k in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.call('DEL', k) end`
-	err := redisconn.Client(w.store.conn).Eval(w.ctx, w.store.conn.Preamble+erase, []string{w.store.conn.Partition.State()}, w.store.conn.Partition.Base()).Err()
+	err := redisconn.Client(w.store.Conn()).Eval(w.ctx, w.store.Conn().Preamble+erase, []string{w.store.Conn().Partition.State()}, w.store.Conn().Partition.Base()).Err()
 	if !errors.Is(err, redis.Nil) {
 		check(w.tb, err)
 	}
@@ -291,7 +277,7 @@ func (w *walk) tick() {
 	default:
 		w.now += int64(w.number("us", 0, 400_000))
 	}
-	w.store.conn.Now = strconv.FormatInt(w.now, 10)
+	w.store.SetTime(time.UnixMicro(w.now))
 }
 
 func (w *walk) drawLimits() {

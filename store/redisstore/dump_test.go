@@ -1,9 +1,8 @@
-package redisstore
+package redisstore_test
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/redisconn"
 	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore/internal/breakers"
+	"github.com/headgate/headgate/store/redisstore"
 	"github.com/headgate/headgate/store/redisstore/internal/codec"
 	"github.com/headgate/headgate/store/redisstore/internal/looking"
 )
@@ -20,7 +19,7 @@ import (
 // redisDump writes what Redis holds in the words of memory.Partition.Dump.
 type redisDump struct {
 	tb    testing.TB
-	store *Partition
+	store *redisstore.Partition
 	lines []string
 	state map[string]string
 	keys  map[string]any // by name without the base: map[string]string, []redis.Z, []entry or []string
@@ -49,8 +48,8 @@ end
 return out`
 
 func (d *redisDump) read(ctx context.Context) {
-	base := d.store.conn.Partition.Base()
-	rows, err := redisconn.Client(d.store.conn).Eval(ctx, d.store.conn.Preamble+snapshotScript, []string{d.store.conn.Partition.State()}, base).Slice()
+	base := d.store.Conn().Partition.Base()
+	rows, err := redisconn.Client(d.store.Conn()).Eval(ctx, d.store.Conn().Preamble+snapshotScript, []string{d.store.Conn().Partition.State()}, base).Slice()
 	check(d.tb, err)
 	for _, row := range rows {
 		parts := row.([]any)
@@ -117,7 +116,7 @@ func (d *redisDump) zset(name string) []redis.Z { z, _ := d.keys[name].([]redis.
 func (d *redisDump) set(name string) []string   { m, _ := d.keys[name].([]string); return m }
 func (d *redisDump) stream(name string) []entry { e, _ := d.keys[name].([]entry); return e }
 
-func dumpRedis(ctx context.Context, tb testing.TB, s *Partition) []string {
+func dumpRedis(ctx context.Context, tb testing.TB, s *redisstore.Partition) []string {
 	tb.Helper()
 	d := &redisDump{tb: tb, store: s, keys: map[string]any{}, strings: map[string]string{}}
 	d.read(ctx)
@@ -132,22 +131,8 @@ func dumpRedis(ctx context.Context, tb testing.TB, s *Partition) []string {
 	return d.lines
 }
 
-func check(tb testing.TB, err error) {
-	tb.Helper()
-	if err != nil {
-		tb.Fatal(err)
-	}
-}
-
 func (d *redisDump) add(format string, args ...any) {
 	d.lines = append(d.lines, fmt.Sprintf(format, args...))
-}
-
-func number(tb testing.TB, text string) int {
-	tb.Helper()
-	n, err := strconv.Atoi(text)
-	check(tb, err)
-	return n
 }
 
 func (d *redisDump) queues() {
@@ -389,81 +374,5 @@ func (d *redisDump) buckets() {
 			}
 			d.add("bucket %s %s", scope, text)
 		}
-	}
-}
-
-// breakers writes what Redis holds of breakers in the same words.
-func (d *redisDump) breakers(ctx context.Context) {
-	clock, now := int64(number(d.tb, "0"+d.state["bt"])), int64(number(d.tb, "0"+d.state["t"]))
-	events, _, err := d.store.BreakerEvents(ctx, "0-0", -1)
-	check(d.tb, err)
-	for _, e := range events {
-		e.ID = ""
-		d.add("event %+v", e)
-	}
-	known := 0
-	for name := range d.keys {
-		downstream, ok := strings.CutPrefix(name, "br:")
-		if !ok {
-			continue
-		}
-		known++
-		b, err := breakers.ParseBreaker(downstream, d.hash(name), clock, clock-now)
-		check(d.tb, err)
-		until := int64(0)
-		if !b.Until.IsZero() {
-			until = b.Until.UnixMicro()
-		}
-		d.add("breaker %s %s for %s since %d period %d until %d forced %t %q window %v streak %d callers %d voters %d tenants %d of %d passed %d slow %d ramp %d limit %d trips %d in a row %d",
-			downstream, b.State, b.Cause, b.Since.UnixMicro(), b.Period, until, b.Forced, b.Reason, b.Window, b.FailureStreak,
-			len(b.Callers), len(b.Voters), b.FailingTenants, b.Tenants, b.ProbesPassed, b.SlowProbes, b.Ramp, b.Limit, b.Trips, b.TripsInRow)
-	}
-	if set := d.set("breakers"); len(set) != known {
-		d.add("BROKEN breakers %v of %d", set, known)
-	}
-}
-
-// depths writes what Redis holds of depths and spilled jobs.
-func (d *redisDump) depths() {
-	for name, value := range d.hash("depth") {
-		d.add("depth %s %s", name, value)
-	}
-	if n := d.state["nl"]; n != "" && n != "0" {
-		d.add("counted %s", n)
-	}
-	for key, at := range d.hash("starts") {
-		d.add("start %s %s", key, at)
-	}
-	spills := d.set("spills")
-	for name := range d.keys {
-		if tenantQueue, ok := strings.CutPrefix(name, "spill:"); ok {
-			if !slices.Contains(spills, tenantQueue) {
-				d.add("BROKEN %s is not among the spills", name)
-			}
-			for i, z := range d.zset(name) {
-				d.add("spill %s %d %s", tenantQueue, i, z.Member)
-			}
-		}
-		if tenantQueue, ok := strings.CutPrefix(name, "old:"); ok {
-			for _, z := range d.zset(name) {
-				score := int64(z.Score)
-				d.add("old %s %s class %d seq %d", tenantQueue, z.Member, 127-score>>45, score&(1<<45-1))
-			}
-		}
-	}
-}
-
-// leases writes what Redis holds of limiters.
-func (d *redisDump) leases() {
-	for key := range d.keys {
-		scope, ok := strings.CutPrefix(key, "lease:")
-		for member, text := range d.hash(key) {
-			if ok {
-				d.add("lease of %s by %s %s", scope, member, text)
-			}
-		}
-	}
-	for _, z := range d.zset("limiters") {
-		d.add("limiter %s until %.0f", z.Member, z.Score)
 	}
 }

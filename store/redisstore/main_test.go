@@ -10,6 +10,9 @@ import (
 	"github.com/headgate/headgate/internal/redistest"
 )
 
+// halfChecks is how many sequences of random steps a half of the conformance suite has.
+const halfChecks = "50"
+
 func TestMain(m *testing.M) {
 	if err := flag.Set("rapid.checks", halfChecks); err != nil { // a default, before the command line is read
 		panic(err)

@@ -1,9 +1,8 @@
-package redisstore
+package redisstore_test
 
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -66,7 +65,7 @@ func (w *walk) assertQuiet() {
 // pass lets time pass.
 func (w *walk) pass(by time.Duration) {
 	w.now += by.Microseconds()
-	w.store.conn.Now = strconv.FormatInt(w.now, 10)
+	w.store.SetTime(time.UnixMicro(w.now))
 }
 
 // open ends pauses that nobody else would, calls of those who are no workers, and breakers that an operator holds.
@@ -131,9 +130,9 @@ func (w *walk) work(worker string, slots int) (done int) {
 
 // look reports whether dead letters are all that lives, and names a class with tenants that are runnable, in a queue without a gate.
 func (w *walk) look() (ended bool, runs string) {
-	base := w.store.conn.Partition.Base()
-	pipe := redisconn.Client(w.store.conn).Pipeline()
-	live, dead := pipe.HLen(w.ctx, w.store.conn.Partition.Jobs()), pipe.ZCard(w.ctx, w.store.conn.Partition.Dead())
+	base := w.store.Conn().Partition.Base()
+	pipe := redisconn.Client(w.store.Conn()).Pipeline()
+	live, dead := pipe.HLen(w.ctx, w.store.Conn().Partition.Jobs()), pipe.ZCard(w.ctx, w.store.Conn().Partition.Dead())
 	gated, runnable := map[string]*redis.BoolCmd{}, map[string]*redis.IntCmd{}
 	for _, queue := range walkQueues {
 		gated[queue] = pipe.HExists(w.ctx, base+"gates", "q:"+queue)
