@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,7 @@ type welcome struct{ User int }
 type program struct {
 	*site
 	client enqueuer
+	ticked atomic.Bool // Of the ticks only that there was one: how many there are depends on the time a run takes.
 	mu     sync.Mutex
 	seen   map[string]int
 }
@@ -73,7 +75,11 @@ func (p *program) mux() *asynq.ServeMux {
 	mux.Use(func(next asynq.Handler) asynq.Handler {
 		return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 			err := next.ProcessTask(ctx, task)
-			p.note("logged %s", task.Type())
+			if task.Type() == "tick" {
+				p.ticked.Store(true)
+			} else {
+				p.note("logged %s", task.Type())
+			}
 			return err
 		})
 	})
@@ -103,7 +109,7 @@ func (p *program) mux() *asynq.ServeMux {
 		p.note("digest of %s", task.Payload())
 		return nil
 	})
-	mux.HandleFunc("tick", func(context.Context, *asynq.Task) error { p.note("tick"); return nil })
+	mux.HandleFunc("tick", func(context.Context, *asynq.Task) error { return nil })
 	return mux
 }
 
@@ -134,7 +140,7 @@ func (p *program) run() {
 	must(p.tb, err)
 	must(p.tb, scheduler.Start())
 	soon(p.tb, "everything", func() bool {
-		if !p.saw("tick") || !p.saw("digest of user:7 3") || !p.saw("ran email:later for 3 in critical, retries 10") || !p.saw("ran email:reminder for 2 in low, retries 5") {
+		if !p.ticked.Load() || !p.saw("digest of user:7 3") || !p.saw("ran email:later for 3 in critical, retries 10") || !p.saw("ran email:reminder for 2 in low, retries 5") {
 			return false
 		}
 		for _, queue := range []string{"critical", "default", "low"} {
@@ -153,8 +159,6 @@ func (p *program) run() {
 	for _, task := range archived {
 		p.note("archived %s after %d retries", task.Type, task.Retried)
 	}
-	delete(p.seen, "tick")
-	delete(p.seen, "logged tick") // As many as there was time for.
 }
 
 // TestAsynqsProgramsRunUnchangedBehindTheGate: what happens is the same with asynq's client and with the one behind the gate,
