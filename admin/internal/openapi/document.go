@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
@@ -71,8 +72,12 @@ func bodyKindOf(text any) (BodyKind, error) {
 	return 0, fmt.Errorf("x-headgate-body is %v; allowed is result, payload or policy", text)
 }
 
-// Load reads the description that is built in.
-func Load() (*Document, error) {
+// Load returns the description that is built in, which is read once in a process.
+func Load() (*Document, error) { return loaded() }
+
+var loaded = sync.OnceValues(load)
+
+func load() (*Document, error) {
 	var tree any
 	if err := yaml.Unmarshal(source, &tree); err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)

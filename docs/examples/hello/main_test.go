@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -37,7 +39,7 @@ func TestHelloSaysWelcome(t *testing.T) {
 	}
 }
 
-// build returns the path of the program, made for a Redis at a URL.
+// build returns the path of the program, made for a Redis at a URL, with the flags of the test itself: what it is made of is compiled then.
 func build(tb testing.TB, url string) string {
 	tb.Helper()
 	const address = `"redis://localhost:6379"`
@@ -54,10 +56,24 @@ func build(tb testing.TB, url string) string {
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {original: changed}})
 	check(tb, err)
 	check(tb, os.WriteFile(overlay, text, 0o600))
-	if out, err := exec.CommandContext(tb.Context(), "go", "build", "-overlay", overlay, "-o", path, ".").CombinedOutput(); err != nil {
+	args := append([]string{"build", "-overlay", overlay, "-o", path}, flags()...)
+	if out, err := exec.CommandContext(tb.Context(), "go", append(args, ".")...).CombinedOutput(); err != nil {
 		tb.Fatalf("%v: %s", err, out)
 	}
 	return path
+}
+
+// flags returns those that the test was built with and that have the compiler make something else.
+func flags() []string {
+	var all []string
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, setting := range info.Settings {
+			if slices.Contains([]string{"-gcflags", "-race", "-trimpath", "-tags"}, setting.Key) {
+				all = append(all, setting.Key+"="+setting.Value)
+			}
+		}
+	}
+	return all
 }
 
 func check(tb testing.TB, err error) {
