@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
@@ -21,6 +22,9 @@ type Limit struct {
 func (l Limit) Words() string {
 	return admission.Limit{Tokens: l.Tokens, Per: time.Duration(l.PerMs * float64(time.Millisecond))}.Words()
 }
+
+// Tokens are what a bucket holds, with the part of a token that it has.
+func Tokens(level buckets.Micro) float64 { return float64(level) / float64(buckets.MicroPerToken) }
 
 // LimitConfig is what the policy has for a scope.
 type LimitConfig struct {

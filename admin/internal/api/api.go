@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admin/internal/sessions"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/tally"
@@ -59,9 +60,7 @@ type API struct {
 	documents documents
 	// describedBy is the ETag of the description.
 	describedBy string
-	// parts are the partitions, and shares how the slots of sessions go to them.
-	parts  []store.Partition
-	shares shares
+	sessions    *sessions.Sessions
 	// tally counts decisions without a job.
 	tally    tally.Tally
 	refusals tally.Sampler
@@ -75,8 +74,12 @@ type API struct {
 // New returns the handlers.
 func New(config Config) *API {
 	sum := sha256.Sum256(config.Description)
+	known := &limits{store: config.Store}
 	return &API{
-		config: config, limits: &limits{store: config.Store}, documents: documents{store: config.Store}, parts: config.Store.Partitions(), examining: make(chan struct{}, 1),
+		config: config, limits: known, documents: documents{store: config.Store}, examining: make(chan struct{}, 1),
+		sessions: sessions.New(sessions.Config{
+			Store: config.Store, Breaker: config.Breaker, Breakers: config.Breakers, Policy: known.snapshot.Load, Missed: config.Missed,
+		}),
 		describedBy: `"` + hex.EncodeToString(sum[:16]) + `"`, began: time.Now(),
 	}
 }
@@ -94,7 +97,7 @@ func (a *API) Count(ctx context.Context) {
 
 // Routes returns all routes.
 func (a *API) Routes() []route.Route {
-	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessionRoutes())
+	return slices.Concat(a.metaRoutes(), a.queueRoutes(), a.tenantRoutes(), a.jobRoutes(), a.letterRoutes(), a.limitRoutes(), a.policyRoutes(), a.candidateRoutes(), a.partRoutes(), a.breakerRoutes(), a.sessions.Routes())
 }
 
 // see and operate are the routes of the deployment, by the role that they need.

@@ -68,7 +68,7 @@ func (a *API) forceBreaker(r *route.Request) (*route.Answer, error) {
 	}
 	if ask.For != "" {
 		var err error
-		if duration, err = readDuration("/for", ask.For, time.Millisecond, store.MaxForce); err != nil {
+		if duration, err = route.Duration("/for", ask.For, time.Millisecond, store.MaxForce); err != nil {
 			return nil, err
 		}
 	}

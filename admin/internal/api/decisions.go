@@ -9,7 +9,6 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
@@ -262,7 +261,7 @@ func answerViewOf(q question, asked *store.Question, answer store.Answer, outerm
 		if limit.Disabled || admission.Level(level) < outermost {
 			continue
 		}
-		left := float64(answer.Left[level]) / float64(buckets.MicroPerToken)
+		left := shown.Tokens(answer.Left[level])
 		view.Buckets = append(view.Buckets, bucketView{
 			Scope:      admission.ScopeAt(admission.Level(level), asked.Tenant, asked.Queue, asked.Class),
 			TokensLeft: left, Burst: limit.Burst, TokensPerSecond: limit.Rate(), FullInMs: shown.Millis(span(float64(limit.Burst)-left, limit.Rate())),

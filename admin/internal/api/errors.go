@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admission"
@@ -12,9 +11,6 @@ import (
 	"github.com/headgate/headgate/internal/shown"
 	"github.com/headgate/headgate/store"
 )
-
-// retrySoon is when to try again where Redis did not answer.
-const retrySoon = time.Second
 
 // overloaded is a call that was turned away before anything was sent.
 func overloaded(e *admission.OverloadedError) *problem.DetailsError {
@@ -67,23 +63,23 @@ func ProblemOf(err error) *problem.DetailsError {
 		return problem.New(problem.OutcomeUnknown, "send the same id again within the dedup window to find out; later it could run twice")
 	case errors.Is(err, admission.ErrOutOfMemory):
 		p := problem.New(problem.Unavailable, "Redis is full: GET /api/v1/doctor says what to do")
-		p.RetryAfter = retrySoon
+		p.RetryAfter = problem.RetrySoon
 		return p
 	case store.IsDenied(err):
 		p := problem.New(problem.Unavailable, "Redis refuses the user of this server: its password, or its ACL, has changed")
-		p.RetryAfter = retrySoon
+		p.RetryAfter = problem.RetrySoon
 		return p
 	case errors.Is(err, store.ErrStale):
 		p := problem.New(problem.Unavailable, "the policy has changed again and again while this was decided, and nothing was")
-		p.RetryAfter = retrySoon
+		p.RetryAfter = problem.RetrySoon
 		return p
 	case store.InDoubt(err):
 		p := problem.New(problem.OutcomeUnknown, "Redis did not answer in time; what the call was to do may have been done")
-		p.RetryAfter = retrySoon
+		p.RetryAfter = problem.RetrySoon
 		return p
 	case errors.Is(err, admission.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
 		p := problem.New(problem.Unavailable, "Redis cannot be reached, and what the call was to do was not sent to it: send the same again")
-		p.RetryAfter = retrySoon
+		p.RetryAfter = problem.RetrySoon
 		return p
 	}
 	return problem.New(problem.Internal, "the server's log has the reason, by the request's id")

@@ -11,6 +11,7 @@ import (
 	"github.com/headgate/headgate/admin/internal/openapi"
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
+	"github.com/headgate/headgate/admin/internal/sessions"
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/policy"
 )
@@ -34,11 +35,11 @@ var decoders = map[string]func() any{
 	"POST /api/v1/breakers/{downstream}/reset":               func() any { return new(resetBreaker) },
 	"POST /api/v1/policy/rollback":                           func() any { return new(rollbackBody) },
 	"POST /api/v1/policy/rollout/share":                      func() any { return new(shareBody) },
-	"POST /api/v1/workers":                                   func() any { return new(newSession) },
-	"POST /api/v1/workers/{worker}/leases":                   func() any { return new(newLeases) },
-	"POST /api/v1/workers/{worker}/complete":                 func() any { return new(ending) },
-	"POST /api/v1/workers/{worker}/fail":                     func() any { return new(ending) },
-	"POST /api/v1/workers/{worker}/release":                  func() any { return new(ending) },
+	"POST /api/v1/workers":                                   func() any { return new(sessions.NewSession) },
+	"POST /api/v1/workers/{worker}/leases":                   func() any { return new(sessions.NewLeases) },
+	"POST /api/v1/workers/{worker}/complete":                 func() any { return new(sessions.Ending) },
+	"POST /api/v1/workers/{worker}/fail":                     func() any { return new(sessions.Ending) },
+	"POST /api/v1/workers/{worker}/release":                  func() any { return new(sessions.Ending) },
 }
 
 // FuzzBody: a body that the description takes is read into what handlers work with, or refused with the place of what is

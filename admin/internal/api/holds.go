@@ -52,20 +52,11 @@ func (a *API) readHold(r *route.Request) (ask newHold, duration time.Duration, u
 	if err = r.Decode(&ask); err != nil || ask.For == "" {
 		return ask, 0, time.Time{}, err
 	}
-	if duration, err = readDuration("/for", ask.For, time.Millisecond, admission.MaxDelay); err != nil {
+	if duration, err = route.Duration("/for", ask.For, time.Millisecond, admission.MaxDelay); err != nil {
 		return ask, 0, time.Time{}, err
 	}
 	now, err := a.config.Store.Time(r.Context())
 	return ask, duration, now.Add(duration), err
-}
-
-// readDuration reads a duration between two others.
-func readDuration(pointer, text string, least, most time.Duration) (time.Duration, error) {
-	duration, err := time.ParseDuration(text)
-	if err != nil || duration < least || duration > most {
-		return 0, problem.Invalid(problem.At(pointer, "is not from "+least.String()+" to "+most.String()))
-	}
-	return duration, nil
 }
 
 func (a *API) pause(name namer) func(*route.Request) (*route.Answer, error) {

@@ -76,7 +76,7 @@ func (n *newJob) job(header http.Header) (admission.Job, error) {
 		if text == "" {
 			return 0
 		}
-		d, err := readDuration(pointer, text, time.Millisecond, most)
+		d, err := route.Duration(pointer, text, time.Millisecond, most)
 		if p, bad := err.(*problem.DetailsError); bad { //nolint:errorlint // It returns nothing else.
 			faults = append(faults, p.Faults...)
 		}

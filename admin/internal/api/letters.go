@@ -50,14 +50,9 @@ func (a *API) letter(r *route.Request) (*route.Answer, error) {
 	return route.OK(shown.JobOf(sight, eyesOf(r))), nil
 }
 
-type keyName struct {
-	Tenant string `json:"tenant"`
-	ID     string `json:"id"`
-}
-
 // letterChoice names dead letters, or says which.
 type letterChoice struct {
-	Keys   []keyName `json:"keys"`
+	Keys   []route.KeyName `json:"keys"`
 	Filter *struct {
 		Queue  string    `json:"queue"`
 		Tenant string    `json:"tenant"`

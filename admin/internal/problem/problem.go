@@ -143,3 +143,6 @@ func (p *DetailsError) Write(w http.ResponseWriter, instance, requestID string) 
 func Seconds(d time.Duration) string {
 	return fmt.Sprintf("%d", (d+time.Second-1)/time.Second)
 }
+
+// RetrySoon is when to try again where nobody knows when it helps.
+const RetrySoon = time.Second

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admin/internal/problem"
@@ -168,3 +169,18 @@ func OK(value any) *Answer { return &Answer{Value: value} }
 
 // Done answers 204.
 func Done() *Answer { return &Answer{Status: http.StatusNoContent} }
+
+// Duration reads a duration between two others. pointer says where in the body it is.
+func Duration(pointer, text string, least, most time.Duration) (time.Duration, error) {
+	duration, err := time.ParseDuration(text)
+	if err != nil || duration < least || duration > most {
+		return 0, problem.Invalid(problem.At(pointer, "is not from "+least.String()+" to "+most.String()))
+	}
+	return duration, nil
+}
+
+// KeyName names a job.
+type KeyName struct {
+	Tenant string `json:"tenant"`
+	ID     string `json:"id"`
+}

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"context"
@@ -49,7 +49,7 @@ const probeSlack = 2 * time.Second
 
 // leaseProbe reports whether a job that its partition lets through as a probe is one of those that the fleet may have at a time:
 // each partition has a half-open breaker, and all of them together as many probes as one (law L11).
-func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state store.BreakerState) bool {
+func (a *Sessions) leaseProbe(ctx context.Context, s session, l *leased, state store.BreakerState) bool {
 	if state.State != breaker.HalfOpen || len(a.parts) == 1 {
 		return true
 	}
@@ -61,7 +61,7 @@ func (a *API) leaseProbe(ctx context.Context, s session, l *leased, state store.
 }
 
 // returnProbe gives back what leaseProbe may have taken for a job that has ended. A lease that is not given back ends by itself.
-func (a *API) returnProbe(ctx context.Context, s session, l *leased) {
+func (a *Sessions) returnProbe(ctx context.Context, s session, l *leased) {
 	if l.Period == 0 || l.Job.Downstream == "" || len(a.parts) == 1 {
 		return
 	}

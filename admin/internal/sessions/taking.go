@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"cmp"
@@ -34,7 +34,7 @@ func (l *leased) began() time.Time {
 
 // tokenOf is what a client calls a lease: where there are several partitions, with the number of its own at the end, since two may
 // give the same token.
-func (a *API) tokenOf(index int, token string) string {
+func (a *Sessions) tokenOf(index int, token string) string {
 	if len(a.parts) == 1 {
 		return token
 	}
@@ -42,7 +42,7 @@ func (a *API) tokenOf(index int, token string) string {
 }
 
 // heldBy returns the lease that a session has by a token of tokenOf, else headgate.ErrLeaseLost.
-func (a *API) heldBy(ctx context.Context, s session, token string, key admission.Key) (*leased, error) {
+func (a *Sessions) heldBy(ctx context.Context, s session, token string, key admission.Key) (*leased, error) {
 	l := &leased{index: a.config.Store.PartitionOf(key.Tenant)}
 	l.part = a.parts[l.index]
 	own, ok := strings.CutSuffix(token, a.tokenOf(l.index, ""))
@@ -59,7 +59,7 @@ const sweepEvery = 50 * time.Millisecond
 
 // take reads up to count jobs for a session from the partitions of some indexes, waiting for the first. away says that one of
 // them gave no answer though another did.
-func (a *API) take(ctx context.Context, s session, from []int, count int, wait time.Duration, held bool) (leases []leased, away bool, err error) {
+func (a *Sessions) take(ctx context.Context, s session, from []int, count int, wait time.Duration, held bool) (leases []leased, away bool, err error) {
 	if len(a.parts) == 1 {
 		leases, err = a.takeFrom(ctx, s, 0, count, wait, held)
 		return leases, false, err
@@ -85,7 +85,7 @@ func (a *API) take(ctx context.Context, s session, from []int, count int, wait t
 
 // sweep reads what is there, from one partition after the other. A session that takes fewer jobs than it has slots would be unfair
 // if it took them anywhere, so lots decide the order, and each partition has as many as it has slots.
-func (a *API) sweep(ctx context.Context, s session, from []int, count int, held bool) (leases []leased, away bool, err error) {
+func (a *Sessions) sweep(ctx context.Context, s session, from []int, count int, held bool) (leases []leased, away bool, err error) {
 	var errs []error
 	for _, index := range byLot(from, a.shares.of(s.worker).slots.Load()) {
 		found, err := a.takeFrom(ctx, s, index, count-len(leases), -1, held)
@@ -121,7 +121,7 @@ func byLot(from []int, slots *[]int) []int {
 }
 
 // takeFrom reads from one partition.
-func (a *API) takeFrom(ctx context.Context, s session, index, count int, wait time.Duration, held bool) ([]leased, error) {
+func (a *Sessions) takeFrom(ctx context.Context, s session, index, count int, wait time.Duration, held bool) ([]leased, error) {
 	part := a.parts[index]
 	found, err := part.Read(ctx, s.worker, s.pool, count, wait, held)
 	if errors.Is(err, store.ErrPoolGone) {

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"cmp"
@@ -45,7 +45,7 @@ func returnDelay() time.Duration { return 200*time.Millisecond + rand.N(800*time
 //
 // The breakers of other partitions are told in the same moment, each for the period in which the call began there.
 type call struct {
-	api *API
+	sessions *Sessions
 	// rules are those by which the call is judged, origin says where they are from, version which policy was looked at.
 	rules   breaker.Config
 	origin  breaker.Origin
@@ -61,7 +61,7 @@ type call struct {
 }
 
 // callOf returns the call of a job that a session holds.
-func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *store.Finish) (*call, error) {
+func (a *Sessions) callOf(ctx context.Context, s session, l *leased, o outcome, f *store.Finish) (*call, error) {
 	if l.Job.Downstream == "" || o == unsaid {
 		return nil, nil //nolint:nilnil // as it says
 	}
@@ -69,7 +69,7 @@ func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *st
 	if err != nil && !errors.Is(err, store.ErrNoBreaker) {
 		return nil, err
 	}
-	c := &call{api: a, state: state, lease: l, reporter: s.worker, outcome: o, ran: f.Ran, text: f.Text}
+	c := &call{sessions: a, state: state, lease: l, reporter: s.worker, outcome: o, ran: f.Ran, text: f.Text}
 	c.rules, c.origin, c.version = a.breakerRules(l.Job.Downstream)
 	if c.cut() {
 		return nil, nil //nolint:nilnil // as it says
@@ -78,8 +78,8 @@ func (a *API) callOf(ctx context.Context, s session, l *leased, o outcome, f *st
 }
 
 // breakerRules returns by which rules this server judges calls of a downstream: the policy's, and else its configuration's.
-func (a *API) breakerRules(downstream string) (rules breaker.Config, origin breaker.Origin, version int64) {
-	if now := a.limits.snapshot.Load(); now != nil {
+func (a *Sessions) breakerRules(downstream string) (rules breaker.Config, origin breaker.Origin, version int64) {
+	if now := a.config.Policy(); now != nil {
 		version = now.Version()
 		if own, ok := now.Breaker(downstream); ok {
 			return own.Config, breaker.OriginPolicy, version
@@ -150,7 +150,7 @@ func beganUnder(state store.BreakerState, began time.Time) bool {
 
 // tellOthers reports the call to the breakers of the other partitions. What does not reach them is missing, and nothing else.
 func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
-	err := c.api.config.Store.Each(func(i int, part store.Partition) error {
+	err := c.sessions.config.Store.Each(func(i int, part store.Partition) error {
 		if i == c.lease.index {
 			return nil
 		}
@@ -159,11 +159,11 @@ func (c *call) tellOthers(ctx context.Context, reporter string, number uint64) {
 			return err
 		}
 		_, more, err := c.report(ctx, part, reporter, number, state.Period)
-		c.api.promote(ctx, part, c.reporter, err == nil && more)
+		c.sessions.promote(ctx, part, c.reporter, err == nil && more)
 		return err
 	})
 	if err != nil {
-		c.api.config.Missed("a call over HTTP is not in the breakers of all partitions", err)
+		c.sessions.config.Missed("a call over HTTP is not in the breakers of all partitions", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ import (
 
 // yard is an API of several partitions whose handlers are called without a server.
 type yard struct {
-	tb    testing.TB
-	api   *API
-	store store.Deployment
+	tb       testing.TB
+	sessions *Sessions
+	store    store.Deployment
 }
 
 // called asks one handler, of a worker if it has a name.
@@ -86,8 +86,8 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 				}
 			}
 
-			worker := called[sessionView](y, y.api.register, "", fmt.Sprintf(`{"queues":[{"queue":"mail"}],"slots":%d,"lease":"1m"}`, slots)).Worker
-			shares := y.api.shares.of(worker)
+			worker := called[sessionView](y, y.sessions.register, "", fmt.Sprintf(`{"queues":[{"queue":"mail"}],"slots":%d,"lease":"1m"}`, slots)).Worker
+			shares := y.sessions.shares.of(worker)
 			had, due, spread := make([]float64, partitions), make([]float64, partitions), make([]float64, partitions)
 			count := func() {
 				for p, n := range *shares.slots.Load() {
@@ -100,7 +100,7 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 				shares.mu.Lock()
 				shares.mu.done = time.Time{} // Long ago.
 				shares.mu.Unlock()
-				jobs := called[leasesView](y, y.api.lease, worker, `{"max":1}`).Jobs
+				jobs := called[leasesView](y, y.sessions.lease, worker, `{"max":1}`).Jobs
 				if len(jobs) != 1 {
 					t.Fatalf("%d jobs", len(jobs))
 				}
@@ -111,7 +111,7 @@ func TestASessionIsFairOverPartitions(t *testing.T) {
 					spread[p] += chance * (1 - chance)
 				}
 				job := jobs[0]
-				called[endedView](y, y.api.complete, worker, fmt.Sprintf(`{"tenant":%q,"id":%q,"token":%q}`, job.Tenant, job.ID, job.Token))
+				called[endedView](y, y.sessions.complete, worker, fmt.Sprintf(`{"tenant":%q,"id":%q,"token":%q}`, job.Tenant, job.ID, job.Token))
 				ran[job.Tenant]++
 				of[in[job.Tenant]]++
 			}

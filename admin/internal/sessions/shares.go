@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (s *shares) of(worker string) *sharer {
 }
 
 // firstShares returns how many slots a new session is to have in each partition.
-func (a *API) firstShares(ctx context.Context, s session, pool store.Pool, slots int) []int {
+func (a *Sessions) firstShares(ctx context.Context, s session, pool store.Pool, slots int) []int {
 	if len(a.parts) == 1 {
 		return []int{slots}
 	}
@@ -92,7 +92,7 @@ func (a *API) firstShares(ctx context.Context, s session, pool store.Pool, slots
 
 // shareSlots shares the slots of a session out, unless each partition has one free, or that was done a moment ago. It is nobody's
 // answer: what fails here the next call does.
-func (a *API) shareSlots(ctx context.Context, s session) {
+func (a *Sessions) shareSlots(ctx context.Context, s session) {
 	one := a.shares.of(s.worker)
 	if !one.mu.TryLock() {
 		return // Another call does it.
@@ -116,7 +116,9 @@ func (a *API) shareSlots(ctx context.Context, s session) {
 	if mine, err := a.config.Store.LeaseRight(ctx, store.SharingRight(s.worker), token, 1, shareLease); err != nil || !mine {
 		return
 	}
-	defer func() { _ = a.config.Store.ReturnRight(context.WithoutCancel(ctx), store.SharingRight(s.worker), token) }() // Else it ends by itself.
+	defer func() {
+		_ = a.config.Store.ReturnRight(context.WithoutCancel(ctx), store.SharingRight(s.worker), token)
+	}() // Else it ends by itself.
 	again, err := a.registrations(ctx, s)
 	if err != nil {
 		return
@@ -135,7 +137,7 @@ func (s *sharer) note(has []store.Registration) {
 }
 
 // registrations returns what a session has in each partition. With one that is away nobody knows how many slots are left.
-func (a *API) registrations(ctx context.Context, s session) ([]store.Registration, error) {
+func (a *Sessions) registrations(ctx context.Context, s session) ([]store.Registration, error) {
 	has := make([]store.Registration, len(a.parts))
 	err := a.config.Store.Each(func(i int, part store.Partition) (err error) {
 		has[i], err = part.Registration(ctx, s.pool, s.worker)
@@ -150,7 +152,7 @@ func crowded(has []store.Registration) bool {
 }
 
 // places asks every partition what is runnable there.
-func (a *API) places(ctx context.Context, pool store.Pool, has []store.Registration) []share.Place {
+func (a *Sessions) places(ctx context.Context, pool store.Pool, has []store.Registration) []share.Place {
 	demands := make([]*store.Demand, len(a.parts))
 	_ = a.config.Store.Each(func(i int, part store.Partition) error { // One that is away keeps what it has.
 		d, err := part.Demand(ctx, pool)
@@ -170,7 +172,7 @@ func (a *API) places(ctx context.Context, pool store.Pool, has []store.Registrat
 func used(r store.Registration) int { return max(r.Slots, r.Held) }
 
 // resize registers the session anew where its slots change.
-func (a *API) resize(ctx context.Context, s session, has []store.Registration, targets []int) {
+func (a *Sessions) resize(ctx context.Context, s session, has []store.Registration, targets []int) {
 	register := func(i, slots int) bool {
 		more, err := a.parts[i].Register(ctx, s.worker, has[i].Pool, slots, s.lease)
 		a.promote(ctx, a.parts[i], s.worker, err == nil && more)

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-type newLeases struct {
+// NewLeases asks for jobs.
+type NewLeases struct {
 	Max  int    `json:"max"`
 	Wait string `json:"wait"`
 	Held bool   `json:"held"`
@@ -26,7 +27,7 @@ type leasesView struct {
 }
 
 type leaseView struct {
-	keyName
+	route.KeyName
 
 	Token      string            `json:"token"`
 	Queue      string            `json:"queue"`
@@ -42,8 +43,8 @@ type leaseView struct {
 // longestPoll bounds how long a call waits for the first job, so that it is answered before a proxy gives it up.
 const longestPoll = 5 * time.Second
 
-func (a *API) lease(r *route.Request) (*route.Answer, error) {
-	var ask newLeases
+func (a *Sessions) lease(r *route.Request) (*route.Answer, error) {
+	var ask NewLeases
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
@@ -53,7 +54,7 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 	}
 	wait := time.Duration(-1)
 	if ask.Wait != "" {
-		if wait, err = readDuration("/wait", ask.Wait, time.Millisecond, longestPoll); err != nil {
+		if wait, err = route.Duration("/wait", ask.Wait, time.Millisecond, longestPoll); err != nil {
 			return nil, err
 		}
 		wait = min(wait, s.lease/2, timeLeft(r.Context())/2)
@@ -78,7 +79,7 @@ func (a *API) lease(r *route.Request) (*route.Answer, error) {
 }
 
 // handOut returns those of the leases whose jobs may begin. Jobs that the session held before may have begun already.
-func (a *API) handOut(ctx context.Context, s session, leases []leased, held bool) ([]leaseView, error) {
+func (a *Sessions) handOut(ctx context.Context, s session, leases []leased, held bool) ([]leaseView, error) {
 	jobs := []leaseView{}
 	clocks := map[store.Partition]time.Time{}
 	open := gates{}
@@ -119,14 +120,14 @@ func timeLeft(ctx context.Context) time.Duration {
 func leaseViewOf(l *store.Lease, token string) leaseView {
 	job := &l.Job
 	return leaseView{
-		keyName: keyName{job.Tenant, job.ID}, Token: token, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
+		KeyName: route.KeyName{Tenant: job.Tenant, ID: job.ID}, Token: token, Queue: job.Queue, Type: job.Type, Downstream: job.Downstream,
 		Attempts: l.Attempts, Deadline: shown.Stamp(job.Deadline), TimeoutMs: shown.Millis(job.Timeout), Headers: job.Headers,
 		Payload: append([]byte{}, job.Payload...),
 	}
 }
 
 // begin ends a job that is not to be begun, or hands it back, and notes of one that was lost before that it is.
-func (a *API) begin(ctx context.Context, s session, l *leased, open gates, now time.Time) (ok bool, err error) {
+func (a *Sessions) begin(ctx context.Context, s session, l *leased, open gates, now time.Time) (ok bool, err error) {
 	key := admission.Key{Tenant: l.Job.Tenant, ID: l.Job.ID}
 	end := store.Finish{Token: l.Token, Key: key}
 	switch {

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// ending is what a client says of a job that it holds.
-type ending struct {
-	keyName
+// Ending is what a client says of a job that it holds.
+type Ending struct {
+	route.KeyName
 
 	Token   string  `json:"token"`
 	Error   string  `json:"error"`
@@ -32,7 +32,7 @@ type failure string
 const own failure = "own"
 
 type endedView struct {
-	keyName
+	route.KeyName
 
 	Outcome store.Ended `json:"outcome"`
 }
@@ -47,8 +47,8 @@ const (
 
 // end ends one job as finish says, which also says what became of the call of its downstream. A lease that is lost is a
 // conflict, and nothing was changed.
-func (a *API) end(r *route.Request, finish func(*ending, *leased) (store.Finish, outcome, error)) (*route.Answer, error) {
-	var ask ending
+func (a *Sessions) end(r *route.Request, finish func(*Ending, *leased) (store.Finish, outcome, error)) (*route.Answer, error) {
+	var ask Ending
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (store.Finish,
 	if err != nil {
 		return nil, err
 	}
-	held, err := a.heldBy(r.Context(), s, ask.Token, admission.Key(ask.keyName))
+	held, err := a.heldBy(r.Context(), s, ask.Token, admission.Key(ask.KeyName))
 	if err != nil {
 		return nil, err
 	}
@@ -64,14 +64,14 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (store.Finish,
 	if err != nil {
 		return nil, err
 	}
-	f.Token, f.Key = held.Token, admission.Key(ask.keyName)
+	f.Token, f.Key = held.Token, admission.Key(ask.KeyName)
 	if ask.Ran != "" {
-		if f.Ran, err = readDuration("/ran", ask.Ran, 0, admission.MaxTimeout); err != nil {
+		if f.Ran, err = route.Duration("/ran", ask.Ran, 0, admission.MaxTimeout); err != nil {
 			return nil, err
 		}
 	}
 	if ask.Delay != "" {
-		if f.Delay, err = readDuration("/delay", ask.Delay, time.Millisecond, admission.MaxDelay); err != nil {
+		if f.Delay, err = route.Duration("/delay", ask.Delay, time.Millisecond, admission.MaxDelay); err != nil {
 			return nil, err
 		}
 	}
@@ -79,11 +79,11 @@ func (a *API) end(r *route.Request, finish func(*ending, *leased) (store.Finish,
 	if err != nil {
 		return nil, err
 	}
-	return route.OK(endedView{ask.keyName, ended}), nil
+	return route.OK(endedView{ask.KeyName, ended}), nil
 }
 
 // finish ends a job, and tells the breaker of its downstream.
-func (a *API) finish(r *route.Request, s session, held *leased, f store.Finish, said outcome) (store.Ended, error) {
+func (a *Sessions) finish(r *route.Request, s session, held *leased, f store.Finish, said outcome) (store.Ended, error) {
 	c, err := a.callOf(r.Context(), s, held, said, &f)
 	if err != nil {
 		return "", err
@@ -108,8 +108,8 @@ func (a *API) finish(r *route.Request, s session, held *leased, f store.Finish, 
 	return ends[0], nil
 }
 
-func (a *API) complete(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, _ *leased) (store.Finish, outcome, error) {
+func (a *Sessions) complete(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(ask *Ending, _ *leased) (store.Finish, outcome, error) {
 		f := store.Finish{Outcome: store.Complete, Result: ask.Result}
 		switch {
 		case ask.Result == nil && ask.Keep == "":
@@ -123,21 +123,21 @@ func (a *API) complete(r *route.Request) (*route.Answer, error) {
 			return f, succeeded, nil
 		}
 		var err error
-		f.KeepResult, err = readDuration("/keep_result", ask.Keep, minKeepResult, maxKeepResult)
+		f.KeepResult, err = route.Duration("/keep_result", ask.Keep, minKeepResult, maxKeepResult)
 		return f, succeeded, err
 	})
 }
 
-func (a *API) release(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(*ending, *leased) (store.Finish, outcome, error) {
+func (a *Sessions) release(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(*Ending, *leased) (store.Finish, outcome, error) {
 		return store.Finish{Outcome: store.Release}, unsaid, nil
 	})
 }
 
 // fail makes a dead letter of a job that is discarded. Another comes back after the delay that was asked for, or the
 // worker's usual backoff for as many attempts.
-func (a *API) fail(r *route.Request) (*route.Answer, error) {
-	return a.end(r, func(ask *ending, held *leased) (store.Finish, outcome, error) {
+func (a *Sessions) fail(r *route.Request) (*route.Answer, error) {
+	return a.end(r, func(ask *Ending, held *leased) (store.Finish, outcome, error) {
 		f := store.Finish{Outcome: store.Retry, Text: cmp.Or(ask.Error, string(ask.Kind)), Delay: backoff(held.Attempts + 1)}
 		switch {
 		case ask.Discard:

@@ -1,4 +1,4 @@
-package api
+package sessions
 
 import (
 	"cmp"
@@ -17,14 +17,39 @@ import (
 	"github.com/headgate/headgate/admin/internal/problem"
 	"github.com/headgate/headgate/admin/internal/route"
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/internal/shown"
+	"github.com/headgate/headgate/policy"
 	"github.com/headgate/headgate/store"
 )
 
-// sessionRoutes are those of workers in other languages. A session is a worker that is registered in every partition: its name
+// Config is what sessions work with.
+type Config struct {
+	Store store.Deployment
+	// Breaker and Breakers are those of admin.Config.
+	Breaker  breaker.Config
+	Breakers map[string]breaker.Config
+	// Policy returns the policy in force as it was last read, nil where none was yet.
+	Policy func() *policy.Compiled
+	// Missed is told of what failed beside a call that was answered.
+	Missed func(what string, err error)
+}
+
+// Sessions serves them.
+type Sessions struct {
+	config Config
+	// parts are the partitions, and shares how the slots of sessions go to them.
+	parts  []store.Partition
+	shares shares
+}
+
+// New returns the handlers.
+func New(config Config) *Sessions { return &Sessions{config: config, parts: config.Store.Partitions()} }
+
+// Routes are those of workers in other languages. A session is a worker that is registered in every partition: its name
 // says which pool it is of and for how long a call renews its lease, so any server can serve it. It may be handed jobs of every
 // tenant.
-func (a *API) sessionRoutes() []route.Route {
+func (a *Sessions) Routes() []route.Route {
 	const one = "/api/v1/workers/{worker}"
 	work := func(method, path string, handle func(*route.Request) (*route.Answer, error)) route.Route {
 		return route.Route{Method: method, Path: path, Role: access.Operator, Reach: route.Deployment, Load: route.Data, Handle: handle}
@@ -60,7 +85,7 @@ type session struct {
 var sessionName = regexp.MustCompile(`^http-([0-9a-f]{12})-([1-9][0-9]{3,5})-(?:([1-9][0-9]{0,3})x)?[0-9a-f-]{36}$`)
 
 // newSession returns one of a name of its own.
-func (a *API) newSession(pool store.Pool, lease time.Duration, slots int) session {
+func (a *Sessions) newSession(pool store.Pool, lease time.Duration, slots int) session {
 	s, share := session{pool: pool.ID(), lease: lease}, ""
 	if len(a.parts) > 1 {
 		s.slots, share = slots, fmt.Sprintf("%dx", slots)
@@ -70,7 +95,7 @@ func (a *API) newSession(pool store.Pool, lease time.Duration, slots int) sessio
 }
 
 // sessionOf reads the name in the path.
-func (a *API) sessionOf(r *route.Request) (session, error) {
+func (a *Sessions) sessionOf(r *route.Request) (session, error) {
 	worker := r.PathValue("worker")
 	parts := sessionName.FindStringSubmatch(worker)
 	if parts == nil {
@@ -85,7 +110,8 @@ func (a *API) sessionOf(r *route.Request) (session, error) {
 	return session{worker, parts[1], lease, slots}, nil
 }
 
-type newSession struct {
+// NewSession asks for a session.
+type NewSession struct {
 	Queues []struct {
 		Queue  string `json:"queue"`
 		Weight int    `json:"weight"`
@@ -102,15 +128,15 @@ type sessionView struct {
 	LeaseMs float64 `json:"lease_ms"`
 }
 
-func (a *API) register(r *route.Request) (*route.Answer, error) {
-	var ask newSession
+func (a *Sessions) register(r *route.Request) (*route.Answer, error) {
+	var ask NewSession
 	if err := r.Decode(&ask); err != nil {
 		return nil, err
 	}
 	lease := defaultLease
 	if ask.Lease != "" {
 		var err error
-		if lease, err = readDuration("/lease", ask.Lease, minLease, maxLease); err != nil {
+		if lease, err = route.Duration("/lease", ask.Lease, minLease, maxLease); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +165,7 @@ func (a *API) register(r *route.Request) (*route.Answer, error) {
 }
 
 // deregister hands back all that a session holds, unharmed, and ends it.
-func (a *API) deregister(r *route.Request) (*route.Answer, error) {
+func (a *Sessions) deregister(r *route.Request) (*route.Answer, error) {
 	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
@@ -191,7 +217,7 @@ type pulse struct {
 // beat renews the lease of a session, and tells which of its jobs were cancelled. Where no scheduler lives it does the
 // work of one, so that workers over HTTP need no other process. A lease that is lost anywhere is lost. The error is nil if any
 // partition has answered.
-func (a *API) beat(ctx context.Context, s session) (pulse, error) {
+func (a *Sessions) beat(ctx context.Context, s session) (pulse, error) {
 	beats, errs := make([]store.Beat, len(a.parts)), make([]error, len(a.parts))
 	_ = a.config.Store.Each(func(i int, part store.Partition) error {
 		beats[i], errs[i] = part.Heartbeat(ctx, s.worker, s.lease)
@@ -226,7 +252,7 @@ const (
 )
 
 // promote does what is due. It is nobody's answer: where it fails, the next call does it.
-func (a *API) promote(ctx context.Context, part store.Partition, owner string, more bool) {
+func (a *Sessions) promote(ctx context.Context, part store.Partition, owner string, more bool) {
 	for range promotions {
 		if !more {
 			return
@@ -242,7 +268,7 @@ type extendedView struct {
 }
 
 // extend fails where a partition is away: the lease of what the session holds there is not renewed.
-func (a *API) extend(r *route.Request) (*route.Answer, error) {
+func (a *Sessions) extend(r *route.Request) (*route.Answer, error) {
 	s, err := a.sessionOf(r)
 	if err != nil {
 		return nil, err
