@@ -2,6 +2,8 @@
 //
 //	target    which deployment a command works on, from its flags and the configuration    Target
 //	operator  a command that looks at a deployment or changes it, and how it prints         Operator
+//	follower  puts changes of the configuration in force while a command runs               Follower
+//	play      a command that runs jobs to be looked at, on a Redis of its own               PlayFlags
 //	cli       the exit codes, the errors that mean them, the checks of arguments
 //	reason    who does it and why, for the audit
 //	text      times, gates and texts of others, fit for a terminal

@@ -125,9 +125,12 @@ func (s *Target) With(ctx context.Context, notes io.Writer, do func(context.Cont
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	st, err := redisstore.Open(ctx, opened.Client(), s.Loaded.Keys())
+	st, err := redisstore.Open(ctx, opened.Client(), s.Keys())
 	if err != nil {
 		return err
 	}
 	return do(ctx, st)
 }
+
+// Keys returns what the store keeps under which names, of a target that is loaded.
+func (s *Target) Keys() redisstore.Config { return redisstore.Config(s.Loaded.Config.Redis.Store) }

@@ -17,7 +17,8 @@ import (
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
-	"github.com/headgate/headgate/cmd/headgate/internal/daemon"
+	"github.com/headgate/headgate/cmd/headgate/internal/serve"
+	"github.com/headgate/headgate/cmd/headgate/internal/work"
 	"github.com/headgate/headgate/internal/redistest"
 )
 
@@ -44,14 +45,14 @@ func writeConfig(t *testing.T, text string) string {
 
 func TestEveryOptionWithAFlagHasItWithTheSameDefault(t *testing.T) {
 	t.Parallel()
-	serve, worker := daemon.NewServe().Flags(), daemon.NewWorker().Flags()
+	server, worker := serve.NewCommand().Flags(), work.NewCommand().Flags()
 	known := map[*pflag.Flag]bool{}
 	for _, option := range reference(t) {
 		if option.Flag == "" {
 			continue
 		}
 		found := 0
-		for flags, sections := range map[*pflag.FlagSet][]string{serve: config.ServeSections, worker: config.WorkerSections} {
+		for flags, sections := range map[*pflag.FlagSet][]string{server: config.ServeSections, worker: config.WorkerSections} {
 			section, _, _ := strings.Cut(option.Path, ".")
 			flag := flags.Lookup(option.Flag)
 			if !slices.Contains(sections, section) || flag == nil {
@@ -67,7 +68,7 @@ func TestEveryOptionWithAFlagHasItWithTheSameDefault(t *testing.T) {
 			t.Errorf("no command has --%s for %s", option.Flag, option.Path)
 		}
 	}
-	for _, flags := range []*pflag.FlagSet{serve, worker} {
+	for _, flags := range []*pflag.FlagSet{server, worker} {
 		flags.VisitAll(func(flag *pflag.Flag) {
 			if !known[flag] && flag.Name != "config" && flag.Name != "set" {
 				t.Errorf("--%s is no option of the configuration", flag.Name)

@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"sync"
@@ -10,12 +11,15 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/daemon"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 	"github.com/headgate/headgate/cmd/headgate/internal/jobs"
 	"github.com/headgate/headgate/cmd/headgate/internal/ops"
-	"github.com/headgate/headgate/cmd/headgate/internal/play"
 	"github.com/headgate/headgate/cmd/headgate/internal/policies"
+	"github.com/headgate/headgate/cmd/headgate/internal/replay"
+	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/cmd/headgate/internal/setup"
+	"github.com/headgate/headgate/cmd/headgate/internal/work"
 )
 
 // Run runs headgate with the given arguments and returns its exit code. When ctx ends, commands drain and report what
@@ -64,11 +68,19 @@ mean more.`,
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Usage(cli.FlagError(err)) })
-	root.AddCommand(play.NewDemo(), play.NewReplay(), policies.NewPolicy(), jobs.NewEnqueue(), daemon.NewWorker(), newVersion())
-	root.AddCommand(setup.NewConfig())
+	root.AddCommand(demo.NewCommand(), replay.NewCommand(), policies.NewPolicy(), jobs.NewEnqueue(), work.NewCommand(), newVersion())
+	root.AddCommand(setup.NewConfig(check))
 	root.AddCommand(jobs.NewJob(), ops.NewQueue(policies.QueueEdits), jobs.NewDead(), jobs.NewRedrive(), ops.NewPause(), ops.NewResume(), ops.NewHolds(), ops.NewDrain(), ops.NewDoctor(), ops.NewMigrate())
-	root.AddCommand(daemon.NewServe(), setup.NewKey(), ops.NewBreaker(), ops.NewAudit(), ops.NewExplain(), policies.NewLimit(), policies.NewTenant(), policies.NewTier(), policies.NewDownstream())
+	root.AddCommand(serve.NewCommand(), setup.NewKey(), ops.NewBreaker(), ops.NewAudit(), ops.NewExplain(), policies.NewLimit(), policies.NewTenant(), policies.NewTier(), policies.NewDownstream())
 	return root
+}
+
+// check reports everything that would keep a process from starting with a configuration: files that cannot be read, addresses and
+// secrets that are none. Whether somebody answers is another matter.
+func check(l *config.Loaded) error {
+	_, noServer := serve.ConfigOf(l)
+	_, noTraces := l.Traces()
+	return errors.Join(work.Check(l), noServer, noTraces)
 }
 
 // lockedWriter takes writes from several goroutines, the log's and those of progress.

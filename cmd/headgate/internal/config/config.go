@@ -7,7 +7,6 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
 	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/store/redisstore"
 )
 
 // Config is a configuration. What the options mean is in the tables beside it and in docs/CONFIG.md.
@@ -29,7 +28,18 @@ type Redis struct {
 	PasswordFile string
 	PoolSize     int
 	TLS          TLS
-	Store        redisstore.Config
+	Store        Store
+}
+
+// Store is what a deployment in Redis is told; its fields are those of redisstore.Config.
+type Store struct {
+	Prefix         string
+	EndedCap       int
+	BucketCap      int
+	Replicas       int
+	ReplicaTimeout time.Duration
+	ReplicaQueues  []string
+	Partitions     int
 }
 
 // TLS is for a Redis at rediss://.

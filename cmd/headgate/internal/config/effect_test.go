@@ -5,34 +5,23 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"maps"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/breaker"
-	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/serve"
-	"github.com/headgate/headgate/internal/memory"
-	"github.com/headgate/headgate/store"
-	"github.com/headgate/headgate/worker"
 )
 
 var update = flag.Bool("update", false, "write docs/CONFIG.md anew")
@@ -40,48 +29,23 @@ var update = flag.Bool("update", false, "write docs/CONFIG.md anew")
 // keySet is one for tokens.
 const keySet = `{"keys": [{"kty": "oct", "kid": "one", "alg": "HS256", "k": "c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ"}]}`
 
-// built is everything that a configuration makes, as text.
+// What makes processes of a configuration stands above this package; build_test.go brings it.
+var (
+	// Built returns everything that a configuration makes, as text.
+	Built func(*Loaded) (string, error)
+	// Check reports what would keep a process from starting.
+	Check func(*Loaded) error
+	// Refuses says whether the service of a section refuses a configuration.
+	Refuses func(c Config, section string) bool
+)
+
 func built(t *testing.T, l *Loaded) string {
 	t.Helper()
-	store, err := l.Store(io.Discard)
+	text, err := Built(l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	authorities := [][]byte(nil)
-	if store.TLS != nil && store.TLS.RootCAs != nil {
-		authorities = store.TLS.RootCAs.Subjects() //nolint:staticcheck // They are not the system's, of which Subjects says nothing.
-	}
-	certificates := []tls.Certificate(nil)
-	if store.TLS != nil {
-		certificates = store.TLS.Certificates
-	}
-	secure := ""
-	if store.TLS != nil {
-		secure = fmt.Sprint(store.TLS.MinVersion, store.TLS.ServerName, authorities, len(certificates))
-	}
-	store.TLS = nil
-	hook, err := l.webhook()
-	if err != nil {
-		t.Fatal(err)
-	}
-	notifier, err := l.notifier()
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := l.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// Tokens say nothing of their leeway; that it reaches them shows in its bounds.
-	served := fmt.Sprint(server.Credentials, server.Certificate != nil, server.ClientCAs != nil, l.Config.Serve.Credentials.Leeway, l.Config.Serve.Credentials.MaxLife)
-	server.Credentials, server.Certificate, server.ClientCAs = access.Credentials{}, nil, nil
-	traces, err := l.Traces()
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := l.Worker(logs.New(io.Discard, l.Logs()))
-	config.Logger, config.SchedulerLogger, config.BreakerLogger = zerolog.Nop(), nil, nil
-	return fmt.Sprintf("%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%+v\n%v\n%v\n%+v\n%v\n%+v\n%v", store, secure, l.Keys(), config, hook, notifier, l.command(), l.Logs(), l.Config.Worker.Types, l.Config.Metrics, server, served, traces, l.Config.Tracing.Insecure)
+	return text
 }
 
 // writePair writes a certificate that signs itself, and its key.
@@ -124,11 +88,11 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 		pathTraceHeaders: "Authorization: sesame", pathTraceHeaders + fileSuffix: writeText(t, dir, "headers", "Authorization: sesame\nX-Scope: acme\n"),
 		pathJWKS: keySet, pathJWKS + fileSuffix: writeText(t, dir, "jwks", keySet),
 		"redis.tls.ca_file": certificate, "redis.tls.cert_file": certificate, "redis.tls.key_file": key,
-		pathPassword + fileSuffix:  writeText(t, dir, "password", "sesame\n"),
-		pathSecret:                 "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
-		pathSecret + fileSuffix:    writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
-		pathNotifyKey:              "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
-		pathNotifyKey + fileSuffix: writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
+		pathPassword + fileSuffix:     writeText(t, dir, "password", "sesame\n"),
+		pathSecret:                    "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
+		pathSecret + fileSuffix:       writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
+		PathNotifySecret:              "whsec_c2VzYW1lIHNlc2FtZSBzZXNhbWUgc2VzYW1lIDEyMzQ=",
+		PathNotifySecret + fileSuffix: writeText(t, dir, "secret", "sesame sesame sesame sesame\n"),
 	}
 	// What an option needs to mean anything; it is there in what it is compared with, too.
 	needs := func(path string) (values map[string]any) {
@@ -190,7 +154,7 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 				t.Errorf("%s by %s: %v", o.Path, way, err)
 				continue
 			}
-			if err := l.Check(); err != nil && o.Path != PathURL {
+			if err := Check(l); err != nil && o.Path != PathURL {
 				t.Errorf("%s by %s: %v", o.Path, way, err)
 			}
 			if got := o.show(&l.Config); got != text && !o.Secret() {
@@ -203,43 +167,9 @@ func TestEveryOptionHasAnEffectFromEverySource(t *testing.T) {
 	}
 }
 
-// TestServersJudgeCallsAsWorkersDo: the calls of workers in other languages have the rules of those in Go.
-func TestServersJudgeCallsAsWorkersDo(t *testing.T) {
-	t.Parallel()
-	l, err := Load(Sources{File: writeFile(t, t.TempDir(), ".yaml", map[string]any{
-		"worker.breaker.slow_call_duration": "2s", breakersPath + "." + downstream + ".slow_call_duration": "1m",
-	})})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := l.Serve()
-	if err != nil {
-		t.Fatal(err)
-	}
-	own := l.Worker(logs.New(io.Discard, l.Logs()))
-	if !reflect.DeepEqual(server.Breaker, own.Breaker) || !reflect.DeepEqual(server.Breakers, own.Breakers) {
-		t.Errorf("%+v and %+v, a worker has %+v and %+v", server.Breaker, server.Breakers, own.Breaker, own.Breakers)
-	}
-	if general, particular := server.Breaker.SlowCallDuration, server.Breakers[downstream].SlowCallDuration; general != 2*time.Second || particular != time.Minute {
-		t.Errorf("slow from %s on, calls of %s from %s", general, downstream, particular)
-	}
-}
-
 // TestBoundsAreThoseOfThePackages holds the table equal to what the services themselves refuse.
 func TestBoundsAreThoseOfThePackages(t *testing.T) {
 	t.Parallel()
-	refuses := func(c Config, section string) bool {
-		c.Worker.Queues = []store.QueueWeight{{Queue: "q"}}
-		l := &Loaded{Config: c}
-		if section != "serve" {
-			_, err := worker.New(store.Single(memory.New(memory.Config{}), nil), l.Worker(logs.New(io.Discard, logs.Config{})))
-			return err != nil
-		}
-		options, noCredentials := l.Serve()
-		options.NoAuth = true
-		_, noServer := serve.New(store.Single(memory.New(memory.Config{}), nil), zerolog.Nop(), zerolog.Nop(), options)
-		return errors.Join(noCredentials, noServer) != nil
-	}
 	jwks := writeText(t, t.TempDir(), "jwks", keySet)
 	checked := 0
 	table := options()
@@ -261,7 +191,7 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 			if strings.HasSuffix(o.Path, "open_max") {
 				l.Config.Worker.Breaker.OpenBase = time.Millisecond
 			}
-			if bad := o.read(&l.Config, bound, true); bad != nil || refuses(l.Config, section) {
+			if bad := o.read(&l.Config, bound, true); bad != nil || Refuses(l.Config, section) {
 				t.Errorf("%s may not be %s, its bound", o.Path, bound)
 			}
 			var zero bool
@@ -276,7 +206,7 @@ func TestBoundsAreThoseOfThePackages(t *testing.T) {
 				continue
 			}
 			checked++
-			if !zero && !refuses(l.Config, section) { // A service takes zero for its default.
+			if !zero && !Refuses(l.Config, section) { // A service takes zero for its default.
 				t.Errorf("%s may be beyond %s", o.Path, bound)
 			}
 		}

@@ -163,7 +163,7 @@ func readEnvironment(environ []string, table []Option) (*layer, error) {
 		section, _, _ := strings.Cut(strings.TrimPrefix(name, variablePrefix), "_")
 		switch {
 		// An empty variable is one that is not set, but for secrets: nobody should send unsigned by mistake.
-		case name == FileVariable, value == "" && path != pathSecret && path != pathNotifyKey:
+		case name == FileVariable, value == "" && path != pathSecret && path != PathNotifySecret:
 			return "", nil
 		case name == breakers:
 			var own map[string]any

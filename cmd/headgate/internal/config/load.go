@@ -197,7 +197,7 @@ func OnlyFlags(s Sources) bool {
 }
 
 // field names an option in an error, by what set it.
-func (l *Loaded) field(path string) string {
+func (l *Loaded) Field(path string) string {
 	if from := l.origins[path]; from != nil {
 		return from.field(path)
 	}

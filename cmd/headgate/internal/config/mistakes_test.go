@@ -187,14 +187,14 @@ func TestOfASecretAndItsFileTheStrongerSourceCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.webhook(); err == nil || !strings.Contains(err.Error(), "(empty)") {
+	if _, err := Built(l); err == nil || !strings.Contains(err.Error(), "(empty)") {
 		t.Errorf("deliveries go unsigned because HEADGATE_SECRET is empty: %v", err)
 	}
 	l, err = Load(Sources{Environ: []string{"HEADGATE_SCHEDULER_NOTIFY_SECRET="}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.notifier(); err == nil || !strings.Contains(err.Error(), "scheduler.notify.secret: invalid secret in line 1 (empty)") {
+	if _, err := Built(l); err == nil || !strings.Contains(err.Error(), "scheduler.notify.secret: invalid secret in line 1 (empty)") {
 		t.Errorf("transitions are told unsigned: %v", err)
 	}
 }
@@ -230,7 +230,7 @@ func TestHeadersOfTracesAreNamesAndValues(t *testing.T) {
 	bad := writeText(t, dir, "headers", "Authorization: Bearer x\nsesame\n")
 	l, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", "tracing: {headers_file: "+bad+"}")})
 	if err == nil {
-		err = l.Check()
+		err = Check(l)
 	}
 	if err == nil || !strings.Contains(err.Error(), "tracing.headers in line 2 (not shown): allowed is NAME: VALUE") || strings.Contains(err.Error(), "sesame") {
 		t.Error(err)
@@ -254,7 +254,7 @@ func TestAServerThatContradictsItselfIsNone(t *testing.T) {
 	} {
 		l, err := Load(Sources{File: writeText(t, dir, "headgate.yaml", "serve:\n  "+text)})
 		if err == nil {
-			err = l.Check()
+			err = Check(l)
 		}
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%s: %v, want %q", text, err, want)

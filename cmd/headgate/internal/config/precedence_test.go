@@ -12,7 +12,7 @@ func emptyBreakers() map[string]*Breaker { return map[string]*Breaker{downstream
 // contradicts are options that are not drawn, because another one that is drawn would forbid them.
 var contradicts = map[string]bool{
 	PathCommand: true, "redis.tls.cert_file": true, "redis.tls.key_file": true,
-	pathPassword + fileSuffix: true, pathSecret + fileSuffix: true, pathNotifyKey + fileSuffix: true, "scheduler.enabled": true,
+	pathPassword + fileSuffix: true, pathSecret + fileSuffix: true, PathNotifySecret + fileSuffix: true, "scheduler.enabled": true,
 	pathTraceHeaders + fileSuffix: true, pathKeys + fileSuffix: true, pathJWKS + fileSuffix: true, pathNoAuth: true, pathServeCert: true, pathServeKey: true, pathClientCA: true,
 }
 

@@ -58,7 +58,7 @@ func samples(t *testing.T, o *Option) (all []string) {
 		all = []string{"127.0.0.1:9091", ":9091"}
 	case o.Path == pathTraces:
 		all = []string{"https://example.com:4318/sesame", "https://example.org"}
-	case o.Path == pathDeliver, o.Path == pathNotify:
+	case o.Path == PathDeliver, o.Path == PathNotify:
 		all = []string{"https://example.com/sesame", "http://example.org"}
 	default:
 		all = []string{"one", "two"}

@@ -5,40 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 
-	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 )
-
-// Serve returns the configuration of a server of the admin API; it reads the files of keys and certificates.
-func (l *Loaded) Serve() (serve.Config, error) {
-	c := &l.Config.Serve
-	config := serve.Config{
-		Address: c.Address, NoAuth: c.Credentials.NoAuth, MinTLS: tlsVersions[c.TLS.MinVersion],
-		MaxBody: int64(c.MaxBody), Timeout: c.Timeout, OldHeaders: c.OldHeaders,
-		AdminLimit: admission.PerSecond(admission.Tokens(c.Rate), admission.Tokens(c.Burst)),
-	}
-	config.Allow = c.Allow
-	config.Bounds = admin.Bounds{
-		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
-		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
-	}
-	config.Breaker, config.Breakers = l.breakers()
-	var err, noPair, noAuthorities error
-	config.Credentials, err = l.Credentials()
-	if c.TLS.CertFile != "" && c.TLS.KeyFile != "" {
-		config.Certificate, noPair = readPair("serve.tls", c.TLS.CertFile, c.TLS.KeyFile)
-	}
-	if c.TLS.ClientCAFile != "" {
-		config.ClientCAs, noAuthorities = readAuthorities(pathClientCA, c.TLS.ClientCAFile)
-	}
-	return config, errors.Join(err, noPair, noAuthorities)
-}
-
-// leastBurst lets a call with as many questions as there may be through.
-const leastBurst = 64
 
 // Credentials reads what a server takes.
 func (l *Loaded) Credentials() (all access.Credentials, err error) {
@@ -46,7 +18,7 @@ func (l *Loaded) Credentials() (all access.Credentials, err error) {
 	lines, _, keysErr := l.secretOf(pathKeys, c.Keys, c.KeysFile)
 	if keysErr == nil {
 		all.Keys, keysErr = access.ParseKeys(lines)
-		keysErr = within(l.field(pathKeys), keysErr)
+		keysErr = within(l.Field(pathKeys), keysErr)
 	}
 	set, given, tokensErr := l.secretOf(pathJWKS, c.JWKS, c.JWKSFile)
 	if tokensErr == nil && given {
@@ -54,6 +26,20 @@ func (l *Loaded) Credentials() (all access.Credentials, err error) {
 		tokensErr = within("serve.tokens", tokensErr)
 	}
 	return all, errors.Join(keysErr, tokensErr)
+}
+
+// ServeTLS reads the certificate that a server shows, nil for none, and the authorities one of which must have signed a client's. least is the
+// oldest version that is spoken, as crypto/tls numbers it.
+func (l *Loaded) ServeTLS() (certificate *tls.Certificate, clients *x509.CertPool, least uint16, err error) {
+	c := &l.Config.Serve.TLS
+	var noPair, noAuthorities error
+	if c.CertFile != "" && c.KeyFile != "" {
+		certificate, noPair = readPair("serve.tls", c.CertFile, c.KeyFile)
+	}
+	if c.ClientCAFile != "" {
+		clients, noAuthorities = readAuthorities(pathClientCA, c.ClientCAFile)
+	}
+	return certificate, clients, tlsVersions[c.MinVersion], errors.Join(noPair, noAuthorities)
 }
 
 // within says of which option or section an error tells.
@@ -69,13 +55,13 @@ func (l *Loaded) serveTogether() (bad []error) {
 	c := &l.Config.Serve
 	field := func(ok bool, path, allowed string) {
 		if !ok {
-			bad = append(bad, &admission.FieldError{Field: l.field(path), Value: fmt.Sprintf("%q", l.option(path).show(&l.Config)), Allowed: allowed})
+			bad = append(bad, &admission.FieldError{Field: l.Field(path), Value: fmt.Sprintf("%q", l.option(path).show(&l.Config)), Allowed: allowed})
 		}
 	}
 	field((c.TLS.CertFile == "") == (c.TLS.KeyFile == ""), pathServeKey, "a file if and only if serve.tls.cert_file (--tls-cert) is one")
 	field(c.TLS.ClientCAFile == "" || c.TLS.CertFile != "", pathClientCA, "a file only with serve.tls.cert_file (--tls-cert)")
 	if c.Credentials.NoAuth {
-		field(serve.Loopback(c.Address), pathNoAuth, "only with an address (--address) on loopback: anybody who reaches the server is an admin")
+		field(Loopback(c.Address), pathNoAuth, "only with an address (--address) on loopback: anybody who reaches the server is an admin")
 		none := !l.Given(pathKeys) && !l.Given(pathKeys+fileSuffix) && !l.Given(pathJWKS) && !l.Given(pathJWKS+fileSuffix)
 		field(none, pathNoAuth, "only without keys (--keys-file) and a key set (--jwks-file), which it would leave without effect")
 	}
@@ -102,4 +88,17 @@ func readAuthorities(path, file string) (*x509.CertPool, error) {
 		return nil, &admission.FieldError{Field: path, Value: fmt.Sprintf("%q", file), Allowed: "a file with certificates in PEM"}
 	}
 	return pool, nil
+}
+
+// DefaultAddress is where a server listens that nobody told where.
+const DefaultAddress = "127.0.0.1:9080"
+
+// Loopback reports whether nobody outside the machine reaches an address.
+func Loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
 }

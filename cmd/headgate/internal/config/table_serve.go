@@ -6,17 +6,32 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/admin"
 	"github.com/headgate/headgate/admin/access"
 	"github.com/headgate/headgate/admission"
-	"github.com/headgate/headgate/cmd/headgate/internal/serve"
+)
+
+// The defaults and bounds of package admin, which stands far above this one: tests hold them equal.
+const (
+	defaultMaxBody                  = (admission.DefaultMaxPayload+2)/3*4 + 64<<10
+	maxMaxBody                      = 64 << 20
+	defaultMaxConnections           = 4096
+	defaultMaxConnectionsPerAddress = 1024
+	maxMaxConnections               = 1_000_000
+	defaultMaxCalls                 = 256
+	maxMaxCalls                     = 100_000
+	defaultMaxBytes                 = 64 << 20
+	minMaxBytes                     = 8 << 20
+	maxMaxBytes                     = 16 << 30
+	defaultTenantRate               = 1000
+	defaultTenantBytes              = 4 << 20
+	maxTimeout                      = 5 * time.Minute
 )
 
 func serveOptions() []Option {
 	at := func(c *Config) *Serve { return &c.Serve }
 	return []Option{
 		{
-			Path: pathAddress, Flag: "address", Default: serve.DefaultAddress, Doc: "Where `headgate serve` listens.",
+			Path: pathAddress, Flag: "address", Default: DefaultAddress, Doc: "Where `headgate serve` listens.",
 			value: address(func(c *Config) *string { return &at(c).Address }),
 		},
 		{
@@ -43,12 +58,12 @@ func serveOptions() []Option {
 			},
 		},
 		{
-			Path: "serve.max_body", Flag: "max-body", Default: strconv.Itoa(admin.DefaultMaxBody), Doc: "Largest body of a job with its payload, in bytes; a payload of 1 MiB has 1.4 MB in base64. Other calls may have 64 KiB, a result 88 KiB more, a policy its own 4 MiB more.",
-			value: count(1<<10, admin.MaxMaxBody, func(c *Config) *int { return &at(c).MaxBody }),
+			Path: "serve.max_body", Flag: "max-body", Default: strconv.Itoa(defaultMaxBody), Doc: "Largest body of a job with its payload, in bytes; a payload of 1 MiB has 1.4 MB in base64. Other calls may have 64 KiB, a result 88 KiB more, a policy its own 4 MiB more.",
+			value: count(1<<10, maxMaxBody, func(c *Config) *int { return &at(c).MaxBody }),
 		},
 		{
 			Path: "serve.timeout", Flag: "timeout", Default: "10s", Doc: "Longest time of a call.",
-			value: duration(time.Millisecond, admin.MaxTimeout, func(c *Config) *time.Duration { return &at(c).Timeout }),
+			value: duration(time.Millisecond, maxTimeout, func(c *Config) *time.Duration { return &at(c).Timeout }),
 		},
 		{
 			Path: "serve.x_ratelimit", Flag: "x-ratelimit", Default: "false", Doc: "Also send X-RateLimit-Limit, -Remaining, -Reset and -Retry-After with decisions.",
@@ -70,28 +85,28 @@ func boundOptions() []Option {
 	at := func(c *Config) *Bounds { return &c.Serve.Bounds }
 	return []Option{
 		{
-			Path: "serve.max_connections", Default: strconv.Itoa(admin.DefaultMaxConnections), Doc: "Connections at a time; fewer where the process may not have as many descriptors and 128 more. The one that was idle longest without a credential makes room. A tenant may have a quarter.",
-			value: count(1, admin.MaxMaxConnections, func(c *Config) *int { return &at(c).Connections }),
+			Path: "serve.max_connections", Default: strconv.Itoa(defaultMaxConnections), Doc: "Connections at a time; fewer where the process may not have as many descriptors and 128 more. The one that was idle longest without a credential makes room. A tenant may have a quarter.",
+			value: count(1, maxMaxConnections, func(c *Config) *int { return &at(c).Connections }),
 		},
 		{
-			Path: "serve.max_connections_per_address", Default: strconv.Itoa(admin.DefaultMaxConnectionsPerAddress), Doc: "Those of one address, or of one /64 of IPv6. A proxy has one address for all its callers.",
-			value: count(1, admin.MaxMaxConnections, func(c *Config) *int { return &at(c).PerAddress }),
+			Path: "serve.max_connections_per_address", Default: strconv.Itoa(defaultMaxConnectionsPerAddress), Doc: "Those of one address, or of one /64 of IPv6. A proxy has one address for all its callers.",
+			value: count(1, maxMaxConnections, func(c *Config) *int { return &at(c).PerAddress }),
 		},
 		{
-			Path: "serve.max_calls", Default: strconv.Itoa(admin.DefaultMaxCalls), Doc: "Calls under way at a time. Others wait for their turn, up to 5 s. Health and metrics have places of their own; a tenant may have a sixteenth.",
-			value: count(1, admin.MaxMaxCalls, func(c *Config) *int { return &at(c).Calls }),
+			Path: "serve.max_calls", Default: strconv.Itoa(defaultMaxCalls), Doc: "Calls under way at a time. Others wait for their turn, up to 5 s. Health and metrics have places of their own; a tenant may have a sixteenth.",
+			value: count(1, maxMaxCalls, func(c *Config) *int { return &at(c).Calls }),
 		},
 		{
-			Path: "serve.max_bytes", Default: strconv.Itoa(admin.DefaultMaxBytes), Doc: "Bytes of the bodies of these calls together, at least those of one. A tenant may have a sixteenth, or one body.",
-			value: count(admin.MinMaxBytes, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).Bytes }),
+			Path: "serve.max_bytes", Default: strconv.Itoa(defaultMaxBytes), Doc: "Bytes of the bodies of these calls together, at least those of one. A tenant may have a sixteenth, or one body.",
+			value: count(minMaxBytes, maxMaxBytes, func(c *Config) *int { return &at(c).Bytes }),
 		},
 		{
-			Path: "serve.tenant_rate", Default: strconv.Itoa(admin.DefaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together, each question for itself; a quarter of them, and 64, at once. What its jobs may be is the policy's.",
+			Path: "serve.tenant_rate", Default: strconv.Itoa(defaultTenantRate), Doc: "Calls that enqueue or ask for decisions, a second, of all credentials of a tenant together, each question for itself; a quarter of them, and 64, at once. What its jobs may be is the policy's.",
 			value: count(1, int(admission.MaxLimitTokens), func(c *Config) *int { return &at(c).TenantRate }),
 		},
 		{
-			Path: "serve.tenant_bytes", Default: strconv.Itoa(admin.DefaultTenantBytes), Doc: "Bytes of bodies and of answers, a second, of all credentials of a tenant together, whatever becomes of them.",
-			value: count(1<<10, admin.MaxMaxBytes, func(c *Config) *int { return &at(c).TenantBytes }),
+			Path: "serve.tenant_bytes", Default: strconv.Itoa(defaultTenantBytes), Doc: "Bytes of bodies and of answers, a second, of all credentials of a tenant together, whatever becomes of them.",
+			value: count(1<<10, maxMaxBytes, func(c *Config) *int { return &at(c).TenantBytes }),
 		},
 	}
 }

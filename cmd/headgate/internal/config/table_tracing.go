@@ -71,7 +71,7 @@ func (l *Loaded) Traces() (spans.Config, error) {
 		name, value, ok := strings.Cut(line, ":")
 		value = strings.TrimSpace(value)
 		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			bad = append(bad, &admission.FieldError{Field: fmt.Sprintf("%s in line %d", l.field(pathTraceHeaders), number), Value: "(not shown)", Allowed: "NAME: VALUE"})
+			bad = append(bad, &admission.FieldError{Field: fmt.Sprintf("%s in line %d", l.Field(pathTraceHeaders), number), Value: "(not shown)", Allowed: "NAME: VALUE"})
 			continue
 		}
 		config.Headers[name] = value

@@ -12,22 +12,22 @@ import (
 
 // The paths that code names.
 const (
-	PathURL         = "redis.url"
-	pathUsername    = "redis.username"
-	pathPassword    = "redis.password"
-	pathConcurrency = "worker.concurrency"
-	pathTimeout     = "worker.timeout"
-	pathDeliver     = "worker.deliver.url"
-	pathSecret      = "worker.deliver.secret"
-	pathNotify      = "scheduler.notify.url"
-	pathNotifyKey   = "scheduler.notify.secret"
-	pathAddress     = "serve.address"
-	pathServeCert   = "serve.tls.cert_file"
-	pathServeKey    = "serve.tls.key_file"
-	pathClientCA    = "serve.tls.client_ca_file"
-	pathKeys        = "serve.keys"
-	pathJWKS        = "serve.tokens.jwks"
-	pathNoAuth      = "serve.insecure_no_auth"
+	PathURL          = "redis.url"
+	pathUsername     = "redis.username"
+	pathPassword     = "redis.password"
+	pathConcurrency  = "worker.concurrency"
+	pathTimeout      = "worker.timeout"
+	PathDeliver      = "worker.deliver.url"
+	pathSecret       = "worker.deliver.secret"
+	PathNotify       = "scheduler.notify.url"
+	PathNotifySecret = "scheduler.notify.secret"
+	pathAddress      = "serve.address"
+	pathServeCert    = "serve.tls.cert_file"
+	pathServeKey     = "serve.tls.key_file"
+	pathClientCA     = "serve.tls.client_ca_file"
+	pathKeys         = "serve.keys"
+	pathJWKS         = "serve.tokens.jwks"
+	pathNoAuth       = "serve.insecure_no_auth"
 	// PathCommand is the command that runs jobs. Its flag is one of a kind: the command ends the line.
 	PathCommand = "worker.exec.command"
 	// PathProducerLevel says whether somebody wants to read of a producer.
@@ -189,7 +189,7 @@ func deliveryOptions() []Option {
 	deliver := func(c *Config) *Deliver { return &c.Worker.Deliver }
 	return []Option{
 		{
-			Path: pathDeliver, Flag: "deliver", Unset: "`worker.exec.command` runs the jobs", Live: true, mask: maskTarget, Doc: "URL that takes the jobs.",
+			Path: PathDeliver, Flag: "deliver", Unset: "`worker.exec.command` runs the jobs", Live: true, mask: maskTarget, Doc: "URL that takes the jobs.",
 			value: text("http://host/path or https://host/path", nil, func(c *Config) *string { return &deliver(c).URL }),
 		},
 		{
@@ -231,16 +231,16 @@ func schedulerOptions() []Option {
 			value: duration(100*time.Millisecond, time.Minute, func(c *Config) *time.Duration { return &c.Scheduler.TimerLease }),
 		},
 		{
-			Path: pathNotify, Flag: "notify", Unset: "nobody is told", mask: maskTarget,
+			Path: PathNotify, Flag: "notify", Unset: "nobody is told", mask: maskTarget,
 			Doc:   "URL that is told of each transition of a circuit breaker, by a CloudEvent. Give it to all workers: one of them tells.",
 			value: text("http://host/path or https://host/path", nil, func(c *Config) *string { return &notify(c).URL }),
 		},
 		{
-			Path: pathNotifyKey, Unset: "requests are not signed", secret: true, Doc: "Secrets that sign these requests, as in `worker.deliver.secret`.",
+			Path: PathNotifySecret, Unset: "requests are not signed", secret: true, Doc: "Secrets that sign these requests, as in `worker.deliver.secret`.",
 			value: text("24 to 64 random bytes, as they are or as whsec_BASE64", nil, func(c *Config) *string { return &notify(c).Secret }),
 		},
 		{
-			Path: pathNotifyKey + fileSuffix, Flag: "notify-secret-file", Unset: "none", Doc: "File of the secrets. Of secrets and a file those from the stronger source count.",
+			Path: PathNotifySecret + fileSuffix, Flag: "notify-secret-file", Unset: "none", Doc: "File of the secrets. Of secrets and a file those from the stronger source count.",
 			value: text("the name of a file", nil, func(c *Config) *string { return &notify(c).SecretFile }),
 		},
 		{
@@ -285,4 +285,16 @@ func logOptions() []Option {
 // components says what the components are.
 var components = map[logs.Component]string{
 	logs.Worker: "workers", logs.Scheduler: "schedulers", logs.Producer: "producers", logs.Admin: "the admin API", logs.Breaker: "circuit breakers",
+}
+
+const pathMetrics = "metrics.address"
+
+func metricsOptions() []Option {
+	return []Option{
+		{
+			Path: pathMetrics, Flag: "metrics", Unset: "none are served",
+			Doc:   "Where a worker serves its own metrics, at /metrics, to whoever reaches that address. Those of the whole deployment are `headgate serve`'s.",
+			value: address(func(c *Config) *string { return &c.Metrics.Address }),
+		},
+	}
 }

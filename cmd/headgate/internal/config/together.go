@@ -17,10 +17,10 @@ func (l *Loaded) together() error {
 	var bad []error
 	if c.Worker.Deliver.URL != "" && l.Given(PathCommand) {
 		bad = append(bad, fmt.Errorf("%s and %s are both given: say what runs the jobs, by one of --deliver URL and --exec COMMAND",
-			l.field(pathDeliver), l.field(PathCommand)))
+			l.Field(PathDeliver), l.Field(PathCommand)))
 	}
 	if c.Scheduler.Notify.URL != "" && !c.Scheduler.Enabled {
-		bad = append(bad, fmt.Errorf("%s needs scheduler.enabled: schedulers tell", l.field(pathNotify)))
+		bad = append(bad, fmt.Errorf("%s needs scheduler.enabled: schedulers tell", l.Field(PathNotify)))
 	}
 	tls := c.Redis.TLS
 	if (tls.CertFile == "") != (tls.KeyFile == "") {
@@ -30,17 +30,17 @@ func (l *Loaded) together() error {
 		for i := range l.table {
 			o := &l.table[i]
 			if strings.HasPrefix(o.Path, "redis.tls.") && o.show(c) != o.Default {
-				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.field(o.Path), l.field(PathURL)))
+				bad = append(bad, fmt.Errorf("%s is for rediss://, and %s is another address", l.Field(o.Path), l.Field(PathURL)))
 			}
 		}
 	}
 	bad = append(bad, l.serveTogether()...)
 	if strings.HasPrefix(c.Tracing.Endpoint, "http://") && !c.Tracing.Insecure {
-		bad = append(bad, fmt.Errorf("%s would send traces and headers in the clear: give https://, or say so with tracing.insecure", l.field(pathTraces)))
+		bad = append(bad, fmt.Errorf("%s would send traces and headers in the clear: give https://, or say so with tracing.insecure", l.Field(pathTraces)))
 	}
-	for _, path := range []string{pathPassword, pathSecret, pathNotifyKey, pathKeys, pathJWKS, pathTraceHeaders} {
+	for _, path := range []string{pathPassword, pathSecret, PathNotifySecret, pathKeys, pathJWKS, pathTraceHeaders} {
 		if from := l.source(path); from != Default && from == l.source(path+fileSuffix) {
-			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.field(path), l.field(path+fileSuffix)))
+			bad = append(bad, fmt.Errorf("%s and %s come from one source: give one of them", l.Field(path), l.Field(path+fileSuffix)))
 		}
 	}
 	bad = append(bad, l.checkBreaker("worker.breaker", c.Worker.Breaker.Config))
@@ -63,7 +63,7 @@ func (l *Loaded) checkBreaker(path string, config breaker.Config) error {
 	if config.Validate() == nil {
 		return nil
 	}
-	return &admission.FieldError{Field: l.field(path + ".open_max"), Value: config.OpenMax.String(), Allowed: config.OpenBase.String() + ", which is open_base, to 24h"}
+	return &admission.FieldError{Field: l.Field(path + ".open_max"), Value: config.OpenMax.String(), Allowed: config.OpenBase.String() + ", which is open_base, to 24h"}
 }
 
 // copyBreakers gives each downstream that is named a breaker of its own.
@@ -81,7 +81,7 @@ func (l *Loaded) secretOf(path, text, file string) (secret string, given bool, e
 	}
 	bytes, err := readAll(file)
 	if err != nil {
-		return "", false, fmt.Errorf("%s: read secret: %w", l.field(path+fileSuffix), err)
+		return "", false, fmt.Errorf("%s: read secret: %w", l.Field(path+fileSuffix), err)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(bytes), "\n"), "\r"), true, nil
 }

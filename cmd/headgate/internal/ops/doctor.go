@@ -37,7 +37,7 @@ func examine(o *cli.Operator, c *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, opened.Close()) }()
-	view, err := doctor.Examine(c.Context(), opened.Client(), o.Loaded.Keys())
+	view, err := doctor.Examine(c.Context(), opened.Client(), o.Keys())
 	if err != nil {
 		return err
 	}

@@ -104,7 +104,7 @@ func (f *migrateFlags) run(c *cobra.Command) (err error) {
 
 	painter := report.NewPainter(c.ErrOrStderr())
 	m, err := migrate.Open(c.Context(), from.Client(), to.Client(), migrate.Config{
-		Prefix: f.Loaded.Keys().Prefix, Partitions: f.partitions, Target: plainURL(target.Loaded.Config.Redis.URL), Wait: f.wait, Update: rollout.Renew,
+		Prefix: f.Keys().Prefix, Partitions: f.partitions, Target: plainURL(target.Loaded.Config.Redis.URL), Wait: f.wait, Update: rollout.Renew,
 		Observe: func(p migrate.Progress) { paintMigration(painter, p) },
 	})
 	if err == nil {

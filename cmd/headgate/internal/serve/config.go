@@ -3,7 +3,6 @@ package serve
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/netip"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 )
-
-// DefaultAddress is where a server listens that nobody told where.
-const DefaultAddress = "127.0.0.1:9080"
 
 // Config is what a server is told. What it lacks and what contradicts itself is told by New.
 type Config struct {
@@ -53,14 +49,4 @@ type Live struct {
 	Certificate *tls.Certificate
 	// Allow are the networks that may call; none means all.
 	Allow []netip.Prefix
-}
-
-// Loopback reports whether nobody outside the machine reaches an address.
-func Loopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/producer"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/telemetry"
@@ -106,7 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.logger.Info().Str("address", scheme+"://"+listener.Addr().String()).Stringer("credentials", s.config.Credentials).Msg("admin API listens")
 	if s.config.NoAuth {
 		s.logger.Warn().Msg("everybody on this machine is an admin: --insecure-no-auth")
-	} else if s.config.Certificate == nil && !Loopback(s.config.Address) {
+	} else if s.config.Certificate == nil && !config.Loopback(s.config.Address) {
 		s.logger.Warn().Msg("credentials cross the network in the clear: give --tls-cert and --tls-key, or let a proxy speak TLS")
 	}
 	ctx, stop := context.WithCancel(ctx)

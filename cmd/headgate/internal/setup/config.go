@@ -10,19 +10,19 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 )
 
-// NewConfig returns the command headgate check.
-func NewConfig() *cobra.Command {
+// NewConfig returns the command headgate config. check reports what would keep a process from starting.
+func NewConfig(check func(*config.Loaded) error) *cobra.Command {
 	c := cli.Parent("config", "Check, show or explain the configuration",
 		`What headgate can be told comes from defaults, a file (--config, or the one HEADGATE_CONFIG names),
 variables HEADGATE_*, and flags; the later wins.`,
 		`  headgate config check headgate.yaml
   headgate config print --config headgate.yaml --set worker.lease=30s
   headgate config reference`)
-	c.AddCommand(newConfigCheck(), newConfigPrint(), newConfigReference())
+	c.AddCommand(newConfigCheck(check), newConfigPrint(), newConfigReference())
 	return c
 }
 
-func newConfigCheck() *cobra.Command {
+func newConfigCheck(check func(*config.Loaded) error) *cobra.Command {
 	var s cli.Target
 	c := &cobra.Command{
 		Use: "check [FILE]", Short: "Report all that is wrong with a configuration",
@@ -48,7 +48,7 @@ Exit codes: 0 it is well, 1 something is wrong, 2 the command line is.`,
 			}
 			loaded, err := s.Read()
 			cli.WriteDoubts(c.ErrOrStderr(), loaded)
-			if err := errors.Join(err, loaded.Check()); err != nil {
+			if err := errors.Join(err, check(loaded)); err != nil {
 				return err
 			}
 			fmt.Fprintln(c.OutOrStdout(), "the configuration is well")

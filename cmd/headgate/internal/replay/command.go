@@ -1,4 +1,4 @@
-package play
+package replay
 
 import (
 	"errors"
@@ -12,17 +12,16 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/policydoc"
-	"github.com/headgate/headgate/cmd/headgate/internal/replay"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 	"github.com/headgate/headgate/internal/trace"
 	"github.com/headgate/headgate/policy"
 )
 
-// replayFlags are the flags of headgate replay.
+// replayFlags are the flags of headgate
 type replayFlags struct {
-	common
+	cli.PlayFlags
 
-	config  replay.Config
+	config  Config
 	columns trace.Columns
 	policy  string
 	exclude string
@@ -48,8 +47,8 @@ class for 20 dispatches each or more; 1 is perfectly even. Waits are given in ti
 dispatches: how many jobs went to a worker between a job's admission and its own turn. A light
 tenant has at most the median number of jobs.`
 
-// NewReplay returns the command headgate replay.
-func NewReplay() *cobra.Command {
+// NewCommand returns the command headgate
+func NewCommand() *cobra.Command {
 	f := &replayFlags{}
 	c := &cobra.Command{
 		Use: "replay FILE.csv", Short: "Run the jobs of a trace", Long: replayHelp, Args: cli.OneArg("the trace's file"),
@@ -60,10 +59,10 @@ func NewReplay() *cobra.Command {
   headgate replay requests.csv --speed 10000 --policy policy.json --redis localhost:6379`,
 		RunE: func(c *cobra.Command, args []string) error { return f.run(c, args[0]) },
 	}
-	f.add(c)
+	f.Add(c)
 	flags := c.Flags()
 	flags.Float64Var(&f.config.Speed, "speed", 1, "`FACTOR` by which it is faster than the trace, 1 to 1e9")
-	flags.IntVar(&f.config.Concurrency, "concurrency", replay.DefaultConcurrency, "`N` jobs in the worker's hands at a time, 1 to 10000")
+	flags.IntVar(&f.config.Concurrency, "concurrency", DefaultConcurrency, "`N` jobs in the worker's hands at a time, 1 to 10000")
 	flags.Uint64Var(&f.config.Seed, "seed", 1, "`NUMBER` that draws the classes of tenants, payloads and the jitter of breakers")
 	flags.IntVar(&f.config.MaxAttempts, "max-attempts", 1, "`N` runs in all of a job that fails, 1 to 255")
 	flags.BoolVar(&f.config.Preload, "preload", false, "enqueue every row before the worker starts, so that the order does not depend on timing")
@@ -82,11 +81,11 @@ func NewReplay() *cobra.Command {
 
 func (f *replayFlags) run(c *cobra.Command, file string) error {
 	stderr := c.ErrOrStderr()
-	logger, err := f.logger(stderr)
+	logger, err := f.Logger(stderr)
 	if err != nil {
 		return err
 	}
-	f.config.Redis, f.config.Keep, f.config.Logger, f.config.Progress = f.redis, f.keep, logger, stderr
+	f.config.Redis, f.config.Keep, f.config.Logger, f.config.Progress = f.Redis, f.Keep, logger, stderr
 	if err := f.validate(); err != nil {
 		return cli.Usage(err)
 	}
@@ -99,12 +98,12 @@ func (f *replayFlags) run(c *cobra.Command, file string) error {
 	if err := f.read(file, c.InOrStdin(), stderr); err != nil {
 		return err
 	}
-	run, classes, err := replay.Run(c.Context(), f.config)
+	run, classes, err := Run(c.Context(), f.config)
 	if err != nil {
 		return err
 	}
 	summary := report.NewSummary(run)
-	if f.json {
+	if f.JSON {
 		err = summary.WriteJSON(c.OutOrStdout())
 	} else {
 		out := c.OutOrStdout()
@@ -113,22 +112,7 @@ func (f *replayFlags) run(c *cobra.Command, file string) error {
 		summary.WriteDownstreams(out)
 		summary.WriteTenants(out)
 	}
-	return errors.Join(err, verdict(summary))
-}
-
-// errNotConserved is a failure that comes after the report.
-var errNotConserved = errors.New("the books do not balance: Redis does not account for every job that was admitted")
-
-// verdict is the error of a run that was reported and is not as it should be.
-func verdict(s report.Summary) error {
-	var bad []error
-	if !s.Conserved {
-		bad = append(bad, errNotConserved)
-	}
-	if s.Interrupted {
-		bad = append(bad, cli.ErrInterrupted)
-	}
-	return errors.Join(bad...)
+	return errors.Join(err, cli.Verdict(summary))
 }
 
 // validate reports every bad flag at once.
@@ -149,7 +133,7 @@ func (f *replayFlags) validate() error {
 }
 
 // zeroFlags reports flags that were given as 0, which a Config takes for not given.
-func zeroFlags(c replay.Config) error {
+func zeroFlags(c Config) error {
 	var bad []error
 	for _, flag := range []struct {
 		zero          bool

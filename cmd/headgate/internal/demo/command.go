@@ -1,4 +1,4 @@
-package play
+package demo
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
-	"github.com/headgate/headgate/cmd/headgate/internal/demo"
 	"github.com/headgate/headgate/cmd/headgate/internal/report"
 )
 
@@ -19,17 +18,17 @@ It needs nothing: without --redis it starts redis-server or valkey-server from P
 itself, or, where there is none, does with its own memory. On a Redis of yours it writes
 under a prefix of its own and removes that at the end.`
 
-// NewDemo returns the command headgate demo.
-func NewDemo() *cobra.Command {
-	var f common
-	var config demo.Config
+// NewCommand returns the command headgate
+func NewCommand() *cobra.Command {
+	var f cli.PlayFlags
+	var config Config
 	c := &cobra.Command{
 		Use: "demo", Short: "See what Headgate does, in 20 seconds", Long: demoHelp, Args: cli.NoArgs,
 		Example: `  headgate demo
   headgate demo --duration 10s --redis localhost:6379
   headgate demo --json > report.json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			logger, err := f.logger(c.ErrOrStderr())
+			logger, err := f.Logger(c.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -39,21 +38,21 @@ func NewDemo() *cobra.Command {
 			if err := config.Validate(); err != nil {
 				return cli.Usage(err)
 			}
-			config.Redis, config.Keep, config.Logger, config.Progress = f.redis, f.keep, logger, c.ErrOrStderr()
-			outcome, err := demo.Run(c.Context(), config)
+			config.Redis, config.Keep, config.Logger, config.Progress = f.Redis, f.Keep, logger, c.ErrOrStderr()
+			outcome, err := Run(c.Context(), config)
 			if err != nil {
 				return err
 			}
 			summary := report.NewSummary(outcome.Run)
-			if f.json {
+			if f.JSON {
 				err = summary.WriteJSON(c.OutOrStdout())
 			} else {
 				outcome.Write(c.OutOrStdout())
 			}
-			return errors.Join(err, verdict(summary))
+			return errors.Join(err, cli.Verdict(summary))
 		},
 	}
-	f.add(c)
-	c.Flags().DurationVar(&config.Duration, "duration", demo.DefaultDuration, "`TIME` that the story takes, 3s to 1m")
+	f.Add(c)
+	c.Flags().DurationVar(&config.Duration, "duration", DefaultDuration, "`TIME` that the story takes, 3s to 1m")
 	return c
 }

@@ -1,4 +1,4 @@
-package daemon
+package work
 
 import (
 	"context"
@@ -63,8 +63,8 @@ type workerFlags struct {
 	exec bool
 }
 
-// NewWorker returns the command headgate worker.
-func NewWorker() *cobra.Command {
+// NewCommand returns the command headgate worker.
+func NewCommand() *cobra.Command {
 	f := &workerFlags{}
 	c := &cobra.Command{
 		Use:   "worker {--deliver URL | --exec COMMAND [ARGUMENT...]}",
@@ -119,7 +119,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	options := loaded.Worker(log)
+	options := Options(loaded, log)
 	if options.Scheduler.OnBreaker, err = newNotifier(c.Context(), loaded, log.Logger(logs.Scheduler)); err != nil {
 		return cli.Usage(err)
 	}
@@ -152,7 +152,7 @@ func (f *workerFlags) run(c *cobra.Command, args []string) error {
 		logger.Info().Stringer("to", to).Strs("queues", queueNames(options.Queues)).Strs("types", types).Int("concurrency", options.Concurrency).
 			Msg("worker starts")
 		follow := newFollower(f, loaded, log, serving)
-		stop, unmeter := follow.start(ctx), meter.start(ctx)
+		stop, unmeter := follow.Start(ctx), meter.start(ctx)
 		err = w.Run(ctx)
 		unmeter()
 		stop()
@@ -212,9 +212,9 @@ func warnOf(ctx context.Context, s store.Deployment, logger zerolog.Logger) {
 // newHandler makes what jobs are handed to.
 func newHandler(ctx context.Context, loaded *config.Loaded, logger zerolog.Logger) (handler, error) {
 	if loaded.Given(config.PathCommand) {
-		return loaded.Command()
+		return newCommand(loaded)
 	}
-	hook, err := loaded.Webhook()
+	hook, err := newWebhook(loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +229,7 @@ func newNotifier(ctx context.Context, loaded *config.Loaded, logger zerolog.Logg
 	if loaded.Config.Scheduler.Notify.URL == "" {
 		return tell, nil
 	}
-	to, err := loaded.Notifier()
+	to, err := newNotes(loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -265,10 +265,10 @@ func (r *relay) Handle(ctx context.Context, job worker.Job[[]byte]) error {
 }
 
 // newFollower returns the follower of a worker.
-func newFollower(f *workerFlags, loaded *config.Loaded, log *logs.Logs, serving *relay) *follower {
+func newFollower(f *workerFlags, loaded *config.Loaded, log *logs.Logs, serving *relay) *cli.Follower {
 	logger := log.Logger(logs.Worker)
 	apply := func(ctx context.Context, next *config.Loaded) error {
-		if err := errors.Join(next.CheckWorker(), complete(next)); err != nil {
+		if err := errors.Join(Check(next), complete(next)); err != nil {
 			return err
 		}
 		to, err := newHandler(ctx, next.Keeping(loaded), logger)
@@ -278,5 +278,5 @@ func newFollower(f *workerFlags, loaded *config.Loaded, log *logs.Logs, serving 
 		serving.handler.Store(&to)
 		return nil
 	}
-	return &follower{target: &f.Target, logs: log, logger: logger, sections: config.WorkerSections, apply: apply, started: loaded, last: loaded}
+	return &cli.Follower{Target: &f.Target, Logs: log, Logger: logger, Sections: config.WorkerSections, Apply: apply, Started: loaded, Last: loaded}
 }

@@ -1,4 +1,4 @@
-package daemon
+package serve
 
 import (
 	"context"
@@ -13,7 +13,6 @@ import (
 	"github.com/headgate/headgate/cmd/headgate/internal/cli"
 	"github.com/headgate/headgate/cmd/headgate/internal/config"
 	"github.com/headgate/headgate/cmd/headgate/internal/logs"
-	"github.com/headgate/headgate/cmd/headgate/internal/serve"
 	"github.com/headgate/headgate/store"
 )
 
@@ -34,8 +33,8 @@ can change meanwhile. SIGTERM answers what is under way, and ends.`
 // serveFlags are the flags of serve. Most are options of the configuration, which has their values.
 type serveFlags struct{ cli.Target }
 
-// NewServe returns the command headgate serve.
-func NewServe() *cobra.Command {
+// NewCommand returns the command headgate serve.
+func NewCommand() *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use: "serve", Short: "Serve the admin API over HTTP", Long: serveHelp, Args: cli.NoArgs,
@@ -50,7 +49,7 @@ func NewServe() *cobra.Command {
 	f.Add(flags)
 	f.Paths = config.Paths(config.ServeSections)
 	flags.String("log", "info", "`LEVEL` of the log on standard error: "+strings.Join(logs.Levels, ", "))
-	flags.String("address", serve.DefaultAddress, "`HOST:PORT` to listen on")
+	flags.String("address", config.DefaultAddress, "`HOST:PORT` to listen on")
 	flags.String("tls-cert", "", "`FILE` of the certificate chain in PEM; makes it https")
 	flags.String("tls-key", "", "`FILE` of the certificate's key in PEM")
 	flags.String("tls-client-ca", "", "`FILE` of authorities in PEM; clients must show a certificate of one of them")
@@ -81,7 +80,7 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(servePercent)
 	}
-	options, err := f.Loaded.Serve()
+	options, err := ConfigOf(f.Loaded)
 	if err != nil {
 		return err
 	}
@@ -96,26 +95,26 @@ func (f *serveFlags) run(c *cobra.Command, _ []string) error {
 	defer exporter.Close(c.Context())
 	options.Tracer, options.Version = exporter.Provider(), cli.Release
 	return f.With(c.Context(), c.ErrOrStderr(), func(ctx context.Context, s store.Deployment) error {
-		server, err := serve.New(s, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
+		server, err := New(s, log.Logger(logs.Admin), log.Logger(logs.Producer), options) //nolint:contextcheck // Handlers have the ctx of their request.
 		if err != nil {
 			return err
 		}
-		stop := f.follow(log, server).start(ctx)
+		stop := f.follow(log, server).Start(ctx)
 		defer stop()
 		return server.Run(ctx)
 	})
 }
 
 // follow returns the follower of a server.
-func (f *serveFlags) follow(log *logs.Logs, server *serve.Server) *follower {
+func (f *serveFlags) follow(log *logs.Logs, server *Server) *cli.Follower {
 	apply := func(_ context.Context, next *config.Loaded) error {
-		options, err := next.Serve()
+		options, err := ConfigOf(next)
 		if err != nil {
 			return err
 		}
 		return server.Apply(options.Live)
 	}
-	return &follower{
-		target: &f.Target, logs: log, logger: log.Logger(logs.Admin), sections: config.ServeSections, apply: apply, started: f.Loaded, last: f.Loaded,
+	return &cli.Follower{
+		Target: &f.Target, Logs: log, Logger: log.Logger(logs.Admin), Sections: config.ServeSections, Apply: apply, Started: f.Loaded, Last: f.Loaded,
 	}
 }

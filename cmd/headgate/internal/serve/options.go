@@ -1,0 +1,31 @@
+package serve
+
+import (
+	"errors"
+
+	"github.com/headgate/headgate/admin"
+	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/cmd/headgate/internal/config"
+)
+
+// ConfigOf returns what a server is told by a configuration; it reads the files of keys and certificates.
+func ConfigOf(l *config.Loaded) (Config, error) {
+	c := &l.Config.Serve
+	own := Config{
+		Address: c.Address, NoAuth: c.Credentials.NoAuth, MaxBody: int64(c.MaxBody), Timeout: c.Timeout, OldHeaders: c.OldHeaders,
+		AdminLimit: admission.PerSecond(admission.Tokens(c.Rate), admission.Tokens(c.Burst)),
+	}
+	own.Allow = c.Allow
+	own.Bounds = admin.Bounds{
+		MaxConnections: c.Bounds.Connections, MaxConnectionsPerAddress: c.Bounds.PerAddress, MaxCalls: c.Bounds.Calls, MaxBytes: int64(c.Bounds.Bytes),
+		TenantLimit: admission.PerSecond(admission.Tokens(c.Bounds.TenantRate), admission.Tokens(max(c.Bounds.TenantRate/4, leastBurst))), TenantBytes: int64(c.Bounds.TenantBytes),
+	}
+	own.Breaker, own.Breakers = l.BreakerRules()
+	var err, noTLS error
+	own.Credentials, err = l.Credentials()
+	own.Certificate, own.ClientCAs, own.MinTLS, noTLS = l.ServeTLS()
+	return own, errors.Join(err, noTLS)
+}
+
+// leastBurst lets a call with as many questions as there may be through.
+const leastBurst = 64
