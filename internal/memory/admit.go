@@ -242,7 +242,7 @@ func (a *admitting) let(e entering) {
 // holdUnique has a job hold its unique key, for the time that it asks for.
 func (m *model) holdUnique(j *modelJob, as *admission.Job, now int64) {
 	name, length := as.Tenant+":"+as.Unique.Key, cmp.Or(as.Unique.For, admission.DefaultUniqueFor)
-	m.unique.hold(name, j.key, now+(length.Microseconds()+999)/1000*1000, now)
+	m.unique.Hold(name, j.key, now+(length.Microseconds()+999)/1000*1000, now)
 	if j.release != admission.ReleaseAtExpiry {
 		j.releases = name
 	}
@@ -257,7 +257,7 @@ func (a *admitting) enter() {
 		e := &a.entering[i]
 		m.accepted++
 		if e.redrive != nil {
-			m.letters.remove(e.redrive)
+			m.letters.Remove(e.redrive)
 			m.accepted--
 		}
 	}
@@ -291,7 +291,7 @@ func isPlain(j *admission.Job) bool {
 func (a *admitting) place(c *fairqueue.Pass, e *entering) {
 	m, j := a.m, e.job
 	if (e.makes || e.start > 0) && !m.knows(j.Queue) {
-		m.made.note(j.Queue, j.Tenant, e.start)
+		m.made.Note(j.Queue, j.Tenant, e.start)
 		if e.start > 0 {
 			m.room.Know(j.Queue)
 		}

@@ -306,7 +306,7 @@ func (m *model) force(now int64, downstream, to string, length time.Duration, by
 	}
 	m.tell(downstream, b, change, now)
 	m.saved(c, downstream, b, now)
-	m.auditAdd(now, "", store.AuditEntry{Action: to, Downstream: downstream, For: length, Author: by.Author, Reason: by.Reason})
+	m.auditAdd(now, store.AuditEntry{Action: to, Downstream: downstream, For: length, Author: by.Author, Reason: by.Reason})
 	c.WakeFreed()
 	m.fill(c, now)
 	return nil

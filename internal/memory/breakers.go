@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
 )
 
@@ -186,7 +187,7 @@ func (m *model) lastEvent() string {
 }
 
 func (m *model) eventsAfter(position string) []store.BreakerEvent {
-	from := sort.Search(len(m.events), func(i int) bool { return tokenAfter(m.events[i].ID, position) })
+	from := sort.Search(len(m.events), func(i int) bool { return names.After(m.events[i].ID, position) })
 	return slices.Clone(m.events[from:min(len(m.events), from+eventsPortion)])
 }
 

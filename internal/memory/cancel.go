@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
 
@@ -181,22 +183,109 @@ func (m *model) clear(now int64, of tenantQueue, by store.Intervention) (cancell
 	return cancelled, m.more || stopped
 }
 
-// SetGate sets, changes or removes a gate, as store.Partition.SetGate.
-func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more bool, err error) {
-	if err := g.By.Validate(); err != nil {
-		return 0, false, err
+// releaseUnique gives the key back that a job is to release.
+func (m *model) releaseUnique(j *modelJob) {
+	if j.releases != "" {
+		m.unique.Release(j.releases, j.key)
+		j.releases = ""
 	}
-	p.write(func(m *model, now int64) {
-		c := m.begin(now)
-		m.obeyed = false
-		held = m.limited(c, string(g.Name), g.Limit, g.For, max(g.Then, store.Unlimited), g.By, now)
-		m.record(now, g.By, store.AuditGate, string(g.Name), held, g.For)
-		c.WakeFreed()
-		m.fill(c, now)
-		more = m.more
-		if set := m.room.Gates[string(g.Name)]; set != nil && !set.Default && g.Limit != store.Unlimited {
-			held = set.Held // What the change let run is among them.
+}
+
+// bury makes a dead letter of a job, for which another may go.
+func (m *model) bury(j *modelJob, reason, text string, now int64) {
+	m.uncount(j)
+	m.died[reason]++
+	m.releaseUnique(j)
+	j.group, j.where, j.at, j.reason, j.text = "", amongDead, now, reason, text
+	m.letters.Add(j)
+	settings, inQueue := m.settingsOf(j.Queue), m.letters.InQueue(j.Queue).Len()
+	if settings.KeepDead > 0 && inQueue == 1 {
+		m.arm("r"+j.Queue, now+settings.KeepDead.Microseconds())
+	}
+	switch {
+	case inQueue > settings.MaxDead:
+		m.endLetter(m.letters.Victim(j.Tenant, j.Queue), "evicted")
+	case m.letters.All().Len() > m.deadCap:
+		m.endLetter(m.letters.Victim(j.Tenant, ""), "evicted")
+	}
+}
+
+// endLetter ends a dead letter for good.
+func (m *model) endLetter(j *modelJob, counter string) {
+	m.letters.Remove(j)
+	m.leave(j, counter)
+}
+
+// lettersPurge ends what a queue has kept for long enough.
+func (m *model) lettersPurge(c *fairqueue.Pass, queue string, now int64) {
+	keep := m.queues[queue].KeepDead.Microseconds()
+	if keep == 0 {
+		return
+	}
+	for c.MovesLeft > 0 {
+		oldest, ok := m.letters.InQueue(queue).First()
+		if !ok || oldest.at > now-keep {
+			break
+		}
+		c.MovesLeft--
+		m.endLetter(oldest, "purged")
+	}
+	if oldest, ok := m.letters.InQueue(queue).First(); ok {
+		m.arm("r"+queue, oldest.at+keep)
+	}
+}
+
+// Deaths returns dead letters from a time on, as store.Partition.Deaths.
+func (p *Partition) Deaths(_ context.Context, from time.Time, count int) ([]store.Death, error) {
+	deaths := []store.Death{}
+	p.read(func(m *model, _ int64) {
+		for j := range m.letters.All().From(&modelJob{at: from.UnixMicro()}) {
+			if count > 0 && len(deaths) == count {
+				break
+			}
+			deaths = append(deaths, j.death())
 		}
 	})
-	return held, more, nil
+	return deaths, nil
+}
+
+// death is the place of a dead letter in the order of deaths.
+func (j *modelJob) death() store.Death { return store.Death{At: time.UnixMicro(j.at), Member: j.raw} }
+
+// DeadLetters returns the letters of some deaths, as store.Partition.DeadLetters.
+func (p *Partition) DeadLetters(_ context.Context, deaths []store.Death) ([]store.DeadLetter, error) {
+	if len(deaths) == 0 {
+		return nil, nil
+	}
+	letters := make([]store.DeadLetter, 0, len(deaths))
+	p.read(func(m *model, _ int64) {
+		for _, d := range deaths {
+			key, err := d.Key()
+			if err != nil {
+				continue
+			}
+			if j := m.live[key.String()]; j != nil && j.where == amongDead {
+				letters = append(letters, store.DeadLetter{Death: d, Record: m.recordOf(j), Reason: j.reason, Text: j.text})
+			}
+		}
+	})
+	return letters, nil
+}
+
+// Followed returns how far a follower of the dead letters is, as store.Partition.Followed.
+func (p *Partition) Followed(_ context.Context, follower string) (last store.Death, err error) {
+	p.read(func(m *model, _ int64) {
+		var begun bool
+		if last, begun = m.followed[follower]; !begun {
+			last.At = time.UnixMicro(0)
+		}
+	})
+	return last, nil
+}
+
+// NoteFollowed notes how far a follower is.
+func (p *Partition) NoteFollowed(_ context.Context, follower string, last store.Death) error {
+	last.At = time.UnixMicro(last.At.UnixMicro())
+	p.write(func(m *model, _ int64) { m.followed[follower] = last })
+	return nil
 }

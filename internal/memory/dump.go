@@ -113,15 +113,7 @@ func (d *dump) depths() {
 	if counted > 0 {
 		d.add("counted %d", counted)
 	}
-	for tenant, n := range d.letters.of.counts {
-		d.add("deadof : %s %d", tenant, n)
-	}
-	for queue, g := range d.letters.queues {
-		for tenant, n := range g.of.counts {
-			d.add("deadof %s: %s %d", queue, tenant, n)
-			d.add("deadin %s: %s %d", tenant, queue, n)
-		}
-	}
+	d.lines = append(d.lines, d.letters.Lines()...)
 }
 
 func (d *dump) breakers() {
@@ -151,14 +143,7 @@ func (d *dump) limits() {
 		text, _ := b.MarshalText()
 		d.add("bucket %s %s", scope, text)
 	}
-	for scope, all := range d.leases {
-		for member, lease := range all {
-			d.add("lease of %s by %s %d:%d", scope, member, lease.ends, lease.tokens)
-		}
-	}
-	for name := range d.limiters.Names() {
-		d.add("limiter %s until %d", name, d.limiters.At(name))
-	}
+	d.lines = append(d.lines, d.model.leases.Lines()...)
 }
 
 // names tells what is kept by name, not by job.
@@ -169,7 +154,7 @@ func (d *dump) names() {
 	for name, s := range d.suspended {
 		d.add("suspended %s until %d", name, s.until)
 	}
-	for name, key := range d.unique.holders {
+	for name, key := range d.unique.All() {
 		d.add("unique %s held by %s", name, key)
 	}
 	for age := range d.ended {

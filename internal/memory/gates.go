@@ -294,3 +294,23 @@ func (p *Partition) Holds(context.Context) (all []store.Hold, err error) {
 	p.read(func(m *model, _ int64) { all = store.HoldsOf(m.gateStates(), m.suspensions()) })
 	return all, nil
 }
+
+// SetGate sets, changes or removes a gate, as store.Partition.SetGate.
+func (p *Partition) SetGate(_ context.Context, g store.Gate) (held int, more bool, err error) {
+	if err := g.By.Validate(); err != nil {
+		return 0, false, err
+	}
+	p.write(func(m *model, now int64) {
+		c := m.begin(now)
+		m.obeyed = false
+		held = m.limited(c, string(g.Name), g.Limit, g.For, max(g.Then, store.Unlimited), g.By, now)
+		m.record(now, g.By, store.AuditGate, string(g.Name), held, g.For)
+		c.WakeFreed()
+		m.fill(c, now)
+		more = m.more
+		if set := m.room.Gates[string(g.Name)]; set != nil && !set.Default && g.Limit != store.Unlimited {
+			held = set.Held // What the change let run is among them.
+		}
+	})
+	return held, more, nil
+}

@@ -223,3 +223,20 @@ func (p *Partition) CountedScopes(context.Context) (n int64, err error) {
 	p.read(func(m *model, now int64) { n = int64(len(m.counts.Minute(counts.MinuteAt(now) - 1))) })
 	return n, nil
 }
+
+// Grant makes one call for the callers of a limiter, as store.Partition.Grant.
+func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Granted, err error) {
+	p.write(func(m *model, now int64) {
+		if g.Version != m.version {
+			err = store.ErrStale
+			return
+		}
+		var refunded int64
+		var changed bool
+		granted, refunded, changed = m.leases.Grant(m.charging(&m.bank, now), m.over(now), g)
+		if m.refunds += refunded; changed {
+			m.advance(now)
+		}
+	})
+	return granted, err
+}

@@ -111,7 +111,7 @@ func (p *Partition) Letters(_ context.Context, keys []admission.Key) ([]store.Le
 func (p *Partition) Census(context.Context) (c store.Census, err error) {
 	p.read(func(m *model, _ int64) {
 		c = store.Census{
-			Accepted: m.accepted, Waiting: int64(m.room.Waiting()), Later: int64(m.later.Len()), Dead: int64(m.letters.all.Len()), Live: int64(len(m.live)),
+			Accepted: m.accepted, Waiting: int64(m.room.Waiting()), Later: int64(m.later.Len()), Dead: int64(m.letters.All().Len()), Live: int64(len(m.live)),
 			Left: maps.Clone(m.left), Died: maps.Clone(m.died),
 		}
 		for _, b := range m.backlogs {
@@ -150,7 +150,7 @@ func (p *Partition) Vitals(context.Context) (v store.Vitals, err error) {
 		if lanes < store.CountedLanes {
 			lanes = 0 // Few are not counted.
 		}
-		v.Bounds = store.BoundsUsed(int64(m.room.Used()), int64(m.letters.all.Len()), int64(lanes), int64(len(m.breakers)))
+		v.Bounds = store.BoundsUsed(int64(m.room.Used()), int64(m.letters.All().Len()), int64(lanes), int64(len(m.breakers)))
 	})
 	return v, nil
 }
@@ -199,9 +199,9 @@ func (l *lister) step(n int) {
 	m := l.model
 	switch l.query.Place {
 	case store.PlaceDead:
-		list := m.letters.all
+		list := m.letters.All()
 		if l.query.Queue != "" {
-			list = m.letters.inQueue(l.query.Queue)
+			list = m.letters.InQueue(l.query.Queue)
 		}
 		l.stepTimes(list, n)
 	case admission.PlaceLater:

@@ -3,11 +3,11 @@ package memory
 import (
 	"cmp"
 	"context"
-	"maps"
 	"sync"
 	"time"
 
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/store"
 )
 
@@ -59,7 +59,7 @@ func New(config Config) *Partition {
 	p := &Partition{now: config.Now, model: newModel(), waiting: map[string]chan struct{}{}}
 	m, b := p.model, config.Bounds
 	m.keepEnded, m.onDispatch = config.KeepEnded, config.Dispatched
-	m.moves, m.deadCap, m.holders, m.quiet = cmp.Or(b.Moves, m.moves), cmp.Or(b.Letters, m.deadCap), cmp.Or(b.Holders, m.holders), cmp.Or(b.Quiet, m.quiet)
+	m.moves, m.deadCap, m.leases, m.quiet = cmp.Or(b.Moves, m.moves), cmp.Or(b.Letters, m.deadCap), bank.NewLeases(b.Holders), cmp.Or(b.Quiet, m.quiet)
 	return p
 }
 
@@ -136,31 +136,13 @@ func (p *Partition) Connections() int { return 0 }
 // LeaseRight asks for something that so many callers may do at a time, as store.Common.LeaseRight.
 func (p *Partition) LeaseRight(_ context.Context, right, token string, limit int, lease time.Duration) (leased bool, err error) {
 	p.write(func(m *model, now int64) {
-		m.returnRight(right, token)
-		if limit == 0 {
-			return
-		}
-		maps.DeleteFunc(m.rights[right], func(_ string, until int64) bool { return until <= now })
-		if leased = len(m.rights[right]) < limit; !leased {
-			return
-		}
-		if m.rights[right] == nil {
-			m.rights[right] = map[string]int64{}
-		}
-		m.rights[right][token] = now + lease.Microseconds()
+		leased = m.rights.Lease(right, token, limit, now, lease)
 	})
 	return leased, nil
 }
 
 // ReturnRight ends a lease of LeaseRight.
 func (p *Partition) ReturnRight(_ context.Context, right, token string) error {
-	p.write(func(m *model, _ int64) { m.returnRight(right, token) })
+	p.write(func(m *model, _ int64) { m.rights.Return(right, token) })
 	return nil
-}
-
-func (m *model) returnRight(right, token string) {
-	delete(m.rights[right], token)
-	if len(m.rights[right]) == 0 {
-		delete(m.rights, right)
-	}
 }

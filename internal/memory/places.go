@@ -2,7 +2,6 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"container/heap"
 	"maps"
 	"math"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/internal/sorted"
 	"github.com/headgate/headgate/store"
 )
@@ -178,20 +178,11 @@ func (h *lastFirst) Pop() any {
 // entriesAfter returns up to n jobs of a pool's stream whose entries follow a token.
 func entriesAfter(p *fairqueue.Pool, token string, n int) (jobs []*modelJob) {
 	for _, e := range p.Ready {
-		if j := jobOf(e.Job); j != nil && len(jobs) < n && tokenBefore(token, j.token) {
+		if j := jobOf(e.Job); j != nil && len(jobs) < n && names.Before(token, j.token) {
 			jobs = append(jobs, j)
 		}
 	}
 	return jobs
-}
-
-// tokenBefore reports whether a token is of an entry before another one's: a time and a number, with a dash. None is before all.
-func tokenBefore(a, b string) bool {
-	aTime, aNumber, _ := strings.Cut(a, "-")
-	bTime, bNumber, _ := strings.Cut(b, "-")
-	return cmp.Or(
-		cmp.Compare(len(aTime), len(bTime)), strings.Compare(aTime, bTime), cmp.Compare(len(aNumber), len(bNumber)), strings.Compare(aNumber, bNumber),
-	) < 0
 }
 
 // spilledBy returns the jobs kept aside of TENANT:QUEUE.
@@ -202,3 +193,6 @@ func (m *model) spilledBy(name string) *sorted.List[*modelJob] {
 
 // remembers reports whether the id of a job that left is in the dedup window.
 func (m *model) remembers(key string) bool { return m.ended[0][key] || m.ended[1][key] }
+
+// sortedNames returns the keys of a map in order.
+func sortedNames[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -7,10 +7,12 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
+	"github.com/headgate/headgate/internal/memory/internal/audit"
 	"github.com/headgate/headgate/store"
 )
 
@@ -207,7 +209,7 @@ func (m *model) putPolicy(now int64, u *store.PolicyUpdate) error {
 	m.settings = wanted
 	m.setCaps(c, gates)
 	m.keep(u.Version, append([]byte{}, u.Text...))
-	m.auditAdd(now, "", store.AuditEntry{
+	m.auditAdd(now, store.AuditEntry{
 		Action: store.AuditPolicy, From: m.version, To: u.Version, Author: u.Author, Reason: u.Reason, Restored: u.Restored, Changes: u.Changes,
 	})
 	m.version, m.edit, m.text, m.obeyed = u.Version, u.Edit, m.versions[u.Version], true
@@ -233,7 +235,7 @@ func (m *model) setQueues(wanted settings, now int64) {
 		if classes := wanted.queues[queue].Classes; len(classes) > 0 {
 			m.room.SetClasses(queue, classes)
 		}
-		if m.letters.inQueue(queue).Len() > 0 {
+		if m.letters.InQueue(queue).Len() > 0 {
 			m.arm("r"+queue, now)
 		}
 	}
@@ -257,12 +259,7 @@ func (p *Partition) PolicyInForce(context.Context) (version int64, err error) {
 // PolicyVersions returns the versions that are kept, the newest first, as store.Partition.PolicyVersions.
 func (p *Partition) PolicyVersions(context.Context) (versions []store.AuditEntry, err error) {
 	p.read(func(m *model, _ int64) {
-		told := map[int64]store.AuditEntry{}
-		for _, e := range m.entries {
-			if _, seen := told[e.To]; !seen && e.Action == store.AuditPolicy {
-				told[e.To] = e.AuditEntry
-			}
-		}
+		told := m.log.Edits()
 		versions = make([]store.AuditEntry, 0, len(m.versions))
 		for _, version := range slices.Backward(slices.Sorted(maps.Keys(m.versions))) {
 			entry := told[version]
@@ -305,3 +302,33 @@ func (r policyReader) Next(ctx context.Context, known int64) (int64, error) {
 }
 
 func (policyReader) Close() error { return nil }
+
+// auditTopic is waited for by those who follow the policy.
+const auditTopic = "audit"
+
+// auditAdd adds an entry to the audit.
+func (m *model) auditAdd(now int64, e store.AuditEntry) {
+	m.log.Add(now, m.newToken(now), "", e)
+	m.happened[auditTopic] = true
+}
+
+// record tells the audit what was done to what a name says, to how many jobs, and for how long.
+func (m *model) record(now int64, by store.Intervention, action, name string, n int, length time.Duration) {
+	if by.Own {
+		return
+	}
+	m.log.Record(now, m.newToken(now), by, action, name, n, length)
+	m.happened[auditTopic] = true
+}
+
+// Audit returns the entries that a query asks for, as store.Partition.Audit.
+func (p *Partition) Audit(_ context.Context, q store.AuditQuery) (page store.AuditPage, err error) {
+	if err := q.Validate(); err != nil {
+		return page, err
+	}
+	if q.Cursor != "" && !audit.IsCursor(q.Cursor) {
+		return page, &admission.FieldError{Field: "cursor", Value: strconv.Quote(q.Cursor), Allowed: "that of a page, as it is"}
+	}
+	p.read(func(m *model, _ int64) { page = m.log.Page(q) })
+	return page, nil
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/store"
 )
 
@@ -159,7 +160,7 @@ func (p *Partition) WaitWake(ctx context.Context, last string, wait time.Duratio
 		position = "0-0"
 	}
 	err = p.await(ctx, wakeTopic, wait, func(m *model, _ int64) bool {
-		if m.wake == "" || !tokenAfter(m.wake, position) {
+		if m.wake == "" || !names.After(m.wake, position) {
 			return false
 		}
 		position = m.wake
@@ -248,4 +249,25 @@ func (m *model) wakeIf(at, before int64) {
 		m.wake = m.newToken(m.last)
 		m.happened[wakeTopic] = true
 	}
+}
+
+// LastTick returns the last tick of a periodic job that was noted, as store.Partition.LastTick.
+func (p *Partition) LastTick(_ context.Context, name string, first time.Time) (last time.Time, err error) {
+	p.write(func(m *model, _ int64) {
+		if _, noted := m.ticks[name]; !noted {
+			m.ticks[name] = first.UnixMicro()
+		}
+		last = time.UnixMicro(m.ticks[name])
+	})
+	return last, nil
+}
+
+// NoteTick notes a tick that was enqueued, unless a later one is noted.
+func (p *Partition) NoteTick(_ context.Context, name string, tick time.Time) error {
+	p.write(func(m *model, _ int64) {
+		if at, noted := m.ticks[name]; !noted || at < tick.UnixMicro() {
+			m.ticks[name] = tick.UnixMicro()
+		}
+	})
+	return nil
 }

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/fairqueue"
 	"github.com/headgate/headgate/store"
 )
 
@@ -105,7 +107,7 @@ func (m *model) countPlaces(queues map[string]*store.QueueState) {
 		}
 	}
 	for name, q := range queues {
-		q.Dead = int64(m.letters.inQueue(name).Len())
+		q.Dead = int64(m.letters.InQueue(name).Len())
 	}
 	for of, b := range m.backlogs {
 		if q := queues[of.queue]; q != nil {
@@ -192,10 +194,7 @@ func (p *Partition) Backlogs(_ context.Context, tenant string) (all []store.Back
 	}
 	p.read(func(m *model, _ int64) {
 		for _, name := range m.queueNames() {
-			b := store.Backlog{Queue: name, Spilled: int64(m.spilledIn(tenant, name).Len())}
-			if dead := m.letters.in[tenant]; dead != nil {
-				b.Dead = int64(dead.counts[name])
-			}
+			b := store.Backlog{Queue: name, Spilled: int64(m.spilledIn(tenant, name).Len()), Dead: int64(m.letters.OfTenant(tenant)[name])}
 			for class := range m.classesOf(name) {
 				b.Waiting += int64(m.room.WaitingOf(name, class, tenant))
 			}
@@ -231,4 +230,110 @@ func (m *model) workerStates() []store.WorkerState {
 	}
 	slices.SortStableFunc(workers, func(a, b store.WorkerState) int { return cmp.Compare(a.Pool, b.Pool) })
 	return workers
+}
+
+// Demand reads what is runnable for a pool, as store.Partition.Demand.
+func (p *Partition) Demand(_ context.Context, pool store.Pool) (d store.Demand, err error) {
+	p.read(func(m *model, _ int64) { d = m.demand(pool) })
+	return d, nil
+}
+
+func (m *model) demand(pool store.Pool) store.Demand {
+	d := store.Demand{Queues: make([]store.QueueDemand, len(pool.Queues))}
+	if p := m.room.Pools[pool.ID()]; p != nil {
+		d.Entries = len(p.Ready)
+	}
+	for i, q := range pool.Queues {
+		shut := m.room.Closed(string(store.QueueGate(q.Queue)))
+		for class, of := range m.classesOf(q.Queue) {
+			demand := store.ClassDemand{Weight: of.Weight}
+			if !shut {
+				demand.Runnable = m.runnable(q.Queue, class)
+			}
+			d.Queues[i] = append(d.Queues[i], demand)
+		}
+	}
+	return d
+}
+
+// weighedAtOnce is how many tenants are weighed; others are taken for alike.
+const weighedAtOnce = 64
+
+// runnable is the sum of the weights of a class's runnable tenants.
+func (m *model) runnable(queue string, class int) float64 {
+	line, all, _ := m.room.Line(queue, class, weighedAtOnce)
+	if all == 0 {
+		return 0
+	}
+	sum := 0.0
+	for _, t := range line {
+		sum += float64(m.room.Weight(m.classesOf(queue)[class].Name, t.Tenant))
+	}
+	return sum * float64(all) / float64(len(line))
+}
+
+// foreseeLook is how many timers Foresee looks at.
+const foreseeLook = 64
+
+// Foresee returns how long it takes until time makes a job runnable for a pool, as store.Partition.Foresee.
+func (p *Partition) Foresee(_ context.Context, pool string) (wait time.Duration, err error) {
+	p.read(func(m *model, now int64) { wait = m.foresee(pool, now) })
+	return wait, nil
+}
+
+func (m *model) foresee(id string, now int64) time.Duration {
+	p := m.room.Pools[id]
+	if p == nil || m.idle(poolOf(p)) {
+		return -1
+	}
+	at := m.firstOpening(p)
+	if at == never {
+		return -1
+	}
+	if j, ok := m.later.First(); ok {
+		at = min(at, j.at) // Of some queue: perhaps it is sooner than need be.
+	}
+	return time.Duration(max(0, at-now)) * time.Microsecond
+}
+
+// idle reports whether a job may come at any moment: a queue of the pool that is not paused is empty, or has jobs that are runnable.
+func (m *model) idle(pool store.Pool) bool {
+	demand := m.demand(pool)
+	for i, q := range pool.Queues {
+		limit, own := m.ownLimit(string(store.QueueGate(q.Queue)))
+		if paused := own && limit == 0; !paused && m.room.Empty(q.Queue) {
+			return true
+		}
+		if slices.ContainsFunc(demand.Queues[i], func(c store.ClassDemand) bool { return c.Runnable > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstOpening is the first of some timers that opens a gate behind which jobs of a pool's queues wait; never for none.
+func (m *model) firstOpening(p *fairqueue.Pool) int64 {
+	for _, one := range m.timers.Until(never, foreseeLook) {
+		name := one.Name[1:]
+		if one.Name[0] == 'b' {
+			name = "b:" + name
+		} else if one.Name[0] != 'g' {
+			continue
+		}
+		gate := m.room.Gates[name]
+		if gate == nil || gate.Default || gate.Rate == nil && gate.Limit > 0 {
+			continue // It is gone, or open as far as time goes: jobs that end make room.
+		}
+		lines := m.room.LinesAt(name)
+		for _, queue := range p.Queues {
+			behind := slices.ContainsFunc(lines, func(line string) bool {
+				_, of, _ := strings.Cut(line, ":")
+				return of == queue
+			})
+			if behind || name == string(store.QueueGate(queue)) {
+				return one.At
+			}
+		}
+	}
+	return never
 }

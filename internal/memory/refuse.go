@@ -4,15 +4,38 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/admission"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
+
+const (
+	mostQueues    = 4096
+	mostMade      = 256
+	looksAtQueues = 64
+)
+
+// A tenant has at most mostUniques unique keys that stay after their jobs, each counted as uniqueBytes of what it has; and mostLanes lanes
+// in a class of a queue, and downstreams of jobs that are put off.
+const (
+	mostUniques = 1_000_000
+	uniqueBytes = 300
+	mostLanes   = 4096
+)
+
+// extendIn extends a name of those of a tenant.
+func extendIn(all map[string]*times.Times, tenant, name string, until, now int64) {
+	if all[tenant] == nil {
+		all[tenant] = times.New()
+	}
+	all[tenant].Extend(name, until, now)
+}
 
 // queuesFull refuses a job that would make one queue too many.
 func (a *admitting) queuesFull(j *admission.Job) *admission.Verdict {
 	if a.making[j.Queue] > 0 {
 		return nil
 	}
-	all, own := a.m.room.Used()+a.making[":"], a.m.made.of[j.Tenant]+a.making[j.Tenant+":"]
+	all, own := a.m.room.Used()+a.making[":"], a.m.made.Made(j.Tenant)+a.making[j.Tenant+":"]
 	a.crowded = a.crowded || all >= mostQueues/2 || own >= mostMade/2
 	switch {
 	case all >= mostQueues:
@@ -47,7 +70,7 @@ func (a *admitting) uniqueHeld(c *store.Candidate, _ int64) *admission.Verdict {
 	if j.Unique.Key == "" {
 		return nil
 	}
-	if holder, until := a.m.unique.holder(j.Tenant+":"+j.Unique.Key, a.now); holder != "" {
+	if holder, until := a.m.unique.Holder(j.Tenant+":"+j.Unique.Key, a.now); holder != "" {
 		id := holder[len(j.Tenant)+1:]
 		return refuse(admission.ReasonUnique, time.Duration((until-a.now+999)/1000)*time.Millisecond, id)
 	}
@@ -126,4 +149,34 @@ func (a *admitting) lanesFull(c *store.Candidate, start int64) *admission.Verdic
 	}
 	a.ahead[j.Tenant][j.Downstream] = true
 	return nil
+}
+
+// forgetQueues looks at some queues that jobs have made, and forgets those that nobody knows and that hold nothing. Each call goes on
+// where the last one ended. Those that the call under way is about are left alone.
+func (m *model) forgetQueues(about func(queue string) bool, now int64) {
+	m.made.Visit(looksAtQueues, func(name string, until int64) bool {
+		switch {
+		case about(name) || !m.room.Empty(name):
+			return false
+		case m.knows(name):
+			return true
+		case until < now && m.letters.InQueue(name).Len() == 0 && m.room.Gates[string(store.QueueGate(name))] == nil && !m.isSuspended(store.QueueGate(name)):
+			m.room.Forget(name)
+			return true
+		}
+		return false
+	})
+}
+
+func (m *model) isSuspended(name store.GateName) bool {
+	_, suspended := m.suspended[string(name)]
+	return suspended
+}
+
+// knows reports whether the policy names a queue or a worker serves it.
+func (m *model) knows(queue string) bool {
+	if _, named := m.queues[queue]; named {
+		return true
+	}
+	return m.room.Served(queue)
 }

@@ -11,8 +11,11 @@ import (
 	"github.com/headgate/headgate/breaker"
 	"github.com/headgate/headgate/buckets"
 	"github.com/headgate/headgate/fairqueue"
+	"github.com/headgate/headgate/internal/memory/internal/audit"
 	"github.com/headgate/headgate/internal/memory/internal/bank"
 	"github.com/headgate/headgate/internal/memory/internal/counts"
+	"github.com/headgate/headgate/internal/memory/internal/graves"
+	"github.com/headgate/headgate/internal/memory/internal/names"
 	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/internal/sorted"
 	"github.com/headgate/headgate/store"
@@ -22,18 +25,14 @@ import (
 // 1970, by the clock of the partition.
 type model struct {
 	room *fairqueue.Room
-	// Buckets. changed is when the policy was, by their time, and refunds the tokens that were given back, refunded for which work; leases
-	// are tokens that limiters spend by themselves, and leaseEnds when they are forgotten.
+	// Buckets. changed is when the policy was, by their time, and refunds the tokens that were given back, refunded for which work.
 	bank      bank.Bank
 	charge    bank.Charge // the one under way
 	shadow    shadow
 	changed   buckets.Instant
 	refunds   int64
 	refunded  *times.Times
-	leases    map[admission.Scope]map[string]tokenLease
-	leaseEnds *times.Times
-	limiters  *times.Times
-	holders   int
+	leases    bank.Leases // tokens that limiters spend by themselves
 	keepEnded bool
 	counts    counts.Counts
 
@@ -41,18 +40,18 @@ type model struct {
 	live      map[string]*modelJob
 	ended     [2]map[string]bool
 	later     *sorted.List[*modelJob] // by when they are due
-	letters   letters
+	letters   graves.Index[*modelJob]
 	backlogs  map[tenantQueue]*backlog // what each tenant has in a queue
 	totals    map[string]*depth        // what each tenant has over all queues
 	tokens    map[string]*modelJob     // jobs in ready streams, by the token of their entry
 	holding   map[holder][]*modelJob   // jobs in workers' hands, the oldest entry first
 	begun     map[string]*begun        // suspects that handlers have begun, by worker
 	probes    map[string][]*modelJob   // jobs in ready streams that were dispatched in a breaker's period, by downstream
-	unique    uniqueKeys
+	unique    names.Keys
 	staying   map[string]*times.Times // unique keys that stay after their jobs, by tenant
 	ahead     map[string]*times.Times // downstreams of jobs that are put off, by tenant
-	made      madeQueues
-	results   results
+	made      names.Queues
+	results   names.Results
 	wake      string // the latest call to the schedulers, an id of a stream
 	lastToken [2]uint64
 
@@ -69,8 +68,8 @@ type model struct {
 	leapt                         int
 	promoter                      string
 	promoterUntil                 int64
-	schedulers                    map[string]int64            // until, by name
-	rights                        map[string]map[string]int64 // who has a right, until when, by right and token
+	schedulers                    map[string]int64 // until, by name
+	rights                        names.Rights     // of those that only so many may do at once
 	followed                      map[string]store.Death
 	told                          map[string]string // up to which transition of breakers, by follower
 	ticks                         map[string]int64  // by periodic job
@@ -81,9 +80,7 @@ type model struct {
 
 	dedup int64
 
-	// The audit, the oldest first, and how many entries have left it.
-	entries     []audited
-	entriesGone int64
+	log audit.Log // what operators did
 
 	gateNotes map[string]gateNote
 	suspended map[string]suspension // by name
@@ -183,14 +180,14 @@ func byTime(a, b *modelJob) int {
 func newModel() *model {
 	m := &model{
 		room: fairqueue.NewRoom(), timers: times.New(),
-		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), leases: map[admission.Scope]map[string]tokenLease{}, leaseEnds: times.New(), limiters: times.New(),
-		holders: mostHolders, counts: counts.New(),
-		live: map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: newLetters(),
+		bank: bank.New(), shadow: shadow{bank: bank.New()}, refunded: times.New(), leases: bank.NewLeases(0),
+		counts: counts.New(),
+		live:   map[string]*modelJob{}, ended: [2]map[string]bool{{}, {}}, later: sorted.New(byTime), letters: graves.New(byTime, func(j *modelJob) (tenant, queue string) { return j.Tenant, j.Queue }),
 		backlogs: map[tenantQueue]*backlog{}, totals: map[string]*depth{}, tokens: map[string]*modelJob{}, holding: map[holder][]*modelJob{},
-		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: newUniqueKeys(), staying: map[string]*times.Times{},
-		ahead: map[string]*times.Times{}, made: newMadeQueues(), results: newResults(), left: map[string]int64{}, died: map[string]int64{},
+		begun: map[string]*begun{}, probes: map[string][]*modelJob{}, unique: names.NewKeys(), staying: map[string]*times.Times{},
+		ahead: map[string]*times.Times{}, made: names.NewQueues(), results: names.NewResults(), left: map[string]int64{}, died: map[string]int64{},
 		unknownTypes: map[string]store.Unknown{}, workers: map[string]modelWorker{}, schedulers: map[string]int64{},
-		rights: map[string]map[string]int64{}, told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
+		rights: names.Rights{}, told: map[string]string{}, followed: map[string]store.Death{}, ticks: map[string]int64{},
 		policy: policy{versions: map[int64][]byte{}}, settings: settingsIn(&store.PolicyUpdate{}), gateNotes: map[string]gateNote{}, suspended: map[string]suspension{},
 		breakers: map[string]*modelBreaker{}, quiet: breaker.Quiet, dedup: defaultDedup,
 		depthFreed: map[tenantQueue]bool{}, happened: map[string]bool{}, moves: fairqueue.Moves, deadCap: mostLetters,

@@ -1,42 +1,59 @@
-package memory
+package bank
 
 import (
-	"context"
+	"cmp"
+	"fmt"
 	"math"
 
 	"github.com/headgate/headgate/admission"
 	"github.com/headgate/headgate/buckets"
-	"github.com/headgate/headgate/internal/memory/internal/bank"
+	"github.com/headgate/headgate/internal/memory/internal/times"
 	"github.com/headgate/headgate/store"
 )
 
 // mostHolders is how many limiters may hold tokens of a scope.
 const mostHolders = 128
 
-// tokenLease is what a limiter holds of a scope, until the buckets' time ends.
-type tokenLease struct {
+// lent is what a limiter holds of a scope, until the buckets' time ends.
+type lent struct {
 	ends   int64
 	tokens admission.Tokens
 }
 
-// Grant makes one call for the callers of a limiter, as store.Partition.Grant.
-func (p *Partition) Grant(_ context.Context, g *store.Grant) (granted store.Granted, err error) {
-	p.write(func(m *model, now int64) {
-		if g.Version != m.version {
-			err = store.ErrStale
-			return
-		}
-		granted = m.grant(now, g)
-	})
-	return granted, err
+// Leases are tokens that limiters spend by themselves.
+type Leases struct {
+	of       map[admission.Scope]map[string]lent
+	ends     *times.Times // when those of a scope are forgotten
+	limiters *times.Times
+	holders  int
 }
 
-func (m *model) grant(now int64, g *store.Grant) store.Granted {
-	for _, scope := range m.leaseEnds.Passed(m.over(now)) {
-		delete(m.leases, admission.Scope(scope))
+// NewLeases returns none. holders is how many limiters may hold tokens of a scope, 0 for as many as in Redis.
+func NewLeases(holders int) Leases {
+	return Leases{of: map[admission.Scope]map[string]lent{}, ends: times.New(), limiters: times.New(), holders: cmp.Or(holders, mostHolders)}
+}
+
+// Lines tells all of them, a line each, in no order.
+func (l *Leases) Lines() (lines []string) {
+	for scope, all := range l.of {
+		for member, lease := range all {
+			lines = append(lines, fmt.Sprintf("lease of %s by %s %d:%d", scope, member, lease.ends, lease.tokens))
+		}
 	}
-	v := &granting{Charge: m.charging(&m.bank, now), m: m, g: g}
-	granted := store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
+	for name := range l.limiters.Names() {
+		lines = append(lines, fmt.Sprintf("limiter %s until %d", name, l.limiters.At(name)))
+	}
+	return lines
+}
+
+// Grant makes one call for the callers of a limiter, out of a charge. Leases that ended before over are forgotten. It returns how many tokens
+// were given back, and whether buckets' time goes on with the call.
+func (l *Leases) Grant(charge *Charge, over int64, g *store.Grant) (granted store.Granted, refunded int64, changed bool) {
+	for _, scope := range l.ends.Passed(over) {
+		delete(l.of, admission.Scope(scope))
+	}
+	v := &granting{Charge: charge, l: l, g: g}
+	granted = store.Granted{Members: v.beat(), Verdicts: make([]admission.Verdict, 0, len(g.Questions)), Leases: make([]store.Leased, len(g.Accounts))}
 	for i := range g.Accounts {
 		a := &g.Accounts[i]
 		of, ok := v.bucketOf(a)
@@ -59,25 +76,25 @@ func (m *model) grant(now int64, g *store.Grant) store.Granted {
 			granted.Leases[i].Tokens, granted.Leases[i].Holders = v.lease(of, &g.Accounts[i])
 		}
 	}
-	if v.Commit(); v.changed {
-		m.advance(now)
-	}
-	return granted
+	v.Commit()
+	return granted, v.refunded, v.changed
 }
 
 // granting is a Grant under way.
 type granting struct {
-	*bank.Charge
+	*Charge
 
-	m *model
+	l *Leases
 	g *store.Grant
+	// refunded is how many tokens were given back.
+	refunded int64
 	// changed says that buckets' time goes on with the call.
 	changed bool
 }
 
 // beat notes that the limiter lives and returns how many do; below zero if it does not say.
 func (v *granting) beat() int {
-	live, at := v.m.limiters, int64(v.At)
+	live, at := v.l.limiters, int64(v.At)
 	switch {
 	case v.g.Beat == 0:
 		return -1
@@ -94,7 +111,7 @@ func (v *granting) beat() int {
 func (v *granting) bucketOf(a *store.Account) (of buckets.LevelLimit, ok bool) {
 	q := &v.g.Questions[a.Question]
 	of.Scope = admission.ScopeAt(a.Level, q.Tenant, q.Queue, q.Class)
-	if ok = bank.Limited(&q.Limits[a.Level]); ok {
+	if ok = Limited(&q.Limits[a.Level]); ok {
 		of.Limit = buckets.LimitOf(q.Limits[a.Level])
 	}
 	return of, ok
@@ -125,12 +142,12 @@ func (v *granting) giveBack(of buckets.LevelLimit, tokens admission.Tokens) {
 	}
 	v.Put(of, level, stamp)
 	v.changed = true
-	v.m.refunds += int64(tokens)
+	v.refunded += int64(tokens)
 }
 
 // held returns the leases of a scope that have not ended.
-func (v *granting) held(scope admission.Scope) map[string]tokenLease {
-	all := v.m.leases[scope]
+func (v *granting) held(scope admission.Scope) map[string]lent {
+	all := v.l.of[scope]
 	for member, lease := range all {
 		if lease.ends <= int64(v.At) {
 			delete(all, member)
@@ -146,25 +163,25 @@ func (v *granting) endLease(scope admission.Scope, back admission.Tokens) admiss
 	}
 	all := v.held(scope)
 	back = min(back, all[v.g.Member].tokens)
-	v.setLease(scope, tokenLease{})
+	v.setLease(scope, lent{})
 	return back
 }
 
 // setLease notes what the limiter has on lease, or that it has nothing.
-func (v *granting) setLease(scope admission.Scope, lease tokenLease) {
-	all := v.m.leases[scope]
+func (v *granting) setLease(scope admission.Scope, lease lent) {
+	all := v.l.of[scope]
 	switch {
 	case lease.tokens > 0 && all == nil:
-		all = map[string]tokenLease{}
-		v.m.leases[scope] = all
+		all = map[string]lent{}
+		v.l.of[scope] = all
 		fallthrough
 	case lease.tokens > 0:
 		all[v.g.Member] = lease
-		v.m.leaseEnds.Put(string(scope), v.Now+v.g.Lease.Microseconds()+1_000_000)
+		v.l.ends.Put(string(scope), v.Now+v.g.Lease.Microseconds()+1_000_000)
 	case all != nil:
 		if delete(all, v.g.Member); len(all) == 0 {
-			delete(v.m.leases, scope)
-			v.m.leaseEnds.Remove(string(scope))
+			delete(v.l.of, scope)
+			v.l.ends.Remove(string(scope))
 		}
 	}
 }
@@ -183,11 +200,11 @@ func (v *granting) lease(of buckets.LevelLimit, a *store.Account) (tokens admiss
 			holders++
 		}
 	}
-	if !mine && holders >= v.m.holders {
+	if !mine && holders >= v.l.holders {
 		return 0, holders
 	}
 	holders++
 	tokens = v.draw(of, min(a.Want, a.Cap/admission.Tokens(holders)-a.Held, a.Cap-others-a.Held), 0.5)
-	v.setLease(of.Scope, tokenLease{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
+	v.setLease(of.Scope, lent{int64(v.At) + v.g.Lease.Microseconds(), a.Held + tokens})
 	return tokens, holders
 }
