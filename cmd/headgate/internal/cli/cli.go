@@ -19,7 +19,8 @@ const (
 	ExitOK      = 0
 	ExitFailure = 1
 	ExitUsage   = 2
-	ExitRefused = 3
+	// ExitNothing is that of a command that found nothing, or was refused: all works, and the answer is no.
+	ExitNothing = 3
 )
 
 // usageError is a command line that is wrong.

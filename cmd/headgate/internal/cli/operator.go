@@ -13,10 +13,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// ExitNothing is the exit code of a command that found nothing, or was refused: all works, and the answer is no.
-const ExitNothing = 3
-
-// NothingError is such an answer.
+// NothingError is an answer: all works, and there is nothing like that, or it is no.
 type NothingError struct{ cause error }
 
 func (e *NothingError) Error() string { return e.cause.Error() }
@@ -32,11 +29,10 @@ func None(c *cobra.Command, why string) { fmt.Fprintln(c.ErrOrStderr(), "headgat
 
 // failureCode is the exit code of a command that ended with an error and was called rightly.
 func failureCode(err error) int {
-	if _, no := errors.AsType[*NothingError](err); no {
+	_, no := errors.AsType[*NothingError](err)
+	_, refused := errors.AsType[*RefusedError](err)
+	if no || refused {
 		return ExitNothing
-	}
-	if _, refused := errors.AsType[*RefusedError](err); refused {
-		return ExitRefused
 	}
 	return ExitFailure
 }

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+var tallyKeys = strings.Fields("admitted bad_lines duplicates interrupted refused retry_after_ms submitted unanswered")
+
+// limit puts a policy in force by which each tenant has three tokens and gets one an hour.
+func (d *deployment) limit() {
+	d.t.Helper()
+	name := filepath.Join(d.t.TempDir(), "policy.json")
+	document := `{"tiers": {"standard": {"limit": {"tokens": 1, "per": "1h", "burst": 3}}}}`
+	if err := os.WriteFile(name, []byte(document), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	if out := d.run(d.t.Context(), nil, "policy", "set", name); out.code != cli.ExitOK {
+		d.t.Fatalf("set the policy: %+v", out)
+	}
+}
+
+func TestEnqueueOneJobByFlags(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.limit()
+	file := filepath.Join(t.TempDir(), "payload")
+	if err := os.WriteFile(file, []byte("from a file"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := func(args ...string) output {
+		all := append([]string{"--tenant", "acme", "--queue", "q", "--type", "send"}, args...)
+		return d.run(t.Context(), strings.NewReader("from stdin"), "enqueue", all...)
+	}
+	for _, row := range []struct {
+		args []string
+		code int
+		want string // of standard output
+	}{
+		{[]string{"--id", "a", "--payload", "text", "--priority", "high", "--deadline", "5m", "--downstream", "smtp", "--header", "trace=1"}, cli.ExitOK, "admitted"},
+		{[]string{"--id", "a"}, cli.ExitOK, "duplicate"},
+		{[]string{"--id", "b", "--payload", "@" + file}, cli.ExitOK, "admitted"},
+		{[]string{"--id", "c", "--payload", "-", "--json"}, cli.ExitOK, `"decision":"admitted"`},
+		{[]string{"--id", "d"}, cli.ExitNothing, "limited"},
+		{[]string{"--id", "e", "--cost", "9", "--json"}, cli.ExitNothing, `"reason":"too_costly"`},
+		{[]string{"--id", "f", "--deadline", "2020-01-01T00:00:00Z"}, cli.ExitNothing, "deadline"},
+	} {
+		out := job(row.args...)
+		if out.code != row.code || !strings.Contains(out.stdout, row.want) {
+			t.Errorf("%v: exit code %d, want %d with %q: %s%s", row.args, out.code, row.code, row.want, out.stdout, out.stderr)
+		}
+		if row.code == cli.ExitNothing && !strings.Contains(out.stderr, "headgate: 1 job was refused") {
+			t.Errorf("%v says %s", row.args, out.stderr)
+		}
+	}
+	records := map[string]string{"a": "text", "b": "from a file", "c": "from stdin"}
+	c := redistest.Shared(t).Client(t)
+	for id, payload := range records {
+		record, err := c.HGet(t.Context(), redisstore.Keys(d.store).Jobs(), "acme:"+id).Result()
+		if err != nil || !strings.Contains(record, payload) {
+			t.Errorf("%s: %q is not in its record: %v", id, payload, err)
+		}
+	}
+}
+
+func TestEnqueueLines(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	d.limit()
+	lines := strings.Join([]string{
+		`{"tenant":"acme","type":"send","id":"1","payload":{"a":1}}`,
+		`{"tenant":"acme","type":"send","id":"1"}`,
+		`{"tenant":"acme","typo":"send"}`,
+		``,
+		`{"tenant":"acme","type":"send","priority":"no such class"}`,
+		`{"tenant":"acme","type":"send","id":"2","deadline":"5m"}`,
+		`{"tenant":"acme","type":"send","id":"3"}`,
+		`{"tenant":"acme","type":"send","id":"4"}`,
+		`{"tenant":"zulu","type":"send","id":"1","cost":2}`,
+		`not JSON`,
+		`{"tenant":"a b","type":"send"}`,
+	}, "\n")
+	out := d.run(t.Context(), strings.NewReader(lines), "enqueue", "--jsonl", "--queue", "q", "--json", "--verbose")
+	s := decode(t, out.stdout)
+	verdicts, _ := s["verdicts"].([]any)
+	delete(s, "verdicts")
+	checkKeys(t, "the report", s, tallyKeys)
+	if out.code != cli.ExitNothing || s["submitted"] != 6.0 || s["admitted"] != 4.0 || s["duplicates"] != 1.0 || s["bad_lines"] != 4.0 || s["unanswered"] != 0.0 {
+		t.Errorf("exit code %d: %s", out.code, out.stdout)
+	}
+	var said []string
+	for _, v := range verdicts {
+		verdict := v.(map[string]any)
+		said = append(said, fmt.Sprint(verdict["line"], " ", verdict["tenant"], " ", verdict["decision"]))
+	}
+	if got := strings.Join(said, ", "); got != "1 acme admitted, 2 acme duplicate, 6 acme admitted, 7 acme admitted, 8 acme refused, 9 zulu admitted" {
+		t.Errorf("got %s", got)
+	}
+	if refused, _ := s["refused"].(map[string]any); refused["limited"] != 1.0 {
+		t.Errorf("refused %v", s["refused"])
+	}
+	for _, want := range []string{
+		`line 3: unknown field "typo"`, `line 5: invalid priority "no such class"`, "line 10: invalid character", "line 11: invalid tenant",
+		"1 job was refused, 4 lines are no jobs",
+	} {
+		if !strings.Contains(out.stderr, "headgate: "+want) {
+			t.Errorf("%q is not in %s", want, out.stderr)
+		}
+	}
+	// Once more, as a table, by a deployment that has it all.
+	out = d.run(t.Context(), strings.NewReader(`{"tenant":"acme","type":"send","id":"1"}`), "enqueue", "--jsonl", "--queue", "q")
+	if out.code != cli.ExitOK || !strings.Contains(out.stdout, "duplicate") {
+		t.Errorf("again: %+v", out)
+	}
+}
+
+func TestManyLinesGoInBatches(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	var lines strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&lines, `{"tenant":"t%d","queue":"q","type":"send","id":"%d"}`+"\n", i%100, i)
+	}
+	for _, want := range []string{"admitted", "duplicates"} {
+		out := d.run(t.Context(), strings.NewReader(lines.String()), "enqueue", "--jsonl", "--json")
+		if s := decode(t, out.stdout); out.code != cli.ExitOK || s[want] != 1000.0 {
+			t.Errorf("exit code %d: %s%s", out.code, out.stdout, out.stderr)
+		}
+	}
+}
+
+func TestAStrictRunEndsAtABadLine(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	lines := `{"tenant":"acme","type":"send"}` + "\n{\n" + `{"tenant":"acme","type":"send"}`
+	out := d.run(t.Context(), strings.NewReader(lines), "enqueue", "--jsonl", "--strict", "--queue", "q", "--json")
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["bad_lines"] != 1.0 {
+		t.Errorf("exit code %d: %s", out.code, out.stdout)
+	}
+	if !strings.Contains(out.stderr, "headgate: line 2: bad line, and here a strict run ends") {
+		t.Errorf("got %s", out.stderr)
+	}
+}
+
+func TestSlowLinesAreSentAsTheyCome(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	reader, writer := io.Pipe()
+	done := make(chan output, 1)
+	go func() { done <- d.run(ctx, reader, "enqueue", "--jsonl", "--queue", "q", "--json") }()
+	if _, err := io.WriteString(writer, `{"tenant":"acme","type":"send"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	d.await("the line to be sent", func(c store.Census) bool { return c.Accepted == 1 })
+	cancel() // The pipe stays open: nothing more comes, and the read would wait for ever.
+	out := <-done
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["interrupted"] != true {
+		t.Errorf("exit code %d: %s", out.code, out.stdout)
+	}
+	_ = writer.Close()
+}
+
+func TestInputAndRedisMayFail(t *testing.T) {
+	t.Parallel()
+	d := newDeployment(t)
+	good := `{"tenant":"acme","type":"send","queue":"q"}` + "\n"
+	broken := io.MultiReader(strings.NewReader(good), brokenReader{})
+	out := d.run(t.Context(), broken, "enqueue", "--jsonl", "--json")
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || !strings.Contains(out.stderr, "read line 2: torn") {
+		t.Errorf("got %+v", out)
+	}
+	server := redistest.Start(t, redistest.Options{})
+	d.where = []string{"--redis", server.Addr()} // It is to notice soon.
+	reader, writer := io.Pipe()
+	done := make(chan output, 1)
+	go func() { done <- d.run(t.Context(), reader, "enqueue", "--jsonl", "--json") }()
+	if _, err := io.WriteString(writer, good); err != nil {
+		t.Fatal(err)
+	}
+	client := server.Client(t)
+	for client.HGet(t.Context(), "hg{0}:state", "accepted").Val() != "1" {
+		if t.Context().Err() != nil {
+			t.Fatal("the line was not sent")
+		}
+	}
+	server.Kill(t)
+	if _, err := io.WriteString(writer, good); err != nil {
+		t.Fatal(err)
+	}
+	out = <-done
+	if s := decode(t, out.stdout); out.code != cli.ExitFailure || s["admitted"] != 1.0 || s["unanswered"] != 1.0 || !strings.Contains(out.stderr, "no answer from line 2 on") {
+		t.Errorf("got %+v", out)
+	}
+	_ = writer.Close()
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, errors.New("torn") }

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/cmd/headgate/internal/cli"
+	"github.com/headgate/headgate/internal/redistest"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/store/redisstore"
+)
+
+func TestLimitCommands(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	for line, want := range map[string]string{
+		"limit get acme": "acme gets 200 tokens a second and holds 50, by default\n", "limit get acme:mail": "acme:mail has no limit, by default\n",
+	} {
+		if out := p.run(cli.ExitOK, line); out.stdout != want {
+			t.Errorf("%s: %s", line, out.stdout)
+		}
+	}
+	for _, scope := range []string{"global", "acme", "acme:mail", "acme:mail:high"} {
+		set := p.object(cli.ExitOK, "limit set "+scope+" --tokens 7 --per 90s --burst 9 --reason launch")
+		own, _ := set["own"].(map[string]any)
+		if own["tokens"] != 7.0 || own["per"] != "1m30s" || own["burst"] != 9.0 {
+			t.Errorf("%v", set)
+		}
+		if out := p.run(cli.ExitOK, "limit get "+scope); out.stdout != scope+" gets 7 tokens in 1m30s and holds 9, its own limit\n" {
+			t.Errorf("%s", out.stdout)
+		}
+		if scope == "global" { // Where it is off the policy has none.
+			p.run(cli.ExitOK, "limit delete global --reason over")
+			continue
+		}
+		if out := p.run(cli.ExitOK, "limit set "+scope+" --off"); out.stdout != scope+" has no limit, its own limit\n" {
+			t.Errorf("%s", out.stdout)
+		}
+		p.run(cli.ExitOK, "limit delete "+scope+" --reason over")
+		if out := p.run(cli.ExitNothing, "limit delete "+scope); !strings.Contains(out.stderr, scope+": the scope has no limit of its own") {
+			t.Errorf("%s", out.stderr)
+		}
+	}
+	if out := p.run(cli.ExitOK, "audit --limit 1"); !strings.Contains(out.stdout, "over") {
+		t.Errorf("%s", out.stdout)
+	}
+	for line, want := range map[string]string{
+		"limit":                             "",
+		"limit get a:b:c:d":                 "invalid scope",
+		"limit set acme":                    "invalid --tokens 0: allowed is 1 to 1000000000; for no limit --off",
+		"limit set acme --tokens 1 --off":   "invalid --off true: allowed is it or --tokens, not both",
+		"limit set acme --tokens 1 --per 0": "invalid --per 0s: allowed is 1ms to 744h0m0s",
+	} {
+		code := cli.ExitUsage
+		if want == "" {
+			code = cli.ExitOK
+		}
+		if out := p.run(code, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("headgate %s: %s", line, out.stderr)
+		}
+	}
+}
+
+// TestTheGlobalLimitIsShownWithItsShares, where several partitions divide it, and no other limit is.
+func TestTheGlobalLimitIsShownWithItsShares(t *testing.T) {
+	t.Parallel()
+	server, prefix := redistest.Shared(t), redistest.Prefix(t)
+	s, err := redisstore.Open(t.Context(), server.Client(t), redisstore.Config{Prefix: prefix, Partitions: 2})
+	must(t, err)
+	p := &plant{t: t, store: s, where: []string{"--redis", server.URL(), "--prefix", prefix}}
+	for scope, want := range map[string]string{"global": "; the partitions have 3.5, 3.5 of that", "acme": ""} {
+		if out := p.run(cli.ExitOK, "limit set "+scope+" --tokens 7 --per 24h --burst 8"); out.stdout != scope+" gets 7 tokens a day and holds 8, its own limit"+want+"\n" {
+			t.Errorf("%s", out.stdout)
+		}
+	}
+	if config := p.object(cli.ExitOK, "limit get global"); fmt.Sprint(config["shares"]) != "[3.5 3.5]" {
+		t.Errorf("%v", config)
+	}
+	if config := p.object(cli.ExitOK, "limit get acme"); config["shares"] != nil {
+		t.Errorf("%v", config)
+	}
+}
+
+// TestTheTopScopesAreListed by what is asked for, and nothing else is.
+func TestTheTopScopesAreListed(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t)
+	if out := p.run(cli.ExitOK, "limit top"); out.stdout != "" || !strings.Contains(out.stderr, "nothing like that was counted") {
+		t.Errorf("%+v", out)
+	}
+	_, err := p.store.Count(t.Context(), []store.ScopeCount{{Scope: "acme", Allowed: 9, Tokens: 9}, {Scope: "bolt", Allowed: 1, Refused: 4, Tokens: 50}, {Scope: "cobra", Allowed: 2, Refused: 1, Tokens: 3}})
+	must(t, err)
+	for flags, want := range map[string]string{"": "acme bolt cobra", "--sort refused": "bolt cobra", "--sort tokens --limit 1": "bolt", "--sort allowed --minutes 61": "acme cobra bolt"} {
+		var names []string
+		for _, one := range p.object(cli.ExitOK, strings.TrimSpace("limit top "+flags))["scopes"].([]any) {
+			names = append(names, one.(map[string]any)["scope"].(string))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %s", flags, got)
+		}
+	}
+	if out := p.run(cli.ExitOK, "limit top --sort refused"); !strings.Contains(out.stdout, "│ bolt  │        5 │       1 │       4 │     50 │") || !strings.Contains(out.stdout, "Since 20") {
+		t.Errorf("%s", out.stdout)
+	}
+	for line, want := range map[string]string{
+		"limit top --sort name": `invalid --sort "name": allowed is one of requests, allowed, refused, tokens`, "limit top --limit 0": "invalid --limit 0", "limit top --minutes 62": "invalid --minutes 62: allowed is 1 to 61",
+	} {
+		if out := p.run(cli.ExitUsage, line); !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: %s", line, out.stderr)
+		}
+	}
+}
