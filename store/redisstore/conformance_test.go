@@ -42,6 +42,8 @@ const (
 	fewQuiet = 15 * time.Second
 	// compareEvery is after how many steps all that both hold is compared: their answers are after each.
 	compareEvery = 5
+	// tellEvery is after how many steps what both tell people is compared.
+	tellEvery = 25
 )
 
 var check, number = redisstore.Check, redisstore.Number
@@ -100,6 +102,9 @@ func conform(t *testing.T, server *redistest.Server, preamble string, steps int,
 			w.step()
 			if i%compareEvery == compareEvery-1 {
 				w.compare()
+			}
+			if i%tellEvery == tellEvery-1 {
+				w.told()
 			}
 		}
 		w.compare()
@@ -186,6 +191,10 @@ func (w *walk) begin(bounds memory.Bounds) {
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
 	w.drawLimits()
+	w.store.SetTime(time.UnixMicro(w.now))
+	if w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+		w.policy()
+	}
 }
 
 func (w *walk) clean() {
@@ -286,7 +295,7 @@ func (w *walk) drawLimits() {
 			l := admission.Limit{Disabled: w.number("limited", 0, 2) > 0}
 			if !l.Disabled {
 				l = admission.Limit{
-					Tokens: admission.Tokens(w.number("tokens", 1, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
+					Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),
 					Per: pick(w, "per", []time.Duration{time.Second, 700 * time.Millisecond, time.Minute, 24 * time.Hour}),
 				}
 			}

@@ -46,7 +46,11 @@ func (w *walk) reset() {
 }
 
 func (w *walk) questions(most int) []store.Question {
-	questions := make([]store.Question, w.number("questions", 1, most))
+	n := w.number("questions", 1, most)
+	if w.number("many", 0, 15) == 15 {
+		n = 20
+	}
+	questions := make([]store.Question, n)
 	for i := range questions {
 		questions[i] = w.question()
 	}
@@ -57,7 +61,7 @@ func (w *walk) questions(most int) []store.Question {
 func (w *walk) question() store.Question {
 	tenant := w.number("tenant", 0, len(walkTenants)-1)
 	level := admission.Level(w.number("level", 0, int(admission.LevelPriority)))
-	q := store.Question{Cost: admission.Tokens(w.number("cost", 1, 5)), Limits: w.limits[tenant%len(w.limits)]}
+	q := store.Question{Cost: admission.Tokens(pick(w, "cost", []int{1, 2, 3, 4, 5, 61})), Limits: w.limits[tenant%len(w.limits)]}
 	if level >= admission.LevelTenant {
 		q.Tenant = walkTenants[tenant]
 	}

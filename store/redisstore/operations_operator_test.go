@@ -158,12 +158,12 @@ func (w *walk) drawCaps() []store.Cap {
 		store.QueueGate("mail"), store.TenantGate("ann"), store.TenantQueueGate("ann", "mail"), store.DownstreamGate("api"),
 		store.TenantGate(store.Every), store.TenantQueueGate(store.Every, "hook"), store.DownstreamGate(store.Every),
 	} {
-		if w.gates == "all" && w.number("capped", 0, 4) == 4 {
+		if w.gates == "all" && w.number("capped", 0, 3) == 3 {
 			caps = append(caps, store.Cap{Gate: name, Limit: w.number("cap", 1, 3)})
 		}
 	}
 	for _, name := range []store.GateName{store.TenantRateGate("ann"), store.TenantRateGate("bob"), store.DownstreamRateGate("api")} {
-		if w.gates == "all" && w.number("rated", 0, 4) == 4 {
+		if w.gates == "all" && w.number("rated", 0, 2) == 2 {
 			caps = append(caps, store.Cap{Gate: name, Rate: admission.Limit{
 				Tokens: admission.Tokens(w.number("rate", 1, 9)), Per: pick(w, "rate per", []time.Duration{time.Second, 7 * time.Second}),
 				Burst: admission.Tokens(w.number("rate burst", 1, 3)),
