@@ -150,6 +150,8 @@ type walk struct {
 	// gates are "all" kinds, those of a tenant and its lanes where few slots are ("lanes"), "breakers" alone, the same beside jobs that
 	// come alone and own nothing ("lone"), or "none".
 	gates string
+	// theme is what a sequence is about that goes deep into a part, "" for one of all things.
+	theme string
 	// held are the leases that workers have read, of both, by worker.
 	held    map[string][]held
 	limits  [3][admission.Levels]admission.Limit
@@ -179,6 +181,22 @@ var (
 	}
 )
 
+// walkThemes are the steps of the sequences that have a theme.
+var walkThemes = map[string][]string{
+	"losses":   {"start", "read", "admit", "promote", "register", "finish", "heartbeat", "reclaim"},
+	"letters":  {"finish", "read", "admit", "register", "promote", "policy", "purge"},
+	"spills":   {"finish", "admit", "read", "promote", "register", "cancel", "clear", "policy"},
+	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
+}
+
+// tenants are those of a sequence, few where it has a theme.
+func (w *walk) tenants() int {
+	if w.theme != "" {
+		return 2
+	}
+	return len(walkTenants)
+}
+
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
 func (w *walk) begin(bounds memory.Bounds) {
 	w.ctx, w.now, w.held = w.tb.Context(), time.Now().Add(24*time.Hour).UnixMicro(), map[string][]held{}
@@ -190,9 +208,12 @@ func (w *walk) begin(bounds memory.Bounds) {
 	w.service = newServiceLog(w.inside.Room())
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
+	if w.theme = pick(w, "theme", []string{"", "", "", "losses", "letters", "spills", "breakers"}); w.theme != "" {
+		w.gates = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"]
+	}
 	w.drawLimits()
 	w.store.SetTime(time.UnixMicro(w.now))
-	if w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme == "spills" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }
@@ -221,6 +242,9 @@ func (w *walk) step() {
 	}
 	if w.gates == "lanes" {
 		ops = []string{"cancel", "admit", "gate", "promote", "read", "finish", "register"}
+	}
+	if theme := walkThemes[w.theme]; theme != nil {
+		ops = theme
 	}
 	ops = slices.DeleteFunc(ops, func(op string) bool {
 		return op == "gate" && w.gates != "all" && w.gates != "lanes" || w.gates == "lone" && (op == "policy" || op == "orphan" || op == "suspend") || (op == "report" || op == "force" || op == "probe") && w.gates == "none"
@@ -292,7 +316,7 @@ func (w *walk) tick() {
 func (w *walk) drawLimits() {
 	for i := range w.limits {
 		for level := range w.limits[i] {
-			l := admission.Limit{Disabled: w.number("limited", 0, 2) > 0}
+			l := admission.Limit{Disabled: w.theme != "" || w.number("limited", 0, 2) > 0}
 			if !l.Disabled {
 				l = admission.Limit{
 					Tokens: admission.Tokens(w.number("tokens", 0, 40)), Burst: admission.Tokens(w.number("burst", 1, 60)),

@@ -96,10 +96,13 @@ func (w *walk) force() {
 // probe begins or ends a call of somebody who is no worker.
 func (w *walk) probe() {
 	downstream, call, ends := pick(w, "probed", []string{"api", "db"}), pick(w, "call", walkCalls), w.number("ends", 0, 1) == 1
-	w.replied("probe of "+downstream, func(s store.Partition) redistest.Reply {
-		if ends {
-			return redistest.Replied(s.EndProbe(w.ctx, downstream, call))
-		}
-		return redistest.Replied(s.BeginProbe(w.ctx, downstream, call))
-	})
+	w.resend = func() {
+		w.replied("probe of "+downstream, func(s store.Partition) redistest.Reply {
+			if ends {
+				return redistest.Replied(s.EndProbe(w.ctx, downstream, call))
+			}
+			return redistest.Replied(s.BeginProbe(w.ctx, downstream, call))
+		})
+	}
+	w.resend()
 }

@@ -126,7 +126,9 @@ func (w *walk) policy() {
 	if w.number("own bound", 0, 2) == 0 {
 		u.Overflows = append(u.Overflows, store.TenantOverflow{Tenant: "ann", Queue: "mail", Overflow: w.drawOverflow()})
 	}
-	w.drawTotals(&u)
+	if w.theme != "spills" {
+		w.drawTotals(&u)
+	}
 	for _, c := range admission.DefaultClasses() {
 		for _, tenant := range []string{"", "ann", "bob"} {
 			u.Weights = append(u.Weights, store.TenantWeight{Class: c.Name, Tenant: tenant, Weight: admission.Weight(w.number("weight", 1, 1000))})
@@ -174,6 +176,9 @@ func (w *walk) drawCaps() []store.Cap {
 }
 
 func (w *walk) drawOverflow() store.Overflow {
+	if w.theme == "spills" {
+		return store.Overflow{Policy: store.Spillover, MaxJobs: w.number("max jobs", 4, 12), MaxSpilled: 40, LowWater: pick(w, "low water", []int{50, 0, 100})}
+	}
 	policy := pick(w, "overflow", []store.OverflowPolicy{"", store.NoBound, store.Reject, store.DropOldest, store.DropOldest, store.Spillover, store.Spillover})
 	if policy == "" {
 		return store.Overflow{}

@@ -23,7 +23,7 @@ func (w *walk) admit() {
 			jobs[i] = w.plainJob()
 			continue
 		}
-		tenant := w.number("tenant", 0, len(walkTenants)-1)
+		tenant := w.number("tenant", 0, w.tenants()-1)
 		class := w.number("class", 0, 2)
 		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
@@ -207,7 +207,11 @@ func (w *walk) finish() {
 
 // drawEnd draws how a job ends.
 func (w *walk) drawEnd() store.Finish {
-	how := store.Finish{Outcome: pick(w, "outcome", []store.Outcome{store.Complete, store.Complete, store.Complete, store.Retry, store.Kill, store.Release, store.Expire})}
+	outcomes := []store.Outcome{store.Complete, store.Complete, store.Complete, store.Retry, store.Kill, store.Release, store.Expire}
+	if w.theme == "letters" {
+		outcomes = []store.Outcome{store.Kill, store.Expire}
+	}
+	how := store.Finish{Outcome: pick(w, "outcome", outcomes)}
 	switch how.Outcome {
 	case store.Complete:
 		if w.number("result", 0, 4) == 4 {
