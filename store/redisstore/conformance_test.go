@@ -189,12 +189,15 @@ var walkThemes = map[string][]string{
 	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
-// tenants are those of a sequence, few where it has a theme.
-func (w *walk) tenants() int {
-	if w.theme != "" {
-		return 2
+// few narrows what a sequence draws from where it has a theme, to one where that is what is kept aside.
+func few[T any](w *walk, all []T) []T {
+	switch w.theme {
+	case "":
+		return all
+	case "spills":
+		return all[:1]
 	}
-	return len(walkTenants)
+	return all[:2]
 }
 
 // begin starts with nothing in either, a day ahead: Redis drops by its own clock what is over.
@@ -209,7 +212,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
 	if w.theme = pick(w, "theme", []string{"", "", "", "losses", "letters", "spills", "breakers"}); w.theme != "" {
-		w.gates = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"]
+		w.gates, w.pools = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"], walkPools[:1]
 	}
 	w.drawLimits()
 	w.store.SetTime(time.UnixMicro(w.now))

@@ -14,6 +14,9 @@ import (
 
 func (w *walk) admit() {
 	n := pick(w, "jobs", []int{1, 1, 2, 3, 8})
+	if w.theme == "spills" {
+		n = 8
+	}
 	if w.gates == "lone" {
 		n = 1
 	}
@@ -23,9 +26,9 @@ func (w *walk) admit() {
 			jobs[i] = w.plainJob()
 			continue
 		}
-		tenant := w.number("tenant", 0, w.tenants()-1)
+		tenant := w.number("tenant", 0, len(few(w, walkTenants))-1)
 		class := w.number("class", 0, 2)
-		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", walkQueues), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
+		j := admission.NewJob(walkTenants[tenant], pick(w, "queue", few(w, walkQueues)), "t", make([]byte, pick(w, "size", []int{0, 0, 0, 100, 300, store.LargePayload + 1})))
 		j.ID = fmt.Sprintf("j%d", w.number("id", 0, 400))
 		j.Priority = admission.DefaultClasses()[class].Name
 		j.Downstream = pick(w, "downstream", walkDownstreams)
@@ -116,7 +119,7 @@ func (w *walk) drawStart(j *admission.Job) {
 
 // worker draws one of five, and returns the pool that it registers with.
 func (w *walk) worker() (name string, pool store.Pool) {
-	i := w.number("worker", 0, 4)
+	i := pick(w, "worker", few(w, []int{0, 1, 2, 3, 4}))
 	return fmt.Sprintf("w%d", i), w.pools[i%len(w.pools)]
 }
 
@@ -239,8 +242,11 @@ func (w *walk) register() {
 
 // slots are few where several lanes of a tenant are to wait at once.
 func (w *walk) slots() []int {
-	if w.gates == "lanes" {
+	switch {
+	case w.gates == "lanes":
 		return []int{0, 0, 1}
+	case w.theme != "":
+		return []int{8, 4}
 	}
 	return []int{0, 1, 4, 8}
 }
