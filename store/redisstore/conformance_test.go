@@ -183,7 +183,7 @@ var (
 
 // walkThemes are the steps of the sequences that have a theme.
 var walkThemes = map[string][]string{
-	"losses":   {"start", "read", "admit", "promote", "register", "finish", "heartbeat", "reclaim"},
+	"losses":   {"read", "start", "lose", "register", "admit", "promote", "finish", "heartbeat", "reclaim"},
 	"letters":  {"finish", "read", "admit", "register", "promote", "policy", "purge"},
 	"spills":   {"finish", "admit", "read", "promote", "register", "cancel", "clear", "policy"},
 	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
@@ -216,7 +216,10 @@ func (w *walk) begin(bounds memory.Bounds) {
 	}
 	w.drawLimits()
 	w.store.SetTime(time.UnixMicro(w.now))
-	if w.theme == "spills" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
+	if w.theme != "" {
+		w.register()
+	}
+	if w.theme == "spills" || w.theme == "letters" || w.gates != "lone" && w.number("governed", 0, 1) == 1 {
 		w.policy()
 	}
 }
@@ -259,7 +262,7 @@ func (w *walk) step() {
 		"admit": w.admit, "read": w.read, "finish": w.finish, "register": w.register, "heartbeat": w.heartbeat, "reclaim": w.reclaim,
 		"promote": w.promote, "gate": w.gate, "policy": w.policy, "orphan": w.orphan, "cancel": w.cancel, "clear": w.clear, "purge": w.purge,
 		"suspend": w.suspend, "check": w.checks, "grant": w.grant, "take": w.take, "refund": w.refund, "start": w.start, "report": w.report,
-		"force": w.force, "probe": w.probe, "shadow": w.shadow, "reset": w.reset, "look": w.sight,
+		"force": w.force, "probe": w.probe, "shadow": w.shadow, "reset": w.reset, "look": w.sight, "lose": w.lose,
 	}[op]()
 	if w.resend != nil && w.number("resend", 0, 3) == 0 {
 		w.log = append(w.log, op+" again")

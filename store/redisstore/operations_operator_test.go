@@ -120,7 +120,7 @@ func (w *walk) policy() {
 		u.Queues = append(u.Queues, store.QueueSettings{
 			Queue: q, Classes: admission.DefaultClasses(), Horizon: time.Duration(w.number("horizon", 0, 2)) * time.Hour, DropExpired: w.number("drop", 0, 1) == 1,
 			MaxWait: time.Duration(max(0, w.number("max wait", -4, 4))) * time.Second, PoisonLimit: w.number("poison", 0, 3),
-			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: w.number("letters", 0, 4), Overflow: w.drawOverflow(),
+			KeepDead: time.Duration(w.number("keep", 0, 3)) * time.Second, MaxDead: pick(w, "letters", []int{3, 0, 1, 2, 4}), Overflow: w.drawOverflow(),
 		})
 	}
 	if w.number("own bound", 0, 2) == 0 {
@@ -177,7 +177,7 @@ func (w *walk) drawCaps() []store.Cap {
 
 func (w *walk) drawOverflow() store.Overflow {
 	if w.theme == "spills" {
-		return store.Overflow{Policy: store.Spillover, MaxJobs: w.number("max jobs", 4, 12), MaxSpilled: 40, LowWater: pick(w, "low water", []int{50, 0, 100})}
+		return store.Overflow{Policy: store.Spillover, MaxJobs: pick(w, "max jobs", []int{12, 8}), MaxSpilled: 40, LowWater: pick(w, "low water", []int{50, 0, 100})}
 	}
 	policy := pick(w, "overflow", []store.OverflowPolicy{"", store.NoBound, store.Reject, store.DropOldest, store.DropOldest, store.Spillover, store.Spillover})
 	if policy == "" {

@@ -125,7 +125,11 @@ func (w *walk) worker() (name string, pool store.Pool) {
 
 func (w *walk) read() {
 	name, pool := w.worker()
-	w.readAs(name, pool.ID(), w.number("count", 1, 6))
+	count := w.number("count", 1, 6)
+	if w.theme != "" {
+		count = 8
+	}
+	w.readAs(name, pool.ID(), count)
 }
 
 func (w *walk) readAs(worker, pool string, count int) {
@@ -171,7 +175,11 @@ func (w *walk) finish() {
 		return
 	}
 	worker := pick(w, "finisher", holders)
-	n := min(w.number("finishes", 1, 6), len(w.held[worker]))
+	n := w.number("finishes", 1, 6)
+	if w.theme == "spills" {
+		n = 6
+	}
+	n = min(n, len(w.held[worker]))
 	leases := slices.Clone(w.held[worker][:n])
 	if w.number("late", 0, 7) > 0 { // else they are ended again, later
 		w.held[worker] = w.held[worker][n:]
@@ -290,8 +298,20 @@ func (w *walk) start() {
 }
 
 func (w *walk) promote() {
-	owner := pick(w, "owner", []string{"s1", "s1", "s2"})
-	leap := pick(w, "leap", []store.Leap{store.LeapAsk, store.LeapSilence, store.LeapStep})
+	w.promoteAs(pick(w, "owner", []string{"s1", "s1", "s2"}), pick(w, "leap", []store.Leap{store.LeapAsk, store.LeapSilence, store.LeapStep}))
+}
+
+// lose lets every lease end, and the jobs come back that were lost.
+func (w *walk) lose() {
+	for range 2 {
+		w.now += time.Minute.Microseconds()
+		w.store.SetTime(time.UnixMicro(w.now))
+		w.promoteAs("s1", store.LeapSilence)
+	}
+	w.register()
+}
+
+func (w *walk) promoteAs(owner string, leap store.Leap) {
 	reply := w.replied("promote", func(s store.Partition) redistest.Reply {
 		return redistest.Replied(s.PromoteAfter(w.ctx, leap, owner, time.Second))
 	})
