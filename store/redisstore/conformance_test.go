@@ -183,9 +183,9 @@ var (
 
 // walkThemes are the steps of the sequences that have a theme.
 var walkThemes = map[string][]string{
-	"losses":   {"read", "start", "lose", "register", "admit", "promote", "finish", "heartbeat", "reclaim"},
-	"letters":  {"finish", "read", "admit", "register", "promote", "policy", "purge"},
-	"spills":   {"finish", "admit", "read", "promote", "register", "cancel", "clear", "policy"},
+	"losses":   {"start", "read", "lose", "admit", "register", "promote", "finish", "heartbeat", "reclaim"},
+	"letters":  {"finish", "read", "admit", "finish", "read", "admit", "register", "promote", "policy", "purge"},
+	"spills":   {"finish", "read", "promote", "admit", "finish", "read", "promote", "register", "promote", "cancel", "clear", "policy"},
 	"breakers": {"report", "probe", "admit", "promote", "read", "finish", "register", "force"},
 }
 
@@ -211,7 +211,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	w.service = newServiceLog(w.inside.Room())
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "", "", "losses", "letters", "spills", "breakers"}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", ""}); w.theme != "" {
 		w.gates, w.pools = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"], walkPools[:1]
 	}
 	w.drawLimits()

@@ -14,7 +14,7 @@ import (
 
 func (w *walk) admit() {
 	n := pick(w, "jobs", []int{1, 1, 2, 3, 8})
-	if w.theme == "spills" {
+	if w.theme != "" {
 		n = 8
 	}
 	if w.gates == "lone" {
@@ -176,7 +176,7 @@ func (w *walk) finish() {
 	}
 	worker := pick(w, "finisher", holders)
 	n := w.number("finishes", 1, 6)
-	if w.theme == "spills" {
+	if w.theme != "" {
 		n = 6
 	}
 	n = min(n, len(w.held[worker]))
@@ -219,8 +219,11 @@ func (w *walk) finish() {
 // drawEnd draws how a job ends.
 func (w *walk) drawEnd() store.Finish {
 	outcomes := []store.Outcome{store.Complete, store.Complete, store.Complete, store.Retry, store.Kill, store.Release, store.Expire}
-	if w.theme == "letters" {
+	switch w.theme {
+	case "letters":
 		outcomes = []store.Outcome{store.Kill, store.Expire}
+	case "spills":
+		outcomes = outcomes[:1]
 	}
 	how := store.Finish{Outcome: pick(w, "outcome", outcomes)}
 	switch how.Outcome {
@@ -298,11 +301,17 @@ func (w *walk) start() {
 }
 
 func (w *walk) promote() {
+	if w.theme != "" && w.theme != "breakers" {
+		w.promoteAs("s1", store.LeapSilence)
+		return
+	}
 	w.promoteAs(pick(w, "owner", []string{"s1", "s1", "s2"}), pick(w, "leap", []store.Leap{store.LeapAsk, store.LeapSilence, store.LeapStep}))
 }
 
-// lose lets every lease end, and the jobs come back that were lost.
+// lose lets a worker begin what it can, then every lease end, and the jobs come back that were lost.
 func (w *walk) lose() {
+	w.read()
+	w.start()
 	for range 2 {
 		w.now += time.Minute.Microseconds()
 		w.store.SetTime(time.UnixMicro(w.now))
