@@ -211,7 +211,7 @@ func (w *walk) begin(bounds memory.Bounds) {
 	w.service = newServiceLog(w.inside.Room())
 	// Scripts have shorter ways for one pool of one queue, and without gates.
 	w.pools, w.gates = pick(w, "pools", [][]store.Pool{walkPools, walkPools, walkPools[2:]}), pick(w, "gates", []string{"all", "all", "lanes", "breakers", "lone", "none"})
-	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", ""}); w.theme != "" {
+	if w.theme = pick(w, "theme", []string{"", "losses", "letters", "spills", "breakers", "", "spills"}); w.theme != "" {
 		w.gates, w.pools = map[bool]string{true: "breakers", false: "none"}[w.theme == "breakers"], walkPools[:1]
 	}
 	w.drawLimits()
