@@ -134,7 +134,7 @@ func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPip
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		name := cmd.Name()
-		if name != "evalsha" && name != "eval" || cmd.Args()[4] != "" {
+		if !redistest.IsScript(name) || cmd.Args()[4] != "" {
 			return next(ctx, cmd)
 		}
 		cmd.Args()[4] = strconv.FormatInt(h.redis.Load(), 10)

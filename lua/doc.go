@@ -1,12 +1,13 @@
 // Package lua is the room of the scripts, which hold all state of Headgate in Redis: their sources, how they are put together,
 // and what package store sends. It knows neither a connection nor what an argument or a reply means.
 //
-//	scripts/DOMAIN/NAME.lua ─┐
-//	scripts/fragments/*.lua ─┴─ assemble ── Scripts(preamble, layout)["NAME"]() ── store sends Text and SHA
-//	                               │
-//	                         testdata/NAME.lua, the goldens: what Redis runs, and is reviewed
+//	scripts/library.lua ─────┐
+//	scripts/fragments/*.lua ─┼─ one library of functions ── FUNCTION LOAD, FCALL
+//	scripts/DOMAIN/NAME.lua ─┴─ one text a script, of what it includes ── EVALSHA, where Redis has no functions
 //
-// A script is assembled from fragments by "-- @include" lines, and is known by its name alone. What each does, and who calls it:
+// Scripts(preamble, layout)["NAME"]() has both.
+//
+// A file names the fragments that it uses by "-- @include" lines. A script is the function scripts.NAME of its file, and is known by its name alone. What each does, and who calls it:
 //
 //	jobs       admit       decides on a batch of jobs, all or nothing for each       producers
 //	           finish      ends, retries or hands back jobs that a worker holds      workers
@@ -44,8 +45,8 @@
 //	           carry       takes counters and ended ids from another partition       headgate migrate
 //	           adopt       takes a breaker from another partition                    headgate migrate
 //
-// A fragment's names that no other piece of a script uses are hidden in a block, because a function of Lua has 200 local
-// variables at most.
+// Functions are made once in the life of a Redis. What one call has is in the fields of `call` (scripts/library.lua), which `reset` functions
+// of the files that its script includes set when it begins: variables of a file are constants.
 //
 // Every script that makes room in a ready stream or makes a job runnable ends with the fill fragment, so that no
 // job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the

@@ -9,12 +9,16 @@ import (
 	"sync"
 )
 
-// Script is one as Redis takes it: EVAL by its text, EVALSHA by its hash.
+// Script is one as Redis takes it: FCALL by the name of its function, after FUNCTION LOAD of Code; or, where Redis has no functions,
+// EVALSHA by its hash, and EVAL by its text.
 type Script struct {
 	Text, SHA string
+	// Function is empty for a script of a text of its own (NewScript).
+	Function string
+	Code     func() string
 }
 
-// NewScript returns the script of a text.
+// NewScript returns the script of a text, for EVAL alone.
 func NewScript(text string) Script {
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return Script{Text: text, SHA: hex.EncodeToString(sum[:])}
@@ -47,6 +51,18 @@ func Scripts(preamble, layout string) Library {
 }
 
 func newLibrary(preamble, layout string) Library {
+	inLayout := func(text string) string {
+		return strings.Replace(text, oneLayout, "local PARTITIONS = '"+layout+"'\n", 1)
+	}
+	library := sync.OnceValues(func() (name, code string) {
+		text, err := functions(preamble)
+		if err != nil {
+			panic(err) // as below
+		}
+		text = inLayout(text)
+		name = LibraryPrefix + NewScript(text).SHA[:hashLength]
+		return name, "#!lua name=" + name + "\nlocal LIBRARY = '" + name + "'\n" + text
+	})
 	all := make(Library, len(paths))
 	for name := range paths {
 		all[name] = sync.OnceValue(func() Script {
@@ -54,8 +70,24 @@ func newLibrary(preamble, layout string) Library {
 			if err != nil {
 				panic(err) // The sources are in the binary, and a test assembles each.
 			}
-			return NewScript(preamble + strings.Replace(text, oneLayout, "local PARTITIONS = '"+layout+"'\n", 1))
+			script := NewScript(preamble + inLayout(text))
+			if strings.HasPrefix(preamble, "#!") {
+				return script // A first line that only a text can have.
+			}
+			in, _ := library()
+			script.Function = in + "_" + name
+			script.Code = func() string {
+				_, code := library()
+				return code
+			}
+			return script
 		})
 	}
 	return all
 }
+
+// LibraryPrefix begins the name of each library of scripts.
+const LibraryPrefix = "headgate_"
+
+// hashLength is how many digits of the hash of its text are in the name of a library, so that those of two releases stand side by side.
+const hashLength = 12

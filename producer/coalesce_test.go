@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,7 +39,7 @@ func newTollgate(t *testing.T) *tollgate {
 // close makes each call from now on take d longer.
 func (g *tollgate) close(d time.Duration) {
 	g.proxy.Decide(func(c redistest.Command) redistest.Action {
-		if !strings.HasPrefix(c.Name, "EVAL") {
+		if !c.IsScript() {
 			return redistest.Action{}
 		}
 		g.calls.Add(1)
@@ -54,7 +53,7 @@ func (g *tollgate) hold(t *testing.T) (pass, open func()) {
 	t.Helper()
 	gate := make(chan struct{})
 	g.proxy.Decide(func(c redistest.Command) redistest.Action {
-		if !strings.HasPrefix(c.Name, "EVAL") {
+		if !c.IsScript() {
 			return redistest.Action{}
 		}
 		g.calls.Add(1)

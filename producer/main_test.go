@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -143,7 +142,7 @@ type gateway struct {
 	arrived chan int // the number of each admit call as it arrives, never blocking
 }
 
-func isScript(c redistest.Command) bool { return strings.HasPrefix(c.Name, "EVAL") }
+func isScript(c redistest.Command) bool { return c.IsScript() }
 
 func newGateway(tb testing.TB, server *redistest.Server) *gateway {
 	tb.Helper()

@@ -23,7 +23,7 @@ func (panicking) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (panicking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if strings.HasPrefix(command.Name(), "eval") {
+		if redistest.IsScript(command.Name()) {
 			panic("too much")
 		}
 		return next(ctx, command)

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +25,7 @@ func TestAHolderCountsItsLeaseFromTheCall(t *testing.T) {
 	}
 	var reached time.Duration
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if !strings.HasPrefix(c.Name, "EVAL") {
+		if !c.IsScript() {
 			return redistest.Action{}
 		}
 		reached = time.Since(s.born)

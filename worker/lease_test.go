@@ -20,7 +20,7 @@ import (
 // isHeartbeat knows a heartbeat by its arguments: sha, 1, state, now, worker, lease. Schedulers' calls look alike but for the
 // name.
 func (r *rig) isHeartbeat(c redistest.Command) bool {
-	return strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 &&
+	return c.IsScript() && len(c.Args) == 6 &&
 		r.client.HExists(context.WithoutCancel(r.tb.Context()), redisstore.Keys(r.store).Workers(), c.Args[4]).Val()
 }
 
@@ -221,7 +221,7 @@ func TestARefusedHeartbeatEndsTheHandlers(t *testing.T) {
 	<-started
 	var refused atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if strings.HasPrefix(c.Name, "EVAL") && len(c.Args) == 6 && c.Args[4] == name {
+		if c.IsScript() && len(c.Args) == 6 && c.Args[4] == name {
 			refused.Add(1)
 		}
 		return redistest.Action{}
@@ -363,7 +363,7 @@ func TestEveryJobRunsOnceWhateverIsLost(t *testing.T) {
 	proxy.Decide(nil)
 	mu.Lock()
 	t.Logf("cut: %v", cuts)
-	if cuts["XREADGROUP"] < 10 || cuts["EVALSHA"] < 10 {
+	if cuts["XREADGROUP"] < 10 || cuts["FCALL"] < 10 {
 		t.Errorf("too little was lost for a test: %v", cuts)
 	}
 	mu.Unlock()
@@ -395,7 +395,7 @@ func TestCompletionsShareRoundTrips(t *testing.T) {
 	}
 	var scripts atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if strings.HasPrefix(c.Name, "EVAL") {
+		if c.IsScript() {
 			scripts.Add(1)
 			return redistest.Action{Delay: time.Millisecond}
 		}

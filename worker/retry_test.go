@@ -55,7 +55,7 @@ func TestALastAttemptIsADeathAlsoWhenTheAnswerIsLost(t *testing.T) {
 	proxy := redistest.NewProxy(t, r.server.Addr())
 	var cut atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if strings.HasPrefix(c.Name, "EVAL") && slices.Contains(c.Args, string(store.Retry)) && cut.Add(1)%2 == 1 {
+		if c.IsScript() && slices.Contains(c.Args, string(store.Retry)) && cut.Add(1)%2 == 1 {
 			return redistest.Action{Cut: redistest.CutAfter}
 		}
 		return redistest.Action{}

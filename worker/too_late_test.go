@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +16,7 @@ import (
 func holdUp(proxy *redistest.Proxy, deadline *atomic.Pointer[time.Time], is func(redistest.Command) bool) *atomic.Int64 {
 	var calls atomic.Int64
 	proxy.Decide(func(c redistest.Command) redistest.Action {
-		if !strings.HasPrefix(c.Name, "EVAL") || !is(c) {
+		if !c.IsScript() || !is(c) {
 			return redistest.Action{}
 		}
 		calls.Add(1)

@@ -108,14 +108,14 @@ func (s *site) inside() (micros float64) {
 		name, stats, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":")
 		_, stats, _ = strings.Cut(stats, "usec=")
 		var used float64
-		if n, _ := fmt.Sscanf(stats, "%f", &used); n == 1 && name != "evalsha" && name != "config|resetstat" {
+		if n, _ := fmt.Sscanf(stats, "%f", &used); n == 1 && name != "fcall" && name != "config|resetstat" {
 			micros += used
 		}
 	}
 	return micros
 }
 
-// watch returns the commands of a call as MONITOR shows them, EVALSHA itself apart: those of most of so many calls.
+// watch returns the commands of a call as MONITOR shows them, FCALL itself apart: those of most of so many calls.
 func (s *site) watch(prepare func() (call func()), calls int) []string {
 	s.Helper()
 	monitor := newMonitor(s.T, s.server.Addr())
@@ -151,7 +151,7 @@ func (s *site) grouped(commands []command) (texts []string) {
 	counts := map[string]int{}
 	for _, c := range commands {
 		text := strings.TrimSpace(c.name + " " + s.kind(c.key))
-		if c.name == "EVALSHA" {
+		if c.name == "FCALL" {
 			continue
 		}
 		if counts[text]++; counts[text] == 1 {

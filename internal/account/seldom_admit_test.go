@@ -18,13 +18,13 @@ func seldomAdmitRows() []row {
 			s.fillSlots()
 			return s.adorned(admission.PlaceWaiting, func(j *admission.Job) { j.Deadline = time.Now().Add(time.Hour) })
 		}},
-		{"Enqueue for later", "admit: rare.options, due", 1, func(s *site) func() func() {
+		{"Enqueue for later", "admit: job_options, due", 1, func(s *site) func() func() {
 			return s.adorned(admission.PlaceLater, func(j *admission.Job) { j.Delay = time.Hour })
 		}},
 		{"Enqueue with a unique key", "admit: unique_refused, place, fill", 1, func(s *site) func() func() {
 			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Unique.Key = j.ID })
 		}},
-		{"Enqueue of 8 KiB", "admit: rare.options, place, fill", 1, func(s *site) func() func() {
+		{"Enqueue of 8 KiB", "admit: job_options, place, fill", 1, func(s *site) func() func() {
 			large := bytes.Repeat(payload, 32)
 			return s.adorned(admission.PlaceReady, func(j *admission.Job) { j.Payload = large })
 		}},
@@ -38,7 +38,7 @@ func seldomAdmitRows() []row {
 			s.check(s.store.Suspend(s.Context(), store.QueueGate(queue), time.Hour, store.Intervention{Reason: "the account"}))
 			return s.refusals("")
 		}},
-		{"Enqueue, enough wait for an ill downstream", "admit: rare.parked", 1, func(s *site) func() func() {
+		{"Enqueue, enough wait for an ill downstream", "admit: parked_refusal", 1, func(s *site) func() func() {
 			s.putPolicy(store.PolicyUpdate{MaxParked: map[string]int{"api": 1}})
 			_, err := s.store.ForceBreaker(s.Context(), "api", breaker.Open, time.Hour, store.Intervention{Reason: "the account"})
 			s.check(err)

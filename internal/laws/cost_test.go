@@ -73,6 +73,8 @@ func costOfIdle(t *testing.T, idle int, kept, passed bool) int64 {
 	if passed {
 		tenants = 5 // They come back, and move the virtual time.
 	}
+	s.admit(s.job("warm", "mail", 0, classes)) // From now on ids have ended, beside few as beside many.
+	s.finishReady(1)
 	before := s.commands()
 	for i := range idleCalls {
 		s.admit(s.job("x"+tenantName(i%tenants), "mail", 0, classes))

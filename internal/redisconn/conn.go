@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -25,13 +26,14 @@ type Conn struct {
 	// Scripts are those that Run knows (SetLayout), Preamble what begins each: "#!lua ..." in tests on a cluster.
 	Scripts  lua.Library
 	Preamble string
+	textOnly *atomic.Bool // Redis has no functions.
 	// Now is what scripts take as the time in microseconds: empty for Redis TIME. Only tests set it.
 	Now string
 }
 
 // New returns the Conn of a partition by its redis.UniversalClient. Its scripts are those of a deployment of one partition.
 func New(client any, partition keyspace.Partition, preamble string) *Conn {
-	c := &Conn{client: client, Partition: partition, Preamble: preamble}
+	c := &Conn{client: client, Partition: partition, Preamble: preamble, textOnly: new(atomic.Bool)}
 	c.SetLayout(lua.SingleLayout)
 	return c
 }

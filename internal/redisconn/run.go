@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -17,26 +19,102 @@ func (c *Conn) Run(ctx context.Context, name string, args ...any) ([]string, err
 	return c.RunBy(ctx, Client(c).Process, name, args)
 }
 
+// sender sends a command.
+type sender func(context.Context, redis.Cmder) error
+
 // RunBy is Run by another way to send a command.
 func (c *Conn) RunBy(ctx context.Context, send func(context.Context, redis.Cmder) error, name string, args []any) ([]string, error) {
 	sc := c.Scripts[name]()
 	all := make([]any, 0, 4+len(args))
-	all = append(all, "evalsha", sc.SHA, 1, c.Partition.State())
+	all = append(all, "fcall", sc.Function, 1, c.Partition.State())
 	all = append(all, args...)
-	cmd := redis.NewStringSliceCmd(ctx, all...)
-	err := send(ctx, cmd)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		all[0], all[1] = "eval", sc.Text
-		cmd = redis.NewStringSliceCmd(ctx, all...)
-		err = send(ctx, cmd)
-	}
+	reply, err := c.call(ctx, send, sc, all)
 	if err != nil {
 		return nil, &runError{script: name, err: Classify(err)}
 	}
-	if len(cmd.Val()) == 0 {
+	if len(reply) == 0 {
 		return nil, &runError{script: name, err: ErrUnknownReply}
 	}
+	return reply, nil
+}
+
+// call sends a script as a function where Redis has functions, else as a text. As a text it goes too where Redis is full and the script
+// is not one that may fill it: a function is refused then before it begins, a text at its first command that takes memory.
+func (c *Conn) call(ctx context.Context, send sender, sc lua.Script, all []any) ([]string, error) {
+	if sc.Function == "" || c.textOnly.Load() {
+		return callText(ctx, send, sc, all)
+	}
+	reply, err := process(ctx, send, all)
+	if err != nil && isFunctionMissing(err) {
+		if err = load(ctx, send, sc); err == nil {
+			reply, err = process(ctx, send, all)
+		}
+	}
+	if err != nil && isWithoutFunctions(err) {
+		c.textOnly.Store(true)
+		return callText(ctx, send, sc, all)
+	}
+	if err != nil && (isRefusedAsFull(err) || isFunctionMissing(err)) { // Or somebody took it away again.
+		return callText(ctx, send, sc, all)
+	}
+	return reply, err
+}
+
+// callText sends a script by its hash, or by its text where Redis does not know that.
+func callText(ctx context.Context, send sender, sc lua.Script, all []any) ([]string, error) {
+	all[0], all[1] = "evalsha", sc.SHA
+	reply, err := process(ctx, send, all)
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+		all[0], all[1] = "eval", sc.Text
+		reply, err = process(ctx, send, all)
+	}
+	return reply, err
+}
+
+func process(ctx context.Context, send sender, all []any) ([]string, error) {
+	cmd := redis.NewStringSliceCmd(ctx, all...)
+	if err := send(ctx, cmd); err != nil {
+		return nil, err
+	}
 	return cmd.Val(), nil
+}
+
+// keptLibraries is how many libraries of scripts may stand beside each other: those of several releases and layouts.
+const keptLibraries = 16
+
+// load gives Redis the library of a script, and deletes others where there are too many: whoever uses one of these loads it again.
+// Somebody else may load it at the same time.
+func load(ctx context.Context, send sender, sc lua.Script) error {
+	if err := send(ctx, redis.NewStringCmd(ctx, "function", "load", sc.Code())); err != nil && !strings.Contains(err.Error(), "already exists") {
+		return err
+	}
+	list := redis.NewFunctionListCmd(ctx, "function", "list", "libraryname", lua.LibraryPrefix+"*")
+	if send(ctx, list) != nil {
+		return nil // It may not look: then it does not delete.
+	}
+	others := slices.DeleteFunc(list.Val(), func(l redis.Library) bool { return strings.HasPrefix(sc.Function, l.Name+"_") })
+	for len(others) >= keptLibraries {
+		if err := send(ctx, redis.NewStringCmd(ctx, "function", "delete", others[0].Name)); err != nil {
+			break
+		}
+		others = others[1:]
+	}
+	return nil
+}
+
+func isFunctionMissing(err error) bool { return redis.HasErrorPrefix(err, "Function not found") }
+
+// isWithoutFunctions reports whether Redis does not have functions, or does not let this user call or load them.
+func isWithoutFunctions(err error) bool {
+	if redis.HasErrorPrefix(err, "NOPERM") {
+		return strings.Contains(err.Error(), "'fcall'") || strings.Contains(err.Error(), "'function|load'")
+	}
+	return redis.HasErrorPrefix(err, "unknown command")
+}
+
+// isRefusedAsFull reports whether a full Redis has refused to begin a function: an error within one names the script.
+func isRefusedAsFull(err error) bool {
+	return redis.HasErrorPrefix(err, "OOM") && !strings.Contains(err.Error(), " script: ")
 }
 
 // RunFor is Run for a reply of so many words.

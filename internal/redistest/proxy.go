@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -50,6 +51,18 @@ type Command struct {
 	Name string
 	// Args are the other words.
 	Args []string
+}
+
+// IsScript reports whether c calls a script: as a function, by its hash or as a text.
+func (c Command) IsScript() bool { return IsScript(c.Name) }
+
+// IsScript is Command.IsScript of a command's name in any case.
+func IsScript(name string) bool {
+	switch strings.ToUpper(name) {
+	case "FCALL", "EVALSHA", "EVAL":
+		return true
+	}
+	return false
 }
 
 // Proxy is a TCP proxy before a Redis that ends connections on purpose. It forwards everything until it is told

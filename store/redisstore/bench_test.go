@@ -128,7 +128,7 @@ func usageOf(b *testing.B, s *Partition) (u usage) {
 		info, err := redisconn.Client(s.conn).Info(b.Context(), section).Result()
 		check(b, err)
 		for line := range strings.Lines(info) {
-			for _, name := range []string{"eval", "evalsha", "xreadgroup"} {
+			for _, name := range []string{"fcall", "eval", "evalsha", "xreadgroup"} {
 				var calls, used float64
 				if n, _ := fmt.Sscanf(line, "cmdstat_"+name+":calls=%f,usec=%f", &calls, &used); n == 2 {
 					u.us += used

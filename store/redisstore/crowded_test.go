@@ -232,7 +232,7 @@ func TestLanesOfATenantAreBounded(t *testing.T) {
 	const few = 4
 	y := newYard(t)
 	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.conn.Scripts, "local WIDE, LANE_CAP = P .. 'wide', %d\n", store.MaxLanes, few)
+	lower(t, y.store.conn.Scripts, "local LANE_CAP = %d\n", store.MaxLanes, few)
 	n := 0
 	calling := func(tenant, downstream string, delay time.Duration) admission.Verdict {
 		n++

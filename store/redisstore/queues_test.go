@@ -34,8 +34,8 @@ func newNameYard(t *testing.T) *nameYard {
 	t.Helper()
 	y := newYard(t)
 	y.store.conn.Scripts = maps.Clone(lua.Scripts("", lua.SingleLayout))
-	lower(t, y.store.conn.Scripts, "P .. 'made', %d, 256, 64\n", store.MaxQueues, fewQueues)
-	lower(t, y.store.conn.Scripts, fmt.Sprintf("P .. 'made', %d, ", fewQueues)+"%d, 64\n", 256, fewMade)
+	lower(t, y.store.conn.Scripts, "QUEUE_CAP, MADE_CAP, LOOKS = %d, 256, 64\n", store.MaxQueues, fewQueues)
+	lower(t, y.store.conn.Scripts, fmt.Sprintf("QUEUE_CAP, MADE_CAP, LOOKS = %d, ", fewQueues)+"%d, 64\n", 256, fewMade)
 	return &nameYard{yard: y, last: map[string]string{}}
 }
 

@@ -7,59 +7,59 @@
 -- Reply {"probe" | "held" | "ended", "more" | "", state, period, microseconds until that ends by time alone, -1 for never};
 --   the state is as breaker.lua says it, "closed" and 0 where there is no breaker
 -- Never lets more calls and jobs together be probes than the rules allow, and counts a call that is sent again once.
-local STATE, NOW, DOWNSTREAM, CALL, WHAT = KEYS[1], ARGV[1], ARGV[2], 'p:' .. ARGV[3], ARGV[4]
+-- @flag allow-oom
 -- @include call
 -- @include gate
 -- @include due
 -- @include jobs
--- A function of its own, as in promote.lua.
-return (function()
 -- @include follow
 -- @include relief
-local now = now_us(NOW)
-call_begin(now, {})
+function scripts.probe(KEYS, ARGV)
+  local STATE, NOW, DOWNSTREAM, CALL, WHAT = KEYS[1], ARGV[1], ARGV[2], 'p:' .. ARGV[3], ARGV[4]
+  local now = now_us(NOW)
+  call_begin(now, {})
 
--- changed makes what is due by time alone, probes' time-outs among it, and lets the gate follow.
-local function changed()
-  local f = breaker.due(DOWNSTREAM, now)
-  if f then breaker.follow(f) end
-  return breaker.open(DOWNSTREAM)
-end
-
--- begun reports whether the call is a probe now, or was one already.
-local function begun(f)
-  local calls = breaker.guests(f)
-  for call, c in pairs(calls) do
-    if c.period ~= f.period then redis.call('HDEL', f.key, call) end
+  -- changed makes what is due by time alone, probes' time-outs among it, and lets the gate follow.
+  local function changed()
+    local f = breaker.due(DOWNSTREAM, now)
+    if f then breaker.follow(f) end
+    return breaker.open(DOWNSTREAM)
   end
-  if calls[CALL] then return calls[CALL].period == f.period end
-  local name = 'b:' .. DOWNSTREAM
-  if f.state ~= breaker.HALF_OPEN or gate_closed(name) then return false end
-  gate_pass(name)
-  redis.call('HSET', f.key, CALL, format('%d|%d', f.period, breaker.clock()))
-  return true
-end
 
--- finished gives back the unit of a call, if its period lasts.
-local function finished(f)
-  local name, c = 'b:' .. DOWNSTREAM, breaker.guests(f)[CALL]
-  if redis.call('HDEL', f.key, CALL) == 0 or c.period ~= f.period then return end
-  local g = gate(name)
-  if not g then return end
-  g.held = math.max(0, g.held - 1)
-  gates_dirty[name], freed[name] = true, true
-end
+  -- begun reports whether the call is a probe now, or was one already.
+  local function begun(f)
+    local calls = breaker.guests(f)
+    for id, c in pairs(calls) do
+      if c.period ~= f.period then redis.call('HDEL', f.key, id) end
+    end
+    if calls[CALL] then return calls[CALL].period == f.period end
+    local name = 'b:' .. DOWNSTREAM
+    if f.state ~= breaker.HALF_OPEN or gate_closed(name) then return false end
+    gate_pass(name)
+    redis.call('HSET', f.key, CALL, format('%d|%d', f.period, breaker.clock()))
+    return true
+  end
 
-local f, word = changed(), 'held'
-if WHAT == 'end' then
-  word = 'ended'
-  if f then finished(f) end
-elseif f and begun(f) then
-  word = 'probe'
+  -- finished gives back the unit of a call, if its period lasts.
+  local function finished(f)
+    local name, c = 'b:' .. DOWNSTREAM, breaker.guests(f)[CALL]
+    if redis.call('HDEL', f.key, CALL) == 0 or c.period ~= f.period then return end
+    local g = gate(name)
+    if not g then return end
+    g.held = math.max(0, g.held - 1)
+    call.gates_dirty[name], call.freed[name] = true, true
+  end
+
+  local f, word = changed(), 'held'
+  if WHAT == 'end' then
+    word = 'ended'
+    if f then finished(f) end
+  elseif f and begun(f) then
+    word = 'probe'
+  end
+  freed_wake(now)
+  local rest = fill(now) and 'more' or ''
+  if not f then return { word, rest, breaker.STATES[breaker.CLOSED], '0', '-1' } end
+  local state = f.forced == 1 and f.state == breaker.CLOSED and 'forced' or breaker.STATES[f.state]
+  return { word, rest, state, format('%d', f.period), format('%d', breaker.ends(f)) }
 end
-freed_wake(now)
-local rest = fill(now) and 'more' or ''
-if not f then return { word, rest, breaker.STATES[breaker.CLOSED], '0', '-1' } end
-local state = f.forced == 1 and f.state == breaker.CLOSED and 'forced' or breaker.STATES[f.state]
-return { word, rest, state, format('%d', f.period), format('%d', breaker.ends(f)) }
-end)()

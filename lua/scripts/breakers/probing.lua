@@ -8,17 +8,19 @@
 -- ARGV[5] lease  microseconds
 -- Reply {"leased"}, {"taken"} or {"back"}
 -- Never waits for a probe that is lost: its lease ends.
--- luacheck: ignore 211
-local STATE, NOW, DOWNSTREAM, TOKEN, LIMIT, LEASE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+-- @flag allow-oom
 -- @include relief
 -- @include time
-local now = now_us(NOW)
+function scripts.probing(KEYS, ARGV)
+  local STATE, NOW, DOWNSTREAM, TOKEN, LIMIT, LEASE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+  local now = now_us(NOW)
 
-local key = P .. 'probing:' .. DOWNSTREAM
-redis.call('ZREM', key, TOKEN)
-if LIMIT == 0 then return { 'back' } end
-redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
-if redis.call('ZCARD', key) >= LIMIT then return { 'taken' } end
-redis.call('ZADD', key, format('%d', now + LEASE), TOKEN)
-redis.call('PEXPIRE', key, format('%d', math.ceil(LEASE / 1000) + 1000))
-return { 'leased' }
+  local key = call.prefix .. 'probing:' .. DOWNSTREAM
+  redis.call('ZREM', key, TOKEN)
+  if LIMIT == 0 then return { 'back' } end
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', now))
+  if redis.call('ZCARD', key) >= LIMIT then return { 'taken' } end
+  redis.call('ZADD', key, format('%d', now + LEASE), TOKEN)
+  redis.call('PEXPIRE', key, format('%d', math.ceil(LEASE / 1000) + 1000))
+  return { 'leased' }
+end

@@ -2,11 +2,11 @@
 -- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
 -- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
 -- KEPT_AUDIT entries, and `al` counts those that left.
-local AUDIT, KEPT_AUDIT = P .. 'audit', 10000
+local KEPT_AUDIT = 10000
 
 local function audit_add(fields)
-  redis.call('XADD', AUDIT, '*', unpack(fields))
-  local gone = redis.call('XTRIM', AUDIT, 'MAXLEN', KEPT_AUDIT)
+  redis.call('XADD', keys.audit, '*', unpack(fields))
+  local gone = redis.call('XTRIM', keys.audit, 'MAXLEN', KEPT_AUDIT)
   if gone > 0 then state_add('al', gone) end
 end
 
@@ -27,12 +27,12 @@ end
 local LOOK_BACK, ACT_LASTS = 8, 600000000
 local function audit_act(now, by, name, n, duration)
   if by.act == '' then return end
-  for _, entry in ipairs(redis.call('XREVRANGE', AUDIT, '+', '-', 'COUNT', LOOK_BACK)) do
+  for _, entry in ipairs(redis.call('XREVRANGE', keys.audit, '+', '-', 'COUNT', LOOK_BACK)) do
     local at = {}
     for i = 1, #entry[2], 2 do at[entry[2][i]] = entry[2][i + 1] end
     if at.act == by.act and at.action == by.action and at.name == name and at.author == by.author and now - at.at < ACT_LASTS then
       n = n + tonumber(at.n)
-      redis.call('XDEL', AUDIT, entry[1])
+      redis.call('XDEL', keys.audit, entry[1])
       break
     end
   end

@@ -16,7 +16,6 @@
 -- `breakers` is the SET of downstreams that have one, `events` the STREAM of transitions, `marks` (gate.lua) knows the
 -- probes. Whoever changes a breaker saves it, and ends with breaker.follow, freed_wake and fill if a gate is to change.
 local breaker = {}
-breaker.BREAKERS = P .. 'breakers'
 breaker.CLOSED, breaker.OPEN, breaker.HALF_OPEN = 0, 1, 2
 breaker.STATES = { [0] = 'closed', 'open', 'half-open' }
 breaker.FAILURE_RATE, breaker.FAILURE_STREAK, breaker.SLOW_CALL_RATE = 1, 2, 3
@@ -34,10 +33,10 @@ do
     'failed_at', 'n00', 'n01', 'n02', 'n10', 'n11', 'n12', 'n20', 'n21', 'n22' }
   local RULE_NAMES = { 'window', 'buckets', 'min_calls', 'failure_rate', 'failure_threshold', 'slow_call_rate',
     'success_threshold', 'max_probes', 'probe_timeout', 'open_base', 'open_max', 'reset_after' }
-  local EVENTS, EVENTS_KEPT, BREAKER_CAP, DRAWN = P .. 'events', 1000, 4096, 16
+  local EVENTS_KEPT, BREAKER_CAP, DRAWN = 1000, 4096, 16
   local QUIET = 86400000000
   local RAMP_STEP, RAMP_STEPS, LONE_VOTE = 1000000, 7, 500000
-  local opened = {}
+  function reset.breaker() call.breakers = {} end
 
   function breaker.clock() return state_num('bt') end
 
@@ -80,10 +79,10 @@ do
 
   -- breaker.open returns a downstream's breaker, false for none. `was` is what its gate and its timer know.
   function breaker.open(downstream)
-    local f = opened[downstream]
+    local f = call.breakers[downstream]
     if f ~= nil then return f end
     f = false
-    local key = P .. 'br:' .. downstream
+    local key = call.prefix .. 'br:' .. downstream
     local v = redis.call('HMGET', key, 'm', 'c', 't', 'x')
     if v[1] then
       f = { name = downstream, key = key, rules = breaker.rules(v[2]), ring = v[3], groups = {} }
@@ -92,7 +91,7 @@ do
       if f.tried ~= f.period then breaker.untried(f) end
       f.was = { period = f.period, limit = breaker.limit(f), ramp = f.ramp, doubt = f.doubt }
     end
-    opened[downstream] = f
+    call.breakers[downstream] = f
     return f
   end
 
@@ -100,33 +99,33 @@ do
   -- was heard for longest. It reports whether there was one.
   local function make_room()
     local oldest
-    for _, name in ipairs(redis.call('SRANDMEMBER', breaker.BREAKERS, DRAWN)) do
-      local f = opened[name] == nil and breaker.open(name)
+    for _, name in ipairs(redis.call('SRANDMEMBER', keys.breakers, DRAWN)) do
+      local f = call.breakers[name] == nil and breaker.open(name)
       if f then
-        opened[name] = nil
+        call.breakers[name] = nil
         local idle = f.state == breaker.CLOSED and f.forced == 0 and f.ramp == 0 and f.doubt == 0
         if idle and (not oldest or f.heard < oldest.heard) then oldest = f end
       end
     end
     if not oldest then return false end
     redis.call('UNLINK', oldest.key)
-    redis.call('SREM', breaker.BREAKERS, oldest.name)
-    redis.call('ZREM', DUE, 'b' .. oldest.name)
-    earliest = nil
+    redis.call('SREM', keys.breakers, oldest.name)
+    redis.call('ZREM', keys.due, 'b' .. oldest.name)
+    call.earliest = nil
     return true
   end
 
   -- breaker.make returns a new one, closed; nil when there are too many and none can go.
   function breaker.make(downstream, rules)
-    if redis.call('SCARD', breaker.BREAKERS) >= BREAKER_CAP and not make_room() then return nil end
-    redis.call('SADD', breaker.BREAKERS, downstream)
-    local f = { name = downstream, key = P .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
+    if redis.call('SCARD', keys.breakers) >= BREAKER_CAP and not make_room() then return nil end
+    redis.call('SADD', keys.breakers, downstream)
+    local f = { name = downstream, key = call.prefix .. 'br:' .. downstream, rules = rules, ring = '', groups = {}, was = {} }
     numbers(f, META, '')
     numbers(f, EXTRA, '')
     f.since = breaker.clock()
     f.heard, f.confirmed, f.period = f.since, f.since, floor(f.since / 1000000)
     f.was.period, f.tried = f.period, f.period
-    opened[downstream] = f
+    call.breakers[downstream] = f
     return f
   end
 
@@ -139,7 +138,7 @@ do
     breaker.untried(f)
     local way = 'n' .. format('%d%d', from, to)
     f[way] = f[way] + 1
-    redis.call('XADD', EVENTS, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
+    redis.call('XADD', keys.events, 'MAXLEN', '~', EVENTS_KEPT, '*', 'downstream', f.name, 'from', breaker.STATES[from],
       'to', breaker.STATES[to], 'cause', breaker.CAUSES[cause], 'reason', told and told.reason or '',
       'workers', format('%d', told and told.voters or 0), 'callers', format('%d', told and told.callers or 0),
       'at', format('%d', redis_now), 'period', format('%d', f.period),
@@ -232,7 +231,7 @@ do
   -- alone reports whether there is no other worker, so that nobody else's report can be on its way. A guest is not
   -- registered, and never knows.
   local function alone(f)
-    return not f.guest and redis.call('HLEN', P .. 'workers') <= 1
+    return not f.guest and redis.call('HLEN', keys.workers) <= 1
   end
 
   breaker.RULES = { breaker.FAILURE_STREAK, breaker.FAILURE_RATE, breaker.SLOW_CALL_RATE }
@@ -285,10 +284,10 @@ do
   local function oldest_probe(f)
     if f.state ~= breaker.HALF_OPEN then return nil end
     local oldest
-    for _, call in pairs(breaker.guests(f)) do
-      if call.period == f.period then oldest = math.min(oldest or 9e15, call.at) end
+    for _, guest in pairs(breaker.guests(f)) do
+      if guest.period == f.period then oldest = math.min(oldest or 9e15, guest.at) end
     end
-    local marks = state_num('nm') > 0 and redis.call('HVALS', P .. 'marks') or {}
+    local marks = state_num('nm') > 0 and redis.call('HVALS', keys.marks) or {}
     for _, mark in ipairs(marks) do
       local period, at, downstream = match(mark, '^(%d+)|(%d+)|(.*)$')
       if downstream == f.name and tonumber(period) == f.period then
@@ -335,9 +334,9 @@ do
     elseif f.forced == 0 then
       at = f.heard + QUIET
     end
-    redis.call('ZREM', DUE, 'b' .. f.name)
-    earliest = nil
-    if at then due_add(DUE, redis_now + at - clock, 'b' .. f.name) end
+    redis.call('ZREM', keys.due, 'b' .. f.name)
+    call.earliest = nil
+    if at then due_add(keys.due, redis_now + at - clock, 'b' .. f.name) end
   end
 
   local function text_of(f, names)
@@ -370,8 +369,8 @@ do
     if not breaker.advance(f, redis_now, oldest) and f.state ~= breaker.OPEN and f.forced == 0 and f.ramp + f.doubt == 0 and not oldest
       and breaker.clock() - f.heard >= QUIET then
       redis.call('UNLINK', f.key)
-      redis.call('SREM', breaker.BREAKERS, downstream)
-      f.period, f.state, opened[downstream] = f.period + 1, breaker.CLOSED, false
+      redis.call('SREM', keys.breakers, downstream)
+      f.period, f.state, call.breakers[downstream] = f.period + 1, breaker.CLOSED, false
       return f
     end
     local follow = breaker.save(f, redis_now, {})

@@ -1,13 +1,13 @@
 -- @include bytes
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
-local rate_texts = {} -- texts of rates that are known, by rate
+function reset.bucket() call.rate_texts = {} end -- texts of rates that are known, by rate
 
 local function rate_text(rate)
-  local text = rate_texts[rate]
+  local text = call.rate_texts[rate]
   if not text then
     text = format('%.17g', rate)
-    rate_texts[rate] = text
+    call.rate_texts[rate] = text
   end
   return text
 end
@@ -19,7 +19,7 @@ local function bucket_settle(b, stored, changed_at, now)
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
   stamp, span = tonumber(stamp), tonumber(span)
-  old = old == rate_texts[rate] and rate or tonumber(old)
+  old = old == call.rate_texts[rate] and rate or tonumber(old)
   if stamp > now then stamp = now end
   local passed = now - stamp
   if passed >= span and rate >= old then return b end

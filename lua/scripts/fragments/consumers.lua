@@ -12,13 +12,13 @@ local function consumers_audit(id, now)
     for i = 1, #info, 2 do
       if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
     end
-    if redis.call('HEXISTS', WORKERS, name) == 0 then
+    if redis.call('HEXISTS', keys.workers, name) == 0 then
       if pending > 0 and not consumer_return(pool, name, true, now) then
-        return due_add(DUE, now, 'c' .. id)
+        return due_add(keys.due, now, 'c' .. id)
       end
       consumer_end(pool, name)
     end
   end
   pool_close(pool)
-  if pools[id] then due_add(DUE, now + AUDIT_EVERY, 'c' .. id) end
+  if call.pools[id] then due_add(keys.due, now + AUDIT_EVERY, 'c' .. id) end
 end

@@ -10,9 +10,8 @@
 -- jobs may be spilled; per cent of the bounds at which they come back. Anything else is none; "-" is not said. `bounds`
 -- (HASH, `nb` entries) has a tenant's own in a queue, TENANT:QUEUE, before the queue's, and *:* after it; and that of a
 -- tenant over all its queues, TENANT, or * of every other.
-local DEPTH, BOUNDS, CLASS_STEP = P .. 'depth', P .. 'bounds', 35184372088832
-local depths, bounds = {}, {}
-local depth_freed = {} -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
+local CLASS_STEP = 35184372088832
+function reset.depth() call.depths, call.bounds, call.depth_freed = {}, {}, {} end -- name → 'left', or 'goes on' where moves ran out -- luacheck: ignore 241 (only a fill uses it)
 
 local function bound_read(text)
   local policy, most, bytes, spill, low = match(text or '', '^(%a),(%d+),(%d+),(%d+),(%d+)$')
@@ -25,19 +24,19 @@ end
 
 local function bound_open(tenant, queue)
   local name = tenant .. ':' .. queue
-  local b = bounds[name]
+  local b = call.bounds[name]
   if b == nil then
-    local found = state_num('nb') > 0 and redis.call('HMGET', BOUNDS, name, '*:*', tenant, '*') or {}
+    local found = state_num('nb') > 0 and redis.call('HMGET', keys.bounds, name, '*:*', tenant, '*') or {}
     local own = queue_open(queue).overflow
     b = bound_read(found[1] or own ~= '-' and own or found[2])
-    bounds[name], bounds[tenant] = b, bound_read(found[3] or found[4])
+    call.bounds[name], call.bounds[tenant] = b, bound_read(found[3] or found[4])
   end
   return b
 end
 
 -- total_bound returns what bounds a tenant over all its queues. bound_open has asked for it.
 local function total_bound(tenant)
-  return bounds[tenant]
+  return call.bounds[tenant]
 end
 
 local function depth_read(text)
@@ -48,11 +47,11 @@ end
 -- depth_open returns the depth of a name, and that of its tenant over all.
 local function depth_open(name)
   local all = match(name, '^[^:]*:')
-  if not depths[name] then
-    local found = redis.call('HMGET', DEPTH, name, all)
-    depths[name], depths[all] = depth_read(found[1]), depths[all] or depth_read(found[2])
+  if not call.depths[name] then
+    local found = redis.call('HMGET', keys.depth, name, all)
+    call.depths[name], call.depths[all] = depth_read(found[1]), call.depths[all] or depth_read(found[2])
   end
-  return depths[name], depths[all]
+  return call.depths[name], call.depths[all]
 end
 
 local function depth_add(name, count, size)
@@ -60,7 +59,7 @@ local function depth_add(name, count, size)
   d.jobs, d.bytes, d.dirty = d.jobs + count, d.bytes + size, true
   all.jobs, all.bytes, all.dirty = math.max(0, all.jobs + count), math.max(0, all.bytes + size), true
   state_add('nl', count)
-  if count < 0 then depth_freed[name] = depth_freed[name] or 'left' end
+  if count < 0 then call.depth_freed[name] = call.depth_freed[name] or 'left' end
 end
 
 local function depth_name(key, rec)
@@ -69,7 +68,7 @@ end
 
 -- job_size returns the bytes of a job as it is stored.
 local function job_size(key, rec)
-  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', P .. 'large:' .. key) or 0)
+  return #rec + (record_has(rec, LARGE) and redis.call('STRLEN', call.prefix .. 'large:' .. key) or 0)
 end
 
 -- depth_leave takes a job out of the depth that it counts in.
@@ -81,16 +80,16 @@ end
 local function old_add(key, rec)
   if not record_has(rec, COUNTED) then return end
   local score = (127 - byte(rec, 3)) * CLASS_STEP + number_at(rec, 7)
-  redis.call('ZADD', P .. 'old:' .. depth_name(key, rec), format('%d', score), key)
+  redis.call('ZADD', call.prefix .. 'old:' .. depth_name(key, rec), format('%d', score), key)
 end
 
 local function old_remove(key, rec)
-  if record_has(rec, COUNTED) then redis.call('ZREM', P .. 'old:' .. depth_name(key, rec), key) end
+  if record_has(rec, COUNTED) then redis.call('ZREM', call.prefix .. 'old:' .. depth_name(key, rec), key) end
 end
 
 local function depth_write()
   local args, gone = {}, {}
-  for name, d in pairs(depths) do
+  for name, d in pairs(call.depths) do
     if d.dirty and d.jobs > 0 then
       args[#args + 1], args[#args + 2] = name, format('%d|%d', d.jobs, d.bytes)
     elseif d.dirty then
@@ -98,6 +97,6 @@ local function depth_write()
     end
     d.dirty = false
   end
-  if #args > 0 then redis.call('HSET', DEPTH, unpack(args)) end
-  if #gone > 0 then redis.call('HDEL', DEPTH, unpack(gone)) end
+  if #args > 0 then redis.call('HSET', keys.depth, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', keys.depth, unpack(gone)) end
 end

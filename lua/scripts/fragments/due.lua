@@ -14,23 +14,22 @@
 --   b downstream        its breaker's state ends by time, or is to be looked at
 -- Jobs that wait for a time stand in `later`. Whoever lowers the earliest time adds to `wake`, on which
 -- schedulers block.
-local DUE, LATER, WAKE = P .. 'due', P .. 'later', P .. 'wake'
-local earliest
+function reset.due() call.earliest = nil end
 
 local function due_earliest()
-  if not earliest then
-    local a = redis.call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
-    local b = redis.call('ZRANGE', LATER, 0, 0, 'WITHSCORES')[2]
-    earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
+  if not call.earliest then
+    local a = redis.call('ZRANGE', keys.due, 0, 0, 'WITHSCORES')[2]
+    local b = redis.call('ZRANGE', keys.later, 0, 0, 'WITHSCORES')[2]
+    call.earliest = math.min(score_of(a or 9e15), score_of(b or 9e15))
   end
-  return earliest
+  return call.earliest
 end
 
 local function due_add(zset, at, member)
   local before = due_earliest()
   redis.call('ZADD', zset, format('%d', at), member)
   if at < before then
-    earliest = at
-    redis.call('XADD', WAKE, 'MAXLEN', 1, '*', 'at', format('%d', at))
+    call.earliest = at
+    redis.call('XADD', keys.wake, 'MAXLEN', 1, '*', 'at', format('%d', at))
   end
 end

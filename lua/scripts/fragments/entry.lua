@@ -6,18 +6,17 @@
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
 -- suspicion if that worker is lost too. `begun` is how many such a worker runs, and of which group (reclaim.lua), as n|group.
-local STARTED = P .. 'started'
 
 -- start_forget takes a suspect from those that a worker's handlers have begun.
 local function start_forget(key)
-  local worker = redis.call('HGET', STARTED, key)
+  local worker = redis.call('HGET', keys.started, key)
   if not worker then return end
-  redis.call('HDEL', STARTED, key)
-  local n, group = match(redis.call('HGET', P .. 'begun', worker) or '1|', '^(%d+)|(.*)$')
+  redis.call('HDEL', keys.started, key)
+  local n, group = match(redis.call('HGET', keys.begun, worker) or '1|', '^(%d+)|(.*)$')
   if n == '1' then
-    redis.call('HDEL', P .. 'begun', worker)
+    redis.call('HDEL', keys.begun, worker)
   else
-    redis.call('HSET', P .. 'begun', worker, format('%d|%s', n - 1, group))
+    redis.call('HSET', keys.begun, worker, format('%d|%s', n - 1, group))
   end
 end
 
@@ -25,19 +24,19 @@ end
 local function gate_leave(name)
   local g = gate(name)
   g.held = math.max(0, g.held - 1)
-  gates_dirty[name] = true
+  call.gates_dirty[name] = true
 end
 
 -- mark_release gives back the unit of a job that was dispatched under a breaker, if its period lasts.
 local function mark_release(key, name)
-  local mark = state_num('nm') > 0 and redis.call('HGET', MARKS, key)
+  local mark = state_num('nm') > 0 and redis.call('HGET', keys.marks, key)
   if not mark then return end
-  redis.call('HDEL', MARKS, key)
+  redis.call('HDEL', keys.marks, key)
   state_add('nm', -1)
   local g = gate(name)
   if g and g.rest == match(mark, '^%d+') then
     gate_leave(name)
-    freed[name] = true
+    call.freed[name] = true
   end
 end
 
@@ -46,7 +45,7 @@ local function entry_leave(pool_id, downstream)
   if downstream == '' then return end
   hold_add(pool_id, downstream, -1)
   local name = pool_id .. ':' .. downstream
-  shelf_freed[name] = (shelf_freed[name] or 0) + 1
+  call.shelf_freed[name] = (call.shelf_freed[name] or 0) + 1
 end
 
 -- entry_release gives back the units of a job that leaves a ready stream. A plain one has none of a breaker.
@@ -62,7 +61,7 @@ local function entry_release(pool_id, key, rec, plain)
   for _, name in ipairs(names) do
     if gate(name) then
       gate_leave(name)
-      freed[name] = true
+      call.freed[name] = true
     end
   end
 end

@@ -7,8 +7,7 @@
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
 -- that were served by their new tags (`line`, from `h`), and what to write.
-local picks, dispatched = {}, {}
-local want = 1
+function reset.fill() call.picks, call.dispatched, call.want = {}, {}, 1 end
 
 -- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
 -- reads them in one call.
@@ -22,13 +21,13 @@ local function tenants_gates(of, queue)
     if k.u then names[n + 1], n = 'u:' .. tenant .. ':' .. queue, n + 1 end
     if k.r then names[n + 1], n = 'r:' .. tenant, n + 1 end
   end
-  local values, any = redis.call('HMGET', GATES, unpack(names)), false
+  local values, any = redis.call('HMGET', keys.gates, unpack(names)), false
   for i = 1, n do
-    if values[i] or gates[names[i]] then any = true end
+    if values[i] or call.gates[names[i]] then any = true end
   end
   if not any then return nil end
   for i = 1, n do
-    if gates[names[i]] == nil then gates[names[i]] = gate_parse(names[i], values[i]) end
+    if call.gates[names[i]] == nil then call.gates[names[i]] = gate_parse(names[i], values[i]) end
   end
   local there = {}
   for i, tenant in ipairs(of) do there[i] = gates_there(tenant_gates(tenant, queue)) end
@@ -36,7 +35,7 @@ local function tenants_gates(of, queue)
 end
 
 local function plan_more(cl, p)
-  local k = math.max(want, p.loaded > 0 and 16 or 1)
+  local k = math.max(call.want, p.loaded > 0 and 16 or 1)
   local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
   local n = #r / 2
   p.loaded = p.loaded + n
@@ -50,7 +49,7 @@ local function plan_more(cl, p)
     local class, fields = cl.q.names[cl.c] .. ':', {}
     for i = 1, n do fields[i] = class .. names[i] end
     fields[n + 1] = class
-    weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+    weights = redis.call('HMGET', keys.weights, unpack(fields))
   end
   for i = 1, n do
     local x = cl.tenants[names[i]] or tenant_parse(values[i])
@@ -211,7 +210,7 @@ local function lane_popped(cl, x, lane)
   else
     mode = x.beside ~= '' and 'b'
   end
-  if byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, x.name, lane)) end
+  if byte(lane) == 100 then redis.call('ZREM', keys.due, deadline_timer(cl, x.name, lane)) end
   return mode
 end
 
@@ -221,7 +220,7 @@ local function gates_pass(pick, names)
     if gate(name) then
       pick.period = gate_pass(name) or pick.period
       if gate_is_rate(name) then
-        pass_on[name] = true
+        call.pass_on[name] = true
       else
         pick.counted = true
       end
@@ -232,7 +231,7 @@ end
 -- serve makes one move with the tenant at the head of a class and reports whether it was a dispatch.
 local function serve(pool, cl, x, now)
   local q, gated = cl.q, gates_any()
-  moves = moves - 1
+  call.moves = call.moves - 1
   q.touched = true
   if x.gates[1] and park_tenant(cl, x, now) then
     pool.others = nil
@@ -250,7 +249,7 @@ local function serve(pool, cl, x, now)
   waiting_add(cl, lane, -1)
   local mode = lane_popped(cl, x, lane)
   if byte(lane) == 100 and score_of(popped[2]) < now then
-    local rec = redis.call('HGET', JOBS, key)
+    local rec = redis.call('HGET', keys.jobs, key)
     if rec then
       old_remove(key, rec)
       job_expire(q, key, rec, now)
@@ -283,7 +282,7 @@ local function serve(pool, cl, x, now)
   hold_add(pool.id, downstream, 1)
   shelf_passed(pool, downstream)
   q.dispatched = q.dispatched + 1
-  picks[#picks + 1] = pick
+  call.picks[#call.picks + 1] = pick
   return true
 end
 
@@ -305,13 +304,13 @@ local function fill_pool(pool, now)
   local room = pool.slots - redis.call('XLEN', pool.key)
   pool.room, pool.others = nil, nil
   while room > 0 do
-    want = math.min(room, moves)
+    call.want = math.min(room, call.moves)
     local i = pool_next(pool)
     if not i then
       pool.room = room
       return false
     end
-    if moves == 0 then
+    if call.moves == 0 then
       moves_out('f' .. pool.id, now)
       return true
     end
@@ -334,56 +333,56 @@ end
 local function record_stands_in(pick)
   local queue = pick.cl.q.name
   local rec = char(1, 0, pick.cl.c - 1, 0, 1, 0) .. string.rep('\0', 28) .. char(#queue, #pick.downstream) .. queue .. pick.downstream
-  redis.call('HSET', JOBS, pick.key, rec)
+  redis.call('HSET', keys.jobs, pick.key, rec)
   return rec
 end
 
 local function picks_write()
-  if #picks == 0 then return end
-  local keys = {}
-  for i = 1, #picks do keys[i] = picks[i].key end
-  local records = redis.call('HMGET', JOBS, unpack(keys))
+  if #call.picks == 0 then return end
+  local job_keys = {}
+  for i = 1, #call.picks do job_keys[i] = call.picks[i].key end
+  local records = redis.call('HMGET', keys.jobs, unpack(job_keys))
   local uncounted = gates_any() and caps_version() or ''
-  for i = 1, #picks do
-    local period = picks[i].period
-    records[i] = records[i] or record_stands_in(picks[i])
+  for i = 1, #call.picks do
+    local period = call.picks[i].period
+    records[i] = records[i] or record_stands_in(call.picks[i])
     if period then
-      redis.call('HSET', MARKS, keys[i], format('%s|%d|%s', period, state_num('bt'), picks[i].downstream))
+      redis.call('HSET', keys.marks, job_keys[i], format('%s|%d|%s', period, state_num('bt'), call.picks[i].downstream))
       state_add('nm', 1)
-      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'p', period)
-    elseif uncounted ~= '' and not picks[i].counted then
-      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i], 'u', uncounted)
+      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i], 'p', period)
+    elseif uncounted ~= '' and not call.picks[i].counted then
+      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i], 'u', uncounted)
     else
-      redis.call('XADD', picks[i].pool.key, '*', 'j', keys[i], 'r', records[i])
+      redis.call('XADD', call.picks[i].pool.key, '*', 'j', job_keys[i], 'r', records[i])
     end
     local flags = byte(records[i], 2)
-    old_remove(keys[i], records[i])
-    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(keys[i]) end
-    dispatched[#dispatched + 1] = keys[i]
+    old_remove(job_keys[i], records[i])
+    if has_flag(flags, UNIQUE_START) and not has_flag(flags, UNIQUE_END) then unique_release(job_keys[i]) end
+    call.dispatched[#call.dispatched + 1] = job_keys[i]
   end
 end
 
 local function fill_once(now)
-  for name in pairs(refill) do
-    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do refill_pools[id] = true end
+  for name in pairs(call.refill) do
+    for id in string.gmatch(state_get('pools:' .. name) or '', '%S+') do call.refill_pools[id] = true end
   end
   local ids = {}
-  for id in pairs(refill_pools) do ids[#ids + 1] = id end
+  for id in pairs(call.refill_pools) do ids[#ids + 1] = id end
   table.sort(ids)
-  refill, refill_pools = {}, {}
+  call.refill, call.refill_pools = {}, {}
   for _, id in ipairs(ids) do
     local pool = pool_open(id)
     local full = pool and fill_pool(pool, now)
     for i = 1, pool and pool.n or 0 do
-      local q = queues[pool.queues[i]]
+      local q = call.queues[pool.queues[i]]
       if q and q.touched then q.busy = full and queue_busy(q) end
     end
   end
-  for _, q in pairs(queues) do
+  for _, q in pairs(call.queues) do
     for _, cl in pairs(q.classes) do plan_write(cl) end
   end
   picks_write()
-  picks = {}
+  call.picks = {}
 end
 
 -- fill ends a script: it fills, passes units on, writes the state, and returns whether work is left for the
@@ -392,25 +391,25 @@ local function fill(now)
   repeat
     repeat
       local names = {}
-      for name in pairs(pass_on) do names[#names + 1] = name end
+      for name in pairs(call.pass_on) do names[#names + 1] = name end
       table.sort(names)
       for _, name in ipairs(names) do
-        pass_on[name] = nil
+        call.pass_on[name] = nil
         gate_wake(name, now)
       end
       shelves_wake(now)
       fill_once(now)
-    until not pools_idle(now) and next(pass_on) == nil and next(shelf_more) == nil
+    until not pools_idle(now) and next(call.pass_on) == nil and next(call.shelf_more) == nil
   until not spill_return(now)
   leave_write()
   depth_write()
   waits_write()
   holds_write()
-  for _, pool in pairs(pools) do
+  for _, pool in pairs(call.pools) do
     if pool and pool.touched then pool_write(pool) end
   end
   gates_write()
   queue_write(now)
   state_write()
-  return more
+  return call.more
 end

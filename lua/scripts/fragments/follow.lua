@@ -9,7 +9,7 @@ do
   local function gate_begin(name, limit, period)
     if not limit then return gate_remove(name) end
     if not gate(name) then gate_count(name, 1) end
-    gates[name] = { limit = limit, held = 0, rest = format('%d', period) }
+    call.gates[name] = { limit = limit, held = 0, rest = format('%d', period) }
   end
 
   -- breaker.follow is for whoever has saved a change. It ends with freed_wake and fill.
@@ -20,6 +20,6 @@ do
     else
       gate(name).limit = limit
     end
-    gates_dirty[name], freed[name] = true, true
+    call.gates_dirty[name], call.freed[name] = true, true
   end
 end

@@ -14,22 +14,21 @@
 -- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
 -- stand in gw:GATE|CLASS:QUEUE by their tags; gq:GATE names the CLASS:QUEUE that have some. `marks` maps a job that
 -- was dispatched under a breaker to "period|when, by the breaker's clock|downstream"; `nm` counts them.
-local GATES, MARKS, SHELVES, DISPATCH = P .. 'gates', P .. 'marks', P .. 'shelves', 1000000
+local DISPATCH = 1000000
 local GATES_AT_ONCE = 1000 -- even, and below what unpack can return
 local NO_GATES = {}
-local gates, gates_dirty = {}, {}
-local kinds, ill -- ill is the set of downstreams with a b:, false where it is not known
+-- ill is the set of downstreams with a b:, false where it is not known
 
 -- gate_kinds needs `ng` loaded.
 local function gate_kinds()
-  if not kinds then
-    kinds = {}
+  if not call.kinds then
+    call.kinds = {}
     local counts, named, names = match(state_get('ng') or '', '^([^|]*)(|?)(.*)$')
-    for kind, n in string.gmatch(counts, '(%a)(%d+)') do kinds[kind] = tonumber(n) end
-    ill = (named ~= '' or not kinds.b) and {}
-    for name in string.gmatch(names, '[^|]+') do ill[name] = true end
+    for kind, n in string.gmatch(counts, '(%a)(%d+)') do call.kinds[kind] = tonumber(n) end
+    call.ill = (named ~= '' or not call.kinds.b) and {}
+    for name in string.gmatch(names, '[^|]+') do call.ill[name] = true end
   end
-  return kinds
+  return call.kinds
 end
 
 -- gate_default names the gate of all that have none of their own.
@@ -64,10 +63,10 @@ end
 
 -- gate returns a gate, false for none.
 function gate(name)
-  local g = gates[name]
+  local g = call.gates[name]
   if g == nil then
-    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', GATES, name)) or false
-    gates[name] = g
+    g = gate_kinds()[sub(name, 1, 1)] and gate_parse(name, redis.call('HGET', keys.gates, name)) or false
+    call.gates[name] = g
   end
   return g
 end
@@ -76,7 +75,7 @@ end
 local function gates_there(names)
   local there = NO_GATES
   for _, name in ipairs(names) do
-    if gates[name] then
+    if call.gates[name] then
       if there == NO_GATES then there = {} end
       there[#there + 1] = name
     end
@@ -97,7 +96,7 @@ end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
 -- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
-local lane_names = {}
+function reset.gate() call.gates, call.gates_dirty, call.kinds, call.ill, call.lane_names = {}, {}, nil, nil, {} end
 
 local function tenant_gates(tenant, queue, of)
   local k = of or gate_kinds()
@@ -111,21 +110,21 @@ end
 
 local function lane_gates(downstream, of)
   if downstream == '' then return NO_GATES end
-  local names = not of and lane_names[downstream]
+  local names = not of and call.lane_names[downstream]
   if names then return names end
   local k = of or gate_kinds()
   names = {}
   if k.d then names[#names + 1] = 'd:' .. downstream end
-  if k.b and (of or not ill or ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
+  if k.b and (of or not call.ill or call.ill[downstream]) then names[#names + 1] = 'b:' .. downstream end
   if k.s then names[#names + 1] = 's:' .. downstream end
-  if not of then lane_names[downstream] = names end
+  if not of then call.lane_names[downstream] = names end
   return names
 end
 
 -- gate_pass counts a dispatch under a gate that there is. It returns the period of a breaker.
 local function gate_pass(name)
   local g = gate(name)
-  gates_dirty[name] = true
+  call.gates_dirty[name] = true
   if g.burst then
     g.level = g.level - DISPATCH
   else
@@ -142,8 +141,8 @@ end
 
 local function gates_write()
   local texts, gone = {}, {}
-  for name in pairs(gates_dirty) do
-    local g = gates[name]
+  for name in pairs(call.gates_dirty) do
+    local g = call.gates[name]
     if g and (g.held ~= 0 or not g.default) then
       texts[#texts + 1] = name
       texts[#texts + 1] = gate_text(g)
@@ -151,23 +150,23 @@ local function gates_write()
       gone[#gone + 1] = name
     end
   end
-  gates_dirty = {}
-  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', GATES, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
-  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', GATES, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
+  call.gates_dirty = {}
+  for i = 1, #texts, GATES_AT_ONCE do redis.call('HSET', keys.gates, unpack(texts, i, math.min(#texts, i + GATES_AT_ONCE - 1))) end
+  for i = 1, #gone, GATES_AT_ONCE do redis.call('HDEL', keys.gates, unpack(gone, i, math.min(#gone, i + GATES_AT_ONCE - 1))) end
 end
 
 local function gate_park(name, class, queue, tag, member)
   local line = class .. ':' .. queue
-  redis.call('ZADD', P .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
-  redis.call('SADD', P .. 'gq:' .. name, line)
-  if byte(name) == 104 and redis.call('SADD', SHELVES, sub(name, 3)) == 1 then state_add('nh', 1) end
+  redis.call('ZADD', call.prefix .. 'gw:' .. name .. '|' .. line, format('%.17g', tag), member)
+  redis.call('SADD', call.prefix .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('SADD', keys.shelves, sub(name, 3)) == 1 then state_add('nh', 1) end
 end
 
 -- gate_tidy forgets a line of a gate whose last waiter has gone.
 local function gate_tidy(name, line)
-  if redis.call('EXISTS', P .. 'gw:' .. name .. '|' .. line) == 1 then return end
-  redis.call('SREM', P .. 'gq:' .. name, line)
-  if byte(name) == 104 and redis.call('EXISTS', P .. 'gq:' .. name) == 0 then
-    state_add('nh', -redis.call('SREM', SHELVES, sub(name, 3)))
+  if redis.call('EXISTS', call.prefix .. 'gw:' .. name .. '|' .. line) == 1 then return end
+  redis.call('SREM', call.prefix .. 'gq:' .. name, line)
+  if byte(name) == 104 and redis.call('EXISTS', call.prefix .. 'gq:' .. name) == 0 then
+    state_add('nh', -redis.call('SREM', keys.shelves, sub(name, 3)))
   end
 end

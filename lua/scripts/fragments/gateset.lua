@@ -5,20 +5,20 @@ local NAMED = 8
 local function gate_count(name, n)
   local kind, parts, names = sub(name, 1, 1), {}, {}
   local left = (gate_kinds()[kind] or 0) + n
-  kinds[kind], lane_names = left > 0 and left or nil, {}
-  if n > 0 and string.find('qtud', kind, 1, true) then kinds.v = (kinds.v or state_num('gv')) + n end
-  if kinds.v and not (kinds.q or kinds.t or kinds.u or kinds.d) then
-    state_set('gv', kinds.v)
-    kinds.v = nil
+  call.kinds[kind], call.lane_names = left > 0 and left or nil, {}
+  if n > 0 and string.find('qtud', kind, 1, true) then call.kinds.v = (call.kinds.v or state_num('gv')) + n end
+  if call.kinds.v and not (call.kinds.q or call.kinds.t or call.kinds.u or call.kinds.d) then
+    state_set('gv', call.kinds.v)
+    call.kinds.v = nil
   end
-  for k, count in pairs(kinds) do parts[#parts + 1] = format('%s%d', k, count) end
+  for k, count in pairs(call.kinds) do parts[#parts + 1] = format('%s%d', k, count) end
   table.sort(parts)
   if kind == 'b' then
-    if left == 0 then ill = {} end
-    if left > NAMED then ill = false end
-    if ill then ill[sub(name, 3)] = n > 0 or nil end
+    if left == 0 then call.ill = {} end
+    if left > NAMED then call.ill = false end
+    if call.ill then call.ill[sub(name, 3)] = n > 0 or nil end
   end
-  for downstream in pairs(kinds.b and ill or {}) do names[#names + 1] = '|' .. downstream end
+  for downstream in pairs(call.kinds.b and call.ill or {}) do names[#names + 1] = '|' .. downstream end
   table.sort(names)
   state_set('ng', #parts > 0 and table.concat(parts) .. table.concat(names) or false)
 end
@@ -29,6 +29,6 @@ local function gate_remove(name)
   if not g or g.default then return end
   gate_count(name, -1)
   local all = default and default ~= name and gate(default)
-  gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
-  gates_dirty[name] = true
+  call.gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+  call.gates_dirty[name] = true
 end

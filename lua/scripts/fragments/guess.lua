@@ -1,5 +1,6 @@
 -- @include queue
 -- @include anygate
+-- @include bytes
 -- guess: how long a job waits.
 -- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
 -- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that
@@ -9,12 +10,12 @@ local OPEN = '(4000000000000000' -- below BLOCKED of lane.lua
 local function class_ahead(q, c, path, position)
   if not path.runnable then
     local line = (c - 1) .. ':' .. q.name
-    path.runnable = redis.call('ZCARD', P .. 'act:' .. line)
-    local x = redis.call('HGET', P .. 'ten:' .. line, path.tenant)
-    path.rank = x and redis.call('ZRANK', P .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
+    path.runnable = redis.call('ZCARD', call.prefix .. 'act:' .. line)
+    local x = redis.call('HGET', call.prefix .. 'ten:' .. line, path.tenant)
+    path.rank = x and redis.call('ZRANK', call.prefix .. 'act:' .. line, sub(x, 2, 9) .. path.tenant) or path.runnable
     path.lanes = 1
     if x and sub(x, 10) == '*' then
-      path.lanes = math.max(1, redis.call('ZCOUNT', P .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
+      path.lanes = math.max(1, redis.call('ZCOUNT', call.prefix .. 'lanes:' .. line .. ':' .. path.tenant, '-inf', OPEN))
     end
   end
   return math.min(q.waiting[c], path.rank + 1 + (position * path.lanes - 1) * path.runnable)
@@ -24,7 +25,7 @@ end
 local function class_waits(q, i)
   if q.waiting[i] > 0 and gates_any() then
     q.runs = q.runs or {}
-    q.runs[i] = q.runs[i] or redis.call('ZCARD', P .. 'act:' .. (i - 1) .. ':' .. q.name)
+    q.runs[i] = q.runs[i] or redis.call('ZCARD', call.prefix .. 'act:' .. (i - 1) .. ':' .. q.name)
     if q.runs[i] == 0 then return 0 end
   end
   return q.waiting[i]

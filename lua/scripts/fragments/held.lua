@@ -5,7 +5,7 @@
 local function entries_count()
   local counts = {}
   for id in string.gmatch(state_get('pools') or '', '%S+') do
-    for _, e in ipairs(redis.call('XRANGE', P .. 'ready:' .. id, '-', '+')) do
+    for _, e in ipairs(redis.call('XRANGE', call.prefix .. 'ready:' .. id, '-', '+')) do
       local tenant = key_split(e[2][2])
       local r = record_read(e[2][4])
       for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2), EVERY_KIND)) do counts[name] = (counts[name] or 0) + 1 end

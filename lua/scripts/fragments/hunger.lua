@@ -19,13 +19,13 @@ local function gate_hunger(name)
   if byte(name) == 113 then
     local q = queue_open(sub(name, 3))
     for c = 1, q.n do
-      if redis.call('EXISTS', P .. 'act:' .. c - 1 .. ':' .. q.name) == 1 then return queue_weigh(q) end
+      if redis.call('EXISTS', call.prefix .. 'act:' .. c - 1 .. ':' .. q.name) == 1 then return queue_weigh(q) end
     end
     return ''
   end
   local waiters = 0
-  for _, line in ipairs(redis.call('SMEMBERS', P .. 'gq:' .. name)) do
-    waiters = waiters + redis.call('ZCARD', P .. 'gw:' .. name .. '|' .. line)
+  for _, line in ipairs(redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)) do
+    waiters = waiters + redis.call('ZCARD', call.prefix .. 'gw:' .. name .. '|' .. line)
   end
   return waiters > 0 and format('1:%d', waiters) or ''
 end

@@ -15,16 +15,16 @@
 --   waits                 HASH downstream → how many jobs wait for it in lanes
 --   runs                  HASH CQ:DOWNSTREAM → how many runnable tenants have one open lane, which is of that downstream
 --   wide                  ZSET CQ:TENANT by how many lanes it has, from WIDE_FROM on; `wl` counts them
-local BLOCKED, WAITS, RUNS = 4e15, P .. 'waits', P .. 'runs'
-local WIDE, LANE_CAP = P .. 'wide', 4096
+local BLOCKED = 4e15
+local LANE_CAP = 4096
 local WIDE_FROM = LANE_CAP * 0.75
-local pass_on, refill, waits, runs, widened = {}, {}, {}, {}, {}
+function reset.lane() call.pass_on, call.refill, call.waits, call.runs, call.widened = {}, {}, {}, {}, {} end
 
 local function class_open(q, c)
   local cl = q.classes[c]
   if not cl then
     local cq = (c - 1) .. ':' .. q.name
-    cl = { q = q, c = c, cq = cq, act = P .. 'act:' .. cq, idle = P .. 'idle:' .. cq, ten = P .. 'ten:' .. cq,
+    cl = { q = q, c = c, cq = cq, act = call.prefix .. 'act:' .. cq, idle = call.prefix .. 'idle:' .. cq, ten = call.prefix .. 'ten:' .. cq,
       tenants = {} }
     q.classes[c] = cl
   end
@@ -36,7 +36,7 @@ local function waiting_add(cl, lane, n)
   cl.q.waiting[cl.c] = cl.q.waiting[cl.c] + n
   if #lane > 1 then
     local downstream = sub(lane, 2)
-    waits[downstream] = (waits[downstream] or 0) + n
+    call.waits[downstream] = (call.waits[downstream] or 0) + n
   end
 end
 
@@ -44,44 +44,44 @@ end
 local function runs_add(cl, lane, n)
   if lane == '*' or #lane == 1 then return end
   local name = cl.cq .. ':' .. sub(lane, 2)
-  runs[name] = (runs[name] or 0) + n
+  call.runs[name] = (call.runs[name] or 0) + n
 end
 
 -- lane_counted has the lanes of a tenant counted, when one has been added to several or, where any tenant has many, taken away.
 local function lane_counted(cl, tenant, added)
-  if added or state_num('wl') > 0 then widened[cl.cq .. ':' .. tenant] = P .. 'lanes:' .. cl.cq .. ':' .. tenant end
+  if added or state_num('wl') > 0 then call.widened[cl.cq .. ':' .. tenant] = call.prefix .. 'lanes:' .. cl.cq .. ':' .. tenant end
 end
 
 local function widths_write()
-  for name, lanes in pairs(widened) do
+  for name, lanes in pairs(call.widened) do
     local n = redis.call('ZCARD', lanes)
     if n >= WIDE_FROM then
-      redis.call('ZADD', WIDE, n, name)
+      redis.call('ZADD', keys.wide, n, name)
     elseif state_num('wl') > 0 then
-      redis.call('ZREM', WIDE, name)
+      redis.call('ZREM', keys.wide, name)
     end
-    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', WIDE)) end
+    if n >= WIDE_FROM or state_num('wl') > 0 then state_set('wl', redis.call('ZCARD', keys.wide)) end
   end
-  widened = {}
+  call.widened = {}
 end
 
 local function waits_write()
   widths_write()
-  for downstream, n in pairs(waits) do
-    if n ~= 0 and redis.call('HINCRBY', WAITS, downstream, n) == 0 then redis.call('HDEL', WAITS, downstream) end
+  for downstream, n in pairs(call.waits) do
+    if n ~= 0 and redis.call('HINCRBY', keys.waits, downstream, n) == 0 then redis.call('HDEL', keys.waits, downstream) end
   end
-  for name, n in pairs(runs) do
-    if n ~= 0 and redis.call('HINCRBY', RUNS, name, n) == 0 then redis.call('HDEL', RUNS, name) end
+  for name, n in pairs(call.runs) do
+    if n ~= 0 and redis.call('HINCRBY', keys.runs, name, n) == 0 then redis.call('HDEL', keys.runs, name) end
   end
-  waits, runs = {}, {}
+  call.waits, call.runs = {}, {}
 end
 
 local function lane_key(cl, tenant, lane)
-  return P .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
+  return call.prefix .. 'lane:' .. cl.cq .. ':' .. tenant .. ':' .. lane
 end
 
 local function lanes_key(cl, tenant)
-  return P .. 'lanes:' .. cl.cq .. ':' .. tenant
+  return call.prefix .. 'lanes:' .. cl.cq .. ':' .. tenant
 end
 
 local function tenant_parse(v)
@@ -121,7 +121,7 @@ local function tenant_enter(cl, tenant, x)
   tenant_write(cl, tenant, x)
   redis.call('ZADD', cl.act, format('%.17g', tag), x.entry .. tenant)
   cl.q.touched = true
-  refill[cl.q.name] = true
+  call.refill[cl.q.name] = true
 end
 
 -- tenant_several gives a tenant of one open lane another.
@@ -137,7 +137,7 @@ end
 local function lane_vanished(lane)
   if not gates_any() then return end
   for _, name in ipairs(lane_gates(sub(lane, 2))) do
-    if gate(name) then pass_on[name] = true end
+    if gate(name) then call.pass_on[name] = true end
   end
 end
 

@@ -1,3 +1,4 @@
+-- @include path
 -- lease: tokens that limiters hold and spend by themselves, for scripts that have read the paths of fragment path and bind
 -- MEMBER and TTL. A scope's leases are a hash, holder → "end:tokens", by the buckets' time; the bucket was debited when they
 -- were granted. Its holders are counted one by one, so they are few: others are served without a lease.
@@ -5,12 +6,12 @@ local HOLDERS = 128
 
 -- members_beat notes that this limiter lives for so long, or not at all, and returns how many live.
 local function members_beat(span)
-  local key = P .. 'limiters'
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', filled_to))
+  local key = keys.limiters
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', format('%d', call.filled_to))
   if span == 0 then
-    redis.call('ZREM', key, MEMBER)
+    redis.call('ZREM', key, call.member)
   else
-    redis.call('ZADD', key, format('%d', filled_to + span), MEMBER)
+    redis.call('ZADD', key, format('%d', call.filled_to + span), call.member)
     redis.call('PEXPIRE', key, math.ceil(span / 1000) + 1000)
   end
   return redis.call('ZCARD', key)
@@ -33,7 +34,7 @@ local function bucket_return(b, tokens)
   if not b or b.absent or tokens == 0 then return end
   state_add('rf', tokens)
   b.level, b.dirty = b.level + tokens * 1000000, true
-  if b.level >= b.burst then b.level, b.stamp = b.burst, filled_to end
+  if b.level >= b.burst then b.level, b.stamp = b.burst, call.filled_to end
 end
 
 -- leases_read returns this limiter's tokens on lease (nil without a lease), and those of the others and how many they are.
@@ -43,9 +44,9 @@ local function leases_read(key)
   local mine, others, holders = nil, 0, 0
   for i = 1, #values, 2 do
     local ends, tokens = match(values[i + 1], '^(%d+):(%d+)$')
-    if tonumber(ends) <= filled_to then
+    if tonumber(ends) <= call.filled_to then
       gone[#gone + 1] = values[i]
-    elseif values[i] == MEMBER then
+    elseif values[i] == call.member then
       mine = tonumber(tokens)
     else
       others, holders = others + tokens, holders + 1
@@ -58,9 +59,9 @@ end
 -- lease_return ends this limiter's lease and returns how many of its tokens go back: none where it has ended.
 local function lease_return(scope, back)
   if back == 0 then return 0 end
-  local key = P .. 'lease:' .. scope
+  local key = call.prefix .. 'lease:' .. scope
   local mine = leases_read(key)
-  redis.call('HDEL', key, MEMBER)
+  redis.call('HDEL', key, call.member)
   return math.min(back, mine or 0)
 end
 
@@ -68,16 +69,16 @@ end
 -- are. Each may hold its part of `cap`, all together `cap`.
 local function lease_draw(b, scope, want, held, cap)
   if not b or want <= 0 then return 0, 0 end
-  local key = P .. 'lease:' .. scope
+  local key = call.prefix .. 'lease:' .. scope
   local mine, others, holders = leases_read(key)
   if not mine and holders >= HOLDERS then return 0, holders end
   local room = math.min(floor(cap / (holders + 1)) - held, cap - others - held)
   local leased = bucket_draw(b, math.min(want, room), 0.5)
   if held + leased > 0 then
-    redis.call('HSET', key, MEMBER, format('%d:%d', filled_to + TTL, held + leased))
-    redis.call('PEXPIRE', key, math.ceil(TTL / 1000) + 1000)
+    redis.call('HSET', key, call.member, format('%d:%d', call.filled_to + call.ttl, held + leased))
+    redis.call('PEXPIRE', key, math.ceil(call.ttl / 1000) + 1000)
   elseif mine then
-    redis.call('HDEL', key, MEMBER)
+    redis.call('HDEL', key, call.member)
   end
   return leased, holders + 1
 end

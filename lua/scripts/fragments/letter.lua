@@ -8,19 +8,18 @@
 -- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
 -- Letters of a release that did not count them are in none of these four.
 -- `unique:TENANT:KEY` names the job that holds a unique key, `ukeys` the key that a job is to release.
-local DEAD, WHY, UKEYS = P .. 'dead', P .. 'why', P .. 'ukeys'
 local DEAD_CAP = 100000
 
 local function unique_release(key)
-  local name = redis.call('HGET', UKEYS, key)
+  local name = redis.call('HGET', keys.ukeys, key)
   if not name then return end
-  redis.call('HDEL', UKEYS, key)
-  if redis.call('GET', P .. 'unique:' .. name) == key then redis.call('DEL', P .. 'unique:' .. name) end
+  redis.call('HDEL', keys.ukeys, key)
+  if redis.call('GET', call.prefix .. 'unique:' .. name) == key then redis.call('DEL', call.prefix .. 'unique:' .. name) end
 end
 
 -- suspect_forget forgets the group of a job that was lost with a worker (reclaim.lua).
 local function suspect_forget(key, rec)
-  if byte(rec, 6) > 0 then redis.call('HDEL', P .. 'suspects', key) end
+  if byte(rec, 6) > 0 then redis.call('HDEL', keys.suspects, key) end
 end
 
 -- leave ends a job with all that it owns.
@@ -28,15 +27,15 @@ local function leave(key, counter, rec)
   leave_plain(key, counter)
   suspect_forget(key, rec)
   depth_leave(key, rec)
-  if record_has(rec, LARGE) then ended_keys[#ended_keys + 1] = P .. 'large:' .. key end
-  if record_has(rec, HISTORY) then ended_keys[#ended_keys + 1] = P .. 'log:' .. key end
+  if record_has(rec, LARGE) then call.ended_keys[#call.ended_keys + 1] = call.prefix .. 'large:' .. key end
+  if record_has(rec, HISTORY) then call.ended_keys[#call.ended_keys + 1] = call.prefix .. 'log:' .. key end
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
 end
 
 -- job_gone counts a job that was met in its place, of a queue, and has no record: somebody, or a lost slot, has taken that away.
 local function job_gone(key, queue)
   local name = match(key, '^[^:]*') .. ':' .. queue
-  if redis.call('ZREM', P .. 'old:' .. name, key) == 1 then
+  if redis.call('ZREM', call.prefix .. 'old:' .. name, key) == 1 then
     local d = depth_open(name)
     depth_add(name, -1, -floor(d.bytes / math.max(1, d.jobs))) -- its size is not known
   end
@@ -45,7 +44,7 @@ end
 
 -- letter_count counts letters of a tenant in a queue.
 local function letter_count(tenant, queue, n)
-  for zset, member in pairs({ [P .. 'deadof'] = tenant, [P .. 'deadof:' .. queue] = tenant, [P .. 'deadin:' .. tenant] = queue }) do
+  for zset, member in pairs({ [keys.deadof] = tenant, [call.prefix .. 'deadof:' .. queue] = tenant, [call.prefix .. 'deadin:' .. tenant] = queue }) do
     if score_of(redis.call('ZINCRBY', zset, n, member)) <= 0 then redis.call('ZREM', zset, member) end
   end
 end
@@ -53,10 +52,10 @@ end
 -- letter_place puts a job among the dead.
 local function letter_place(key, rec, at, why)
   local tenant, queue = match(key, '^[^:]*'), record_queue(rec)
-  redis.call('ZADD', DEAD, at, key)
-  redis.call('ZADD', P .. 'dead:' .. queue, at, key)
-  redis.call('ZADD', P .. 'letters:' .. tenant .. ':' .. queue, at, key)
-  redis.call('HSET', WHY, key, why)
+  redis.call('ZADD', keys.dead, at, key)
+  redis.call('ZADD', call.prefix .. 'dead:' .. queue, at, key)
+  redis.call('ZADD', call.prefix .. 'letters:' .. tenant .. ':' .. queue, at, key)
+  redis.call('HSET', keys.why, key, why)
   letter_count(tenant, queue, 1)
   return state_add('nd', 1)
 end
@@ -65,18 +64,18 @@ end
 -- its tenant, unless its queue is named.
 local function letter_remove(key, rec, named)
   local tenant = match(key, '^[^:]*')
-  redis.call('HDEL', WHY, key)
-  state_add('nd', -redis.call('ZREM', DEAD, key))
-  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', P .. 'deadin:' .. tenant, 0, -1)
+  redis.call('HDEL', keys.why, key)
+  state_add('nd', -redis.call('ZREM', keys.dead, key))
+  local among = rec and { record_queue(rec) } or named and { named } or redis.call('ZRANGE', call.prefix .. 'deadin:' .. tenant, 0, -1)
   for _, queue in ipairs(among) do
-    redis.call('ZREM', P .. 'dead:' .. queue, key)
-    if redis.call('ZREM', P .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
+    redis.call('ZREM', call.prefix .. 'dead:' .. queue, key)
+    if redis.call('ZREM', call.prefix .. 'letters:' .. tenant .. ':' .. queue, key) == 1 then letter_count(tenant, queue, -1) end
   end
 end
 
 -- letter_end ends a dead letter for good and returns its queue, nil where nobody knows.
 local function letter_end(key, counter, named)
-  local rec = redis.call('HGET', JOBS, key)
+  local rec = redis.call('HGET', keys.jobs, key)
   letter_remove(key, rec, named)
   if not rec then
     leave_plain(key, 'record_gone')
@@ -91,15 +90,15 @@ end
 -- Those that nobody counts go first.
 local function letter_evict(tenant, queue)
   local of = queue and ':' .. queue or ''
-  local oldest = redis.call('ZRANGE', DEAD .. of, 0, 0)[1]
-  local rec = redis.call('HGET', JOBS, oldest)
-  local counted = rec and P .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
-  local most = redis.call('ZREVRANGE', P .. 'deadof' .. of, 0, 0, 'WITHSCORES')
+  local oldest = redis.call('ZRANGE', keys.dead .. of, 0, 0)[1]
+  local rec = redis.call('HGET', keys.jobs, oldest)
+  local counted = rec and call.prefix .. 'letters:' .. match(oldest, '^[^:]*') .. ':' .. record_queue(rec)
+  local most = redis.call('ZREVRANGE', call.prefix .. 'deadof' .. of, 0, 0, 'WITHSCORES')
   if counted and score_of(most[2]) > 1 and redis.call('ZSCORE', counted, oldest) then
-    local own = score_of(redis.call('ZSCORE', P .. 'deadof' .. of, tenant))
+    local own = score_of(redis.call('ZSCORE', call.prefix .. 'deadof' .. of, tenant))
     local who = own == score_of(most[2]) and tenant or most[1]
-    local where = queue or redis.call('ZREVRANGE', P .. 'deadin:' .. who, 0, 0)[1]
-    oldest = redis.call('ZRANGE', P .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
+    local where = queue or redis.call('ZREVRANGE', call.prefix .. 'deadin:' .. who, 0, 0)[1]
+    oldest = redis.call('ZRANGE', call.prefix .. 'letters:' .. who .. ':' .. where, 0, 0)[1]
   end
   letter_end(oldest, 'evicted', queue)
 end
@@ -111,14 +110,14 @@ local function dead_letter(key, rec, reason, text, now)
   local _, age, cap = queue_bounds(queue_open(queue))
   if record_has(rec, COUNTED) then
     depth_leave(key, rec)
-    redis.call('HSET', JOBS, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
+    redis.call('HSET', keys.jobs, key, sub(rec, 1, 1) .. char(byte(rec, 2) - COUNTED) .. sub(rec, 3))
   end
   suspect_forget(key, rec)
   local all = letter_place(key, rec, format('%d', now), reason .. '|' .. text)
   state_add('dead:' .. reason, 1)
   if record_has(rec, UNIQUE_END) ~= record_has(rec, UNIQUE_START) then unique_release(key) end
-  local count = redis.call('ZCARD', P .. 'dead:' .. queue)
-  if age > 0 and count == 1 then due_add(DUE, now + age, 'r' .. queue) end
+  local count = redis.call('ZCARD', call.prefix .. 'dead:' .. queue)
+  if age > 0 and count == 1 then due_add(keys.due, now + age, 'r' .. queue) end
   if count > cap then
     letter_evict(tenant, queue)
   elseif all > DEAD_CAP then

@@ -5,19 +5,19 @@
 -- made: queues that a job has made: no worker serves them, and the policy does not name them. HASH `made`: QUEUE → until|tenant,
 -- who made it, and when the last job starts that was put off there while nobody served it, in microseconds; "TENANT:" → how
 -- many it made. From half of a bound on, those without jobs, letters and holds are forgotten.
-local MADE, QUEUE_CAP, MADE_CAP, LOOKS = P .. 'made', 4096, 256, 64
-local made_by, making, crowded = {}, 0, false -- what this call makes
+local QUEUE_CAP, MADE_CAP, LOOKS = 4096, 256, 64
+function reset.made() call.made_by, call.making, call.crowded = {}, 0, false end -- what this call makes
 
 local function made_count(tenant)
-  made_by[tenant] = made_by[tenant] or tonumber(redis.call('HGET', MADE, tenant .. ':') or 0)
-  return made_by[tenant]
+  call.made_by[tenant] = call.made_by[tenant] or tonumber(redis.call('HGET', keys.made, tenant .. ':') or 0)
+  return call.made_by[tenant]
 end
 
 -- made_full returns the refusal of a job that would make a queue.
 local function made_full(path)
   if queue_open(path.queue).maker then return nil end
-  local all, own = state_num('nq') + making, made_count(path.tenant)
-  crowded = crowded or all >= QUEUE_CAP / 2 or own >= MADE_CAP / 2
+  local all, own = state_num('nq') + call.making, made_count(path.tenant)
+  call.crowded = call.crowded or all >= QUEUE_CAP / 2 or own >= MADE_CAP / 2
   if all >= QUEUE_CAP then return 'queues' end
   if own >= MADE_CAP then return format('queues %d', own) end
 end
@@ -26,7 +26,7 @@ end
 local function made_plan(path)
   local q = queue_open(path.queue)
   if q.maker then return end
-  q.maker, made_by[path.tenant], making = path.tenant, made_count(path.tenant) + 1, making + 1
+  q.maker, call.made_by[path.tenant], call.making = path.tenant, made_count(path.tenant) + 1, call.making + 1
 end
 
 -- made_note notes the queue of a job that was admitted, where nobody knows it. One whose jobs all wait for a time is there, too.
@@ -35,19 +35,19 @@ local function made_note(job)
   if start > 0 then q.touched = true end
   local until_us, maker = q.put_off, q.maker
   if not until_us then
-    until_us, maker = match(redis.call('HGET', MADE, q.name) or '', '^(%d+)|(.*)$')
-    if not maker then redis.call('HINCRBY', MADE, (q.maker or job.path.tenant) .. ':', 1) end
+    until_us, maker = match(redis.call('HGET', keys.made, q.name) or '', '^(%d+)|(.*)$')
+    if not maker then redis.call('HINCRBY', keys.made, (q.maker or job.path.tenant) .. ':', 1) end
     until_us, q.maker = tonumber(until_us or -1), maker or q.maker or job.path.tenant
   end
   q.put_off = math.max(until_us, start)
-  if q.put_off > until_us then redis.call('HSET', MADE, q.name, format('%d|%s', q.put_off, q.maker)) end
+  if q.put_off > until_us then redis.call('HSET', keys.made, q.name, format('%d|%s', q.put_off, q.maker)) end
 end
 
 local function made_forget(name)
-  local tenant = match(redis.call('HGET', MADE, name) or '', '|(.*)$')
+  local tenant = match(redis.call('HGET', keys.made, name) or '', '|(.*)$')
   if not tenant then return end
-  redis.call('HDEL', MADE, name)
-  if redis.call('HINCRBY', MADE, tenant .. ':', -1) <= 0 then redis.call('HDEL', MADE, tenant .. ':') end
+  redis.call('HDEL', keys.made, name)
+  if redis.call('HINCRBY', keys.made, tenant .. ':', -1) <= 0 then redis.call('HDEL', keys.made, tenant .. ':') end
 end
 
 -- queue_idle reports whether nothing waits in a queue, by its field in the state.
@@ -61,17 +61,17 @@ end
 -- queues_forget looks at some LOOKS queues that this call is not about, and forgets those that nobody knows and that hold
 -- nothing. Each call goes on where the last one ended.
 local function queues_forget(now)
-  redis.call('DEL', P .. 'relief')
-  local found = redis.call('HSCAN', STATE, state_get('qs') or '0', 'MATCH', 'q:*', 'COUNT', LOOKS)
+  redis.call('DEL', keys.relief)
+  local found = redis.call('HSCAN', call.state, state_get('qs') or '0', 'MATCH', 'q:*', 'COUNT', LOOKS)
   state_set('qs', found[1] ~= '0' and found[1])
   for i = 1, #found[2], 2 do
     local name = sub(found[2][i], 3)
-    if not queues[name] and queue_idle(found[2][i + 1]) then
-      local until_us = tonumber(match(redis.call('HGET', MADE, name) or '0|', '^(%d+)'))
+    if not call.queues[name] and queue_idle(found[2][i + 1]) then
+      local until_us = tonumber(match(redis.call('HGET', keys.made, name) or '0|', '^(%d+)'))
       if queue_known(name) then
         made_forget(name)
-      elseif until_us < now and redis.call('EXISTS', P .. 'dead:' .. name) == 0 and not gate('q:' .. name)
-        and redis.call('HEXISTS', SUSPENDED, 'q:' .. name) == 0 then
+      elseif until_us < now and redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 0 and not gate('q:' .. name)
+        and redis.call('HEXISTS', keys.suspended, 'q:' .. name) == 0 then
         made_forget(name)
         state_set('q:' .. name, false)
         state_add('nq', -1)

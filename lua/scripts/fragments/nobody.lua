@@ -4,7 +4,7 @@
 local function nobody_runs(q)
   local waited_for = {}
   for c = 1, q.n do
-    if q.waiting[c] > 0 then waited_for[#waited_for + 1] = P .. 'act:' .. (c - 1) .. ':' .. q.name end
+    if q.waiting[c] > 0 then waited_for[#waited_for + 1] = call.prefix .. 'act:' .. (c - 1) .. ':' .. q.name end
   end
   return not waited_for[1] or gates_any() and redis.call('EXISTS', unpack(waited_for)) == 0
 end

@@ -1,10 +1,10 @@
 -- @include anygate
--- onway: asks for gates on a job's way, without the functions of gate.lua, which cost more to make than most calls take.
+-- onway: asks in one command whether there are gates on a job's way.
 -- It names them as gate.lua does, with those of all that have none of their own. It needs `ng` loaded.
-local on_way, asked = {}, {}
+function reset.onway() call.on_way, call.asked = {}, {} end
 
 local function ask(name)
-  if not asked[name] then asked[name], on_way[#on_way + 1] = true, name end
+  if not call.asked[name] then call.asked[name], call.on_way[#call.on_way + 1] = true, name end
 end
 
 -- caps_ask asks for the caps that a job may count against, of the kinds of which there are any.
@@ -27,8 +27,8 @@ end
 
 -- any_on_way reports whether there is one of those that were asked for.
 local function any_on_way()
-  local found = on_way[1] and redis.call('HMGET', P .. 'gates', unpack(on_way)) or {}
-  for i = 1, #on_way do
+  local found = call.on_way[1] and redis.call('HMGET', keys.gates, unpack(call.on_way)) or {}
+  for i = 1, #call.on_way do
     if found[i] then return true end
   end
   return false

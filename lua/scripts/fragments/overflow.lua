@@ -1,20 +1,21 @@
 -- @include depth
 -- @include uniques
+-- @include spill
 -- overflow: what becomes of a job for which its tenant's depth leaves no room, in its queue or over all. It refuses the job, or makes
 -- it a spilled one, or names the jobs that go out for it: the oldest of the lowest class, none of a class above its own; at most
 -- DROPS a call, of those that waited before it. While Redis fills up, a tenant has at most MEMORY_SHARE times what it leaves: the
 -- more there are that take all they can, the less has each, and somebody new always finds room.
 local DROPS, MEMORY_SHARE = 64, 4
-local dropped, drops = {}, 0
+function reset.overflow() call.dropped, call.drops = {}, 0 end
 
 local function victims(job, b, d, size)
-  local found = redis.call('ZRANGE', P .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
+  local found = redis.call('ZRANGE', call.prefix .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
   local chosen, jobs_out, bytes_out = {}, 0, 0
   for i = 1, #found, 2 do
     local key = found[i]
-    if not dropped[key] then
-      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or drops + #chosen == DROPS then break end
-      local rec = redis.call('HGET', JOBS, key)
+    if not call.dropped[key] then
+      if 127 - floor(score_of(found[i + 1]) / 35184372088832) < job.path.class - 1 or call.drops + #chosen == DROPS then break end
+      local rec = redis.call('HGET', keys.jobs, key)
       if rec then
         chosen[#chosen + 1] = { key = key, rec = rec }
         jobs_out, bytes_out = jobs_out + 1, bytes_out + job_size(key, rec)
@@ -43,7 +44,7 @@ local function overflow(job, left)
   for _, of in ipairs({ d, t }) do
     if not of.plan_jobs then of.plan_jobs, of.plan_bytes = of.jobs, of.bytes end
   end
-  if b and not d.spilled then d.spilled = redis.call('ZCARD', P .. 'spill:' .. job.depth) end
+  if b and not d.spilled then d.spilled = redis.call('ZCARD', call.prefix .. 'spill:' .. job.depth) end
   local size = #job.rec + (job.payload or job.redrive and job_size(job.key, job.rec) - #job.rec or 0)
   if b and size > b.bytes or most and size > most.bytes then return format('huge %d', size) end
   local spills = b and b.policy == 's'
@@ -65,8 +66,8 @@ local function overflow(job, left)
     if refused then return refused end
   end
   if chosen then
-    job.victims, drops = chosen, drops + #chosen
-    for _, v in ipairs(chosen) do dropped[v.key] = true end
+    job.victims, call.drops = chosen, call.drops + #chosen
+    for _, v in ipairs(chosen) do call.dropped[v.key] = true end
   end
   for _, of in ipairs({ d, t }) do of.plan_jobs, of.plan_bytes = of.plan_jobs + jobs_in, of.plan_bytes + bytes_in end
   job.size = size

@@ -1,12 +1,12 @@
 -- @include bucket
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
--- A script binds PATHS, PATHS_AT, BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST, what the keys of tenants' buckets begin with
--- (BUCKETS), and the field of the state that has the global one (GLOBAL_BUCKET). At PATHS_AT stand the number of distinct
+-- A script sets path_count, paths_at, bucket_cap, global_rate, global_burst, what the keys of tenants' buckets begin with
+-- (buckets), and the field of the state that has the global one (global_bucket). At paths_at stand the number of distinct
 -- limits, of each rate and burst of tenant, queue and priority, where a rate of "" is no bucket; then of each path tenant,
 -- queue, class from 0, its name, and its limits from 1.
 local PATH_SIZE, LIMITS_SIZE = 5, 6
-local filled_to -- the buckets' own time, which never goes back
-local paths, tenants = {}, {}
+-- the buckets' own time, which never goes back
+function reset.path() call.filled_to, call.paths, call.charged = nil, {}, {} end
 
 -- path_bucket notes a bucket, false for no rate. Those of one tenant are read together.
 local function path_bucket(t, field, rate, burst)
@@ -22,25 +22,25 @@ end
 
 -- paths_read notes the paths and returns where what follows them begins.
 local function paths_read()
-  local limits, at = {}, PATHS_AT + 1
-  for i = 1, tonumber(ARGV[PATHS_AT]) do
+  local limits, at = {}, call.paths_at + 1
+  for i = 1, tonumber(call.argv[call.paths_at]) do
     local l = {}
-    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(ARGV[at + k]) or false end
+    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(call.argv[at + k]) or false end
     for k = 1, LIMITS_SIZE, 2 do
-      if l[k] then rate_texts[l[k]] = ARGV[at + k - 1] end
+      if l[k] then call.rate_texts[l[k]] = call.argv[at + k - 1] end
     end
     limits[i], at = l, at + LIMITS_SIZE
   end
-  for i = 1, PATHS do
-    local tenant, queue, l = ARGV[at], ARGV[at + 1], limits[tonumber(ARGV[at + 4])]
-    local t = tenants[tenant]
+  for i = 1, call.path_count do
+    local tenant, queue, l = call.argv[at], call.argv[at + 1], limits[tonumber(call.argv[at + 4])]
+    local t = call.charged[tenant]
     if not t then
-      t = { key = P .. BUCKETS .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
-      tenants[tenant] = t
+      t = { key = call.prefix .. call.buckets .. tenant, fields = { '!', false, false, false }, list = {}, expires = 0, count = false }
+      call.charged[tenant] = t
     end
-    paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
-      l[5] and path_bucket(t, queue .. ':' .. ARGV[at + 3], l[5], l[6]),
-      [0] = false, tenant = tenant, queue = queue, class = ARGV[at + 2] + 1 }
+    call.paths[i] = { path_bucket(t, '', l[1], l[2]), path_bucket(t, queue, l[3], l[4]),
+      l[5] and path_bucket(t, queue .. ':' .. call.argv[at + 3], l[5], l[6]),
+      [0] = false, tenant = tenant, queue = queue, class = call.argv[at + 2] + 1 }
     at = at + PATH_SIZE
   end
   return at
@@ -48,23 +48,23 @@ end
 
 -- buckets_read needs `pat`, `gm`, GLOBAL_BUCKET and the clocks loaded.
 local function buckets_read()
-  filled_to = state_num('bt')
+  call.filled_to = state_num('bt')
   local changed_at = state_num('pat')
-  for _, t in pairs(tenants) do
+  for _, t in pairs(call.charged) do
     if t.list[1] then
       local values = redis.call('HMGET', t.key, unpack(t.fields, 1, #t.list + 1))
       t.expires = tonumber(values[1] or 0)
       for i, b in ipairs(t.list) do
         local stored = values[i + 1]
         b.absent = not stored
-        bucket_settle(b, stored, changed_at, filled_to)
+        bucket_settle(b, stored, changed_at, call.filled_to)
       end
     end
   end
-  if GLOBAL_RATE then
-    local rate = GLOBAL_RATE * (state_get('gm') or 1) -- fragment share has the multiple
-    local b = bucket_settle({ rate = rate, burst = GLOBAL_BURST }, state_get(GLOBAL_BUCKET), changed_at, filled_to)
-    for i = 1, PATHS do paths[i][0] = b end
+  if call.global_rate then
+    local rate = call.global_rate * (state_get('gm') or 1) -- fragment share has the multiple
+    local b = bucket_settle({ rate = rate, burst = call.global_burst }, state_get(call.global_bucket), changed_at, call.filled_to)
+    for i = 1, call.path_count do call.paths[i][0] = b end
   end
 end
 
@@ -73,7 +73,7 @@ local function room_for(b)
   local t = b.owner
   if not t then return true end
   t.count = t.count or redis.call('HLEN', t.key)
-  return t.count < BUCKET_CAP
+  return t.count < call.bucket_cap
 end
 
 -- refusal_of returns the refusal of a path that does not hold the cost, nil where it does.
@@ -86,7 +86,7 @@ local function refusal_of(path, cost)
   for level = 0, 3 do
     local b = path[level]
     if b and b.level < cost then
-      local wait = bucket_wait(b, cost, filled_to)
+      local wait = bucket_wait(b, cost, call.filled_to)
       if not worst or wait > wait_most then worst, wait_most, burst = level, wait, b.burst end
     elseif b and b.absent and not b.dirty and not room_for(b) then
       return format('buckets %d', level)
@@ -122,7 +122,7 @@ local function buckets_sweep(t)
   for i = 1, #values, 2 do
     if values[i] ~= '!' and #out < 16 then
       local stamp, fill_us = match(values[i + 1], '^%-?%d+:(%d+):(%d+):')
-      if stamp + fill_us <= filled_to and tonumber(stamp) >= changed_at then out[#out + 1] = values[i] end
+      if stamp + fill_us <= call.filled_to and tonumber(stamp) >= changed_at then out[#out + 1] = values[i] end
     end
   end
   if #out > 0 then redis.call('HDEL', t.key, unpack(out)) end
@@ -131,7 +131,7 @@ end
 -- buckets_write stores what was charged, the global bucket in the state. A tenant's buckets go when the last of them is full.
 local TTL_SLACK = 2000000
 local function buckets_write(now)
-  for _, t in pairs(tenants) do
+  for _, t in pairs(call.charged) do
     local args, n, full_at = {}, 0, 0
     for _, b in ipairs(t.list) do
       if b.dirty then
@@ -146,7 +146,7 @@ local function buckets_write(now)
       if renew then args[n + 1], args[n + 2] = '!', format('%d', full_at + TTL_SLACK) end
       redis.call('HSET', t.key, unpack(args))
       if renew then
-        local at = format('%d', math.ceil((full_at - filled_to + now + TTL_SLACK) / 1000))
+        local at = format('%d', math.ceil((full_at - call.filled_to + now + TTL_SLACK) / 1000))
         if t.expires == 0 then
           redis.call('PEXPIREAT', t.key, at)
         else
@@ -156,6 +156,6 @@ local function buckets_write(now)
       if t.count and t.count >= 128 then buckets_sweep(t) end
     end
   end
-  local b = GLOBAL_RATE and paths[1][0]
-  if b and b.dirty then state_set(GLOBAL_BUCKET, bucket_text(b, bucket_fill(b))) end
+  local b = call.global_rate and call.paths[1][0]
+  if b and b.dirty then state_set(call.global_bucket, bucket_text(b, bucket_fill(b))) end
 end

@@ -9,7 +9,7 @@ local function lane_place(cl, tenant, lane, score, member)
   cl.q.touched = true
   local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
   local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
-  if first and dated then due_add(DUE, score + 1, deadline_timer(cl, tenant, lane)) end
+  if first and dated then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
   if not x then
     tenant_enter(cl, tenant, { beside = '', lane = lane })
   elseif first and x.lane ~= lane then

@@ -11,7 +11,7 @@
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
-local queues = {}
+function reset.queue() call.queues = {} end
 
 local function queue_config(q, text)
   local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
@@ -30,7 +30,7 @@ local function queue_bounds(q)
 end
 
 local function queue_open(name)
-  local q = queues[name]
+  local q = call.queues[name]
   if q then return q end
   q = { name = name, classes = {}, V = {}, waiting = {}, dispatched = 0 }
   queue_config(q, state_get('cfg:' .. name) or DEFAULT_QUEUE)
@@ -55,6 +55,6 @@ local function queue_open(name)
     q.V[c] = q.V[c] or 0
     q.waiting[c] = q.waiting[c] or 0
   end
-  queues[name] = q
+  call.queues[name] = q
   return q
 end

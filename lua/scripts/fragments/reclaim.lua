@@ -2,7 +2,6 @@
 -- @include worker
 -- @include recount
 -- @include history
-local SUSPECTS = P .. 'suspects'
 -- reclaim: entries of a worker whose lease ended go back to their lanes.
 -- The deliveries that end with one lease make their jobs suspects, and one group: `suspects` maps each job to its group, none
 -- where it is alone. The handlers of one worker run suspects of one group together, and one that is alone beside no other
@@ -13,9 +12,9 @@ local SUSPECTS = P .. 'suspects'
 local function group_part(members, from, to, group)
   for i = from, to do
     if from == to then
-      redis.call('HDEL', SUSPECTS, members[i])
+      redis.call('HDEL', keys.suspects, members[i])
     else
-      redis.call('HSET', SUSPECTS, members[i], group)
+      redis.call('HSET', keys.suspects, members[i], group)
     end
   end
 end
@@ -27,7 +26,7 @@ local function suspects_part(worker, jobs)
   for _, job in ipairs(jobs) do
     if byte(job.rec, 6) == 0 then
       fresh[#fresh + 1] = job.key
-    elseif job.begun and redis.call('HEXISTS', SUSPECTS, job.key) == 1 then
+    elseif job.begun and redis.call('HEXISTS', keys.suspects, job.key) == 1 then
       together[#together + 1] = job.key
     else
       job.counts = job.begun
@@ -48,7 +47,7 @@ local function delivery_lost(worker, job, now)
   local suspicion = math.max(1, r.suspicion + (job.counts and 1 or 0))
   local lost = suspicion - 1
   rec = history_add(key, record_recount(rec, r.attempts, suspicion), 'lost', 0, worker, '', now)
-  redis.call('HSET', JOBS, key, rec)
+  redis.call('HSET', keys.jobs, key, rec)
   local q = queue_open(r.queue)
   if lost >= queue_bounds(q) then
     return dead_letter(key, rec, 'poison', format('%d workers were lost that ran it', lost), now)
@@ -59,7 +58,7 @@ local function delivery_lost(worker, job, now)
   if r.flags % 2 == 1 and at > r.score then
     job_expire(q, key, rec, now)
   else
-    due_add(LATER, at, key)
+    due_add(keys.later, at, key)
   end
 end
 
@@ -67,8 +66,8 @@ end
 -- lost unless the worker itself hands them back. It reads them as a worker would again: the list of XPENDING is by their ages, and the
 -- store inside the process leaves out whatever its clock, set back, takes for younger than nothing.
 local function consumer_return(pool, consumer, lost, now)
-  if moves == 0 then return false end
-  local history = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', moves, 'STREAMS', pool.key, '0')
+  if call.moves == 0 then return false end
+  local history = redis.call('XREADGROUP', 'GROUP', GROUP, consumer, 'COUNT', call.moves, 'STREAMS', pool.key, '0')
   local read, entries = history and history[1][2] or {}, {}
   for _, e in ipairs(read) do
     if e[2] then
@@ -77,13 +76,13 @@ local function consumer_return(pool, consumer, lost, now)
       redis.call('XACK', pool.key, GROUP, e[1]) -- Somebody has deleted it.
     end
   end
-  local out = #read < moves
+  local out = #read < call.moves
   if #entries > 0 then
-    moves = moves - #entries
-    local keys, records = entries_take(pool, entries)
+    call.moves = call.moves - #entries
+    local job_keys, records = entries_take(pool, entries)
     local suspects = {}
-    for i, key in ipairs(keys) do
-      local begun = lost and byte(records[i], 6) > 0 and redis.call('HGET', STARTED, key) == consumer
+    for i, key in ipairs(job_keys) do
+      local begun = lost and byte(records[i], 6) > 0 and redis.call('HGET', keys.started, key) == consumer
       entry_release(pool.id, key, records[i])
       if not lost then
         delivery_back(key, records[i], now)
@@ -117,12 +116,12 @@ end
 local function pool_close(pool)
   if pool.slots > 0 or redis.call('XLEN', pool.key) > 0 then return end
   redis.call('UNLINK', pool.key)
-  redis.call('ZREM', DUE, 'c' .. pool.id)
+  redis.call('ZREM', keys.due, 'c' .. pool.id)
   pool_unlist('pools', pool.id)
   for _, queue in ipairs(pool.queues) do pool_unlist('pools:' .. queue, pool.id) end
   state_set('pool:' .. pool.id, false)
   pool.touched = false
-  pools[pool.id] = false
+  call.pools[pool.id] = false
 end
 
 -- worker_reclaim takes back what a worker holds; its slots and its consumer go with the last entry. It reports
@@ -132,14 +131,14 @@ local function worker_reclaim(worker, lost, now)
   if not w then return true end
   local pool = pool_open(w.pool)
   if not pool then -- Others of the pool have drained with it, and whoever was first has closed it: it had no entries.
-    redis.call('HDEL', WORKERS, worker)
-    redis.call('ZREM', DUE, 'w' .. worker)
+    redis.call('HDEL', keys.workers, worker)
+    redis.call('ZREM', keys.due, 'w' .. worker)
     return true
   end
   if not consumer_return(pool, worker, lost, now) then return false end
   consumer_end(pool, worker)
-  redis.call('HDEL', WORKERS, worker)
-  redis.call('ZREM', DUE, 'w' .. worker)
+  redis.call('HDEL', keys.workers, worker)
+  redis.call('ZREM', keys.due, 'w' .. worker)
   pool.slots = math.max(0, pool.slots - w.slots)
   pool.touched = true
   surplus_return(pool, now)

@@ -14,7 +14,7 @@
 --   w CLASS:TENANT    weight; an empty tenant is everybody else
 -- `nb`, `nk` and `nw` count the bounds, the p and the weights; `pr` names the edit whose bounds have to be counted (recount.lua), `ps`
 -- the settings as they are, by version and digest, where that is known (settings.go).
-local SETTINGS = { b = { P .. 'bounds', 'nb' }, p = { P .. 'maxparked', 'nk' }, w = { P .. 'weights', 'nw' } }
+local SETTINGS = { b = { 'bounds', 'nb' }, p = { 'maxparked', 'nk' }, w = { 'weights', 'nw' } }
 
 -- rate_want makes a rate what the policy says, or takes it away. Tokens that are there stay, up to the new burst.
 local function rate_want(name, text)
@@ -24,7 +24,7 @@ local function rate_want(name, text)
   if not g then
     gate_count(name, 1)
     g = bucket_settle({ rate = tonumber(rate), burst = tonumber(burst) }, false, 0, state_num('bt'))
-    gates[name] = g
+    call.gates[name] = g
   end
   g.rate, g.burst = tonumber(rate), tonumber(burst)
   g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
@@ -40,7 +40,7 @@ local function cap_want(name, limit, known, counts)
     gate_remove(name)
   elseif not g or g.default then
     gate_count(name, 1)
-    gates[name] = { limit = tonumber(limit), held = g and known and g.held or counts()[name] or 0, rest = '0||' }
+    call.gates[name] = { limit = tonumber(limit), held = g and known and g.held or counts()[name] or 0, rest = '0||' }
   else
     g.limit, g.rest = tonumber(limit), '0||'
   end
@@ -75,12 +75,12 @@ local function default_changed(name, was, counts)
     if covered ~= name and gate_default(covered) == name then
       local own = gate(covered)
       if g and not was and (not own or own.default) then
-        gates[covered] = { limit = g.limit, held = n, default = true }
-        gates_dirty[covered] = true
+        call.gates[covered] = { limit = g.limit, held = n, default = true }
+        call.gates_dirty[covered] = true
       elseif not g and (not own or own.default) then
-        gates[covered], gates_dirty[covered] = false, true
+        call.gates[covered], call.gates_dirty[covered] = false, true
       end
-      freed[covered] = true
+      call.freed[covered] = true
     end
   end
 end
@@ -113,7 +113,7 @@ local function caps_apply(wanted, names)
       end
       cap_want(name, wanted[name], not covered[gate_default(name)], counts)
     end
-    gates_dirty[name], freed[name] = true, true
+    call.gates_dirty[name], call.freed[name] = true, true
   end
   for name, was in pairs(before) do
     if was or wanted[name] then default_changed(name, was, counts) end
@@ -137,14 +137,14 @@ end
 local function queue_want(name, text, edit, now)
   local field = 'cfg:' .. name
   if text == '' then
-    redis.call('HDEL', STATE, field)
-    st[field] = false
+    redis.call('HDEL', call.state, field)
+    call.st[field] = false
     return
   end
-  redis.call('HSET', STATE, field, text)
-  st[field] = text
+  redis.call('HSET', call.state, field, text)
+  call.st[field] = text
   if not match(text, '^[^|]*|[^|]*|[^|]*|[^|]*|%-|') then state_set('pr', edit) end
-  if redis.call('EXISTS', P .. 'dead:' .. name) == 1 then due_add(DUE, now, 'r' .. name) end
+  if redis.call('EXISTS', call.prefix .. 'dead:' .. name) == 1 then due_add(keys.due, now, 'r' .. name) end
 end
 
 -- settings_apply makes the settings of a list so, for an edit.
@@ -161,17 +161,17 @@ local function settings_apply(list, edit, now)
       local to = SETTINGS[kind]
       touched[to] = true
       if value == '' then
-        redis.call('HDEL', to[1], name)
+        redis.call('HDEL', keys[to[1]], name)
       else
-        redis.call('HSET', to[1], name, value)
+        redis.call('HSET', keys[to[1]], name, value)
         if kind == 'b' then state_set('pr', edit) end
       end
     end
   end
-  queues, bounds = {}, {}
+  call.queues, call.bounds = {}, {}
   if #names > 0 then caps_apply(wanted, names) end
   for to in pairs(touched) do
-    local n = redis.call('HLEN', to[1])
+    local n = redis.call('HLEN', keys[to[1]])
     state_set(to[2], n > 0 and n)
   end
 end
@@ -184,8 +184,8 @@ local function version_store(f, current, now)
     'at', format('%d', now), 'from', current, 'to', f.version, 'author', f.author, 'reason', f.reason, 'restored', f.restored,
     'changes', f.changes,
   })
-  redis.call('SET', P .. 'policy', f.text)
-  if f.copy ~= '' then redis.call('SET', P .. 'copy', f.copy) end
+  redis.call('SET', keys.policy, f.text)
+  if f.copy ~= '' then redis.call('SET', keys.copy, f.copy) end
   state_set('pv', f.version)
   state_set('pe', f.edit)
   state_set('pat', state_num('bt'))

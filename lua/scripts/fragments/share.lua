@@ -3,7 +3,6 @@
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
 -- most (balance.go). The whole is empty where the policy has the bound no more. The global bucket has no gate: callers bring the
 -- even part of its rate, and `gm` is the multiple of it that this partition has. Bursts stay divided evenly.
-local SHARES = P .. 'shares'
 
 local function share_parse(text)
   local whole, units, of, parts = match(text, '^([^|]*)|(%d+)|(%d+)|(%d+)$')
@@ -12,7 +11,7 @@ end
 
 -- share_read returns what there is of a bound, nil for nothing.
 local function share_read(name)
-  local text = redis.call('HGET', SHARES, name)
+  local text = redis.call('HGET', keys.shares, name)
   return text and share_parse(text) or nil
 end
 
@@ -21,9 +20,9 @@ local function share_is_even(s) return s.units * s.parts == s.of end
 -- share_write forgets an even share of a bound that has gone: another one under its name begins with the same.
 local function share_write(name, s)
   if s.whole == '' and share_is_even(s) then
-    redis.call('HDEL', SHARES, name)
+    redis.call('HDEL', keys.shares, name)
   else
-    redis.call('HSET', SHARES, name, format('%s|%d|%d|%d', s.whole, s.units, s.of, s.parts))
+    redis.call('HSET', keys.shares, name, format('%s|%d|%d|%d', s.whole, s.units, s.of, s.parts))
   end
 end
 

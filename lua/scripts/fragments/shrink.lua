@@ -3,7 +3,7 @@
 -- shrink: jobs leave a lane other than by dispatch.
 local function gate_forget(name, class, queue, member)
   local line = class .. ':' .. queue
-  if redis.call('ZREM', P .. 'gw:' .. name .. '|' .. line, member) == 1 then gate_tidy(name, line) end
+  if redis.call('ZREM', call.prefix .. 'gw:' .. name .. '|' .. line, member) == 1 then gate_tidy(name, line) end
 end
 
 -- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
@@ -44,7 +44,7 @@ local function lane_shrunk(cl, tenant, lane)
   local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
   local x = tenant_open(cl, tenant)
   cl.q.touched = true
-  if not head[1] and byte(lane) == 100 then redis.call('ZREM', DUE, deadline_timer(cl, tenant, lane)) end
+  if not head[1] and byte(lane) == 100 then redis.call('ZREM', keys.due, deadline_timer(cl, tenant, lane)) end
   if x.lane == lane then
     if head[1] then return end
     if x.mode == 'a' then lane_vanished(lane) end

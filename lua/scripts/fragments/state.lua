@@ -2,37 +2,36 @@
 -- Lua numbers and written with %d where they are integers (below 2^53), else with %.17g: both are exact.
 -- `partitions` says how many the deployment has, absent for one. Who takes it for another number is refused before it has
 -- written anything: a migration may have moved what it looks for. layout.go puts another number there for others than one.
-local P = string.sub(STATE, 1, -6)
 local format, match = string.format, string.match
-local st, dirty = {}, {}
+function reset.state() call.st, call.dirty = {}, {} end
 
 local function state_load(fields)
   fields[#fields + 1] = 'partitions'
-  local values = redis.call('HMGET', STATE, unpack(fields))
-  for i = 1, #fields do st[fields[i]] = values[i] end
+  local values = redis.call('HMGET', call.state, unpack(fields))
+  for i = 1, #fields do call.st[fields[i]] = values[i] end
   local PARTITIONS = '1'
-  local stored = st.partitions or '1'
+  local stored = call.st.partitions or '1'
   if stored ~= PARTITIONS then error('LAYOUT ' .. stored .. ' ') end
 end
 
 local function state_get(field)
-  local v = st[field]
+  local v = call.st[field]
   if v == nil then
-    v = redis.call('HGET', STATE, field)
-    st[field] = v
+    v = redis.call('HGET', call.state, field)
+    call.st[field] = v
   end
   return v
 end
 
 local function state_num(field)
   local v = tonumber(state_get(field) or 0)
-  st[field] = v
+  call.st[field] = v
   return v
 end
 
 local function state_set(field, v)
-  st[field] = v
-  dirty[field] = true
+  call.st[field] = v
+  call.dirty[field] = true
 end
 
 local function state_add(field, n)
@@ -44,8 +43,8 @@ end
 -- state_write writes what changed, in one HSET. A field set to false is removed.
 local function state_write()
   local args, gone = {}, {}
-  for field in pairs(dirty) do
-    local v = st[field]
+  for field in pairs(call.dirty) do
+    local v = call.st[field]
     if v == false then
       gone[#gone + 1] = field
     else
@@ -54,7 +53,7 @@ local function state_write()
       args[#args + 1] = v
     end
   end
-  dirty = {}
-  if #args > 0 then redis.call('HSET', STATE, unpack(args)) end
-  if #gone > 0 then redis.call('HDEL', STATE, unpack(gone)) end
+  call.dirty = {}
+  if #args > 0 then redis.call('HSET', call.state, unpack(args)) end
+  if #gone > 0 then redis.call('HDEL', call.state, unpack(gone)) end
 end

@@ -6,21 +6,21 @@
 -- entries_take takes entries out of a ready stream and returns their jobs' keys and records. An entry has a copy of a record that is
 -- gone.
 local function entries_take(pool, entries)
-  local ids, keys = {}, {}
+  local ids, job_keys = {}, {}
   for i, e in ipairs(entries) do
-    ids[i], keys[i] = e[1], e[2][2]
+    ids[i], job_keys[i] = e[1], e[2][2]
   end
   redis.call('XACK', pool.key, GROUP, unpack(ids))
   redis.call('XDEL', pool.key, unpack(ids))
-  refill_pools[pool.id] = true
-  local records = redis.call('HMGET', JOBS, unpack(keys))
+  call.refill_pools[pool.id] = true
+  local records = redis.call('HMGET', keys.jobs, unpack(job_keys))
   for i, e in ipairs(entries) do
     if not records[i] then
       records[i] = e[2][4]
-      redis.call('HSET', JOBS, keys[i], records[i])
+      redis.call('HSET', keys.jobs, job_keys[i], records[i])
     end
   end
-  return keys, records
+  return job_keys, records
 end
 
 -- delivery_back puts a job back from a ready stream, unless it was cancelled there.
@@ -41,13 +41,13 @@ local function surplus_return(pool, now)
   for i = 1, #info, 2 do
     if info[i] == 'last-delivered-id' then last = info[i + 1] end
   end
-  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, moves))
+  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, call.moves))
   if #entries == 0 then return end
-  moves = moves - #entries
-  local keys, records = entries_take(pool, entries)
-  for i, key in ipairs(keys) do
+  call.moves = call.moves - #entries
+  local job_keys, records = entries_take(pool, entries)
+  for i, key in ipairs(job_keys) do
     entry_release(pool.id, key, records[i])
     delivery_back(key, records[i], now)
   end
-  if surplus > #entries and moves == 0 then moves_out('f' .. pool.id, now) end
+  if surplus > #entries and call.moves == 0 then moves_out('f' .. pool.id, now) end
 end

@@ -22,7 +22,7 @@ local function queue_tally(q, now)
 end
 
 local function queue_write(now)
-  for name, q in pairs(queues) do
+  for name, q in pairs(call.queues) do
     if q.touched then
       if q.fresh then
         state_add('nq', 1)

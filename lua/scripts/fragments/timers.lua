@@ -11,14 +11,14 @@ local function lane_expire(timer, now)
   local q = queue_open(queue)
   local cl = class_open(q, class + 1)
   local key = lane_key(cl, tenant, lane)
-  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, moves)
+  local members = redis.call('ZRANGEBYSCORE', key, '-inf', '(' .. format('%d', now), 'LIMIT', 0, call.moves)
   if #members > 0 then
-    moves = moves - #members
+    call.moves = call.moves - #members
     redis.call('ZREM', key, unpack(members))
     waiting_add(cl, lane, -#members)
     for _, member in ipairs(members) do
       local job = tenant .. ':' .. sub(member, 13)
-      local rec = redis.call('HGET', JOBS, job)
+      local rec = redis.call('HGET', keys.jobs, job)
       if rec then
         old_remove(job, rec)
         job_expire(q, job, rec, now)
@@ -29,7 +29,7 @@ local function lane_expire(timer, now)
     lane_shrunk(cl, tenant, lane)
   end
   local head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  if head[1] then due_add(DUE, score_of(head[2]) + 1, timer) end
+  if head[1] then due_add(keys.due, score_of(head[2]) + 1, timer) end
 end
 
 -- gate_due ends a gate's time. A gate whose waiters are not all awake yet goes on waking.
@@ -43,32 +43,32 @@ local function gate_due(name, now)
         gate_remove(name)
       else
         g.limit, g.rest = tonumber(after), '0||' .. reason
-        gates_dirty[name] = true
+        call.gates_dirty[name] = true
       end
     elseif until_us > now then
-      due_add(DUE, until_us, 'g' .. name)
+      due_add(keys.due, until_us, 'g' .. name)
     end
   end
-  freed[name] = true
+  call.freed[name] = true
 end
 
 -- letters_purge ends a queue's dead letters that are older than it keeps them.
 local function letters_purge(queue, now)
   local _, age = queue_bounds(queue_open(queue))
   if age == 0 then return end
-  local letters = P .. 'dead:' .. queue
-  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, moves)
-  moves = moves - #old
+  local letters = call.prefix .. 'dead:' .. queue
+  local old = redis.call('ZRANGEBYSCORE', letters, '-inf', format('%d', now - age), 'LIMIT', 0, call.moves)
+  call.moves = call.moves - #old
   for _, key in ipairs(old) do letter_end(key, 'purged', queue) end
   local oldest = redis.call('ZRANGE', letters, 0, 0, 'WITHSCORES')
-  if oldest[1] then due_add(DUE, score_of(oldest[2]) + age, 'r' .. queue) end
+  if oldest[1] then due_add(keys.due, score_of(oldest[2]) + age, 'r' .. queue) end
 end
 
 -- wake_continue goes on with the waiters of a gate where moves ran out when its timer was set, unless all are to wake anyway.
 local function wake_continue(name, at)
-  local due, line = match(redis.call('HGET', WAKES, name) or '', '^(%d+)|(.*)$')
-  redis.call('HDEL', WAKES, name)
-  freed[name] = freed[name] or tonumber(due) == at and line or true
+  local due, line = match(redis.call('HGET', keys.wakes, name) or '', '^(%d+)|(.*)$')
+  redis.call('HDEL', keys.wakes, name)
+  call.freed[name] = call.freed[name] or tonumber(due) == at and line or true
 end
 
 -- pool_continue goes on with a pool for which moves ran out, while it had too much or too little.
@@ -77,7 +77,7 @@ local function pool_continue(id, now)
   if not pool then return end
   surplus_return(pool, now)
   pool_close(pool)
-  refill_pools[id] = true
+  call.refill_pools[id] = true
 end
 
 -- timer_run runs a timer that was due at a time and has been taken out.
@@ -97,18 +97,18 @@ local function timer_run(timer, at, now)
   elseif kind == 'c' then
     consumers_audit(name, now)
   elseif kind == 'o' then
-    depth_freed[name] = 'goes on'
+    call.depth_freed[name] = 'goes on'
   elseif kind == 'x' then
-    local rec = redis.call('HGET', JOBS, name)
+    local rec = redis.call('HGET', keys.jobs, name)
     if rec and spill_remove(depth_name(name, rec), name, rec) then
       job_expire(queue_open(record_queue(rec)), name, rec, now)
     end
   elseif kind == 'r' then
     letters_purge(name, now)
   elseif kind == 's' then
-    redis.call('HDEL', SUSPENDED, name)
-    state_set('np', redis.call('HLEN', SUSPENDED))
+    redis.call('HDEL', keys.suspended, name)
+    state_set('np', redis.call('HLEN', keys.suspended))
   elseif not worker_reclaim(name, true, now) then
-    due_add(DUE, now, timer)
+    due_add(keys.due, now, timer)
   end
 end

@@ -3,20 +3,19 @@
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
 --   wakes  HASH gate → when its timer k is due|CLASS:QUEUE from which on waiters are to wake: those before have had their turn
-local WAKES = P .. 'wakes'
 local MOVES = 64
 local CONTINUE_AFTER = 50000
-local moves, more = MOVES, false
+function reset.wake() call.moves, call.more = MOVES, false end
 
 local function moves_out(timer, now)
-  due_add(DUE, now + CONTINUE_AFTER, timer)
-  more = true
+  due_add(keys.due, now + CONTINUE_AFTER, timer)
+  call.more = true
 end
 
 -- rate_arm sets the timer of a rate that has nothing left but waiters.
 local function rate_arm(name, now)
   local g = gate(name)
-  if g and g.burst then due_add(DUE, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
+  if g and g.burst then due_add(keys.due, now + bucket_wait(g, DISPATCH, state_num('bt')), 'g' .. name) end
 end
 
 -- waiter_park parks a waiter behind the first closed one of several gates, and reports whether there is one.
@@ -67,11 +66,11 @@ local function gate_wake(name, now, most, only, from)
   local g = gate(name)
   local units = math.min(g and gate_units(g) or math.huge, most or math.huge)
   if byte(name) == 113 then
-    if units > 0 then refill[sub(name, 3)] = true end
+    if units > 0 then call.refill[sub(name, 3)] = true end
     return 0
   end
   if units <= 0 and not g.burst then return 0 end
-  local lines = redis.call('SMEMBERS', P .. 'gq:' .. name)
+  local lines = redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)
   if units <= 0 then
     if #lines > 0 then rate_arm(name, now) end
     return 0
@@ -79,22 +78,22 @@ local function gate_wake(name, now, most, only, from)
   table.sort(lines)
   local left = 0
   for _, line in ipairs(lines) do
-    local waiters = P .. 'gw:' .. name .. '|' .. line
+    local waiters = call.prefix .. 'gw:' .. name .. '|' .. line
     local class, queue = match(line, '^(%d+):(.*)$')
     local cl = class_open(queue_open(queue), class + 1)
     local woken = (only and not only[queue] or from and line < from) and units or 0
     while woken < units do
-      if moves == 0 then
+      if call.moves == 0 then
         if redis.call('EXISTS', waiters) == 1 then
           moves_out('k' .. name, now)
-          redis.call('HSET', WAKES, name, format('%d|%s', now + CONTINUE_AFTER, line))
+          redis.call('HSET', keys.wakes, name, format('%d|%s', now + CONTINUE_AFTER, line))
           return left
         end
         break
       end
       local w = redis.call('ZPOPMIN', waiters)
       if not w[1] then break end
-      moves, left = moves - 1, left + 1
+      call.moves, left = call.moves - 1, left + 1
       if not match(name, '^[dbsh]') then
         waiter_wake_tenant(cl, w[1], score_of(w[2]), now)
         woken = woken + 1

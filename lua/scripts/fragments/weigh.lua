@@ -5,14 +5,14 @@ local SAMPLE = 64
 
 -- tenants_weigh returns the sum of the weights of a class's runnable tenants.
 local function tenants_weigh(q, c)
-  local act = P .. 'act:' .. c - 1 .. ':' .. q.name
+  local act = call.prefix .. 'act:' .. c - 1 .. ':' .. q.name
   local n = redis.call('ZCARD', act)
   if n == 0 or state_num('nw') == 0 then return n end
   local members = redis.call('ZRANDMEMBER', act, SAMPLE)
   local class = q.names[c] .. ':'
   local fields, sum = { class }, 0
   for _, member in ipairs(members) do fields[#fields + 1] = class .. string.sub(member, 9) end
-  local weights = redis.call('HMGET', P .. 'weights', unpack(fields))
+  local weights = redis.call('HMGET', keys.weights, unpack(fields))
   for i = 2, #fields do sum = sum + tonumber(weights[i] or weights[1] or 1) end
   return sum * n / #members
 end

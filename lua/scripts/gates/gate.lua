@@ -9,8 +9,7 @@
 -- ARGV[6] by  who does it and why, as fragments/audit.lua reads it
 -- Reply {"set" | "more" | "none", units held}; "none" is for a resume where nothing is paused
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
--- luacheck: ignore 211
-local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+-- @flag allow-oom
 -- @include audit
 -- @include call
 -- @include freed
@@ -18,48 +17,51 @@ local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], A
 -- @include held
 -- @include relief
 -- @include share
-local now = now_us(NOW)
+function scripts.gate(KEYS, ARGV)
+  local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
+  local now = now_us(NOW)
 
-call_begin(now, { 'pools' })
-local by = by_read(BY)
-local g, s = gate(NAME), share_read(NAME)
-local own = g and not g.default
-if LIMIT ~= 'pause' and LIMIT ~= 'resume' then
-  redis.call('HDEL', STATE, 'ps') -- The gate is not what the policy says any more: the next edit looks.
-end
-if LIMIT == 'pause' then
-  local left = own and share_in_force(g) or nil
-  LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
-elseif LIMIT == 'resume' then
-  if not own or g.limit ~= 0 then return { 'none', g and format('%d', g.held) or '0' } end
-  LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
-end
-if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
-  local most = math.min(share_in_force(g) or share_cap(s), share_cap(s))
-  if LIMIT == '0' then
-    THEN = format('%d', most)
+  call_begin(now, { 'pools' })
+  local by = by_read(BY)
+  local g, s = gate(NAME), share_read(NAME)
+  local own = g and not g.default
+  if LIMIT ~= 'pause' and LIMIT ~= 'resume' then
+    redis.call('HDEL', STATE, 'ps') -- The gate is not what the policy says any more: the next edit looks.
+  end
+  if LIMIT == 'pause' then
+    local left = own and share_in_force(g) or nil
+    LIMIT, THEN = '0', left and left > 0 and format('%d', left) or ''
+  elseif LIMIT == 'resume' then
+    if not own or g.limit ~= 0 then return { 'none', g and format('%d', g.held) or '0' } end
+    LIMIT, THEN = match(g.rest, '^%d+|([^|]*)|'), ''
+  end
+  if s and s.whole ~= '' then -- who pauses or ends it may have read an older share
+    local most = math.min(share_in_force(g) or share_cap(s), share_cap(s))
+    if LIMIT == '0' then
+      THEN = format('%d', most)
+    else
+      LIMIT = format('%d', math.min(tonumber(LIMIT) or most, most))
+    end
+  end
+  redis.call('ZREM', keys.due, 'g' .. NAME)
+  call.earliest = nil
+  if LIMIT == '' then
+    gate_remove(NAME)
   else
-    LIMIT = format('%d', math.min(tonumber(LIMIT) or most, most))
+    if not own then
+      gate_count(NAME, 1)
+      g = { held = g and g.held or entries_count()[NAME] or 0 }
+      call.gates[NAME] = g
+    end
+    local until_us = DURATION > 0 and now + DURATION or 0
+    g.limit = tonumber(LIMIT)
+    g.rest = format('%d|%s|', until_us, THEN) .. (LIMIT == '0' and hold_reason(by, now) or by.reason)
+    call.gates_dirty[NAME] = true
+    if until_us > 0 then due_add(keys.due, until_us, 'g' .. NAME) end
   end
+  audit_act(now, by, NAME, g and g.held or 0, DURATION)
+  call.freed[NAME] = true
+  freed_wake(now)
+  local continues = fill(now)
+  return { continues and 'more' or 'set', g and format('%d', g.held) or '0' }
 end
-redis.call('ZREM', DUE, 'g' .. NAME)
-earliest = nil
-if LIMIT == '' then
-  gate_remove(NAME)
-else
-  if not own then
-    gate_count(NAME, 1)
-    g = { held = g and g.held or entries_count()[NAME] or 0 }
-    gates[NAME] = g
-  end
-  local until_us = DURATION > 0 and now + DURATION or 0
-  g.limit = tonumber(LIMIT)
-  g.rest = format('%d|%s|', until_us, THEN) .. (LIMIT == '0' and hold_reason(by, now) or by.reason)
-  gates_dirty[NAME] = true
-  if until_us > 0 then due_add(DUE, until_us, 'g' .. NAME) end
-end
-audit_act(now, by, NAME, g and g.held or 0, DURATION)
-freed[NAME] = true
-freed_wake(now)
-local continues = fill(now)
-return { continues and 'more' or 'set', g and format('%d', g.held) or '0' }

@@ -7,34 +7,36 @@
 -- ARGV[5] by  who does it and why, as fragments/audit.lua reads it; callers are told the reason
 -- Reply {"suspended" | "kept", its end, microseconds, 0 for never} or {"resumed" | "none", 0}
 -- Never touches a job that has entered.
--- luacheck: ignore 211
-local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- @flag allow-oom
 -- @include audit
 -- @include call
 -- @include due
 -- @include suspended
 -- @include relief
-local now = now_us(NOW)
+function scripts.suspend(KEYS, ARGV)
+  local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  local now = now_us(NOW)
 
-call_begin(now, { 'np' })
-local by, until_us, word = by_read(BY), 0, 'none'
-if DURATION == '' then
-  if redis.call('HDEL', SUSPENDED, NAME) == 1 then word = 'resumed' end
-else
-  until_us, word = DURATION ~= '0' and now + DURATION or 0, 'suspended'
-  local before = KEEP == '1' and tonumber(match(redis.call('HGET', SUSPENDED, NAME) or '', '^(%d+)|'))
-  if before and (before == 0 or until_us > 0 and before > until_us) then
-    until_us, word = before, 'kept'
+  call_begin(now, { 'np' })
+  local by, until_us, word = by_read(BY), 0, 'none'
+  if DURATION == '' then
+    if redis.call('HDEL', keys.suspended, NAME) == 1 then word = 'resumed' end
+  else
+    until_us, word = DURATION ~= '0' and now + DURATION or 0, 'suspended'
+    local before = KEEP == '1' and tonumber(match(redis.call('HGET', keys.suspended, NAME) or '', '^(%d+)|'))
+    if before and (before == 0 or until_us > 0 and before > until_us) then
+      until_us, word = before, 'kept'
+    end
   end
-end
-if word ~= 'none' and word ~= 'kept' then
-  redis.call('ZREM', DUE, 's' .. NAME)
-  if word == 'suspended' then
-    redis.call('HSET', SUSPENDED, NAME, format('%d|', until_us) .. hold_reason(by, now))
-    if until_us > 0 then due_add(DUE, until_us, 's' .. NAME) end
+  if word ~= 'none' and word ~= 'kept' then
+    redis.call('ZREM', keys.due, 's' .. NAME)
+    if word == 'suspended' then
+      redis.call('HSET', keys.suspended, NAME, format('%d|', until_us) .. hold_reason(by, now))
+      if until_us > 0 then due_add(keys.due, until_us, 's' .. NAME) end
+    end
+    audit_act(now, by, NAME, 0, tonumber(DURATION))
+    state_set('np', redis.call('HLEN', keys.suspended))
   end
-  audit_act(now, by, NAME, 0, tonumber(DURATION))
-  state_set('np', redis.call('HLEN', SUSPENDED))
+  state_write()
+  return { word, format('%d', until_us) }
 end
-state_write()
-return { word, format('%d', until_us) }

@@ -22,11 +22,6 @@
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
 --   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
-local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
-local ENDED_CAP, BUCKET_CAP = tonumber(ARGV[3]), tonumber(ARGV[4])
-local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[5]), tonumber(ARGV[6])
-local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
-local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include call
 -- @include path
 -- @include header
@@ -37,7 +32,18 @@ local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include nobody
 -- @include onway
 -- @include named
-local time_us = now_us(NOW)
+-- @include audit
+-- @include fill
+-- @include place
+-- @include shrink
+-- @include made
+-- @include overflow
+-- @include uniques
+-- @include widths
+function reset.admit()
+  call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
+  call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, nil
+end
 
 -- record_stamp returns what a producer sent with flags, seq, score and arrival filled in, 8 bytes each of the latter.
 local function record_stamp(rec, flags, seq, score, arrival)
@@ -68,339 +74,221 @@ end
 -- asking takes longer than admitting, and only for jobs that nothing else refuses: a call that admits none does not note the
 -- answer, which is `mf`: 0 for nil, 1 for 0, else the bytes.
 local MEMORY_EVERY, MEMORY_SHARED, MEMORY_FULL = 100000, 0.6, 0.9
-local left
+
 local function memory_left()
-  if not left then
-    if math.abs(time_us - state_num('ma')) >= MEMORY_EVERY then
+  if not call.memory then
+    if math.abs(call.now - state_num('ma')) >= MEMORY_EVERY then
       local info = redis.pcall('INFO', 'memory')
       info = type(info) == 'string' and info or ''
       local limit = tonumber(match(info, 'maxmemory:(%d+)') or 0)
       local used = tonumber(match(info, 'used_memory:(%d+)') or 0) - tonumber(match(info, 'not_counted_for_evict:(%d+)') or 0)
-      state_set('ma', time_us)
+      state_set('ma', call.now)
       state_set('mf', used > limit * MEMORY_SHARED and limit > 0 and math.max(1, floor(limit * MEMORY_FULL - used)) or 0)
     end
-    left = state_num('mf')
+    call.memory = state_num('mf')
   end
-  if left > 0 then return left > 1 and left or 0 end
+  if call.memory > 0 then return call.memory > 1 and call.memory or 0 end
 end
 
-local jobs, job_keys, uniques = {}, {}, {}
-local seen, writes, admitted, answers = {}, {}, {}, {}
-
--- rare returns what only some calls need: making these functions, those of the fill above all, costs more than a lone
--- admission.
-local function rare_make()
-  local rare = {}
--- @include audit
--- @include fill
--- @include place
--- @include shrink
--- @include made
--- @include overflow
--- @include uniques
--- @include widths
-  rare.queue_refused, rare.queue_made, rare.overflow = made_full, made_plan, overflow
-  rare.lanes_full = lanes_full
-  -- job_options reads what follows a record whose flags say so, and returns where the next job begins.
-  function rare.options(job, at)
-    if has_flag(job.flags, LARGE) and not job.redrive then
-      job.uploaded = P .. 'upload:' .. ARGV[at]
-      job.payload = redis.call('STRLEN', job.uploaded)
-      at = at + 1
-    end
-    if has_flag(job.flags, DELAYED) then
-      local start = tonumber(ARGV[at])
-      start = start < 0 and time_us - start or start
-      if start > time_us then job.start = start end
-      job.flags = job.flags - DELAYED
-      at = at + 1
-    end
-    if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
-      job.unique, job.unique_for = job.path.tenant .. ':' .. ARGV[at], tonumber(ARGV[at + 1])
-      at = at + 2
-    end
-    return at
+-- job_options reads what follows a record whose flags say so, and returns where the next job begins.
+local function job_options(job, at)
+  if has_flag(job.flags, LARGE) and not job.redrive then
+    job.uploaded = call.prefix .. 'upload:' .. call.argv[at]
+    job.payload = redis.call('STRLEN', job.uploaded)
+    at = at + 1
   end
-
-  -- redrives_tell tells the audit of the dead letters that are on their way again.
-  local function redrives_tell()
-    local of, by = {}, nil
-    for _, i in ipairs(admitted) do
-      local job = jobs[i]
-      if job.redrive then
-        local name = 'q:' .. job.path.queue
-        of[name], by = (of[name] or 0) + 1, job.by
-      end
-    end
-    for name, n in pairs(of) do audit_act(time_us, by_read(by), name, n) end
+  if has_flag(job.flags, DELAYED) then
+    local start = tonumber(call.argv[at])
+    start = start < 0 and call.now - start or start
+    if start > call.now then job.start = start end
+    job.flags = job.flags - DELAYED
+    at = at + 1
   end
+  if has_flag(job.flags, UNIQUE_END) or has_flag(job.flags, UNIQUE_START) then
+    job.unique, job.unique_for = job.path.tenant .. ':' .. call.argv[at], tonumber(call.argv[at + 1])
+    at = at + 2
+  end
+  return at
+end
 
-  -- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
-  function rare.suspension(path)
-    local found = redis.call('HMGET', SUSPENDED, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
-    for i = 1, 3 do
-      local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
-      until_us, reason = tonumber(until_us), reason and match(reason, '^(.*)\1%d+|[^\1]*$') or reason
-      if until_us == 0 then return 'paused -1 ' .. reason end
-      if until_us and until_us > time_us then return format('paused %d %s', until_us - time_us, reason) end
+-- redrives_tell tells the audit of the dead letters that are on their way again.
+local function redrives_tell()
+  local of, by = {}, nil
+  for _, i in ipairs(call.admitted) do
+    local job = call.jobs[i]
+    if job.redrive then
+      local name = 'q:' .. job.path.queue
+      of[name], by = (of[name] or 0) + 1, job.by
     end
   end
+  for name, n in pairs(of) do audit_act(call.now, by_read(by), name, n) end
+end
 
-  -- unique_refused returns the refusal of a job whose unique key another holds, or whose tenant has as many as it may.
-  function rare.unique_refused(job)
-    local holder = uniques[job.unique] or redis.call('GET', P .. 'unique:' .. job.unique)
-    if not holder then return uniques_full(job, time_us) end
-    local wait = redis.call('PTTL', P .. 'unique:' .. job.unique)
-    return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
+-- suspension returns the refusal of a job whose queue or tenant admits nothing for a time.
+local function suspension_refusal(path)
+  local found = redis.call('HMGET', keys.suspended, 'q:' .. path.queue, 't:' .. path.tenant, 'u:' .. path.tenant .. ':' .. path.queue)
+  for i = 1, 3 do
+    local until_us, reason = match(found[i] or '', '^(%d+)|(.*)$')
+    until_us, reason = tonumber(until_us), reason and match(reason, '^(.*)\1%d+|[^\1]*$') or reason
+    if until_us == 0 then return 'paused -1 ' .. reason end
+    if until_us and until_us > call.now then return format('paused %d %s', until_us - call.now, reason) end
   end
+end
 
-  -- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
-  local parkings = {}
-  function rare.parked(job)
-    local downstream = sub(record_lane(job.rec), 2)
-    local g = downstream ~= '' and gate('b:' .. downstream)
-    if not g or job.start then return nil end
-    local parking = parkings[downstream]
-    if not parking then
-      local most = redis.call('HMGET', P .. 'maxparked', downstream, '')
-      parking = { most = tonumber(most[1] or most[2] or math.huge), waiting = tonumber(redis.call('HGET', WAITS, downstream) or 0) }
-      parkings[downstream] = parking
-    end
-    if parking.waiting < parking.most then
-      job.parking = parking
-      return nil
-    end
-    local at = redis.call('ZSCORE', DUE, 'b' .. downstream)
-    return format('parked %d %d %s', at and math.max(0, score_of(at) - time_us) or -1, parking.waiting, downstream)
+-- unique_refused returns the refusal of a job whose unique key another holds, or whose tenant has as many as it may.
+local function unique_refusal(job)
+  local holder = call.uniques[job.unique] or redis.call('GET', call.prefix .. 'unique:' .. job.unique)
+  if not holder then return uniques_full(job, call.now) end
+  local wait = redis.call('PTTL', call.prefix .. 'unique:' .. job.unique)
+  return format('unique %d %s', wait > 0 and wait * 1000 or job.unique_for, holder)
+end
+
+-- parked returns the refusal of a job whose downstream's breaker is not closed, when as many wait for it as may.
+local function parked_refusal(job)
+  local downstream = sub(record_lane(job.rec), 2)
+  local g = downstream ~= '' and gate('b:' .. downstream)
+  if not g or job.start then return nil end
+  local parking = call.parkings[downstream]
+  if not parking then
+    local most = redis.call('HMGET', keys.maxparked, downstream, '')
+    parking = { most = tonumber(most[1] or most[2] or math.huge), waiting = tonumber(redis.call('HGET', keys.waits, downstream) or 0) }
+    call.parkings[downstream] = parking
   end
-
-  local function spill_add(job)
-    local name, key, rec = job.depth, job.key, job.stamped
-    redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
-    redis.call('SADD', SPILLS, name)
-    if job.start then redis.call('HSET', P .. 'starts', key, format('%d', job.start)) end
-    if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
+  if parking.waiting < parking.most then
+    job.parking = parking
+    return nil
   end
+  local at = redis.call('ZSCORE', keys.due, 'b' .. downstream)
+  return format('parked %d %d %s', at and math.max(0, score_of(at) - call.now) or -1, parking.waiting, downstream)
+end
 
-  -- drop_oldest makes room for a job with older ones of its tenant and queue.
-  local function drop_oldest(job)
+local function spill_add(job)
+  local name, key, rec = job.depth, job.key, job.stamped
+  redis.call('ZADD', call.prefix .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
+  redis.call('SADD', keys.spills, name)
+  if job.start then redis.call('HSET', keys.starts, key, format('%d', job.start)) end
+  if byte(rec, 2) % 2 == 1 then due_add(keys.due, number_at(rec, 15) + 1, 'x' .. key) end
+end
+
+-- drop_oldest makes room for a job with older ones of its tenant and queue.
+local function drop_oldest(job)
+  local q = queue_open(job.path.queue)
+  for _, v in ipairs(job.victims) do
+    local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
+    redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
+      .. match(v.key, ':(.*)$'))
+    waiting_add(cl, lane, -1)
+    old_remove(v.key, v.rec)
+    lane_shrunk(cl, job.path.tenant, lane)
+    dead_letter(v.key, v.rec, 'dropped', '', call.now)
+  end
+end
+
+-- uploads_drop drops the payloads of the jobs that have an answer already, which are those that are refused.
+local function uploads_drop()
+  local dropped_payloads = {}
+  for i, job in ipairs(call.jobs) do
+    if job.uploaded and call.answers[i] then dropped_payloads[#dropped_payloads + 1] = job.uploaded end
+  end
+  if #dropped_payloads > 0 then redis.call('UNLINK', unpack(dropped_payloads)) end
+end
+
+-- refused ends a call that admits nothing: room is made for the next.
+local function refused_end()
+  uploads_drop()
+  if not call.crowded then return end
+  queues_forget(call.now)
+  state_write()
+end
+
+local function place_and_fill()
+  for _, i in ipairs(call.admitted) do
+    if call.jobs[i].redrive then letter_remove(call.jobs[i].key, call.jobs[i].live) end
+  end
+  for _, i in ipairs(call.admitted) do
+    if call.jobs[i].victims then drop_oldest(call.jobs[i]) end
+  end
+  for _, i in ipairs(call.admitted) do
+    local job = call.jobs[i]
     local q = queue_open(job.path.queue)
-    for _, v in ipairs(job.victims) do
-      local cl, lane = class_open(q, byte(v.rec, 3) + 1), record_lane(v.rec)
-      redis.call('ZREM', lane_key(cl, job.path.tenant, lane), sub(v.rec, 7, 14) .. sub(v.rec, COST_AT, COST_AT + 3)
-        .. match(v.key, ':(.*)$'))
-      waiting_add(cl, lane, -1)
-      old_remove(v.key, v.rec)
-      lane_shrunk(cl, job.path.tenant, lane)
-      dead_letter(v.key, v.rec, 'dropped', '', time_us)
+    if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
+    if job.uploaded then
+      redis.call('RENAME', job.uploaded, call.prefix .. 'large:' .. job.key)
+      redis.call('PERSIST', call.prefix .. 'large:' .. job.key)
     end
-  end
-
-  -- uploads_drop drops the payloads of the jobs that have an answer already, which are those that are refused.
-  function rare.uploads_drop()
-    local dropped_payloads = {}
-    for i, job in ipairs(jobs) do
-      if job.uploaded and answers[i] then dropped_payloads[#dropped_payloads + 1] = job.uploaded end
-    end
-    if #dropped_payloads > 0 then redis.call('UNLINK', unpack(dropped_payloads)) end
-  end
-
-  -- refused ends a call that admits nothing: room is made for the next.
-  function rare.refused()
-    rare.uploads_drop()
-    if not crowded then return end
-    queues_forget(time_us)
-    state_write()
-  end
-
-  function rare.place_and_fill()
-    for _, i in ipairs(admitted) do
-      if jobs[i].redrive then letter_remove(jobs[i].key, jobs[i].live) end
-    end
-    for _, i in ipairs(admitted) do
-      if jobs[i].victims then drop_oldest(jobs[i]) end
-    end
-    for _, i in ipairs(admitted) do
-      local job = jobs[i]
-      local q = queue_open(job.path.queue)
-      if (q.maker or job.start) and not queue_known(q.name) then made_note(job) end
-      if job.uploaded then
-        redis.call('RENAME', job.uploaded, P .. 'large:' .. job.key)
-        redis.call('PERSIST', P .. 'large:' .. job.key)
-      end
-      if job.unique then
-        redis.call('SET', P .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
-        if unique_stays(job) then
-          uniques_add(job, time_us)
-        else
-          redis.call('HSET', UKEYS, job.key, job.unique)
-        end
-      end
-      if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
-      if job.spilled then
-        spill_add(job)
-        job.position = redis.call('ZCARD', P .. 'spill:' .. job.depth)
-      elseif job.start then
-        due_add(LATER, job.start, job.key)
-        ahead_add(job, time_us)
+    if job.unique then
+      redis.call('SET', call.prefix .. 'unique:' .. job.unique, job.key, 'PX', math.ceil(job.unique_for / 1000))
+      if unique_stays(job) then
+        uniques_add(job, call.now)
       else
-        old_add(job.key, job.stamped)
-        local cl = class_open(q, job.path.class)
-        job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
-        refill[q.name] = true
+        redis.call('HSET', keys.ukeys, job.key, job.unique)
       end
     end
-    if crowded then queues_forget(time_us) end
-    redrives_tell()
-    local continues = fill(time_us)
-    local straight = {}
-    for _, key in ipairs(dispatched) do straight[key] = true end
-    for _, i in ipairs(admitted) do
-      local job = jobs[i]
-      if job.spilled then
-        answers[i] = format('spilled %d', job.position) .. job.left
-      elseif job.start then
-        answers[i] = format('later %d', job.start - time_us) .. job.left
-      else
-        answers[i] = straight[job.key] and 'straight' .. job.left or admitted_line(job, job.position)
-      end
-      if job.victims then answers[i] = format('dropped %d ', #job.victims) .. answers[i] end
+    if job.depth and not job.spilled then depth_add(job.depth, 1, job.size) end
+    if job.spilled then
+      spill_add(job)
+      job.position = redis.call('ZCARD', call.prefix .. 'spill:' .. job.depth)
+    elseif job.start then
+      due_add(keys.later, job.start, job.key)
+      ahead_add(job, call.now)
+    else
+      old_add(job.key, job.stamped)
+      local cl = class_open(q, job.path.class)
+      job.position = lane_place(cl, job.path.tenant, record_lane(job.stamped), job.score, job.member)
+      call.refill[q.name] = true
     end
-    return { continues and 'more' or 'decided', unpack(answers) }
   end
-
-  return rare
-end
-
-local rare_made
-local function rare()
-  rare_made = rare_made or rare_make()
-  return rare_made
+  if call.crowded then queues_forget(call.now) end
+  redrives_tell()
+  local continues = fill(call.now)
+  local straight = {}
+  for _, key in ipairs(call.dispatched) do straight[key] = true end
+  for _, i in ipairs(call.admitted) do
+    local job = call.jobs[i]
+    if job.spilled then
+      call.answers[i] = format('spilled %d', job.position) .. job.left
+    elseif job.start then
+      call.answers[i] = format('later %d', job.start - call.now) .. job.left
+    else
+      call.answers[i] = straight[job.key] and 'straight' .. job.left or admitted_line(job, job.position)
+    end
+    if job.victims then call.answers[i] = format('dropped %d ', #job.victims) .. call.answers[i] end
+  end
+  return { continues and 'more' or 'decided', unpack(call.answers) }
 end
 
 local function jobs_read(at)
-  while at <= #ARGV do
-    local rec = ARGV[at + 2]
+  while at <= #call.argv do
+    local rec = call.argv[at + 2]
     local flags = byte(rec, 2)
-    local index = tonumber(ARGV[at])
-    local job = { path = paths[math.abs(index)], redrive = index < 0, id = ARGV[at + 1], rec = rec, flags = flags,
+    local index = tonumber(call.argv[at])
+    local job = { path = call.paths[math.abs(index)], redrive = index < 0, id = call.argv[at + 1], rec = rec, flags = flags,
       cost = cost_at(rec, COST_AT), deadline = number_at(rec, 15) }
     job.key = job.path.tenant .. ':' .. job.id
     at = at + 3
     if job.redrive then
-      job.by = ARGV[at]
+      job.by = call.argv[at]
       at = at + 1
     end
-    if flags > 1 then at = rare().options(job, at) end
-    jobs[#jobs + 1], job_keys[#jobs + 1] = job, job.key
+    if flags > 1 then at = job_options(job, at) end
+    call.jobs[#call.jobs + 1], call.job_keys[#call.jobs + 1] = job, job.key
   end
 end
 
 -- known marks the jobs that live or have ended within the window.
 local function known()
-  local live = redis.call('HMGET', JOBS, unpack(job_keys))
+  local live = redis.call('HMGET', keys.jobs, unpack(call.job_keys))
   local generation = state_num('gen')
-  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(job_keys))
-  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(job_keys))
-  for i, job in ipairs(jobs) do
+  local young = state_num('en') > 0 and redis.call('SMISMEMBER', ended_key(generation), unpack(call.job_keys))
+  local old = state_num('eo') > 0 and redis.call('SMISMEMBER', ended_key(generation - 1), unpack(call.job_keys))
+  for i, job in ipairs(call.jobs) do
     job.known = live[i] or young and young[i] == 1 or old and old[i] == 1
     if job.redrive then
       job.live, job.again = live[i], live[i] and sub(live[i], 7, 14) ~= sub(job.rec, 7, 14)
-      job.gone = not job.again and not redis.call('ZSCORE', P .. 'dead', job.key)
+      job.gone = not job.again and not redis.call('ZSCORE', keys.dead, job.key)
     end
   end
 end
-
-local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
-local jobs_at = paths_read()
-for i = 1, PATHS do
-  local queue = paths[i].queue
-  state_fields[#state_fields + 1] = 'q:' .. queue
-  state_fields[#state_fields + 1] = 'cfg:' .. queue
-  state_fields[#state_fields + 1] = 'pools:' .. queue
-end
-call_begin(time_us, state_fields)
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-buckets_read()
-jobs_read(jobs_at)
-known()
-
-local ended_count = state_num('en') + state_num('eo')
-local suspends, parks, bounds_any = state_num('np') > 0, state_num('nk') > 0 and gates_any(), state_num('nb') > 0
-local last_seq = state_num('seq')
-local arrival = u64(time_us)
-for i, job in ipairs(jobs) do
-  local cost = job.cost * 1000000
-  local base = job.start or time_us
-  if job.gone then
-    answers[i] = 'gone'
-  elseif job.again or job.known and not job.redrive or seen[job.key] then
-    answers[i] = 'duplicate'
-  elseif ended_count >= ENDED_CAP then
-    answers[i] = 'dedup'
-  elseif job.flags % 2 == 1 and job.deadline < base then
-    answers[i] = 'deadline'
-  else
-    local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
-    answers[i] = job.payload == 0 and 'memory' or makes and rare().queue_refused(job.path) or suspends and rare().suspension(job.path) or job.unique and rare().unique_refused(job)
-      or parks and rare().parked(job)
-      or (job.start or state_num('wl') > 0) and rare().lanes_full(job, time_us) or decide(job.path, cost) or memory_left() == 0 and 'memory'
-      or (bounds_any or q.overflow ~= '-' or memory_left()) and rare().overflow(job, memory_left()) or nil
-    if not answers[i] then
-      charge(job.path, cost)
-      job.left = left_of(job.path)
-      seen[job.key] = true
-      last_seq = last_seq + 1
-      local seq = u64(last_seq)
-      local score
-      if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
-        job.flags = job.flags - job.flags % 2 + 1 + TIMED
-        job.score = base + q.wait
-        score = u64(job.score)
-      elseif job.flags % 2 == 1 then
-        job.score, score = job.deadline, sub(job.rec, 15, 22)
-      elseif job.start then
-        job.score = base + q.horizon
-        score = u64(job.score)
-      else
-        job.score = time_us + q.horizon
-        q.undated = q.undated or u64(job.score)
-        score = q.undated
-      end
-      if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
-      if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
-      if makes then rare().queue_made(job.path) end
-      if job.unique then uniques[job.unique] = job.key end
-      if job.parking then job.parking.waiting = job.parking.waiting + 1 end
-      job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
-      writes[#writes + 1] = job.key
-      writes[#writes + 1] = job.stamped
-      job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
-      admitted[#admitted + 1] = i
-    end
-  end
-end
-if #admitted == 0 then
-  if rare_made then rare_made.refused() end
-  return { 'decided', unpack(answers) }
-end
-
-local answer = redis.pcall('HSET', JOBS, unpack(writes))
-if type(answer) == 'table' and answer.err then
-  if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
-  for _, i in ipairs(admitted) do answers[i] = 'memory' end
-  if rare_made then rare_made.uploads_drop() end
-  return { 'decided', unpack(answers) }
-end
-
-buckets_write(time_us)
-if rare_made then rare_made.uploads_drop() end
-local redriven = 0
-for _, i in ipairs(admitted) do
-  if jobs[i].redrive then redriven = redriven + 1 end
-end
-state_set('seq', last_seq)
-state_add('accepted', #admitted - redriven)
 
 -- gates_apart reports whether no gate stands on a job's way. Where there are none but breakers and `ng` names them, that is
 -- known; else one call asks for all that might.
@@ -424,9 +312,9 @@ end
 -- its one pool has room, so that the job goes straight to the workers; or no pool has room and the job joins its tenant's
 -- only lane. It returns nil in any other case, and has then changed nothing.
 local function place_alone()
-  local i = admitted[1]
-  local job = jobs[i]
-  if #admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
+  local i = call.admitted[1]
+  local job = call.jobs[i]
+  if #call.admitted > 1 or job.flags > 0 or job.start or job.redrive or job.depth then return nil end
   local lane = record_lane(job.stamped)
   local downstream = sub(lane, 2)
   if not gates_apart(job.path, downstream) then return nil end
@@ -434,33 +322,133 @@ local function place_alone()
   local id = state_get('pools:' .. q.name) or ''
   local slots = match(id ~= '' and state_get('pool:' .. id) or '', '^(%d+)|%a|%d+|%d+|[^,]*$')
   if id ~= '' and not slots then return nil end -- several pools, or a pool of several queues
-  local ready = P .. 'ready:' .. id
+  local ready = call.prefix .. 'ready:' .. id
   if slots and redis.call('XLEN', ready) < tonumber(slots) then
     if not nobody_runs(q) then return nil end
-    if downstream ~= '' then redis.call('HINCRBY', P .. 'holds', id .. ':' .. downstream, 1) end
+    if downstream ~= '' then redis.call('HINCRBY', keys.holds, id .. ':' .. downstream, 1) end
     state_add('seq', 1) -- the tenant enters, at V, and leaves again: its tag is not kept, because nobody is left
     pattern_commit(q, c)
     q.dispatched, q.touched = 1, true
     local uncounted = gates_any() and caps_version() or ''
     if uncounted == '' then
-      redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2])
+      redis.call('XADD', ready, '*', 'j', job.key, 'r', call.writes[2])
     else
-      redis.call('XADD', ready, '*', 'j', job.key, 'r', writes[2], 'u', uncounted)
+      redis.call('XADD', ready, '*', 'j', job.key, 'r', call.writes[2], 'u', uncounted)
     end
-    answers[i] = 'straight' .. job.left
+    call.answers[i] = 'straight' .. job.left
   else
     local line = (c - 1) .. ':' .. q.name
-    local x = redis.call('HGET', P .. 'ten:' .. line, job.path.tenant)
+    local x = redis.call('HGET', call.prefix .. 'ten:' .. line, job.path.tenant)
     if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
-    local lane_key = P .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
+    local lane_key = call.prefix .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
     redis.call('ZADD', lane_key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
-    if #lane > 1 then redis.call('HINCRBY', P .. 'waits', sub(lane, 2), 1) end
-    answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
+    if #lane > 1 then redis.call('HINCRBY', keys.waits, sub(lane, 2), 1) end
+    call.answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
   end
-  queue_write(time_us)
+  queue_write(call.now)
   state_write()
-  return { 'decided', unpack(answers) }
+  return { 'decided', unpack(call.answers) }
 end
 
-return place_alone() or rare().place_and_fill()
+function scripts.admit(KEYS, ARGV)
+  local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
+  local ENDED_CAP = tonumber(ARGV[3])
+  call.bucket_cap = tonumber(ARGV[4])
+  call.global_rate, call.global_burst = tonumber(ARGV[5]), tonumber(ARGV[6])
+  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
+  call.buckets, call.global_bucket = 'b:', 'gb'
+  call.now = now_us(NOW)
+  local state_fields = { 'pv', 'pat', 'gb', 'gm', 'eo', 'accepted', 'np', 'nk', 'ma', 'mf' }
+  local jobs_at = paths_read()
+  for i = 1, call.path_count do
+    local queue = call.paths[i].queue
+    state_fields[#state_fields + 1] = 'q:' .. queue
+    state_fields[#state_fields + 1] = 'cfg:' .. queue
+    state_fields[#state_fields + 1] = 'pools:' .. queue
+  end
+  call_begin(call.now, state_fields)
+  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  buckets_read()
+  jobs_read(jobs_at)
+  known()
+
+  local ended_count = state_num('en') + state_num('eo')
+  local suspends, parks, bounds_any = state_num('np') > 0, state_num('nk') > 0 and gates_any(), state_num('nb') > 0
+  local last_seq = state_num('seq')
+  local arrival = u64(call.now)
+  for i, job in ipairs(call.jobs) do
+    local cost = job.cost * 1000000
+    local base = job.start or call.now
+    if job.gone then
+      call.answers[i] = 'gone'
+    elseif job.again or job.known and not job.redrive or call.seen[job.key] then
+      call.answers[i] = 'duplicate'
+    elseif ended_count >= ENDED_CAP then
+      call.answers[i] = 'dedup'
+    elseif job.flags % 2 == 1 and job.deadline < base then
+      call.answers[i] = 'deadline'
+    else
+      local q, makes = queue_open(job.path.queue), makes_queue(job.path.queue)
+      call.answers[i] = job.payload == 0 and 'memory' or makes and made_full(job.path) or suspends and suspension_refusal(job.path) or job.unique and unique_refusal(job)
+        or parks and parked_refusal(job)
+        or (job.start or state_num('wl') > 0) and lanes_full(job, call.now) or decide(job.path, cost) or memory_left() == 0 and 'memory'
+        or (bounds_any or q.overflow ~= '-' or memory_left()) and overflow(job, memory_left()) or nil
+      if not call.answers[i] then
+        charge(job.path, cost)
+        job.left = left_of(job.path)
+        call.seen[job.key] = true
+        last_seq = last_seq + 1
+        local seq = u64(last_seq)
+        local score
+        if q.wait > 0 and (job.flags % 2 == 0 or job.deadline > base + q.wait) then
+          job.flags = job.flags - job.flags % 2 + 1 + TIMED
+          job.score = base + q.wait
+          score = u64(job.score)
+        elseif job.flags % 2 == 1 then
+          job.score, score = job.deadline, sub(job.rec, 15, 22)
+        elseif job.start then
+          job.score = base + q.horizon
+          score = u64(job.score)
+        else
+          job.score = call.now + q.horizon
+          q.undated = q.undated or u64(job.score)
+          score = q.undated
+        end
+        if job.depth and not job.spilled then job.flags = job.flags + COUNTED end
+        if job.redrive and record_has(job.live, HISTORY) then job.flags = job.flags + HISTORY end
+        if makes then made_plan(job.path) end
+        if job.unique then call.uniques[job.unique] = job.key end
+        if job.parking then job.parking.waiting = job.parking.waiting + 1 end
+        job.stamped = record_stamp(job.rec, job.flags, seq, score, arrival)
+        call.writes[#call.writes + 1] = job.key
+        call.writes[#call.writes + 1] = job.stamped
+        job.member = seq .. sub(job.rec, COST_AT, COST_AT + 3) .. job.id
+        call.admitted[#call.admitted + 1] = i
+      end
+    end
+  end
+  if #call.admitted == 0 then
+    refused_end()
+    return { 'decided', unpack(call.answers) }
+  end
+
+  local answer = redis.pcall('HSET', keys.jobs, unpack(call.writes))
+  if type(answer) == 'table' and answer.err then
+    if not match(answer.err, 'OOM') then return redis.error_reply(answer.err) end
+    for _, i in ipairs(call.admitted) do call.answers[i] = 'memory' end
+    uploads_drop()
+    return { 'decided', unpack(call.answers) }
+  end
+
+  buckets_write(call.now)
+  uploads_drop()
+  local redriven = 0
+  for _, i in ipairs(call.admitted) do
+    if call.jobs[i].redrive then redriven = redriven + 1 end
+  end
+  state_set('seq', last_seq)
+  state_add('accepted', #call.admitted - redriven)
+
+  return place_alone() or place_and_fill()
+end

@@ -5,11 +5,12 @@
 -- ARGV[3] life  microseconds from now, 0 when it has gone
 -- Reply {"noted"}
 -- Never keeps one whose life is over.
--- luacheck: ignore 211
-local STATE, NOW, SCHEDULER, LIFE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include time
-local SCHEDULERS, now = P .. 'schedulers', now_us(NOW)
-redis.call('ZADD', SCHEDULERS, format('%d', now + LIFE), SCHEDULER)
-redis.call('ZREMRANGEBYSCORE', SCHEDULERS, '-inf', format('%d', now))
-redis.call('PEXPIRE', SCHEDULERS, math.ceil(LIFE / 1000) + 60000)
-return { 'noted' }
+function scripts.alive(KEYS, ARGV)
+  local STATE, NOW, SCHEDULER, LIFE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+  local SCHEDULERS, now = keys.schedulers, now_us(NOW)
+  redis.call('ZADD', SCHEDULERS, format('%d', now + LIFE), SCHEDULER)
+  redis.call('ZREMRANGEBYSCORE', SCHEDULERS, '-inf', format('%d', now))
+  redis.call('PEXPIRE', SCHEDULERS, math.ceil(LIFE / 1000) + 60000)
+  return { 'noted' }
+end

@@ -7,59 +7,62 @@
 -- Reply {"cancelled" | "more"}, {"cancelling"}: its worker hears of it, {"dead"}: it is a dead letter, {"ended"}, or
 --   {"unknown"}
 -- Never ends a running job itself: whether it completed first is for its worker to say.
-local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- @flag allow-oom
 -- @include audit
 -- @include call
 -- @include group
 -- @include entry
 -- @include shrink
 -- @include relief
-local now = now_us(NOW)
+function scripts.cancel(KEYS, ARGV)
+  local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+  local now = now_us(NOW)
 
--- entry_of returns the pool and the entry of a job in a ready stream.
-local function entry_of()
-  for id in string.gmatch(state_get('pools') or '', '%S+') do
-    local pool = pool_open(id)
-    for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
-      if e[2][2] == KEY then return pool, e[1] end
+  -- entry_of returns the pool and the entry of a job in a ready stream.
+  local function entry_of()
+    for id in string.gmatch(state_get('pools') or '', '%S+') do
+      local pool = pool_open(id)
+      for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
+        if e[2][2] == KEY then return pool, e[1] end
+      end
     end
   end
-end
 
-call_begin(now, { 'pools', 'eo' })
-local by = by_read(BY)
-local rec = redis.call('HGET', JOBS, KEY)
-if not rec then
-  for age = 0, 1 do
-    if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended' } end
-  end
-  return { 'unknown' }
-end
-if redis.call('ZSCORE', DEAD, KEY) then return { 'dead' } end
-local tenant, id = key_split(KEY)
-local r = record_read(rec)
-local q = queue_open(r.queue)
-local cl = class_open(q, r.class + 1)
-if redis.call('ZREM', LATER, KEY) == 0 then
-  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
-    waiting_add(cl, r.lane, -1)
-    old_remove(KEY, rec)
-    lane_shrunk(cl, tenant, r.lane)
-  elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then
-    local pool, token = entry_of()
-    local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
-    if pending then
-      if redis.call('HSET', P .. 'cancelled', KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end
-      audit_act(now, by, NAME, 1)
-      state_write()
-      return { 'cancelling' }
+  call_begin(now, { 'pools', 'eo' })
+  local by = by_read(BY)
+  local rec = redis.call('HGET', keys.jobs, KEY)
+  if not rec then
+    for age = 0, 1 do
+      if redis.call('SISMEMBER', ended_key(state_num('gen') - age), KEY) == 1 then return { 'ended' } end
     end
-    redis.call('XDEL', pool.key, token)
-    entry_release(pool.id, KEY, rec)
-    refill_pools[pool.id] = true
+    return { 'unknown' }
   end
+  if redis.call('ZSCORE', keys.dead, KEY) then return { 'dead' } end
+  local tenant, id = key_split(KEY)
+  local r = record_read(rec)
+  local q = queue_open(r.queue)
+  local cl = class_open(q, r.class + 1)
+  if redis.call('ZREM', keys.later, KEY) == 0 then
+    if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 1 then
+      waiting_add(cl, r.lane, -1)
+      old_remove(KEY, rec)
+      lane_shrunk(cl, tenant, r.lane)
+    elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then
+      local pool, token = entry_of()
+      local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
+      if pending then
+        if redis.call('HSET', keys.cancelled, KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end
+        audit_act(now, by, NAME, 1)
+        state_write()
+        return { 'cancelling' }
+      end
+      redis.call('XDEL', pool.key, token)
+      entry_release(pool.id, KEY, rec)
+      call.refill_pools[pool.id] = true
+    end
+  end
+  audit_act(now, by, NAME, 1)
+  leave(KEY, 'cancelled', rec)
+  freed_wake(now)
+  return { fill(now) and 'more' or 'cancelled' }
 end
-audit_act(now, by, NAME, 1)
-leave(KEY, 'cancelled', rec)
-freed_wake(now)
-return { fill(now) and 'more' or 'cancelled' }

@@ -6,49 +6,52 @@
 -- ARGV[4] by  who does it and why, as fragments/audit.lua reads it
 -- Reply {"cleared" | "more", how many jobs it cancelled}: more may wait
 -- Never touches a job that waits for a time, runs, is about to, or is a dead letter.
-local STATE, NOW, TENANT, QUEUE, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+-- @flag allow-oom
 -- @include audit
 -- @include call
 -- @include freed
 -- @include shrink
 -- @include relief
-local now = now_us(NOW)
+function scripts.clear(KEYS, ARGV)
+  local STATE, NOW, TENANT, QUEUE, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+  local now = now_us(NOW)
 
-local function job_cancel(key, rec)
-  moves = moves - 1
-  leave(key, 'cancelled', rec)
-end
+  local function job_cancel(key, rec)
+    call.moves = call.moves - 1
+    leave(key, 'cancelled', rec)
+  end
 
--- lane_clear takes what there are moves for out of a lane.
-local function lane_clear(cl, lane)
-  local members = redis.call('ZRANGE', lane_key(cl, TENANT, lane), 0, moves - 1)
-  redis.call('ZREM', lane_key(cl, TENANT, lane), unpack(members))
-  waiting_add(cl, lane, -#members)
-  for _, member in ipairs(members) do
-    local key = TENANT .. ':' .. sub(member, 13)
-    local rec = redis.call('HGET', JOBS, key)
-    old_remove(key, rec)
+  -- lane_clear takes what there are moves for out of a lane.
+  local function lane_clear(cl, lane)
+    local members = redis.call('ZRANGE', lane_key(cl, TENANT, lane), 0, call.moves - 1)
+    redis.call('ZREM', lane_key(cl, TENANT, lane), unpack(members))
+    waiting_add(cl, lane, -#members)
+    for _, member in ipairs(members) do
+      local key = TENANT .. ':' .. sub(member, 13)
+      local rec = redis.call('HGET', keys.jobs, key)
+      old_remove(key, rec)
+      job_cancel(key, rec)
+    end
+    lane_shrunk(cl, TENANT, lane)
+  end
+
+  call_begin(now, { 'eo' })
+  local q, spilled = queue_open(QUEUE), TENANT .. ':' .. QUEUE
+  for _, key in ipairs(redis.call('ZRANGE', call.prefix .. 'spill:' .. spilled, 0, call.moves - 1)) do
+    local rec = redis.call('HGET', keys.jobs, key)
+    spill_remove(spilled, key, rec)
     job_cancel(key, rec)
   end
-  lane_shrunk(cl, TENANT, lane)
-end
-
-call_begin(now, { 'eo' })
-local q, spilled = queue_open(QUEUE), TENANT .. ':' .. QUEUE
-for _, key in ipairs(redis.call('ZRANGE', P .. 'spill:' .. spilled, 0, moves - 1)) do
-  local rec = redis.call('HGET', JOBS, key)
-  spill_remove(spilled, key, rec)
-  job_cancel(key, rec)
-end
-for c = 1, q.n do
-  local cl = class_open(q, c)
-  while moves > 0 do
-    local x = tenant_open(cl, TENANT)
-    if not x then break end
-    lane_clear(cl, x.lane ~= '*' and x.lane or redis.call('ZRANGE', lanes_key(cl, TENANT), 0, 0)[1])
+  for c = 1, q.n do
+    local cl = class_open(q, c)
+    while call.moves > 0 do
+      local x = tenant_open(cl, TENANT)
+      if not x then break end
+      lane_clear(cl, x.lane ~= '*' and x.lane or redis.call('ZRANGE', lanes_key(cl, TENANT), 0, 0)[1])
+    end
   end
+  local cancelled, stopped = MOVES - call.moves, call.moves == 0
+  if cancelled > 0 then audit_act(now, by_read(BY), 'u:' .. spilled, cancelled) end
+  freed_wake(now)
+  return { (fill(now) or stopped) and 'more' or 'cleared', format('%d', cancelled) }
 end
-local cancelled, stopped = MOVES - moves, moves == 0
-if cancelled > 0 then audit_act(now, by_read(BY), 'u:' .. spilled, cancelled) end
-freed_wake(now)
-return { (fill(now) or stopped) and 'more' or 'cleared', format('%d', cancelled) }

@@ -10,7 +10,7 @@
 --   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
-local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], 4, 7
+-- @flag allow-oom
 -- @include call
 -- @include group
 -- @include queue
@@ -18,9 +18,14 @@ local STATE, NOW, POOL, WORKER, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], ARGV[2], A
 -- @include nobody
 -- @include onway
 -- @include holds
-local time_us = now_us(NOW)
-local READY = P .. 'ready:' .. POOL
-
+-- @include gate
+-- @include due
+-- @include fill
+-- @include entry
+-- @include recount
+-- @include history
+-- @include cancelled
+-- @include return
 -- take_held marks the jobs whose entries were still the caller's, and returns the tokens of all.
 local function take_held(pool_key, jobs)
   local tokens = {}
@@ -32,59 +37,35 @@ local function take_held(pool_key, jobs)
   return tokens
 end
 
-local jobs, job_keys, records_needed = {}, {}, false
-local state_fields, queues_named = { 'pool:' .. POOL, 'left:completed', 'rot', 'dw', 'eo' }, {}
-for at = JOBS_AT, #ARGV, JOB_SIZE do
-  local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
-    reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
-  jobs[#jobs + 1], job_keys[#job_keys + 1] = job, job.key
-  if job.what ~= 'complete' then
-    job.delay, records_needed = tonumber(job.delay), true
-    if job.what == 'retry' then state_fields[#state_fields + 1] = 'retried' end
-  elseif not queues_named[job.text] then
-    queues_named[job.text] = true
-    state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
-  end
-end
-call_begin(time_us, state_fields)
-
 -- any_capped reports whether one of the jobs, all complete, counts against a cap, or may: one of an older release does not
 -- name its queue.
 local function any_capped()
   if not match(state_get('ng') or '', '^[^|]*[qtud]') then return false end
   local version = caps_version()
-  for _, job in ipairs(jobs) do
+  for _, job in ipairs(call.jobs) do
     if job.text == '' then return true end
     if version == '' or job.delay ~= version then caps_ask(job.text, match(job.key, '^[^:]*'), job.reason) end
   end
   return any_on_way()
 end
 
-if not state_get('pool:' .. POOL) then
-  local lost = {}
-  for i = 1, #jobs do lost[i] = 'lost' end
-  return { 'finished', unpack(lost) }
-end
-local tokens = take_held(READY, jobs)
-records_needed = records_needed or state_num('nl') > 0 or any_capped()
-
 -- entries_leave removes the entries, and reads the records of the jobs where these are needed. An entry has a copy of one that is gone.
 local function entries_leave()
-  if records_needed then
-    local records = redis.call('HMGET', JOBS, unpack(job_keys))
-    for i, job in ipairs(jobs) do
-      job.rec = records[i] or job.held and redis.call('XRANGE', READY, job.token, job.token)[1][2][4]
+  if call.records_needed then
+    local records = redis.call('HMGET', keys.jobs, unpack(call.job_keys))
+    for i, job in ipairs(call.jobs) do
+      job.rec = records[i] or job.held and redis.call('XRANGE', call.ready, job.token, job.token)[1][2][4]
     end
   end
-  redis.call('XDEL', READY, unpack(tokens))
+  redis.call('XDEL', call.ready, unpack(call.tokens))
 end
 
 -- complete_all serves the commonest case: all jobs are complete, count against no cap, and nothing that
 -- waits in the pool's one queue may run, so that there is nothing to fill. It returns nil in any other case, and has then
 -- changed nothing.
 local function complete_all()
-  if records_needed or state_num('nc') + state_num('nh') > 0 then return nil end
-  local name = match(state_get('pool:' .. POOL), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
+  if call.records_needed or state_num('nc') + state_num('nh') > 0 then return nil end
+  local name = match(state_get('pool:' .. call.pool), '^%d+|%a|%d+|%d+|([^,=]*)=%d+$')
   if not name or not state_get('q:' .. name) then return nil end
   local q = queue_open(name)
   if q.stamp > 0 then return nil end -- jobs have waited for room
@@ -92,11 +73,11 @@ local function complete_all()
   entries_leave()
   ended_rotate()
   local words = {}
-  for i, job in ipairs(jobs) do
+  for i, job in ipairs(call.jobs) do
     words[i] = job.held and 'done' or 'lost'
     if job.held then
       leave_plain(job.key, 'completed')
-      hold_add(POOL, job.reason, -1)
+      hold_add(call.pool, job.reason, -1)
     end
   end
   leave_write()
@@ -105,115 +86,136 @@ local function complete_all()
   return { 'finished', unpack(words) }
 end
 
--- finish_and_fill serves every case. Its functions are made only by the calls that need them.
-local function finish_and_fill()
--- @include gate
--- @include due
--- A function of its own, as in promote.lua.
-return (function()
--- @include fill
--- @include entry
--- @include recount
--- @include history
--- @include cancelled
--- @include return
-  -- noted stores what became of the delivery in the job's history.
-  local function noted(job, outcome, rec)
-    job.rec = history_add(job.key, rec, outcome, job.ran, WORKER, job.text, time_us)
-    redis.call('HSET', JOBS, job.key, job.rec)
-  end
+-- noted stores what became of the delivery in the job's history.
+local function noted(job, outcome, rec)
+  job.rec = history_add(job.key, rec, outcome, job.ran, call.worker, job.text, call.now)
+  redis.call('HSET', keys.jobs, job.key, job.rec)
+end
 
-  local function retry(job)
-    local r = record_read(job.rec)
-    noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.suspicion))
-    if r.attempts + 1 >= r.max then
-      dead_letter(job.key, job.rec, 'max_attempts', job.text, time_us)
-      return 'dead'
-    end
-    if r.flags % 2 == 1 and time_us + job.delay > r.score then
-      job_expire(queue_open(r.queue), job.key, job.rec, time_us)
-      return 'expired'
-    end
-    due_add(LATER, time_us + job.delay, job.key)
-    state_add('retried', 1)
-    return 'retried'
+local function retry(job)
+  local r = record_read(job.rec)
+  noted(job, 'failed', record_recount(job.rec, r.attempts + 1, r.suspicion))
+  if r.attempts + 1 >= r.max then
+    dead_letter(job.key, job.rec, 'max_attempts', job.text, call.now)
+    return 'dead'
   end
-
-  -- unknown_delay returns how long a job stays away that is handed back. One of a type that no worker knew that it came to stays
-  -- longer each time in a row, by its history, twice as long every second time and up to UNKNOWN_MOST times, but not beyond its
-  -- deadline. The queue's field ut:QUEUE of the state says how often that was, when last, and which type.
-  local UNKNOWN_MOST = 300
-  local function unknown_delay(job)
-    local kind = match(job.text, '^unknown_type (.*)$')
-    if not kind then return job.delay end
-    local r, n = record_read(job.rec), 0
-    local lines = redis.call('LRANGE', P .. 'log:' .. job.key, 0, -1)
-    while match(lines[#lines - n] or '', '^released|%d+|%d+|[^|]*|unknown_type ') do n = n + 1 end
-    local count = tonumber(match(state_get('ut:' .. r.queue) or '', '^%d+') or 0) + 1
-    state_set('ut:' .. r.queue, format('%d|%d|%s', count, time_us, kind))
-    local delay = math.floor(job.delay * math.min(2 ^ ((n - 1) / 2), UNKNOWN_MOST))
-    return r.flags % 2 == 1 and math.max(0, math.min(delay, r.score - time_us)) or delay
+  if r.flags % 2 == 1 and call.now + job.delay > r.score then
+    job_expire(queue_open(r.queue), job.key, job.rec, call.now)
+    return 'expired'
   end
+  due_add(keys.later, call.now + job.delay, job.key)
+  state_add('retried', 1)
+  return 'retried'
+end
 
-  local function complete(job)
-    if job.what == 'complete_full' and job.delay > 0 then
-      redis.call('SET', P .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000))
-    end
-    leave(job.key, 'completed', job.rec)
+-- unknown_delay returns how long a job stays away that is handed back. One of a type that no worker knew that it came to stays
+-- longer each time in a row, by its history, twice as long every second time and up to UNKNOWN_MOST times, but not beyond its
+-- deadline. The queue's field ut:QUEUE of the state says how often that was, when last, and which type.
+local UNKNOWN_MOST = 300
+
+local function unknown_delay(job)
+  local kind = match(job.text, '^unknown_type (.*)$')
+  if not kind then return job.delay end
+  local r, n = record_read(job.rec), 0
+  local lines = redis.call('LRANGE', call.prefix .. 'log:' .. job.key, 0, -1)
+  while match(lines[#lines - n] or '', '^released|%d+|%d+|[^|]*|unknown_type ') do n = n + 1 end
+  local count = tonumber(match(state_get('ut:' .. r.queue) or '', '^%d+') or 0) + 1
+  state_set('ut:' .. r.queue, format('%d|%d|%s', count, call.now, kind))
+  local delay = math.floor(job.delay * math.min(2 ^ ((n - 1) / 2), UNKNOWN_MOST))
+  return r.flags % 2 == 1 and math.max(0, math.min(delay, r.score - call.now)) or delay
+end
+
+local function complete(job)
+  if job.what == 'complete_full' and job.delay > 0 then
+    redis.call('SET', call.prefix .. 'result:' .. job.key, job.text, 'PX', math.ceil(job.delay / 1000))
+  end
+  leave(job.key, 'completed', job.rec)
+  return 'done'
+end
+
+local function outcome(job)
+  if not job.held then return 'lost' end
+  local cancelled = cancelled_take(job.key)
+  if job.what == 'complete' and not job.rec then
+    leave_plain(job.key, 'completed')
     return 'done'
   end
-
-  local function outcome(job)
-    if not job.held then return 'lost' end
-    local cancelled = cancelled_take(job.key)
-    if job.what == 'complete' and not job.rec then
-      leave_plain(job.key, 'completed')
-      return 'done'
-    end
-    if job.what == 'complete' or job.what == 'complete_full' then return complete(job) end
-    if cancelled then
-      leave(job.key, 'cancelled', job.rec)
-      return 'cancelled'
-    end
-    if job.what == 'retry' then return retry(job) end
-    if job.what == 'dead' then
-      noted(job, 'failed', job.rec)
-      dead_letter(job.key, job.rec, job.reason, job.text, time_us)
-      return 'dead'
-    end
-    if job.what == 'expire' then
-      job_expire(queue_open(record_queue(job.rec)), job.key, job.rec, time_us)
-      return 'expired'
-    end
-    if job.text ~= 'suspect' then noted(job, 'released', job.rec) end -- A suspect that waits for others may come often.
-    local delay = unknown_delay(job)
-    if delay > 0 then
-      due_add(LATER, time_us + delay, job.key)
-    else
-      job_return(job.key, job.rec, time_us)
-    end
-    return 'released'
+  if job.what == 'complete' or job.what == 'complete_full' then return complete(job) end
+  if cancelled then
+    leave(job.key, 'cancelled', job.rec)
+    return 'cancelled'
   end
+  if job.what == 'retry' then return retry(job) end
+  if job.what == 'dead' then
+    noted(job, 'failed', job.rec)
+    dead_letter(job.key, job.rec, job.reason, job.text, call.now)
+    return 'dead'
+  end
+  if job.what == 'expire' then
+    job_expire(queue_open(record_queue(job.rec)), job.key, job.rec, call.now)
+    return 'expired'
+  end
+  if job.text ~= 'suspect' then noted(job, 'released', job.rec) end -- A suspect that waits for others may come often.
+  local delay = unknown_delay(job)
+  if delay > 0 then
+    due_add(keys.later, call.now + delay, job.key)
+  else
+    job_return(job.key, job.rec, call.now)
+  end
+  return 'released'
+end
 
+-- finish_and_fill serves every case.
+local function finish_and_fill()
   entries_leave()
-  if records_needed then
-    for _, job in ipairs(jobs) do
-      if job.held then entry_release(POOL, job.key, job.rec, job.what == 'complete') end
+  if call.records_needed then
+    for _, job in ipairs(call.jobs) do
+      if job.held then entry_release(call.pool, job.key, job.rec, job.what == 'complete') end
     end
   else
-    for _, job in ipairs(jobs) do
-      if job.held then entry_leave(POOL, job.reason) end
+    for _, job in ipairs(call.jobs) do
+      if job.held then entry_leave(call.pool, job.reason) end
     end
   end
   ended_rotate()
   local words = {}
-  for i, job in ipairs(jobs) do words[i] = outcome(job) end
+  for i, job in ipairs(call.jobs) do words[i] = outcome(job) end
   leave_write()
-  freed_wake(time_us)
-  refill_pools[POOL] = true
-  local continues = fill(time_us)
+  freed_wake(call.now)
+  call.refill_pools[call.pool] = true
+  local continues = fill(call.now)
   return { continues and 'more' or 'finished', unpack(words) }
-end)()
 end
 
-return complete_all() or finish_and_fill()
+function scripts.finish(KEYS, ARGV)
+  local STATE, NOW, JOBS_AT, JOB_SIZE = KEYS[1], ARGV[1], 4, 7
+  call.pool, call.worker = ARGV[2], ARGV[3]
+  call.now = now_us(NOW)
+  call.ready = call.prefix .. 'ready:' .. call.pool
+
+  call.jobs, call.job_keys, call.records_needed = {}, {}, false
+  local state_fields, queues_named = { 'pool:' .. call.pool, 'left:completed', 'rot', 'dw', 'eo' }, {}
+  for at = JOBS_AT, #ARGV, JOB_SIZE do
+    local job = { token = ARGV[at], key = ARGV[at + 1], what = ARGV[at + 2], delay = ARGV[at + 3],
+      reason = ARGV[at + 4], text = ARGV[at + 5], ran = ARGV[at + 6] }
+    call.jobs[#call.jobs + 1], call.job_keys[#call.job_keys + 1] = job, job.key
+    if job.what ~= 'complete' then
+      job.delay, call.records_needed = tonumber(job.delay), true
+      if job.what == 'retry' then state_fields[#state_fields + 1] = 'retried' end
+    elseif not queues_named[job.text] then
+      queues_named[job.text] = true
+      state_fields[#state_fields + 1], state_fields[#state_fields + 2] = 'q:' .. job.text, 'cfg:' .. job.text
+    end
+  end
+  call_begin(call.now, state_fields)
+
+  if not state_get('pool:' .. call.pool) then
+    local lost = {}
+    for i = 1, #call.jobs do lost[i] = 'lost' end
+    return { 'finished', unpack(lost) }
+  end
+  call.tokens = take_held(call.ready, call.jobs)
+  call.records_needed = call.records_needed or state_num('nl') > 0 or any_capped()
+
+  return complete_all() or finish_and_fill()
+end

@@ -6,26 +6,28 @@
 -- Reply {"extended" | "promote", token and reason of each job that was cancelled while the worker holds it} or {"lost"};
 --   promote means that no scheduler holds the timer lease
 -- Never brings back a lease that has been taken back.
-local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 -- @include time
-local now = now_us(NOW)
+function scripts.heartbeat(KEYS, ARGV)
+  local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+  local now = now_us(NOW)
 
-state_load({ 't', 'bt', 'dc', 'step', 'promoter', 'nc' })
-redis.call('DEL', P .. 'relief')
-if redis.call('HEXISTS', P .. 'workers', WORKER) == 0 then return { 'lost' } end
-clock_advance(now)
-redis.call('ZADD', P .. 'due', 'XX', format('%d', now + LEASE), 'w' .. WORKER)
-state_write()
-local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
-local cancelled = {}
-if state_num('nc') > 0 then
-  local all = redis.call('HGETALL', P .. 'cancelled')
-  for i = 2, #all, 2 do
-    local worker, token, reason = match(all[i], '^([^|]*)|([^|]*)|(.*)$')
-    if worker == WORKER then
-      cancelled[#cancelled + 1] = token
-      cancelled[#cancelled + 1] = reason
+  state_load({ 't', 'bt', 'dc', 'step', 'promoter', 'nc' })
+  redis.call('DEL', keys.relief)
+  if redis.call('HEXISTS', keys.workers, WORKER) == 0 then return { 'lost' } end
+  clock_advance(now)
+  redis.call('ZADD', keys.due, 'XX', format('%d', now + LEASE), 'w' .. WORKER)
+  state_write()
+  local until_us = tonumber(match(state_get('promoter') or '', '^(%d+)|') or 0)
+  local cancelled = {}
+  if state_num('nc') > 0 then
+    local all = redis.call('HGETALL', keys.cancelled)
+    for i = 2, #all, 2 do
+      local worker, token, reason = match(all[i], '^([^|]*)|([^|]*)|(.*)$')
+      if worker == WORKER then
+        cancelled[#cancelled + 1] = token
+        cancelled[#cancelled + 1] = reason
+      end
     end
   end
+  return { until_us < now and 'promote' or 'extended', unpack(cancelled) }
 end
-return { until_us < now and 'promote' or 'extended', unpack(cancelled) }

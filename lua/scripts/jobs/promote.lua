@@ -9,64 +9,63 @@
 -- Reply {"promoted" | "more" | "held" | "leapt", microseconds until the next timer or until the other's lease ends, -1
 --   for none, jobs moved, clock steps seen, now}; leapt asks what the leap is, and nothing was done
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
-local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+-- @flag allow-oom
 -- @include call
-local time_us = now_us(NOW)
-call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
-local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
-held_until = tonumber(held_until)
-if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then
-  return { 'held', format('%d', held_until - time_us + 1), '0', '0', format('%d', time_us) }
-end
-
 -- @include relief
-state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
-if state_num('step') == 1 and LEAP == 'ask' then
-  state_write()
-  return { 'leapt', '0', '0', '0', format('%d', time_us) }
-end
-
 -- @include gate
 -- @include due
 -- @include jobs
--- What follows is a function of its own, because it makes many: Lua finds what they use of an enclosing function at once, and
--- what they use of the function that makes them by a search through all such variables.
-return (function()
 -- @include timers
 -- @include stepped
 -- @include rotate
--- later_promote uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
-local function later_promote()
-  local keys = redis.call('ZRANGEBYSCORE', LATER, '-inf', format('%d', time_us), 'LIMIT', 0, math.ceil(moves / 2))
-  if #keys == 0 then return end
-  moves = moves - #keys
-  redis.call('ZREM', LATER, unpack(keys))
-  local records = redis.call('HMGET', JOBS, unpack(keys))
-  for i, key in ipairs(keys) do job_return(key, records[i], time_us) end
-end
-
-ended_rotate()
-local stepped = state_num('step') == -1 or state_num('step') == 1 and LEAP == 'stepped'
-if stepped then clock_stepped(time_us) end
-if state_num('step') ~= 0 then state_set('step', 0) end
-later_promote()
--- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
-local timers = redis.call('ZRANGEBYSCORE', DUE, '-inf', format('%d', time_us + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
-for i = 1, #timers, 2 do
-  if moves == 0 then break end
-  local kind = sub(timers[i], 1, 1)
-  if score_of(timers[i + 1]) <= time_us or match(kind, '[fko]') then
-    redis.call('ZREM', DUE, timers[i])
-    timer_run(timers[i], score_of(timers[i + 1]), time_us)
+function scripts.promote(KEYS, ARGV)
+  local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
+  local time_us = now_us(NOW)
+  call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
+  local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
+  held_until = tonumber(held_until)
+  if owner ~= OWNER and held_until >= time_us and held_until <= time_us + TIMER_LEASE then
+    return { 'held', format('%d', held_until - time_us + 1), '0', '0', format('%d', time_us) }
   end
+
+  state_set('promoter', format('%d|%s', time_us + TIMER_LEASE, OWNER))
+  if state_num('step') == 1 and LEAP == 'ask' then
+    state_write()
+    return { 'leapt', '0', '0', '0', format('%d', time_us) }
+  end
+
+  -- later_promote uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
+  local function later_promote()
+    local due = redis.call('ZRANGEBYSCORE', keys.later, '-inf', format('%d', time_us), 'LIMIT', 0, math.ceil(call.moves / 2))
+    if #due == 0 then return end
+    call.moves = call.moves - #due
+    redis.call('ZREM', keys.later, unpack(due))
+    local records = redis.call('HMGET', keys.jobs, unpack(due))
+    for i, key in ipairs(due) do job_return(key, records[i], time_us) end
+  end
+
+  ended_rotate()
+  local stepped = state_num('step') == -1 or state_num('step') == 1 and LEAP == 'stepped'
+  if stepped then clock_stepped(time_us) end
+  if state_num('step') ~= 0 then state_set('step', 0) end
+  later_promote()
+  -- Fills and gates that ran out of moves go on at once: their timers stand ahead only for the case that nobody calls.
+  local timers = redis.call('ZRANGEBYSCORE', keys.due, '-inf', format('%d', time_us + CONTINUE_AFTER), 'WITHSCORES', 'LIMIT', 0, MOVES)
+  for i = 1, #timers, 2 do
+    if call.moves == 0 then break end
+    local kind = sub(timers[i], 1, 1)
+    if score_of(timers[i + 1]) <= time_us or match(kind, '[fko]') then
+      redis.call('ZREM', keys.due, timers[i])
+      timer_run(timers[i], score_of(timers[i + 1]), time_us)
+    end
+  end
+  freed_wake(time_us)
+  local continues = fill(time_us)
+  call.earliest = nil
+  local next_at = due_earliest()
+  -- Without moves left, a timer that goes on at once may not have been come to.
+  local soon = time_us + (call.moves == 0 and CONTINUE_AFTER or 0)
+  local word = (continues or next_at <= soon) and 'more' or 'promoted'
+  return { word, next_at < 9e15 and format('%d', math.max(0, next_at - time_us)) or '-1', format('%d', MOVES - call.moves),
+    stepped and '1' or '0', format('%d', time_us) }
 end
-freed_wake(time_us)
-local continues = fill(time_us)
-earliest = nil
-local next_at = due_earliest()
--- Without moves left, a timer that goes on at once may not have been come to.
-local soon = time_us + (moves == 0 and CONTINUE_AFTER or 0)
-local word = (continues or next_at <= soon) and 'more' or 'promoted'
-return { word, next_at < 9e15 and format('%d', math.max(0, next_at - time_us)) or '-1', format('%d', MOVES - moves),
-  stepped and '1' or '0', format('%d', time_us) }
-end)()

@@ -4,20 +4,20 @@
 -- ARGV[2] worker  name
 -- Reply {"reclaimed"} or {"more"}: call again
 -- Never deletes a consumer that still holds entries.
-local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
+-- @flag allow-oom
 -- @include call
 -- @include gate
 -- @include due
 -- @include jobs
--- A function of its own, as in promote.lua.
-return (function()
 -- @include reclaim
 -- @include relief
-local now = now_us(NOW)
+function scripts.reclaim(KEYS, ARGV)
+  local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
+  local now = now_us(NOW)
 
-call_begin(now, {})
-local done = worker_reclaim(WORKER, false, now)
-freed_wake(now)
-local continues = fill(now)
-return { done and not continues and 'reclaimed' or 'more' }
-end)()
+  call_begin(now, {})
+  local done = worker_reclaim(WORKER, false, now)
+  freed_wake(now)
+  local continues = fill(now)
+  return { done and not continues and 'reclaimed' or 'more' }
+end

@@ -10,44 +10,43 @@
 -- ARGV[7] lease  microseconds
 -- Reply {"registered" | "more"}
 -- Never counts a worker's slots twice: the same call again changes nothing but the lease.
--- luacheck: ignore 211
-local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
+-- @flag allow-oom
 -- @include call
 -- @include gate
 -- @include due
 -- @include jobs
--- A function of its own, as in promote.lua.
-return (function()
 -- @include surplus
 -- @include worker
 -- @include relief
-local now = now_us(NOW)
+function scripts.register(KEYS, ARGV)
+  local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])
+  local now = now_us(NOW)
 
-call_begin(now, { 'pool:' .. POOL })
-local pool = pool_open(POOL)
-if not pool then
-  redis.call('XGROUP', 'CREATE', P .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
-  local first = match(QUEUES, '=(%d+)')
-  state_set('pool:' .. POOL, format('0|%s|1|%s|%s', MODE, first, QUEUES))
-  pools[POOL] = nil
-  pool = pool_open(POOL)
-  for _, queue in ipairs(pool.queues) do
-    local ids = state_get('pools:' .. queue)
-    state_set('pools:' .. queue, ids and ids .. ' ' .. POOL or POOL)
+  call_begin(now, { 'pool:' .. POOL })
+  local pool = pool_open(POOL)
+  if not pool then
+    redis.call('XGROUP', 'CREATE', call.prefix .. 'ready:' .. POOL, GROUP, '0', 'MKSTREAM')
+    local first = match(QUEUES, '=(%d+)')
+    state_set('pool:' .. POOL, format('0|%s|1|%s|%s', MODE, first, QUEUES))
+    call.pools[POOL] = nil
+    pool = pool_open(POOL)
+    for _, queue in ipairs(pool.queues) do
+      local ids = state_get('pools:' .. queue)
+      state_set('pools:' .. queue, ids and ids .. ' ' .. POOL or POOL)
+    end
+    state_set('pools', (state_get('pools') and state_get('pools') .. ' ' or '') .. POOL)
+    due_add(keys.due, now + LEASE, 'c' .. POOL)
   end
-  state_set('pools', (state_get('pools') and state_get('pools') .. ' ' or '') .. POOL)
-  due_add(DUE, now + LEASE, 'c' .. POOL)
+  local known = worker_read(WORKER)
+  redis.call('HSET', keys.workers, WORKER, format('%s|%d|%d', POOL, SLOTS, LEASE))
+  due_add(keys.due, now + LEASE, 'w' .. WORKER)
+  pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
+  pool.touched = true
+  call.refill_pools[POOL] = true
+  if known and known.slots > SLOTS then
+    surplus_return(pool, now)
+    freed_wake(now)
+  end
+  return { fill(now) and 'more' or 'registered' }
 end
-local known = worker_read(WORKER)
-redis.call('HSET', WORKERS, WORKER, format('%s|%d|%d', POOL, SLOTS, LEASE))
-due_add(DUE, now + LEASE, 'w' .. WORKER)
-pool.slots = pool.slots + SLOTS - (known and known.slots or 0)
-pool.touched = true
-refill_pools[POOL] = true
-if known and known.slots > SLOTS then
-  surplus_return(pool, now)
-  freed_wake(now)
-end
-return { fill(now) and 'more' or 'registered' }
-end)()

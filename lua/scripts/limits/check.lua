@@ -13,50 +13,51 @@
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
 -- Never writes when it refuses or peeks.
--- luacheck: ignore 211
-local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
-local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include begin
 -- @include path
-local time_us = now_us(NOW)
+function scripts.check(KEYS, ARGV)
+  local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
+  call.buckets, call.global_bucket = 'b:', 'gb'
+  local time_us = now_us(NOW)
 
-local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-buckets_read()
+  local questions_at = paths_read()
+  clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
+  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  buckets_read()
 
-for i = 1, PATHS do
-  for level = 0, 3 do
-    local b = paths[i][level]
-    if b then b.before = b.level end
+  for i = 1, call.path_count do
+    for level = 0, 3 do
+      local b = call.paths[i][level]
+      if b then b.before = b.level end
+    end
   end
-end
-local refusals, refused = {}, false
-for at = questions_at, #ARGV, 2 do
-  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
-  local refusal = decide(path, cost)
-  if refusal then
-    refused = true
-  else
-    charge(path, cost)
+  local refusals, refused = {}, false
+  for at = questions_at, #ARGV, 2 do
+    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+    local refusal = decide(path, cost)
+    if refusal then
+      refused = true
+    else
+      charge(path, cost)
+    end
+    refusals[#refusals + 1] = refusal or ''
   end
-  refusals[#refusals + 1] = refusal or ''
-end
-local granted = not refused and PEEK ~= '1'
-local lines = {}
-for i, refusal in ipairs(refusals) do
-  local path, line = paths[tonumber(ARGV[questions_at + 2 * (i - 1)])], {}
-  for level = 0, 3 do
-    local b = path[level]
-    line[#line + 1] = b and format('%d', granted and b.level or b.before) or '-'
+  local granted = not refused and PEEK ~= '1'
+  local lines = {}
+  for i, refusal in ipairs(refusals) do
+    local path, line = call.paths[tonumber(ARGV[questions_at + 2 * (i - 1)])], {}
+    for level = 0, 3 do
+      local b = path[level]
+      line[#line + 1] = b and format('%d', granted and b.level or b.before) or '-'
+    end
+    line[#line + 1] = refusal
+    lines[i] = table.concat(line, ' ')
   end
-  line[#line + 1] = refusal
-  lines[i] = table.concat(line, ' ')
+  if granted then
+    buckets_write(time_us)
+    state_write()
+  end
+  return { refused and 'refused' or 'granted', format('%d %d', call.filled_to, state_num('rf')), unpack(lines) }
 end
-if granted then
-  buckets_write(time_us)
-  state_write()
-end
-return { refused and 'refused' or 'granted', format('%d %d', filled_to, state_num('rf')), unpack(lines) }

@@ -6,55 +6,56 @@
 -- ARGV[4] ...  of each scope: its name, "1" to count it always, jobs admitted, jobs refused, tokens asked for
 -- Reply {"counted"}
 -- Never keeps more than top scopes in a minute and those counted always: the one with the fewest makes room.
--- luacheck: ignore 211
-local STATE, NOW, TOP, KEEP = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
-local SCOPES_AT, SCOPE_SIZE = 4, 5
 -- @include time
-local COUNTS, RANKS = P .. 'counts:' .. format('%d', math.floor(now_us(NOW) / 60000000)), P .. 'ranks'
+function scripts.count(KEYS, ARGV)
+  local STATE, NOW, TOP, KEEP = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  local SCOPES_AT, SCOPE_SIZE = 4, 5
+  local COUNTS, RANKS = call.prefix .. 'counts:' .. format('%d', math.floor(now_us(NOW) / 60000000)), keys.ranks
 
--- As a minute begins all ranks are halved, so that scopes of long ago do not stay.
-if redis.call('EXISTS', COUNTS) == 0 then
-  redis.call('ZUNIONSTORE', RANKS, 1, RANKS, 'WEIGHTS', '0.5')
-  redis.call('ZREMRANGEBYSCORE', RANKS, '-inf', '(1')
-end
-local names, places = {}, {}
-for at = SCOPES_AT, #ARGV, SCOPE_SIZE do
-  names[#names + 1] = ARGV[at]
-  places[ARGV[at]] = #names
-end
-local ranked, stored = redis.call('ZMSCORE', RANKS, unpack(names)), redis.call('HMGET', COUNTS, unpack(names))
-local size = redis.call('ZCARD', RANKS)
-
--- rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and
--- returns whether it is new.
-local function rank(i, n)
-  if ranked[i] then
-    redis.call('ZINCRBY', RANKS, n, names[i])
-    return false
+  -- As a minute begins all ranks are halved, so that scopes of long ago do not stay.
+  if redis.call('EXISTS', COUNTS) == 0 then
+    redis.call('ZUNIONSTORE', RANKS, 1, RANKS, 'WEIGHTS', '0.5')
+    redis.call('ZREMRANGEBYSCORE', RANKS, '-inf', '(1')
   end
-  local below = 0
-  if size >= TOP then
-    local last = redis.call('ZPOPMIN', RANKS)
-    below = tonumber(last[2])
-    redis.call('HDEL', COUNTS, last[1])
-    local place = places[last[1]]
-    if place then ranked[place], stored[place] = false, false end
-  else
-    size = size + 1
+  local names, places = {}, {}
+  for at = SCOPES_AT, #ARGV, SCOPE_SIZE do
+    names[#names + 1] = ARGV[at]
+    places[ARGV[at]] = #names
   end
-  redis.call('ZADD', RANKS, below + n, names[i])
-  ranked[i] = true
-  return true
-end
+  local ranked, stored = redis.call('ZMSCORE', RANKS, unpack(names)), redis.call('HMGET', COUNTS, unpack(names))
+  local size = redis.call('ZCARD', RANKS)
 
-for i, name in ipairs(names) do
-  local at = SCOPES_AT + SCOPE_SIZE * (i - 1)
-  local allowed, refused, tokens = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
-  local fresh = ARGV[at + 1] ~= '1' and rank(i, allowed + refused)
-  local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
-  partial = partial or fresh and 1 or 0
-  redis.call('HSET', COUNTS, name, format('%d:%d:%d:%d', allowed + (a or 0), refused + (r or 0), tokens + (t or 0), partial))
+  -- rank counts n for a scope (the algorithm Space-Saving: a newcomer takes the place, and the rank, of the last), and
+  -- returns whether it is new.
+  local function rank(i, n)
+    if ranked[i] then
+      redis.call('ZINCRBY', RANKS, n, names[i])
+      return false
+    end
+    local below = 0
+    if size >= TOP then
+      local last = redis.call('ZPOPMIN', RANKS)
+      below = tonumber(last[2])
+      redis.call('HDEL', COUNTS, last[1])
+      local place = places[last[1]]
+      if place then ranked[place], stored[place] = false, false end
+    else
+      size = size + 1
+    end
+    redis.call('ZADD', RANKS, below + n, names[i])
+    ranked[i] = true
+    return true
+  end
+
+  for i, name in ipairs(names) do
+    local at = SCOPES_AT + SCOPE_SIZE * (i - 1)
+    local allowed, refused, tokens = tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+    local fresh = ARGV[at + 1] ~= '1' and rank(i, allowed + refused)
+    local a, r, t, partial = match(stored[i] or '', '^(%d+):(%d+):(%d+):(%d)$')
+    partial = partial or fresh and 1 or 0
+    redis.call('HSET', COUNTS, name, format('%d:%d:%d:%d', allowed + (a or 0), refused + (r or 0), tokens + (t or 0), partial))
+  end
+  redis.call('EXPIRE', COUNTS, KEEP)
+  redis.call('EXPIRE', RANKS, KEEP)
+  return { 'counted' }
 end
-redis.call('EXPIRE', COUNTS, KEEP)
-redis.call('EXPIRE', RANKS, KEEP)
-return { 'counted' }

@@ -15,51 +15,54 @@
 -- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
 -- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
--- luacheck: ignore 211
-local STATE, NOW, VERSION, BUCKET_CAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5])
-local MEMBER, TTL, BEAT, QUESTIONS = ARGV[6], tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
-local PATHS, PATHS_AT = tonumber(ARGV[10]), 11
-local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include begin
 -- @include path
 -- @include lease
-local time_us = now_us(NOW)
+function scripts.grant(KEYS, ARGV)
+  local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
+  call.bucket_cap = tonumber(ARGV[3])
+  call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5])
+  call.member, call.ttl = ARGV[6], tonumber(ARGV[7])
+  local BEAT, QUESTIONS = ARGV[8], tonumber(ARGV[9])
+  call.path_count, call.paths_at = tonumber(ARGV[10]), 11
+  call.buckets, call.global_bucket = 'b:', 'gb'
+  local time_us = now_us(NOW)
 
-local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-buckets_read()
+  local questions_at = paths_read()
+  clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf' })
+  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  buckets_read()
 
-local reply, changed = { 'done', '-1' }, false
-if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
+  local reply, changed = { 'done', '-1' }, false
+  if BEAT ~= '' then reply[2] = format('%d', members_beat(tonumber(BEAT))) end
 
-local accounts_at = questions_at + 2 * QUESTIONS
-local ACCOUNT_SIZE = 8
-local paid = {}
-for at = accounts_at, #ARGV, ACCOUNT_SIZE do
-  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
-  paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
-  bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
-  changed = changed or b and b.dirty
-end
-for at = questions_at, accounts_at - 1, 2 do
-  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
-  local refusal = decide(path, cost)
-  if not refusal then
-    charge(path, cost)
-    changed = true
+  local accounts_at = questions_at + 2 * QUESTIONS
+  local ACCOUNT_SIZE = 8
+  local paid = {}
+  for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+    local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+    paid[at] = bucket_draw(b, tonumber(ARGV[at + 7]), 1)
+    bucket_return(b, lease_return(ARGV[at + 2], tonumber(ARGV[at + 6])))
+    changed = changed or b and b.dirty
   end
-  reply[#reply + 1] = refusal or ''
+  for at = questions_at, accounts_at - 1, 2 do
+    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+    local refusal = decide(path, cost)
+    if not refusal then
+      charge(path, cost)
+      changed = true
+    end
+    reply[#reply + 1] = refusal or ''
+  end
+  for at = accounts_at, #ARGV, ACCOUNT_SIZE do
+    local b = call.paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
+    local leased, holders = lease_draw(b, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    changed = changed or leased > 0
+    reply[#reply + 1] = format('%d %d %d', leased, paid[at], holders)
+  end
+  if changed then
+    buckets_write(time_us)
+    state_write()
+  end
+  return reply
 end
-for at = accounts_at, #ARGV, ACCOUNT_SIZE do
-  local b = paths[tonumber(ARGV[at])][tonumber(ARGV[at + 1])]
-  local leased, holders = lease_draw(b, ARGV[at + 2], tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
-  changed = changed or leased > 0
-  reply[#reply + 1] = format('%d %d %d', leased, paid[at], holders)
-end
-if changed then
-  buckets_write(time_us)
-  state_write()
-end
-return reply

@@ -17,41 +17,42 @@
 -- ARGV[15] ...  what the fragment path says of one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
 -- Never leaves more in a bucket than it would hold had the tokens not been taken.
--- luacheck: ignore 211
-local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
-local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
-local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
-local PATHS, PATHS_AT = 1, 15
-local BUCKETS, GLOBAL_BUCKET = 'b:', 'gb'
 -- @include begin
 -- @include path
-local time_us = now_us(NOW)
+function scripts.refund(KEYS, ARGV)
+  local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
+  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+  local ID, WINDOW, TAKEN_AT, REFUNDS, COST = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+  local LEFT = { [0] = tonumber(ARGV[11]), tonumber(ARGV[12]), tonumber(ARGV[13]), tonumber(ARGV[14]) }
+  call.path_count, call.paths_at = 1, 15
+  call.buckets, call.global_bucket = 'b:', 'gb'
+  local time_us = now_us(NOW)
 
-paths_read()
-local path = paths[1]
-clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf', 'partitions' })
-if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
-buckets_read()
-local elapsed = filled_to - TAKEN_AT
-if elapsed > WINDOW then return { 'late' } end
-if not redis.call('SET', P .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
+  paths_read()
+  local path = call.paths[1]
+  clock_begin(time_us, { 'pv', 'pat', 'gb', 'gm', 'rf', 'partitions' })
+  if (state_get('pv') or '0') ~= VERSION then return { 'stale' } end
+  buckets_read()
+  local elapsed = call.filled_to - TAKEN_AT
+  if elapsed > WINDOW then return { 'late' } end
+  if not redis.call('SET', call.prefix .. 'refund:' .. ID, '', 'PX', math.ceil(WINDOW / 1000), 'NX') then return { 'again' } end
 
-for level = 0, 3 do
-  local b = path[level]
-  if b then
-    -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
-    -- Where the rate follows its use over partitions, it may have been all of it.
-    local rate = level == 0 and state_get('gm') and GLOBAL_RATE * state_num('partitions') or b.rate
-    local came = math.ceil(elapsed * rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
-    local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
-    local level_then = math.min(b.burst, b.level + owed)
-    if level_then > b.level then
-      b.level, b.dirty = level_then, true
+  for level = 0, 3 do
+    local b = path[level]
+    if b then
+      -- What came in since may have found the bucket full had the tokens not been taken. Then it is not owed.
+      -- Where the rate follows its use over partitions, it may have been all of it.
+      local rate = level == 0 and state_get('gm') and call.global_rate * state_num('partitions') or b.rate
+      local came = math.ceil(elapsed * rate) + 1 + (state_num('rf') - REFUNDS) * 1000000
+      local owed = math.min(COST * 1000000, b.burst - LEFT[level] - came)
+      local level_then = math.min(b.burst, b.level + owed)
+      if level_then > b.level then
+        b.level, b.dirty = level_then, true
+      end
     end
   end
+  state_add('rf', COST)
+  buckets_write(time_us)
+  state_write()
+  return { 'refunded' }
 end
-state_add('rf', COST)
-buckets_write(time_us)
-state_write()
-return { 'refunded' }

@@ -7,16 +7,19 @@
 -- ARGV[5] by  who does it and why, as fragments/audit.lua reads it
 -- Reply {"reset" | "full"}; one that is full already is not told of
 -- Never touches another scope's bucket: those above it stay as they are.
-local STATE, NOW, SCOPE, TENANT, FIELD, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+-- @flag allow-oom
 -- @include audit
 -- @include begin
 -- @include relief
-local now = now_us(NOW)
+function scripts.reset(KEYS, ARGV)
+  local STATE, NOW, SCOPE, TENANT, FIELD, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  local now = now_us(NOW)
 
-clock_begin(now, {})
-local key, field = P .. 'b:' .. TENANT, FIELD
-if TENANT == '' then key, field = STATE, 'gb' end
-if redis.call('HDEL', key, field) == 0 then return { 'full' } end
-audit_act(now, by_read(BY), SCOPE, 0)
-state_write()
-return { 'reset' }
+  clock_begin(now, {})
+  local key, field = call.prefix .. 'b:' .. TENANT, FIELD
+  if TENANT == '' then key, field = STATE, 'gb' end
+  if redis.call('HDEL', key, field) == 0 then return { 'full' } end
+  audit_act(now, by_read(BY), SCOPE, 0)
+  state_write()
+  return { 'reset' }
+end

@@ -10,35 +10,36 @@
 -- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
 -- Reply {"stale", version} or {"counted"}
 -- Never touches the buckets in force.
--- luacheck: ignore 211
-local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
-local BUCKET_CAP, GLOBAL_RATE, GLOBAL_BURST = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
-local PATHS, PATHS_AT = tonumber(ARGV[7]), 8
-local BUCKETS, GLOBAL_BUCKET = 'x:' .. ID .. ':', 'xgb'
 -- @include begin
 -- @include path
-local time_us = now_us(NOW)
+function scripts.shadow(KEYS, ARGV)
+  local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+  call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+  call.path_count, call.paths_at = tonumber(ARGV[7]), 8
+  call.buckets, call.global_bucket = 'x:' .. ID .. ':', 'xgb'
+  local time_us = now_us(NOW)
 
-local questions_at = paths_read()
-clock_begin(time_us, { 'pv', 'pat', 'xgb', 'gm' })
-if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
-local COUNTS = P .. 'shadow'
-local begins = redis.call('HGET', COUNTS, 'id') ~= ID
-if begins then state_set('xgb', false) end
-buckets_read()
-local counts = {}
-for at = questions_at, #ARGV, 2 do
-  local path, cost = paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
-  local refusal = decide(path, cost)
-  local field = refusal and 'refused:' .. match(refusal, ' (%d)') or 'allowed'
-  if not refusal then charge(path, cost) end
-  counts[field] = (counts[field] or 0) + 1
+  local questions_at = paths_read()
+  clock_begin(time_us, { 'pv', 'pat', 'xgb', 'gm' })
+  if (state_get('pv') or '0') ~= VERSION then return { 'stale', state_get('pv') or '0' } end
+  local COUNTS = keys.shadow
+  local begins = redis.call('HGET', COUNTS, 'id') ~= ID
+  if begins then state_set('xgb', false) end
+  buckets_read()
+  local counts = {}
+  for at = questions_at, #ARGV, 2 do
+    local path, cost = call.paths[tonumber(ARGV[at])], ARGV[at + 1] * 1000000
+    local refusal = decide(path, cost)
+    local field = refusal and 'refused:' .. match(refusal, ' (%d)') or 'allowed'
+    if not refusal then charge(path, cost) end
+    counts[field] = (counts[field] or 0) + 1
+  end
+  if begins then
+    redis.call('UNLINK', COUNTS)
+    redis.call('HSET', COUNTS, 'id', ID, 'since', format('%d', time_us))
+  end
+  for field, n in pairs(counts) do redis.call('HINCRBY', COUNTS, field, n) end
+  buckets_write(time_us)
+  state_write()
+  return { 'counted' }
 end
-if begins then
-  redis.call('UNLINK', COUNTS)
-  redis.call('HSET', COUNTS, 'id', ID, 'since', format('%d', time_us))
-end
-for field, n in pairs(counts) do redis.call('HINCRBY', COUNTS, field, n) end
-buckets_write(time_us)
-state_write()
-return { 'counted' }

@@ -5,29 +5,31 @@
 -- ARGV[3] ...  fields and values of the breaker's hash
 -- Reply {"adopted"} or {"known"}
 -- Never takes over probes: nobody waits for them any more.
--- luacheck: ignore 211
-local STATE, NOW, DOWNSTREAM, FIELDS_AT = KEYS[1], ARGV[1], ARGV[2], 3
+-- @flag allow-oom
 -- @include call
 -- @include follow
 -- @include relief
-local now = now_us(NOW)
+function scripts.adopt(KEYS, ARGV)
+  local STATE, NOW, DOWNSTREAM, FIELDS_AT = KEYS[1], ARGV[1], ARGV[2], 3
+  local now = now_us(NOW)
 
-call_begin(now, {})
-local key = P .. 'br:' .. DOWNSTREAM
-if redis.call('EXISTS', key) == 1 then return { 'known' } end
-local fields = {}
-for i = FIELDS_AT, #ARGV, 2 do
-  if sub(ARGV[i], 1, 2) ~= 'p:' then
-    fields[#fields + 1] = ARGV[i]
-    fields[#fields + 1] = ARGV[i + 1]
+  call_begin(now, {})
+  local key = call.prefix .. 'br:' .. DOWNSTREAM
+  if redis.call('EXISTS', key) == 1 then return { 'known' } end
+  local fields = {}
+  for i = FIELDS_AT, #ARGV, 2 do
+    if sub(ARGV[i], 1, 2) ~= 'p:' then
+      fields[#fields + 1] = ARGV[i]
+      fields[#fields + 1] = ARGV[i + 1]
+    end
   end
+  redis.call('HSET', key, unpack(fields))
+  redis.call('SADD', keys.breakers, DOWNSTREAM)
+  local f = breaker.open(DOWNSTREAM)
+  f.was = {}
+  breaker.save(f, now, {})
+  breaker.follow(f)
+  freed_wake(now)
+  fill(now)
+  return { 'adopted' }
 end
-redis.call('HSET', key, unpack(fields))
-redis.call('SADD', breaker.BREAKERS, DOWNSTREAM)
-local f = breaker.open(DOWNSTREAM)
-f.was = {}
-breaker.save(f, now, {})
-breaker.follow(f)
-freed_wake(now)
-fill(now)
-return { 'adopted' }

@@ -6,63 +6,65 @@
 -- Reply {"arrived", how many were not here before}
 -- Never takes a job twice, dispatches one, or asks a limit: they were charged where they come from. Payloads and histories under
 --   keys of their own are there before.
--- luacheck: ignore 211
-local STATE, NOW = KEYS[1], ARGV[1]
-local JOBS_AT, JOB_SIZE = 2, 6
+-- @flag allow-oom
 -- @include call
 -- @include freed
 -- @include return
 -- @include relief
-local now = now_us(NOW)
+function scripts.arrive(KEYS, ARGV)
+  local STATE, NOW = KEYS[1], ARGV[1]
+  local JOBS_AT, JOB_SIZE = 2, 6
+  local now = now_us(NOW)
 
-local function letter_arrive(key, rec, at, why)
-  local queue = record_queue(rec)
-  letter_place(key, rec, at, why)
-  local _, age = queue_bounds(queue_open(queue))
-  if age > 0 then
-    due_add(DUE, score_of(redis.call('ZRANGE', P .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
+  local function letter_arrive(key, rec, at, why)
+    local queue = record_queue(rec)
+    letter_place(key, rec, at, why)
+    local _, age = queue_bounds(queue_open(queue))
+    if age > 0 then
+      due_add(keys.due, score_of(redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
+    end
   end
-end
 
-local function spilled_arrive(key, rec, at)
-  local name = depth_name(key, rec)
-  redis.call('ZADD', P .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
-  redis.call('SADD', SPILLS, name)
-  if record_has(rec, DELAYED) then redis.call('HSET', P .. 'starts', key, at) end
-  if byte(rec, 2) % 2 == 1 then due_add(DUE, number_at(rec, 15) + 1, 'x' .. key) end
-  due_add(DUE, now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
-end
-
-local function job_arrive(key, rec, place, at, why, unique)
-  redis.call('HSET', JOBS, key, rec)
-  state_set('seq', math.max(state_num('seq'), number_at(rec, 7)))
-  state_add('accepted', 1)
-  if unique ~= '' then redis.call('HSET', UKEYS, key, unique) end
-  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), 1, job_size(key, rec)) end
-  if place == 'dead' then
-    letter_arrive(key, rec, at, why)
-  elseif place == 'spill' then
-    spilled_arrive(key, rec, at)
-  elseif place == 'later' then
-    due_add(LATER, tonumber(at), key)
-  else
-    local tenant, id = key_split(key)
-    local r = record_read(rec)
-    old_add(key, rec)
-    lane_place(class_open(queue_open(r.queue), r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  local function spilled_arrive(key, rec, at)
+    local name = depth_name(key, rec)
+    redis.call('ZADD', call.prefix .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
+    redis.call('SADD', keys.spills, name)
+    if record_has(rec, DELAYED) then redis.call('HSET', keys.starts, key, at) end
+    if byte(rec, 2) % 2 == 1 then due_add(keys.due, number_at(rec, 15) + 1, 'x' .. key) end
+    due_add(keys.due, now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
   end
-end
 
-call_begin(now, {})
-local keys = {}
-for i = JOBS_AT, #ARGV, JOB_SIZE do keys[#keys + 1] = ARGV[i] end
-local here, arrived = redis.call('HMGET', JOBS, unpack(keys)), 0
-for i = 1, #keys do
-  if not here[i] then
-    local at = JOBS_AT + JOB_SIZE * (i - 1)
-    job_arrive(keys[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
-    arrived = arrived + 1
+  local function job_arrive(key, rec, place, at, why, unique)
+    redis.call('HSET', keys.jobs, key, rec)
+    state_set('seq', math.max(state_num('seq'), number_at(rec, 7)))
+    state_add('accepted', 1)
+    if unique ~= '' then redis.call('HSET', keys.ukeys, key, unique) end
+    if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), 1, job_size(key, rec)) end
+    if place == 'dead' then
+      letter_arrive(key, rec, at, why)
+    elseif place == 'spill' then
+      spilled_arrive(key, rec, at)
+    elseif place == 'later' then
+      due_add(keys.later, tonumber(at), key)
+    else
+      local tenant, id = key_split(key)
+      local r = record_read(rec)
+      old_add(key, rec)
+      lane_place(class_open(queue_open(r.queue), r.class + 1), tenant, r.lane, r.score, r.order .. id)
+    end
   end
+
+  call_begin(now, {})
+  local job_keys = {}
+  for i = JOBS_AT, #ARGV, JOB_SIZE do job_keys[#job_keys + 1] = ARGV[i] end
+  local here, arrived = redis.call('HMGET', keys.jobs, unpack(job_keys)), 0
+  for i = 1, #job_keys do
+    if not here[i] then
+      local at = JOBS_AT + JOB_SIZE * (i - 1)
+      job_arrive(job_keys[i], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5])
+      arrived = arrived + 1
+    end
+  end
+  fill(now)
+  return { 'arrived', format('%d', arrived) }
 end
-fill(now)
-return { 'arrived', format('%d', arrived) }

@@ -5,41 +5,43 @@
 -- Reply {"departed"}
 -- Never ends a job: no counter of leaving changes, and its id is not remembered as one that has ended. Payloads, histories and
 --   unique keys under keys of their own stay.
--- luacheck: ignore 211
-local STATE, NOW, KEYS_AT = KEYS[1], ARGV[1], 2
+-- @flag allow-oom
 -- @include call
 -- @include freed
 -- @include shrink
 -- @include record
 -- @include relief
-local now = now_us(NOW)
+function scripts.depart(KEYS, ARGV)
+  local STATE, NOW, KEYS_AT = KEYS[1], ARGV[1], 2
+  local now = now_us(NOW)
 
-local function lane_leave(key, rec)
-  local tenant, id = key_split(key)
-  local r = record_read(rec)
-  local cl = class_open(queue_open(r.queue), r.class + 1)
-  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 0 then return end
-  waiting_add(cl, r.lane, -1)
-  old_remove(key, rec)
-  lane_shrunk(cl, tenant, r.lane)
-end
-
-call_begin(now, {})
-for i = KEYS_AT, #ARGV do
-  local key = ARGV[i]
-  local rec = redis.call('HGET', JOBS, key)
-  if rec then
-    if redis.call('ZSCORE', DEAD, key) then
-      letter_remove(key, rec)
-    elseif redis.call('ZREM', LATER, key) == 0 and not spill_remove(depth_name(key, rec), key, rec) then
-      lane_leave(key, rec)
-    end
-    depth_leave(key, rec)
-    redis.call('HDEL', UKEYS, key)
-    redis.call('HDEL', JOBS, key)
-    state_add('accepted', -1)
+  local function lane_leave(key, rec)
+    local tenant, id = key_split(key)
+    local r = record_read(rec)
+    local cl = class_open(queue_open(r.queue), r.class + 1)
+    if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 0 then return end
+    waiting_add(cl, r.lane, -1)
+    old_remove(key, rec)
+    lane_shrunk(cl, tenant, r.lane)
   end
+
+  call_begin(now, {})
+  for i = KEYS_AT, #ARGV do
+    local key = ARGV[i]
+    local rec = redis.call('HGET', keys.jobs, key)
+    if rec then
+      if redis.call('ZSCORE', keys.dead, key) then
+        letter_remove(key, rec)
+      elseif redis.call('ZREM', keys.later, key) == 0 and not spill_remove(depth_name(key, rec), key, rec) then
+        lane_leave(key, rec)
+      end
+      depth_leave(key, rec)
+      redis.call('HDEL', keys.ukeys, key)
+      redis.call('HDEL', keys.jobs, key)
+      state_add('accepted', -1)
+    end
+  end
+  call.depth_freed = {} -- What is spilled there departs too.
+  fill(now)
+  return { 'departed' }
 end
-depth_freed = {} -- What is spilled there departs too.
-fill(now)
-return { 'departed' }

@@ -17,33 +17,31 @@
 -- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"editing", edit that is being stored in steps} or
 --   {"classes", queue}: jobs wait in a class that would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
--- luacheck: ignore 211
-local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY, DIGEST = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
-local SETTINGS_AT = 13
 -- @include call
 -- @include settings
-local now = now_us(NOW)
+function scripts.policy(KEYS, ARGV)
+  local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+  local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY, DIGEST = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]
+  local SETTINGS_AT = 13
+  local now = now_us(NOW)
 
--- A function of its own: Lua in Go has room for fewer local variables at a time.
-return (function()
-call_begin(now, { 'pv', 'pe', 'pg', 'pools' })
-local current = state_get('pv') or '0'
-if current == VERSION and state_get('pe') == EDIT and redis.call('GET', P .. 'policy') == TEXT then return { 'stored' } end
-if state_get('pg') then return { 'editing', state_get('pg') } end
-if current ~= EXPECTED then return { 'conflict', current } end
-local list = {}
-for i = SETTINGS_AT, #ARGV do list[#list + 1] = ARGV[i] end
-local taken = settings_taken(list)
-if taken then return { 'classes', taken } end
-if EDIT == '-' then return { 'fine' } end
-redis.call('DEL', P .. 'relief')
-settings_apply(list, EDIT, now)
-version_store({
-  version = VERSION, text = TEXT, window = WINDOW, edit = EDIT, author = AUTHOR, reason = REASON, restored = RESTORED, changes = CHANGES,
-  copy = COPY,
-}, current, now)
-state_set('ps', VERSION .. ' ' .. DIGEST)
-freed_wake(now)
-return { fill(now) and 'more' or 'stored' }
-end)()
+  call_begin(now, { 'pv', 'pe', 'pg', 'pools' })
+  local current = state_get('pv') or '0'
+  if current == VERSION and state_get('pe') == EDIT and redis.call('GET', keys.policy) == TEXT then return { 'stored' } end
+  if state_get('pg') then return { 'editing', state_get('pg') } end
+  if current ~= EXPECTED then return { 'conflict', current } end
+  local list = {}
+  for i = SETTINGS_AT, #ARGV do list[#list + 1] = ARGV[i] end
+  local taken = settings_taken(list)
+  if taken then return { 'classes', taken } end
+  if EDIT == '-' then return { 'fine' } end
+  redis.call('DEL', keys.relief)
+  settings_apply(list, EDIT, now)
+  version_store({
+    version = VERSION, text = TEXT, window = WINDOW, edit = EDIT, author = AUTHOR, reason = REASON, restored = RESTORED, changes = CHANGES,
+    copy = COPY,
+  }, current, now)
+  state_set('ps', VERSION .. ' ' .. DIGEST)
+  freed_wake(now)
+  return { fill(now) and 'more' or 'stored' }
+end

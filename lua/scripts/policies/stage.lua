@@ -8,26 +8,25 @@
 -- Reply {"begun"} also where it is under way, {"stored"} where it has ended, {"conflict", version in force},
 --   {"editing", another edit} or {"classes", queue}
 -- Never changes what dispatch or admission know: step does.
--- luacheck: ignore 211
-local STATE, NOW, EXPECTED, EDIT = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+-- @flag allow-oom
 -- @include call
 -- @include settings
 -- @include portion
 -- @include relief
-local now = now_us(NOW)
-
-return (function()
-call_begin(now, { 'pv', 'pe', 'pg', 'pools' })
-local current, under_way = state_get('pv') or '0', state_get('pg')
-if under_way then return { under_way == EDIT and 'begun' or 'editing', under_way } end
-local f = edit_read(EDIT, { 'a', 'edit', 'version' })
-if current == f.version and state_get('pe') == f.edit then return { 'stored' } end
-if current ~= EXPECTED then return { 'conflict', current } end
-local taken = settings_taken(portion_read('moves:' .. EDIT, tonumber(f.a)))
-if taken then return { 'classes', taken } end
-for _, key in ipairs({ 'edit:', 'moves:', 'undo:' }) do redis.call('PERSIST', P .. key .. EDIT) end
-redis.call('HSET', P .. 'edit:' .. EDIT, 'expected', EXPECTED)
-state_set('pg', EDIT)
-state_write()
-return { 'begun' }
-end)()
+function scripts.stage(KEYS, ARGV)
+  local STATE, NOW, EXPECTED, EDIT = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+  local now = now_us(NOW)
+  call_begin(now, { 'pv', 'pe', 'pg', 'pools' })
+  local current, under_way = state_get('pv') or '0', state_get('pg')
+  if under_way then return { under_way == EDIT and 'begun' or 'editing', under_way } end
+  local f = edit_read(EDIT, { 'a', 'edit', 'version' })
+  if current == f.version and state_get('pe') == f.edit then return { 'stored' } end
+  if current ~= EXPECTED then return { 'conflict', current } end
+  local taken = settings_taken(portion_read('moves:' .. EDIT, tonumber(f.a)))
+  if taken then return { 'classes', taken } end
+  for _, key in ipairs({ 'edit:', 'moves:', 'undo:' }) do redis.call('PERSIST', call.prefix .. key .. EDIT) end
+  redis.call('HSET', call.prefix .. 'edit:' .. EDIT, 'expected', EXPECTED)
+  state_set('pg', EDIT)
+  state_write()
+  return { 'begun' }
+end

@@ -5,14 +5,15 @@
 -- Reply {entries of the pool's ready stream, then of each queue, by spaces, of each class its weight in the pattern and the sum
 --   of its runnable tenants' weights, by a colon}
 -- Never writes.
--- luacheck: ignore 211
-local STATE, POOL, QUEUES = KEYS[1], ARGV[1], ARGV[2]
 -- @include gate
 -- @include weigh
+function scripts.demand(KEYS, ARGV)
+  local STATE, POOL, QUEUES = KEYS[1], ARGV[1], ARGV[2]
 
-state_load({ 'ng', 'nw', 'bt' })
-local out = { format('%d', redis.call('XLEN', P .. 'ready:' .. POOL)) }
-for name in string.gmatch(QUEUES, '([^=,]+)=%d+') do
-  out[#out + 1] = queue_weigh(queue_open(name), gate_kinds().q and gate_closed('q:' .. name))
+  state_load({ 'ng', 'nw', 'bt' })
+  local out = { format('%d', redis.call('XLEN', call.prefix .. 'ready:' .. POOL)) }
+  for name in string.gmatch(QUEUES, '([^=,]+)=%d+') do
+    out[#out + 1] = queue_weigh(queue_open(name), gate_kinds().q and gate_closed('q:' .. name))
+  end
+  return out
 end
-return out

@@ -5,30 +5,31 @@
 -- ARGV[2] cursor  of the last reply, "0" to begin anew
 -- Reply {cursor, microseconds since shares were last looked at, -1 for never, owner of that ballot, names}
 -- Never writes, or looks at more bounds than some PAGE.
--- luacheck: ignore 211
-local STATE, NOW, CURSOR = KEYS[1], ARGV[1], ARGV[2]
 -- @include gatesload
 -- @include hunger
 -- @include share
 -- @include time
-local PAGE = 200
-local now = now_us(NOW)
+function scripts.unbalanced(KEYS, ARGV)
+  local STATE, NOW, CURSOR = KEYS[1], ARGV[1], ARGV[2]
+  local PAGE = 200
+  local now = now_us(NOW)
 
--- share_is_short reports whether less of a cap is in force than there may be, as after an edit that raised it.
-local function share_is_short(name, s)
-  return not gate_is_rate(name) and (share_in_force(gate(name)) or share_cap(s)) < share_cap(s)
-end
+  -- share_is_short reports whether less of a cap is in force than there may be, as after an edit that raised it.
+  local function share_is_short(name, s)
+    return not gate_is_rate(name) and (share_in_force(gate(name)) or share_cap(s)) < share_cap(s)
+  end
 
-state_load({ 'ng', 'nw', 't', 'bt', 'gb', 'gm', 'sb' })
-st.bt = bucket_time(now)
-local owner, looked = match(state_get('sb') or '', '^%d+|([^|]*)|(%d+)$')
-local found = redis.call('HSCAN', SHARES, CURSOR, 'COUNT', PAGE)
-local out, names = { found[1], looked and format('%d', st.bt - looked) or '-1', owner or '' }, {}
-for i = 1, #found[2], 2 do names[#names + 1] = found[2][i] end
-for i = 1, #names, GATES_AT_ONCE do gates_load({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
-for i, name in ipairs(names) do
-  local s = share_parse(found[2][2 * i])
-  if not share_is_even(s) or s.whole ~= '' and (gate_hunger(name) ~= '' or share_is_short(name, s)) then out[#out + 1] = name end
+  state_load({ 'ng', 'nw', 't', 'bt', 'gb', 'gm', 'sb' })
+  call.st.bt = bucket_time(now)
+  local owner, looked = match(state_get('sb') or '', '^%d+|([^|]*)|(%d+)$')
+  local found = redis.call('HSCAN', keys.shares, CURSOR, 'COUNT', PAGE)
+  local out, names = { found[1], looked and format('%d', call.st.bt - looked) or '-1', owner or '' }, {}
+  for i = 1, #found[2], 2 do names[#names + 1] = found[2][i] end
+  for i = 1, #names, GATES_AT_ONCE do gates_load({ unpack(names, i, math.min(#names, i + GATES_AT_ONCE - 1)) }) end
+  for i, name in ipairs(names) do
+    local s = share_parse(found[2][2 * i])
+    if not share_is_even(s) or s.whole ~= '' and (gate_hunger(name) ~= '' or share_is_short(name, s)) then out[#out + 1] = name end
+  end
+  if CURSOR == '0' and (tonumber(state_get('gm') or 1) ~= 1 or hunger('global') ~= '') then out[#out + 1] = 'global' end
+  return out
 end
-if CURSOR == '0' and (tonumber(state_get('gm') or 1) ~= 1 or hunger('global') ~= '') then out[#out + 1] = 'global' end
-return out
