@@ -48,7 +48,7 @@ func otherRelease(t *testing.T) string {
 		}
 		replaced[filepath.Join(root, path)] = copied
 	}
-	replace("lua/scripts/library.lua", "local KEY_NAMES", "-- The next release.\nlocal KEY_NAMES")
+	replace("lua/scripts/library.lua", "local KEY_NAMES", "local NEXT_RELEASE = true\nlocal KEY_NAMES")
 	next := strconv.Itoa(redisstore.DataVersion + 1)
 	replace("internal/redisconn/data.go", "DataVersion = "+strconv.Itoa(redisstore.DataVersion), "DataVersion = "+next)
 	replace("internal/redisconn/data.go", "FirstData    = 1", "FirstData    = "+next)
