@@ -43,8 +43,9 @@ func (b Breaker) Acquire(ctx context.Context) (done func(error), err error) {
 	}, nil
 }
 
-// State is the last word on the breaker: closed, open or half-open, and for how long an open one stays so.
+// State is the last word on the breaker: closed, open or half-open, and for how long an open one stays so. A client that does not follow
+// the fleet's breakers yet asks Redis first; with Redis away, what it has not heard of is closed.
 func (b Breaker) State(ctx context.Context) (state string, rest time.Duration) {
-	s := b.client.guests.run(ctx).Fleet(b.downstream)
+	s := b.client.guests.run(ctx).FirstWord(ctx, b.downstream)
 	return s.State.String(), s.Rest
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,11 +240,18 @@ func HoldsOf(gates []GateState, suspensions []Suspension) []Hold {
 }
 
 // CheckCap returns a *headgate.FieldError unless a name is that of a gate whose units are jobs that run: of a queue, a tenant, a tenant
-// in a queue, or a downstream.
+// in a queue, or a downstream, each by a name that a job may have.
 func (n GateName) CheckCap() error {
-	switch kind, _ := n.Split(); kind {
-	case KindQueue, KindTenant, KindTenantQueue, KindDownstream:
-		return nil
+	switch kind, guarded := n.Split(); kind {
+	case KindQueue:
+		return admission.ValidateName("queue", guarded, true)
+	case KindTenant:
+		return admission.ValidateTenant(guarded)
+	case KindTenantQueue:
+		tenant, queue, _ := strings.Cut(guarded, ":")
+		return errors.Join(admission.ValidateTenant(tenant), admission.ValidateName("queue", queue, true))
+	case KindDownstream:
+		return admission.ValidateName("downstream", guarded, false)
 	}
 	return &admission.FieldError{Field: "gate", Value: strconv.Quote(string(n)), Allowed: "q:QUEUE, t:TENANT, u:TENANT:QUEUE or d:DOWNSTREAM"}
 }

@@ -107,6 +107,15 @@ type FleetState struct {
 	Rest time.Duration
 }
 
+// FirstWord is Fleet for a process that has begun to follow the breakers only now: until it has heard of them it asks, for 2 s at most.
+func (g *Guest) FirstWord(ctx context.Context, downstream string) FleetState {
+	b := g.of(downstream).breakers
+	if own := b.GuardOf(downstream); own != nil && !b.Learned() {
+		b.Ask(ctx, own)
+	}
+	return g.Fleet(downstream)
+}
+
 // Fleet returns the last word on a downstream's breaker; closed where there was none.
 func (g *Guest) Fleet(downstream string) FleetState {
 	b := g.of(downstream).breakers

@@ -82,6 +82,8 @@ type Breakers struct {
 	sequence atomic.Uint64
 	// probes numbers the probes that are leased over all partitions.
 	probes atomic.Uint64
+	// knows says that every breaker was read.
+	knows atomic.Bool
 	// work says that there is something to report, urgent that it is not to wait.
 	work, urgent Nudge
 
@@ -256,7 +258,7 @@ func (b *Breakers) TryAcquire(ctx context.Context, downstream, tenant string, pe
 	now := b.Instant()
 	g.used.Store(int64(now))
 	if period > g.Fleet().Period {
-		b.ask(ctx, g) // The gate that let the job through knew more than this worker.
+		b.Ask(ctx, g) // The gate that let the job through knew more than this worker.
 	}
 	c := &GuardedCall{breakers: b, guard: g, began: now, tenant: breaker.TenantNumber(tenant), own: new(breaker.Call)}
 	if !c.begin(period) || !c.leaseProbe(ctx) {

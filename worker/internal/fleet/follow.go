@@ -62,11 +62,15 @@ func (b *Breakers) learn(ctx context.Context) error {
 			g.Forget()
 		}
 	}
+	b.knows.Store(true)
 	return nil
 }
 
-// ask reads the state of one breaker.
-func (b *Breakers) ask(ctx context.Context, g *Guard) {
+// Learned reports whether every breaker was read at least once.
+func (b *Breakers) Learned() bool { return b.knows.Load() }
+
+// Ask reads the state of one breaker.
+func (b *Breakers) Ask(ctx context.Context, g *Guard) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	state, err := b.store.Breaker(ctx, g.Name)

@@ -40,12 +40,18 @@ func limitText(limit int) string {
 // Pause keeps jobs under a gate from the workers, for a duration from 1 ms; zero means until Unpause. Those that run go on: held
 // is how many do. A cap that the gate has is kept, follows the policy meanwhile, and comes back with the end of the pause.
 func (s *Bounds) Pause(ctx context.Context, name store.GateName, duration time.Duration, by store.Intervention) (held int, err error) {
+	if err := name.CheckCap(); err != nil {
+		return 0, err
+	}
 	_, held, _, err = s.gate(ctx, store.Gate{Name: name, For: duration, By: by}, store.AuditPause, "pause")
 	return held, err
 }
 
 // Unpause ends what Pause began; was is false where nothing was paused.
 func (s *Bounds) Unpause(ctx context.Context, name store.GateName, by store.Intervention) (was bool, err error) {
+	if err := name.CheckCap(); err != nil {
+		return false, err
+	}
 	was, _, _, err = s.gate(ctx, store.Gate{Name: name, By: by}, store.AuditUnpause, "resume")
 	return was, err
 }
