@@ -389,7 +389,7 @@ func TestABreakerIsOpenedByHand(t *testing.T) {
 		check(t, err)
 		return why.String()
 	}
-	if text := said(); !strings.Contains(text, "! breaker: the circuit breaker of downstream smtp is open: forced, they move, until ") {
+	if text := said(); !strings.Contains(text, "! breaker: the circuit breaker of downstream smtp is open: forced, they move (ada), until ") {
 		t.Errorf("%s", text)
 	}
 	check(t, hg.Operate("ada").ResetBreaker(ctx, "smtp", "they have moved"))

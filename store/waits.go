@@ -96,7 +96,7 @@ func waits(g *Sighting, f WaitFacts) []Wait {
 		return append(all, Wait{Kind: WaitDepth, Text: fmt.Sprintf("tenant %s has as many jobs in queue %s as it may; of those kept aside it is number %d", job.Tenant, job.Queue, g.Position)})
 	}
 	for _, gate := range f.Gates {
-		all = append(all, gate.wait(f.Breaker))
+		all = append(all, gate.wait(f.Breaker, g.before()))
 	}
 	if len(f.Pools) == 0 && g.Place != admission.PlaceReady {
 		all = append(all, Wait{Kind: WaitWorkers, Text: "no worker that is registered serves queue " + job.Queue})
@@ -135,6 +135,14 @@ func waitLater(g *Sighting) Wait {
 	return w
 }
 
+// jobsGo says how many jobs go.
+func jobsGo(n int) string {
+	if n == 1 {
+		return "1 job goes"
+	}
+	return fmt.Sprintf("%d jobs go", n)
+}
+
 // unknown returns how often in a row, of the deliveries that are kept, a job was handed back for its type.
 func (g *Sighting) unknown() (n int) {
 	for _, d := range slices.Backward(g.History) {
@@ -159,13 +167,24 @@ func times(n int) string {
 // HistoryCap is how many deliveries are kept, as in fragments/history.lua.
 const HistoryCap = 20
 
-// wait says what a closed gate holds back; b is the breaker of the job's downstream.
-func (g GateState) wait(b BreakerState) Wait {
+// before is how many jobs of its lane, which are of its tenant and its downstream, go before a waiting job.
+func (g *Sighting) before() int {
+	if g.Place != admission.PlaceWaiting {
+		return 0
+	}
+	return max(0, g.Position-1)
+}
+
+// wait says what a closed gate holds back of a job that has so many before it; b is the breaker of the job's downstream.
+func (g GateState) wait(b BreakerState, before int) Wait {
 	w := Wait{Gate: g.Name, Until: g.Until}
 	kind, name := g.Name.Split()
 	because := ""
 	if g.Reason != "" {
 		because = ": " + g.Reason
+	}
+	if g.Author != "" {
+		because = " by " + g.Author + because
 	}
 	switch {
 	case kind == KindBreaker && g.Limit == 0:
@@ -177,6 +196,10 @@ func (g GateState) wait(b BreakerState) Wait {
 		w.Kind, w.Text = WaitBreaker, fmt.Sprintf("the circuit breaker of downstream %s lets %d jobs through at a time and has %d", name, g.Limit, g.Held)
 	case g.Burst > 0:
 		w.Kind, w.Text = WaitRate, fmt.Sprintf("%s starts %s", g.Name.Words(), admission.TokensPerSecond(g.Rate).Words("job"))
+		if before > 0 && g.Rate > 0 && !g.Until.IsZero() { // Each of those before it takes a token.
+			w.Text += ", and " + jobsGo(before) + " before it"
+			w.Until = g.Until.Add(time.Duration(float64(before) / g.Rate * float64(time.Second)))
+		}
 	case g.NoShare:
 		w.Kind, w.Text = WaitCap, g.Name.Words()+" runs jobs in other partitions only, until its cap is shared out again"
 	case g.Limit == 0:

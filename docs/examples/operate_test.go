@@ -52,7 +52,7 @@ func TestAnOperatorLooksAndActs(t *testing.T) {
 	}
 	var told strings.Builder
 	check(t, tellWhy(ctx, hg, &told))
-	for _, want := range []string{"job acme:order-17: waiting", "! pause: queue mail is paused: provider migrates, until ", "    change: headgate resume --queue mail\n"} {
+	for _, want := range []string{"job acme:order-17: waiting", "! pause: queue mail is paused by ada: provider migrates, until ", "    change: headgate resume --queue mail\n"} {
 		if !strings.Contains(told.String(), want) {
 			t.Errorf("%q is not in %s", want, &told)
 		}

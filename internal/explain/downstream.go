@@ -10,9 +10,6 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// CallErrors is the kind of a Reason that is what calls failed by, which receivers have said: for operators alone.
-const CallErrors = "errors"
-
 func explainDownstream(ctx context.Context, s store.Deployment, name string) (Explanation, error) {
 	e := Explanation{Summary: "its breaker is closed: no worker has called it within a day", Reasons: []Reason{}}
 	if err := admission.ValidateName("downstream", name, false); err != nil {
@@ -30,10 +27,18 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 		return e, err
 	default:
 		e.Summary = fmt.Sprintf("its breaker is %s; %d of its jobs wait", b.State, b.Waiting)
-		e.add(ofBreaker(&b))
+		reason := ofBreaker(&b)
+		if b.Forced {
+			author, err := forcer(ctx, s, name)
+			if err != nil {
+				return e, err
+			}
+			reason.Text += forcedBy(author)
+		}
+		e.add(reason)
 		for i := range b.Errors {
 			said := &b.Errors[i]
-			e.add(Reason{Kind: CallErrors, Text: fmt.Sprintf("its calls failed %d times until %s: %s", said.Count, clock(said.At), said.Text)})
+			e.add(Reason{Kind: KindErrors, Text: fmt.Sprintf("its calls failed %d times until %s: %s", said.Count, clock(said.At), said.Text)})
 		}
 	}
 	gates, err := s.Gates(ctx)
@@ -56,7 +61,7 @@ func explainDownstream(ctx context.Context, s store.Deployment, name string) (Ex
 	}
 	if parked.Path != "" {
 		e.add(Reason{
-			Kind: "parked", Binds: b.State != breaker.Closed && b.Waiting >= int64(in.maxParked(name)), Rule: parked,
+			Kind: KindParked, Binds: b.State != breaker.Closed && b.Waiting >= int64(in.maxParked(name)), Rule: parked,
 			Text: fmt.Sprintf("while its breaker is not closed, %s of its jobs may wait before others are refused", parked.Value), Change: "a higher max_parked",
 		})
 	}
@@ -84,9 +89,9 @@ func ofBreaker(b *store.BreakerState) Reason {
 	}
 	switch {
 	case b.Forced:
-		reason.Change = "headgate breaker reset " + b.Downstream + " --reason TEXT"
+		reason.Change = resetBreaker(b.Downstream)
 	case b.State != breaker.Closed:
-		reason.Change = "probes close it when the downstream is well again; headgate breaker reset " + b.Downstream + " does so at once"
+		reason.Change = "probes close it when the downstream is well again; " + resetBreaker(b.Downstream) + " does so at once"
 	case b.Ramp > 0:
 		reason.Change = "time: it starts slowly"
 	}

@@ -19,6 +19,19 @@ const (
 	Downstream = "downstream"
 )
 
+// The kinds of a Reason beside those of a store.Wait.
+const (
+	KindLimit      = "limit"
+	KindSuspension = "suspension"
+	KindDeadline   = "deadline"
+	KindTier       = "tier"
+	KindBacklog    = "backlog"
+	KindParked     = "parked"
+	KindDead       = "dead"
+	// KindErrors is what calls failed by, which receivers have said: for operators alone.
+	KindErrors = "errors"
+)
+
 // Explanation says where something stands and what holds it back.
 type Explanation struct {
 	Kind string `json:"kind"`
@@ -33,7 +46,7 @@ type Explanation struct {
 
 // Reason is one thing that holds something back, or may.
 type Reason struct {
-	// Kind is that of a store.Wait, or limit, suspension, deadline, tier, parked or dead.
+	// Kind is that of a store.Wait, or one of those above.
 	Kind string `json:"kind"`
 	// Binds says that it holds back now.
 	Binds bool   `json:"binds"`

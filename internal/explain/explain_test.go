@@ -3,6 +3,7 @@ package explain_test
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -139,7 +140,7 @@ var scenes = []struct {
 	}},
 	{"paused downstream", []string{"job", "acme:a"}, func(s *stage) {
 		s.work(1, 0, "")
-		_, err := s.store.Pause(s.t.Context(), store.DownstreamGate("smtp"), time.Hour, store.Intervention{Reason: "they move"})
+		_, err := s.store.Pause(s.t.Context(), store.DownstreamGate("smtp"), time.Hour, store.Intervention{Author: "ada", Reason: "they move"})
 		must(s.t, err)
 		s.enqueue("a")
 	}},
@@ -309,4 +310,60 @@ func TestWhatCannotBeExplainedIsNamed(t *testing.T) {
 			t.Errorf("%s %s: %v", row.kind, row.name, err)
 		}
 	}
+}
+
+// TestARateCountsThoseBefore: the time that a job behind others is told is not when the next of them starts, but when it may itself.
+func TestARateCountsThoseBefore(t *testing.T) {
+	t.Parallel()
+	for policy, kind := range map[string]string{
+		`{"downstreams":{"smtp":{"dispatch":{"tokens":1,"per":"1h","burst":1}}}}`: "downstream smtp",
+		`{"tenants":{"acme":{"dispatch":{"tokens":1,"per":"1h","burst":1}}}}`:     "tenant acme",
+	} {
+		s := newStage(t)
+		s.put(policy, "")
+		s.work(5, 0, "")
+		for _, id := range []string{"a", "b", "c", "d"} {
+			s.enqueue(id)
+		}
+		now, err := s.store.Time(t.Context())
+		must(t, err)
+		for id, hours := range map[string]int{"b": 1, "d": 3} {
+			e, err := explain.New(t.Context(), s.store, explain.Job, "acme:"+id, shown.Everything)
+			must(t, err)
+			r := e.Reasons[0]
+			if wait := r.Until.Sub(now); wait > time.Duration(hours)*time.Hour || wait < time.Duration(hours)*time.Hour-time.Minute {
+				t.Errorf("%s, job %s: in %s, want about %d h: %+v", kind, id, wait, hours, r)
+			}
+			if before := "2 jobs go before it"; strings.Contains(r.Text, before) != (id == "d") || !strings.HasPrefix(r.Text, kind) {
+				t.Errorf("%s, job %s: %s", kind, id, r.Text)
+			}
+		}
+	}
+}
+
+// TestWhoMadeARuleIsKnownOfLargeEdits: also of what the audit's list of changes, which is cut, does not name; not of what the edit left alone.
+func TestWhoMadeARuleIsKnownOfLargeEdits(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	document := func(cap int) string {
+		var queues []string
+		for i := range 30 {
+			queues = append(queues, fmt.Sprintf(`"q%d":{"max_running":%d}`, i, cap))
+		}
+		return `{"queues":{` + strings.Join(queues, ",") + `},"tenants":{"acme":{"tier":"basic"}}}`
+	}
+	s.put(document(1), "three plans")
+	s.put(document(2), "more")
+	e, err := explain.New(t.Context(), s.store, explain.Tenant, "acme", shown.Everything)
+	must(t, err)
+	for _, r := range e.Reasons {
+		if r.Kind != explain.KindTier {
+			continue
+		}
+		if c := r.Rule.Changed; c == nil || c.Version != 1 || c.Author != "ada" || c.Reason != "three plans" {
+			t.Errorf("%+v", c)
+		}
+		return
+	}
+	t.Errorf("no tier: %+v", e)
 }

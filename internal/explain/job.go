@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/headgate/headgate/admission"
@@ -24,18 +25,23 @@ func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown
 		return Explanation{}, err
 	}
 	e := Explanation{Summary: whereabouts(&sight), PolicyVersion: in.policy.Version, Reasons: []Reason{}}
+	if err := e.addLease(ctx, s, &sight); err != nil {
+		return Explanation{}, err
+	}
 	for _, wait := range sight.Waits {
-		reason := Reason{Kind: string(wait.Kind), Binds: true, Text: wait.Text, Until: wait.Until}
-		if reason.Rule, err = in.ofWait(wait, &sight.Record.Job); err != nil {
+		reason, err := in.waiting(ctx, s, wait, &sight, eyes)
+		if err != nil {
 			return Explanation{}, err
 		}
-		reason.Change = remedy(wait, &sight, reason.Rule)
+		if wait.Kind == store.WaitTurn && len(e.Reasons) > 0 { // What stands above holds back those before it too.
+			reason.Binds, reason.Rule, reason.Change = false, nil, ""
+		}
 		e.add(reason)
 	}
 	switch {
 	case sight.Place == store.PlaceDead:
 		e.add(Reason{
-			Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text)),
+			Kind: KindDead, Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text)),
 			Change: fmt.Sprintf("headgate redrive %s %s", key.Tenant, key.ID),
 		})
 	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
@@ -46,6 +52,78 @@ func explainJob(ctx context.Context, s store.Deployment, name string, eyes shown
 		e.add(reason)
 	}
 	return e, nil
+}
+
+// waiting tells of one thing that a job waits for.
+func (r *rules) waiting(ctx context.Context, s store.Deployment, wait store.Wait, g *store.Sighting, eyes shown.Eyes) (Reason, error) {
+	reason := Reason{Kind: string(wait.Kind), Binds: true, Text: wait.Text, Until: wait.Until}
+	var err error
+	if reason.Rule, err = r.ofWait(wait, &g.Record.Job); err != nil {
+		return reason, err
+	}
+	reason.Change = remedy(wait, g, reason.Rule)
+	switch {
+	case wait.Kind == store.WaitBreaker:
+		err = reason.ofForce(ctx, s, g.Record.Job.Downstream)
+	case wait.Kind == store.WaitTime && len(g.History) > 0:
+		reason.Text += because(eyes.Said(g.History[len(g.History)-1].Text))
+	}
+	return reason, err
+}
+
+// ofForce says of a breaker that was forced who did it, and that nothing else ends it.
+func (reason *Reason) ofForce(ctx context.Context, s store.Deployment, downstream string) error {
+	b, err := s.Breaker(ctx, downstream)
+	if err != nil || !b.Forced {
+		if errors.Is(err, store.ErrNoBreaker) {
+			return nil // It was forgotten since the job was looked at.
+		}
+		return err
+	}
+	author, err := forcer(ctx, s, downstream)
+	reason.Text += forcedBy(author)
+	reason.Change = resetBreaker(downstream)
+	return err
+}
+
+// forcer returns who forced a breaker last, by the audit; empty where that does not tell.
+func forcer(ctx context.Context, s store.Deployment, downstream string) (author string, err error) {
+	page, err := s.Audit(ctx, store.AuditQuery{Limit: store.MaxPage, Name: downstream})
+	if err != nil {
+		return "", err
+	}
+	for _, entry := range page.Entries {
+		if entry.Downstream == downstream && (entry.Action == store.AuditOpen || entry.Action == store.AuditClosed) {
+			return entry.Author, nil
+		}
+	}
+	return "", nil
+}
+
+func forcedBy(author string) string {
+	if author == "" {
+		return ""
+	}
+	return " (" + author + ")"
+}
+
+// resetBreaker is the command that closes a breaker.
+func resetBreaker(downstream string) string {
+	return "headgate breaker reset " + downstream + " --reason TEXT"
+}
+
+// addLease tells of a running job until when its worker has it without being heard of.
+func (e *Explanation) addLease(ctx context.Context, s store.Deployment, g *store.Sighting) error {
+	if g.Place != store.PlaceRunning || g.Worker == "" {
+		return nil
+	}
+	workers, err := s.Partitions()[s.PartitionOf(g.Key.Tenant)].Workers(ctx)
+	for _, w := range workers {
+		if w.Name == g.Worker && !w.LeaseEnd.IsZero() {
+			e.Summary += ", until " + clock(w.LeaseEnd) + " unless the worker is heard of before"
+		}
+	}
+	return err
 }
 
 // ownJob explains a job to its tenant: what it waits for, without the rules, notes, workers and numbers that are others' too.
@@ -65,9 +143,9 @@ func ownJob(ctx context.Context, s store.Deployment, name string, eyes shown.Eye
 	}
 	switch {
 	case sight.Place == store.PlaceDead:
-		e.add(Reason{Kind: "dead", Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text))})
+		e.add(Reason{Kind: KindDead, Binds: true, Text: "it died of " + sight.Reason + because(eyes.Said(sight.Text))})
 	case !sight.Record.Job.Deadline.IsZero() && len(sight.Waits) > 0:
-		e.add(Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: sight.Record.Job.Deadline})
+		e.add(Reason{Kind: KindDeadline, Text: "it has to start by its deadline, or it expires", Until: sight.Record.Job.Deadline})
 	}
 	return e, nil
 }
@@ -104,6 +182,13 @@ func whereabouts(g *store.Sighting) string {
 	return "in no place: this is a fault of the store"
 }
 
+func by(author string) string {
+	if author == "" {
+		return ""
+	}
+	return " by " + author
+}
+
 func because(text string) string {
 	if text == "" {
 		return ""
@@ -135,7 +220,7 @@ func remedy(w store.Wait, g *store.Sighting, rule *Rule) string {
 	case store.WaitPause:
 		return resume(w.Gate, job)
 	case store.WaitBreaker:
-		return "probes close it when the downstream is well again, unless it was forced; headgate breaker reset " + job.Downstream + " does so at once"
+		return "probes close it when the downstream is well again; " + resetBreaker(job.Downstream) + " does so at once"
 	case store.WaitCap:
 		return "jobs that end, or " + higher(w.Gate, "--max-running", rule, job)
 	case store.WaitRate:
@@ -170,11 +255,11 @@ func resume(gate store.GateName, job *admission.Job) string {
 // deadline says what becomes of a job that waits too long.
 func (r *rules) deadline(g *store.Sighting) (Reason, error) {
 	job := &g.Record.Job
-	reason := Reason{Kind: "deadline", Text: "it has to start by its deadline, or it expires", Until: job.Deadline}
+	reason := Reason{Kind: KindDeadline, Text: "it has to start by its deadline, or it expires", Until: job.Deadline}
 	queue := r.compiled.QueueOf(job.Queue)
 	var err error
 	if wait := queue.MaxWait; wait > 0 && job.Deadline.Equal(g.Record.Arrival.Add(wait)) {
-		reason.Text = "the queue's longest wait ends then, and it expires"
+		reason.Text = "it has to start within its queue's max_wait, held back or not, or it expires"
 		reason.Rule, err = r.first("", candidate{"queue " + job.Queue, []string{"queues", job.Queue, "max_wait"}})
 	}
 	reason.Change = "nothing for this job; jobs that are enqueued later may have " + cmp.Or(map[bool]string{true: "a longer max_wait"}[reason.Rule != nil], "a later deadline")

@@ -1,9 +1,12 @@
 package explain
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -37,6 +40,8 @@ type rules struct {
 	policy   policy.Policy
 	compiled *policy.Compiled
 	audit    []store.AuditEntry
+	// version reads a version of the policy that was in force.
+	version func(int64) (policy.Policy, error)
 }
 
 func readRules(ctx context.Context, s store.Deployment) (*rules, error) {
@@ -49,7 +54,23 @@ func readRules(ctx context.Context, s store.Deployment) (*rules, error) {
 		return nil, err
 	}
 	page, err := s.Audit(ctx, store.AuditQuery{Limit: store.MaxPage, Action: store.AuditPolicy})
-	return &rules{current, compiled, page.Entries}, err
+	return &rules{current, compiled, page.Entries, versionsOf(ctx, s)}, err
+}
+
+// versionsOf reads versions of the policy, each once.
+func versionsOf(ctx context.Context, s store.Deployment) func(int64) (policy.Policy, error) {
+	read := map[int64]policy.Policy{0: policy.Default()}
+	return func(version int64) (policy.Policy, error) {
+		if p, ok := read[version]; ok {
+			return p, nil
+		}
+		text, err := s.PolicyVersion(ctx, version)
+		if err != nil {
+			return policy.Policy{}, err
+		}
+		read[version], err = policy.Stored(text)
+		return read[version], err
+	}
 }
 
 // candidate is a place where the policy may have a rule.
@@ -67,8 +88,8 @@ func (r *rules) first(builtIn string, candidates ...candidate) (*Rule, error) {
 			return nil, err
 		}
 		if value != nil {
-			path := pointer(c.path)
-			return &Rule{Path: path, Of: c.of, Value: value, Changed: r.changed(path)}, nil
+			changed, err := r.changed(c.path)
+			return &Rule{Path: pointer(c.path), Of: c.of, Value: value, Changed: changed}, err
 		}
 	}
 	return &Rule{Of: builtIn}, nil
@@ -85,27 +106,53 @@ func pointer(path []string) string {
 	return text.String()
 }
 
-// changed finds the newest edit that touched what is at a path or below. It gives up at an edit of which the
-// audit does not keep every change.
-func (r *rules) changed(path string) *Changed {
+// changed finds the newest edit that touched what is at a path or below; nil where none of those that the audit has did, or an edit of
+// which it does not keep every change is of versions that are kept no more.
+func (r *rules) changed(path []string) (*Changed, error) {
 	for _, entry := range r.audit {
 		if entry.Action != store.AuditPolicy {
 			continue
 		}
-		var kept rollout.Summary
-		if err := json.Unmarshal(entry.Changes, &kept); err != nil {
-			return nil
-		}
-		for _, c := range kept.Changes {
-			if c.Path == path || strings.HasPrefix(c.Path, path+"/") {
-				return &Changed{entry.To, entry.At.UTC(), entry.Author, entry.Reason}
-			}
-		}
-		if kept.Total > len(kept.Changes) {
-			return nil
+		touched, err := r.touched(&entry, path)
+		switch {
+		case errors.Is(err, store.ErrUnknownVersion):
+			return nil, nil //nolint:nilnil // Nobody knows is an answer.
+		case err != nil:
+			return nil, err
+		case touched:
+			return &Changed{entry.To, entry.At.UTC(), entry.Author, entry.Reason}, nil
 		}
 	}
-	return nil
+	return nil, nil //nolint:nilnil // So is nobody.
+}
+
+// touched reports whether an edit changed what is at a path or below: by the changes that the audit keeps and, where those are not all,
+// by the versions before and after.
+func (r *rules) touched(entry *store.AuditEntry, path []string) (bool, error) {
+	var kept rollout.Summary
+	if err := json.Unmarshal(entry.Changes, &kept); err != nil {
+		return false, fmt.Errorf("read changes of version %d: %w", entry.To, err)
+	}
+	at := pointer(path)
+	for _, c := range kept.Changes {
+		if c.Path == at || strings.HasPrefix(c.Path, at+"/") {
+			return true, nil
+		}
+	}
+	if kept.Total == len(kept.Changes) {
+		return false, nil
+	}
+	var values [2]json.RawMessage
+	for i, version := range []int64{entry.From, entry.To} {
+		p, err := r.version(version)
+		if err == nil {
+			values[i], err = p.At(path...)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return !bytes.Equal(values[0], values[1]), nil
 }
 
 // tier names a tenant's tier.

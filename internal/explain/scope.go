@@ -26,7 +26,7 @@ func explainTenant(ctx context.Context, store store.Deployment, name string) (Ex
 	if err != nil {
 		return e, err
 	}
-	e.add(Reason{Kind: "tier", Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name + " --tier TIER"})
+	e.add(Reason{Kind: KindTier, Text: "its tier is " + in.tier(name), Rule: tier, Change: "headgate tenant set " + name + " --tier TIER"})
 	if err := e.addBacklog(ctx, store, name); err != nil {
 		return e, err
 	}
@@ -65,7 +65,7 @@ func (e *Explanation) addBacklog(ctx context.Context, store store.Deployment, te
 	if others > 0 {
 		text += fmt.Sprintf(", and in %d more queues", others)
 	}
-	e.add(Reason{Kind: "backlog", Text: text, Change: fmt.Sprintf("workers, or headgate job cancel --all --dry-run --tenant %s --queue %s", tenant, backlogs[0].Queue)})
+	e.add(Reason{Kind: KindBacklog, Text: text, Change: fmt.Sprintf("workers, or headgate job cancel --all --dry-run --tenant %s --queue %s", tenant, backlogs[0].Queue)})
 	return nil
 }
 
@@ -89,7 +89,7 @@ func newScope(ctx context.Context, store store.Deployment, scope admission.Scope
 		if concerns(s.Name, tenant, queue) {
 			within := cmp.Or(queue, queueOf(s.Name, tenant))
 			e.add(Reason{
-				Kind: "suspension", Binds: true, Until: s.Until, Text: "enqueueing is suspended for " + s.Name.Words() + because(s.Reason),
+				Kind: KindSuspension, Binds: true, Until: s.Until, Text: "enqueueing is suspended for " + s.Name.Words() + by(s.Author) + because(s.Reason),
 				Change: unsuspend(s.Name, tenant, within),
 			})
 		}
@@ -232,7 +232,7 @@ func (r *rules) bucket(level admission.Level, q *store.Question, answer *store.A
 	if err != nil {
 		return Reason{}, err
 	}
-	reason := Reason{Kind: "limit", Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
+	reason := Reason{Kind: KindLimit, Text: string(scope) + " has no limit", Rule: rule, Change: "headgate limit set " + string(scope) + " --tokens NUMBER --per DURATION"}
 	if limit.Disabled {
 		return reason, nil
 	}
@@ -277,7 +277,7 @@ func (r *rules) gate(g store.GateState, tenant, queue, downstream string) (Reaso
 		reason.Rule, err = r.ofGate(g.Name, tenant, queue, downstream)
 		reason.Change = higher(g.Name, "--dispatch", reason.Rule, job)
 	case g.Limit == 0:
-		reason.Kind, reason.Text = string(store.WaitPause), g.Name.Words()+" is paused"+because(g.Reason)
+		reason.Kind, reason.Text = string(store.WaitPause), g.Name.Words()+" is paused"+by(g.Author)+because(g.Reason)
 		reason.Change = resume(g.Name, job)
 	default:
 		reason.Kind, reason.Text = string(store.WaitCap), fmt.Sprintf("%s runs %d jobs at a time and has %d", g.Name.Words(), g.Limit, g.Held)

@@ -78,6 +78,7 @@ func (e Eyes) Said(text string) string {
 var plainWaits = map[store.WaitKind]string{
 	store.WaitPause: "an operator holds it back", store.WaitBreaker: "its downstream's breaker is not closed", store.WaitCap: "as many jobs run as may",
 	store.WaitRate: "as many jobs were dispatched as may be for now", store.WaitWorkers: "no worker serves its queue",
+	store.WaitTime: "its time has not come",
 }
 
 // WaitText says why a job waits.

@@ -177,7 +177,7 @@ func (a *API) explain(r *route.Request) (*route.Answer, error) {
 		return nil, err
 	}
 	if !r.Who.May(access.Operator) {
-		answer.Reasons = slices.DeleteFunc(answer.Reasons, func(reason explain.Reason) bool { return reason.Kind == explain.CallErrors })
+		answer.Reasons = slices.DeleteFunc(answer.Reasons, func(reason explain.Reason) bool { return reason.Kind == explain.KindErrors })
 	}
 	return route.OK(answer), nil
 }
