@@ -16,7 +16,7 @@ var ErrNoResult = errors.New("the job has ended and left no result")
 // DeadError is a job that became a dead letter while somebody waited for its result.
 type DeadError struct {
 	Key Key
-	// Reason is why, as in "attempts", Text what its handler said last.
+	// Reason is why, as in "max_attempts", Text what its handler said last.
 	Reason, Text string
 }
 

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,8 +46,12 @@ type Client struct {
 	store    store.Deployment
 	producer *producer.Producer
 	owns     bool
+	closed   atomic.Bool
 	guests   guests
 }
+
+// ErrClosed means that the client was closed: nothing was sent. It matches ErrUnavailable.
+var ErrClosed = fmt.Errorf("%w: nothing was sent: the client is closed", ErrUnavailable)
 
 // Enqueuer is what a service needs that only enqueues: take it instead of a *Client where tests are to have a fake of their own.
 type Enqueuer interface {
@@ -113,10 +118,12 @@ func OpenStore(s store.Deployment, config Config) (*Client, error) {
 	return c, nil
 }
 
-// Close ends what the client has begun, and the connections that Open made. Workers are ended by the ctx of their Run, before.
+// Close ends what the client has begun, and the connections that Open made. Workers are ended by the ctx of their Run, before. What is
+// enqueued afterwards is ErrClosed.
 func (c *Client) Close() error {
+	before := c.closed.Swap(true)
 	c.guests.close()
-	if !c.owns {
+	if before || !c.owns {
 		return nil
 	}
 	return c.store.Close()

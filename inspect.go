@@ -27,7 +27,7 @@ type Filter struct {
 	Tenant, Queue, Type string
 	// Place is one of the places; empty is all but the dead letters.
 	Place Place
-	// Reason, of dead letters, is why they died, as in "attempts"; Before leaves out those that died at that time or later.
+	// Reason, of dead letters, is why they died, as in "max_attempts"; Before leaves out those that died at that time or later.
 	Reason string
 	Before time.Time
 }
@@ -73,16 +73,12 @@ func (i Inspection) Jobs(ctx context.Context, f Filter) iter.Seq2[Listed, error]
 	}
 }
 
-// Explanation says where something stands and what holds it back: for each reason the rule, the version and author of the policy that
-// made it, and when it ends.
-type Explanation = explain.Explanation
-
 // Explain says where a job is and why it waits. ErrUnknownJob means that nobody knows it.
 func (i Inspection) Explain(ctx context.Context, key Key) (Explanation, error) {
-	return explain.New(ctx, i.client.store, explain.Job, key.String(), shown.Everything)
+	return explanationOf(explain.New(ctx, i.client.store, explain.Job, key.String(), shown.Everything))
 }
 
 // ExplainTenant says what bounds a tenant and holds it back.
 func (i Inspection) ExplainTenant(ctx context.Context, tenant string) (Explanation, error) {
-	return explain.New(ctx, i.client.store, explain.Tenant, tenant, shown.Everything)
+	return explanationOf(explain.New(ctx, i.client.store, explain.Tenant, tenant, shown.Everything))
 }

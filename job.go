@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/admission"
@@ -104,7 +105,8 @@ type Receipt struct {
 	Duplicate bool
 	// Position is how many jobs of its lane are ahead of it or level with it, itself included; 0 when it went straight to a worker.
 	Position int
-	// EstimatedWait is a guess of the time until it starts; negative when nothing was dispatched lately.
+	// EstimatedWait is a guess of the time until it starts, by how fast its queue's jobs were dispatched of late; negative where none was. What
+	// holds this job back, such as a pause, an open breaker, a rate or a cap, is not in it: Inspect().Explain says that.
 	EstimatedWait time.Duration
 	// Remaining is what the bucket on its way that holds least had left after it, in whole tokens, and Burst that bucket's size: what jobs of
 	// that way may still take at once. Both are zero for a duplicate, and where no limit is on the way.
@@ -118,7 +120,8 @@ type Refusal struct {
 	// Scope is the one whose limit refused, as in "acme:mail", where a limit did: its bucket held Remaining tokens of Burst.
 	Scope            Scope
 	Remaining, Burst Tokens
-	// RetryAfter is how long to wait; zero where waiting is of no use.
+	// RetryAfter is when another try may enter; zero where none will. Of ReasonUnique it is when the key of the job that is in is given up
+	// at the latest: that job is the one asked for, so there is seldom a use in waiting. EnqueueWait knows which to wait for.
 	RetryAfter time.Duration
 
 	inner error
@@ -162,11 +165,30 @@ func receiptOf(v *Verdict) Receipt {
 //
 // or a *FieldError for each bad field, before anything is sent. The receipt names the ID in every case but that of bad fields.
 func (c *Client) Enqueue(ctx context.Context, job Job) (Receipt, error) {
+	return c.enqueue(ctx, job, c.producer.Enqueue)
+}
+
+// EnqueueWait is Enqueue for whoever would rather wait than be refused: it asks again, each time after the refusal's RetryAfter, until the
+// job enters or ctx ends. What it waits for, by Refusal.Reason:
+//
+//	waits     ReasonLimited, ReasonOverflow, ReasonBreaker, ReasonPaused (enqueueing is suspended), ReasonDedup, ReasonBuckets,
+//	          ReasonQueues, ReasonLanes, ReasonMemory: they pass
+//	returns   ReasonTooCostly, ReasonTooLarge, ReasonDeadline: no wait helps; ReasonUnique: the job that was asked for is in
+//
+// When ctx ends meanwhile the error matches ctx's and the last refusal's.
+func (c *Client) EnqueueWait(ctx context.Context, job Job) (Receipt, error) {
+	return c.enqueue(ctx, job, c.producer.EnqueueWait)
+}
+
+func (c *Client) enqueue(ctx context.Context, job Job, by func(context.Context, admission.Job) (Verdict, error)) (Receipt, error) {
 	j, err := job.admitted()
 	if err != nil {
 		return Receipt{}, err
 	}
-	verdict, err := c.producer.Enqueue(ctx, j)
+	if c.closed.Load() {
+		return Receipt{ID: j.ID}, ErrClosed
+	}
+	verdict, err := by(ctx, j)
 	return receiptOf(&verdict), told(err)
 }
 
@@ -190,7 +212,13 @@ func (c *Client) EnqueueBatch(ctx context.Context, jobs []Job) ([]Result, error)
 		batch, places = append(batch, j), append(places, i)
 	}
 	var inner []producer.Result
-	if len(batch) > 0 {
+	switch {
+	case c.closed.Load():
+		inner = slices.Repeat([]producer.Result{{Err: ErrClosed}}, len(batch))
+		for k := range inner {
+			inner[k].Verdict.ID = batch[k].ID
+		}
+	case len(batch) > 0:
 		inner, _ = c.producer.EnqueueBatch(ctx, batch) // What failed is in the results.
 	}
 	for k, r := range inner {

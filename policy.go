@@ -113,6 +113,18 @@ func (p Policies) Change(ctx context.Context, edit Edit, change func(*Policy)) e
 	return err
 }
 
+// Set stores a whole policy, built in Go, in place of the one in force: what it does not name is dropped. The error names every fault
+// at once, and then nothing was stored. What differs from the version in force is in the audit.
+//
+// Its Tiers must have the tier "standard", that of tenants nobody configured; nil Tiers are those of policy.Default.
+func (p Policies) Set(ctx context.Context, document policy.Policy, edit Edit) error {
+	_, err := rollout.Change(ctx, p.client.store, edit.inner(), func(current policy.Policy) (policy.Policy, error) {
+		document.Version = current.Version
+		return document, nil
+	})
+	return err
+}
+
 // Apply stores a document in JSON, as a file of the policy has it, in place of the one in force. What it would drop because it does not
 // name it is an error that lists it, unless Edit.Replace is set.
 func (p Policies) Apply(ctx context.Context, document []byte, edit Edit) error {

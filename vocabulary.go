@@ -8,7 +8,8 @@ type (
 	FieldError = admission.FieldError
 	// OverloadedError is admission.OverloadedError.
 	OverloadedError = admission.OverloadedError
-	// RefusedError is admission.RefusedError.
+	// RefusedError is admission.RefusedError: a refusal as the rooms tell it. Of this package's functions it is a *Refusal, which is easier to
+	// read; both match ErrRefused and the error of their reason, such as ErrLimited.
 	RefusedError = admission.RefusedError
 	// Unique is admission.Unique.
 	Unique = admission.Unique
@@ -26,7 +27,7 @@ type (
 	TokensPerSecond = admission.TokensPerSecond
 	// Weight is admission.Weight.
 	Weight = admission.Weight
-	// Limit is admission.Limit.
+	// Limit is admission.Limit: a token bucket, Tokens each Per and Burst at once.
 	Limit = admission.Limit
 	// Level is admission.Level.
 	Level = admission.Level
@@ -36,7 +37,7 @@ type (
 	RedriveOptions = admission.RedriveOptions
 	// RedriveResult is admission.RedriveResult.
 	RedriveResult = admission.RedriveResult
-	// Decision is admission.Decision.
+	// Decision is admission.Decision: Admitted, Duplicate or Refused.
 	Decision = admission.Decision
 	// Reason is admission.Reason.
 	Reason = admission.Reason

@@ -37,8 +37,9 @@ type WorkerConfig struct {
 
 // Worker runs handlers. Handle comes first, then Run, once.
 type Worker struct {
-	inner *worker.Worker // nil where err is not
-	err   error
+	inner   *worker.Worker // nil where err is not
+	err     error
+	handles bool
 }
 
 // Worker returns a worker of some queues. It sends nothing yet; a bad config is told by Run.
@@ -59,6 +60,9 @@ func (c *Client) Worker(config WorkerConfig) *Worker {
 func (w *Worker) Run(ctx context.Context) error {
 	if w.err != nil {
 		return w.err
+	}
+	if !w.handles {
+		return &FieldError{Field: "handlers", Value: "none", Allowed: "one or more, by Handle or HandleRaw: without one every job would be handed back"}
 	}
 	return w.inner.Run(ctx)
 }
@@ -110,6 +114,7 @@ func Handle[A Args](w *Worker, handler func(ctx context.Context, job *Run[A]) er
 	if w.inner == nil {
 		return
 	}
+	w.handles = true
 	var zero A
 	worker.Register(w.inner, zero.Kind(), func(ctx context.Context, job worker.Job[A]) error {
 		return handler(ctx, runOf(ctx, &job, job.Args))
@@ -121,6 +126,7 @@ func HandleRaw(w *Worker, jobType string, handler func(ctx context.Context, job 
 	if w.inner == nil {
 		return
 	}
+	w.handles = true
 	worker.Register(w.inner, jobType, func(ctx context.Context, job worker.Job[[]byte]) error {
 		return handler(ctx, runOf(ctx, &job, Raw{Type: job.Type, Payload: job.Payload}))
 	})

@@ -22,11 +22,13 @@ func limited(limiter *headgate.Limiter, next http.Handler) http.Handler {
 		switch {
 		case err == nil:
 			next.ServeHTTP(w, r)
-		case errors.As(err, &no):
+		case errors.Is(err, headgate.ErrInvalid):
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		case errors.As(err, &no) && no.Reason != headgate.ReasonUnavailable:
 			w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(no.RetryAfter.Seconds()))))
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
-		default:
-			http.Error(w, err.Error(), http.StatusBadRequest)
+		default: // Redis gave no answer, and WithoutRedis is "closed"
+			http.Error(w, "try again soon", http.StatusServiceUnavailable)
 		}
 	})
 }
@@ -53,6 +55,18 @@ func TestAnHTTPHandlerIsLimited(t *testing.T) {
 		handler.ServeHTTP(answer, request)
 		if after, _ := strconv.Atoi(answer.Header().Get("Retry-After")); answer.Code != want || want == 429 && (after < 60 || after > 3600) {
 			t.Errorf("%d, want %d: %v", answer.Code, want, answer.Header())
+		}
+	}
+	away := open(t)
+	closed, err := away.Limiter(headgate.LimiterConfig{WithoutRedis: "closed"})
+	check(t, err)
+	check(t, away.Close()) // As if Redis were away.
+	for customer, want := range map[string]int{"a b": 400, "acme": 503} {
+		request, answer := httptest.NewRequestWithContext(ctx, http.MethodGet, "/search", http.NoBody), httptest.NewRecorder()
+		request.Header.Set("X-Customer", customer)
+		limited(closed, http.NotFoundHandler()).ServeHTTP(answer, request)
+		if answer.Code != want {
+			t.Errorf("%q: %d, want %d: %s", customer, answer.Code, want, answer.Body)
 		}
 	}
 }

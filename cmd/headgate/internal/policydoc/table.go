@@ -177,7 +177,7 @@ func ruleFields(tiers named, noTiers string) []field {
 	return []field{
 		{"tiers", tiers, noTiers, "Tiers: defaults for the tenants that are in them. `standard` has to be among them: it is the tier of each tenant that names none."},
 		{"tenants", named{keys: tenantName, value: of("tenant")}, "every tenant is in tier `standard`", "Tenants that have something of their own."},
-		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue. A job pays there beside its tenant's limit."},
+		{"queue_limits", named{keys: inQueue, value: limit}, "no limits", "Limits of one tenant's jobs in one queue, each by both names. A job pays there beside its tenant's limit. A queue over all tenants has no limit, nor has a tier one of a queue; `max_running` of a queue bounds what it runs at a time."},
 		{"priority_limits", named{keys: inClass, value: limit}, "no limits", "Limits of one class of one tenant's jobs in one queue."},
 		{"overflows", named{keys: bounded, value: of("overflow")}, "the `overflow` of queues alone",
 			"Bounds of waiting jobs: of one tenant in one queue, instead of the queue's; of each tenant in each queue that has none (`*:*`); of a tenant over all its queues; of each other tenant (`*`)."},
