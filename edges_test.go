@@ -22,6 +22,7 @@ func TestAWholePolicyIsSet(t *testing.T) {
 	if err != nil || now.Version != 2 || len(now.Tenants) != 0 || len(now.Tiers) != 2 || now.Tiers["gold"].Limit != headgate.PerSecond(50, 50) {
 		t.Errorf("%+v, %v", now, err)
 	}
+	check(t, hg.Policy().Apply(ctx, []byte(`{"$schema": "./policy.schema.json"}`), headgate.Edit{Replace: true})) // As editors have it.
 	whole.Tiers = map[string]policy.Tier{"gold": {}}
 	if err := hg.Policy().Set(ctx, whole, headgate.Edit{}); !errors.Is(err, headgate.ErrInvalid) {
 		t.Errorf("without the standard tier: %v", err)

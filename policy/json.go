@@ -25,6 +25,8 @@ type (
 		Observe       []admission.Scope         `json:"observe,omitempty"`
 		Rollout       *rolloutJSON              `json:"rollout,omitempty"`
 		DedupWindow   string                    `json:"dedup_window,omitempty"`
+		// Schema is where an editor finds the schema of a file: it is not kept.
+		Schema string `json:"$schema,omitempty"`
 	}
 	// rulesJSON is what a policy, and a candidate, say of tenants.
 	rulesJSON struct {

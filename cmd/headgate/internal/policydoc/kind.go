@@ -119,6 +119,13 @@ type toggle struct{}
 func (toggle) schema() map[string]any { return map[string]any{"type": "boolean"} }
 func (toggle) allowed() string        { return "`true`, `false`" }
 
+// text is any text.
+type text struct{}
+
+func (text) schema() map[string]any { return map[string]any{"type": "string"} }
+
+func (text) allowed() string { return "any text" }
+
 // name is a text of a pattern, and of none other that never is, if there is one.
 type name struct{ pattern, never, says string }
 

@@ -159,6 +159,8 @@ func trialsOf(k kind) (all []trial) {
 		all = []trial{{`"neither"`, false, false}, {"true", false, false}}
 	case toggle:
 		all = []trial{{"1", false, false}}
+	case text:
+		all = []trial{{"1", false, false}, {`"./policy.schema.json"`, true, false}}
 	case name:
 		all = []trial{{`"a b"`, false, false}, {`""`, false, false}}
 	}

@@ -51,6 +51,7 @@ var objects = []object{
 			field{"rollout", of("rollout"), "none", "A candidate that is in force for a part of the tenants. `headgate policy rollout` writes it."},
 			field{"dedup_window", span{policy.MinDedupWindow, policy.MaxDedupWindow}, "30s",
 				"How long at least the id of a job is remembered after the job has ended: sent again meanwhile, it is a duplicate."},
+			field{"$schema", text{}, "no matter", "Where an editor finds the schema of the file. It is not kept."},
 		)...),
 	},
 	{
