@@ -138,7 +138,6 @@ func (s *storm) strike() {
 	case n == 2:
 		s.strikes["script flush"]++
 		s.check(s.client.ScriptFlush(s.Context()).Err())
-		s.check(s.client.FunctionFlush(s.Context()).Err())
 	case n < 5:
 		for a.role != workerRole {
 			a = s.actors[s.dice.IntN(len(s.actors))]
