@@ -208,7 +208,8 @@ clean: ## Remove what was built.
 	rm -rf bin
 
 # redis-server for the tests (redistest starts it, on ports of its own; no service is needed), promtool of Debian's prometheus
-# for the rules and metrics, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs.
+# for the rules and metrics, a C compiler for the race detector. RUNLEVEL=1 keeps Debian from starting the services it installs;
+# dpkg finishes first what an interrupted installation left, since apt-get refuses to work before.
 .PHONY: deps
 deps: ## Install what the tests need besides Go, if it is missing and you are root.
 	@missing=(); \
@@ -224,7 +225,8 @@ deps: ## Install what the tests need besides Go, if it is missing and you are ro
 	fi; \
 	echo "Installing $${missing[*]}"; \
 	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1; \
-	options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3); \
+	options=(-qq -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 -o DPkg::Lock::Timeout=120); \
+	dpkg --configure -a </dev/null >/dev/null; \
 	apt-get "$${options[@]}" update </dev/null >/dev/null || echo "apt-get update failed; trying with the lists there are"; \
 	apt-get "$${options[@]}" install -y --no-install-recommends "$${missing[@]}" </dev/null >/dev/null; \
 	command -v redis-server >/dev/null || command -v valkey-server >/dev/null; \
