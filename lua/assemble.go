@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
 )
 
 //go:embed scripts
@@ -35,22 +34,24 @@ const (
 	fragments = "scripts/fragments"   // The folder of what scripts share.
 	prologue  = "scripts/library.lua" // What all of them begin with.
 
-	// includeMark begins a line that names a fragment whose names are used.
-	includeMark = "-- @include "
-
 	// flagMark begins a line that gives a script a flag of Redis' functions: "allow-oom" for one that a full Redis is to run.
 	flagMark = "-- @flag "
+
+	// reliefMark is a line of a script that begins with a write that a full Redis allows, which frees the rest of it from the check
+	// where it is run as a text. Only admit, which adds data, begins with one that a full Redis refuses, and finish with XACK, which
+	// it allows.
+	reliefMark = "-- @relief"
 )
 
 // source is a file, as what is assembled of it.
 type source struct {
 	name, text string
-	includes   []string
 	flags      []string
 	defines    []string // The names of its outermost functions and variables.
-	words      map[string]bool
+	uses       map[string]bool
 	resets     bool // It has something to set when a call begins.
-	script     bool // Nothing includes it.
+	relieved   bool
+	script     bool // It is no fragment.
 }
 
 var (
@@ -58,30 +59,21 @@ var (
 	luaVariable = regexp.MustCompile(`(?m)^local (\w+(?:, \w+)*)(?: =| --|$)`)
 )
 
-// files has what was read of each file, by its path.
-var files sync.Map
-
-// read reads a file, once in a process.
-func read(file string) (*source, error) {
-	if known, ok := files.Load(file); ok {
-		return known.(*source), nil //nolint:forcetypeassert // the last line stores no other
-	}
-	text, err := sources.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, err)
-	}
+// parse reads the text of a file.
+func parse(file, text string) *source {
 	s := &source{name: strings.TrimSuffix(path.Base(file), ".lua"), script: path.Dir(file) != fragments}
 	var own strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if fragment, found := strings.CutPrefix(strings.TrimSuffix(line, "\n"), includeMark); found {
-			s.includes = append(s.includes, fragment)
-		} else if flag, found := strings.CutPrefix(strings.TrimSuffix(line, "\n"), flagMark); found {
+	for line := range strings.Lines(text) {
+		mark := strings.TrimSuffix(line, "\n")
+		if flag, found := strings.CutPrefix(mark, flagMark); found {
 			s.flags = append(s.flags, flag)
+		} else if mark == reliefMark {
+			s.relieved = true
 		} else {
 			own.WriteString(line)
 		}
 	}
-	s.text, s.words = own.String(), words(own.String())
+	s.text, s.uses = own.String(), names(text)
 	s.resets = strings.Contains(s.text, "function reset."+s.name+"(")
 	for _, found := range luaFunction.FindAllStringSubmatch(s.text, -1) {
 		s.defines = append(s.defines, found[1])
@@ -89,37 +81,97 @@ func read(file string) (*source, error) {
 	for _, found := range luaVariable.FindAllStringSubmatch(s.text, -1) {
 		s.defines = append(s.defines, strings.Split(found[1], ", ")...)
 	}
-	files.Store(file, s)
-	return s, nil
+	return s
 }
 
-// words returns every word of a text outside of comments.
-func words(text string) map[string]bool {
+// files has every file by its path.
+var files = sync.OnceValue(func() map[string]*source {
+	all := map[string]*source{}
+	for _, pattern := range []string{"scripts/*/*.lua", fragments + "/*.lua"} {
+		found, err := fs.Glob(sources, pattern)
+		if err != nil {
+			panic(err) // The pattern is a constant.
+		}
+		for _, file := range found {
+			text, err := sources.ReadFile(file)
+			if err != nil {
+				panic(err) // The sources are in the binary.
+			}
+			all[file] = parse(file, string(text))
+		}
+	}
+	return all
+})
+
+// homes has the file of each fragment by the names that it defines. No two define the same, and no other file has a variable of such a
+// name (TestANameIsOfOneFile), so that a name alone says what it is.
+var homes = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	for file, s := range files() {
+		if !s.script {
+			for _, name := range s.defines {
+				all[name] = file
+			}
+		}
+	}
+	return all
+})
+
+// names returns every name that a text uses: its words outside of comments and strings, but for fields and what it assigns to.
+func names(text string) map[string]bool {
 	all := map[string]bool{}
-	for line := range strings.Lines(text) {
-		code, _, _ := strings.Cut(line, "--")
-		for word := range strings.FieldsFuncSeq(code, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-			all[word] = true
+	for i := 0; i < len(text); {
+		switch c := text[i]; {
+		case strings.HasPrefix(text[i:], "--"):
+			if i = i + strings.IndexByte(text[i:], '\n'); text[i] != '\n' {
+				return all
+			}
+		case c == '\'' || c == '"':
+			for i++; i < len(text) && text[i] != c; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case isWord(c):
+			start := i
+			for i < len(text) && isWord(text[i]) {
+				i++
+			}
+			rest := strings.TrimLeft(text[i:min(i+3, len(text))], " ")
+			assigned := strings.HasPrefix(rest, "=") && !strings.HasPrefix(rest, "==")
+			if before := text[:start]; !assigned && (strings.HasSuffix(before, "..") || !strings.HasSuffix(before, ".")) {
+				all[text[start:i]] = true
+			}
+		default:
+			i++
 		}
 	}
 	return all
 }
 
-// collect appends a file to those that are in order: what it includes before itself, each once.
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// collect appends a file to those that are in order: what it uses before itself, each once.
 func collect(to []*source, file string, within []string) ([]*source, error) {
 	if slices.Contains(within, file) {
-		return nil, fmt.Errorf("include cycle %s -> %s", strings.Join(within, " -> "), file)
+		return nil, fmt.Errorf("files use each other: %s -> %s", strings.Join(within, " -> "), file)
 	}
-	name := strings.TrimSuffix(path.Base(file), ".lua")
-	if path.Dir(file) == fragments && slices.ContainsFunc(to, func(s *source) bool { return !s.script && s.name == name }) {
+	s := files()[file]
+	if !s.script && slices.Contains(to, s) {
 		return to, nil
 	}
-	s, err := read(file)
-	if err != nil {
-		return nil, err
+	used := map[string]bool{}
+	for name := range s.uses {
+		if home := homes()[name]; home != "" && home != file {
+			used[home] = true
+		}
 	}
-	for _, fragment := range s.includes {
-		if to, err = collect(to, path.Join(fragments, fragment+".lua"), append(within, file)); err != nil {
+	var err error
+	for _, home := range slices.Sorted(maps.Keys(used)) {
+		if to, err = collect(to, home, append(within, file)); err != nil {
 			return nil, err
 		}
 	}
@@ -137,7 +189,7 @@ func enclose(s *source, before []*source) string {
 			continue
 		}
 		for _, name := range other.defines {
-			if s.words[name] && !slices.Contains(s.defines, name) && !slices.Contains(used, name) {
+			if s.uses[name] && !slices.Contains(s.defines, name) && !slices.Contains(used, name) {
 				used = append(used, name)
 			}
 		}
@@ -164,6 +216,9 @@ func begin(made []*source) string {
 			b.WriteString("reset." + s.name + "()\n")
 		}
 	}
+	if made[len(made)-1].relieved {
+		b.WriteString("redis.call('DEL', keys.relief)\n")
+	}
 	return b.String()
 }
 
@@ -182,19 +237,11 @@ func assemble(name string) (string, error) {
 
 // keyNames returns the names of keys that any file asks for by themselves.
 var keyNames = sync.OnceValue(func() []string {
-	found := map[string]bool{}
-	err := fs.WalkDir(sources, "scripts", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+	found := map[string]bool{"relief": true}
+	for _, s := range files() {
+		for _, name := range keyName.FindAllStringSubmatch(s.text, -1) {
+			found[name[1]] = true
 		}
-		text, err := sources.ReadFile(file)
-		for _, name := range keyName.FindAllSubmatch(text, -1) {
-			found[string(name[1])] = true
-		}
-		return err //nolint:wrapcheck // it panics
-	})
-	if err != nil {
-		panic(err) // The sources are in the binary.
 	}
 	return slices.Sorted(maps.Keys(found))
 })

@@ -14,76 +14,132 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// TestEveryNameIsIncluded: a file calls functions of what it includes alone, so that whatever it is put together with has them.
-func TestEveryNameIsIncluded(t *testing.T) {
+// TestANameIsOfOneFile: no two fragments define the same name, and no file has a variable of a name that a fragment defines: what a script
+// is made of follows from the names that its files use.
+func TestANameIsOfOneFile(t *testing.T) {
 	t.Parallel()
-	var all []*source
-	for _, name := range Names() {
-		var err error
-		all, err = collect(all, paths[name], nil)
-		check(t, err)
-	}
-	called := regexp.MustCompile(`(?:^|[^.:\w])(\w+)\(`)
-	comment := regexp.MustCompile(`(?m)--.*$`)
-	for _, s := range all {
-		file := fragments + "/" + s.name + ".lua"
-		if s.script {
-			file = paths[s.name]
-		}
-		closure, err := collect(nil, file, nil)
-		check(t, err)
-		has := map[string]bool{}
-		for _, other := range closure {
-			for _, name := range other.defines {
-				has[name] = has[name] || other == s || !other.script
-			}
-		}
-		text := comment.ReplaceAllString(s.text, "")
-		for _, found := range called.FindAllStringSubmatch(text, -1) {
-			for _, other := range all {
-				if name := found[1]; !other.script && slices.Contains(other.defines, name) && !has[name] && !strings.Contains(text, "function "+name+"(") {
-					t.Errorf("%s calls %s and does not include %s", file, name, other.name)
-				}
+	for file, s := range files() {
+		for _, name := range slices.Concat(s.defines, declared(s.text)) {
+			if home := homes()[name]; home != "" && home != file {
+				t.Errorf("%s has a %s of its own beside that of %s", file, name, home)
 			}
 		}
 	}
 }
 
-// TestCallStateIsSetByWhoIsIncluded: a field of a call that a fragment sets when it begins is used only where that fragment is included, so that
-// no call sees what another one left.
-func TestCallStateIsSetByWhoIsIncluded(t *testing.T) {
+// TestEveryNameIsThere: a file uses names of Lua and Redis, its own, and those of fragments alone.
+func TestEveryNameIsThere(t *testing.T) {
+	t.Parallel()
+	const language = "and break do else elseif end false for function if in local nil not or repeat return then true until while " +
+		"error ipairs math next pairs redis string table tonumber tostring type unpack select cjson struct cmsgpack bit " +
+		"call keys reset scripts shared KEYS ARGV"
+	word := regexp.MustCompile(`^[A-Za-z_]`)
+	for file, s := range files() {
+		has := map[string]bool{}
+		for _, name := range strings.Fields(language) {
+			has[name] = true
+		}
+		for _, name := range declared(s.text) {
+			has[name] = true
+		}
+		for name := range s.uses {
+			if word.MatchString(name) && !has[name] && homes()[name] == "" && !regexp.MustCompile(`[{,] `+name+` =|:`+name+`\(`).MatchString(s.text) {
+				t.Errorf("%s uses %s, which is nobody's", file, name)
+			}
+		}
+	}
+}
+
+var aside = regexp.MustCompile(`--.*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"`)
+
+// bare returns a text without its comments and strings.
+func bare(text string) string { return aside.ReplaceAllString(text, "") }
+
+var declarations = []*regexp.Regexp{
+	regexp.MustCompile(`\blocal function (\w+)`), regexp.MustCompile(`\blocal (\w+(?:, \w+)*)`),
+	regexp.MustCompile(`\bfunction[\w.: ]*\(([^)]*)\)`), regexp.MustCompile(`\bfor (\w+(?:, \w+)*) (?:=|in)`),
+}
+
+// declared returns the names of all functions, variables and parameters that a text declares anywhere.
+func declared(text string) []string {
+	var all []string
+	for _, of := range declarations {
+		for _, found := range of.FindAllStringSubmatch(bare(text), -1) {
+			all = append(all, strings.Split(found[1], ", ")...)
+		}
+	}
+	return all
+}
+
+// TestFragmentsAreFew, so that one finds what one looks for by the names of files.
+func TestFragmentsAreFew(t *testing.T) {
+	t.Parallel()
+	found, err := fs.Glob(sources, fragments+"/*.lua")
+	check(t, err)
+	if len(found) == 0 || len(found) > 30 {
+		t.Errorf("%d fragments, want at most 30", len(found))
+	}
+}
+
+// TestNoFunctionIsMadeInACall: functions are made once in the life of a library, so none stands within another.
+func TestNoFunctionIsMadeInACall(t *testing.T) {
+	t.Parallel()
+	opened := regexp.MustCompile(`\b(function|if|do|repeat|end|until)\b`)
+	for file, s := range files() {
+		var open []string
+		functions := 0
+		for i, line := range strings.Split(bare(s.text), "\n") {
+			for _, word := range opened.FindAllString(line, -1) {
+				switch word {
+				case "end", "until":
+					if last := len(open) - 1; open[last] == "function" {
+						functions--
+					}
+					open = open[:len(open)-1]
+				case "function":
+					if functions++; functions > 1 {
+						t.Errorf("%s: line %d makes a function in a call", file, i+1)
+					}
+					open = append(open, word)
+				default:
+					open = append(open, word)
+				}
+			}
+		}
+		if len(open) != 0 {
+			t.Errorf("%s leaves %v open", file, open)
+		}
+	}
+}
+
+// TestCallStateIsSetByWhoIsUsed: a field of a call that a file sets when it begins is used only where that file is among those of a script, so
+// that no call sees what another one left.
+func TestCallStateIsSetByWhoIsUsed(t *testing.T) {
 	t.Parallel()
 	field := regexp.MustCompile(`\bcall\.([a-z_]+)\b`)
-	var all []*source
-	for _, name := range Names() {
-		var err error
-		all, err = collect(all, paths[name], nil)
-		check(t, err)
-	}
-	setter := map[string]*source{}
-	for _, s := range all {
-		if !s.resets {
+	setters := map[string][]*source{}
+	for _, s := range files() {
+		if !s.resets || s.script {
 			continue
 		}
 		_, set, _ := strings.Cut(s.text, "function reset."+s.name+"()")
 		set, _, _ = strings.Cut(set, "end")
 		for _, found := range field.FindAllStringSubmatch(set, -1) {
-			setter[found[1]] = s
+			setters[found[1]] = append(setters[found[1]], s)
 		}
 	}
-	if len(setter) < 40 {
-		t.Fatalf("only %d fields are set", len(setter))
+	if len(setters) < 40 {
+		t.Fatalf("only %d fields are set", len(setters))
 	}
-	for _, s := range all {
-		file := fragments + "/" + s.name + ".lua"
-		if s.script {
-			file = paths[s.name]
-		}
-		closure, err := collect(nil, file, nil)
+	for _, name := range Names() {
+		made, err := collect(nil, paths[name], nil)
 		check(t, err)
-		for _, found := range field.FindAllStringSubmatch(s.text, -1) {
-			if of := setter[found[1]]; of != nil && !of.script && !slices.ContainsFunc(closure, func(c *source) bool { return c == of }) {
-				t.Errorf("%s uses call.%s and does not include %s", file, found[1], of.name)
+		for _, s := range made {
+			for _, found := range field.FindAllStringSubmatch(s.text, -1) {
+				among := func(of *source) bool { return slices.Contains(made, of) }
+				if of := setters[found[1]]; len(of) > 0 && !slices.ContainsFunc(of, among) {
+					t.Errorf("%s uses call.%s in %s, and %s is not among its files", name, found[1], s.name, of[0].name)
+				}
 			}
 		}
 	}
@@ -135,7 +191,7 @@ func TestHeads(t *testing.T) {
 	for _, name := range Names() {
 		source, err := sources.ReadFile(paths[name])
 		check(t, err)
-		comment, _, _ := strings.Cut(string(source), "\n-- @")
+		comment, _, _ := strings.Cut(string(source), "\nfunction ")
 		_, body, found := strings.Cut(string(source), "\nfunction scripts."+name+"(KEYS, ARGV)\n")
 		if !found {
 			t.Errorf("%s has no function scripts.%s", name, name)

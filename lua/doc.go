@@ -3,11 +3,13 @@
 //
 //	scripts/library.lua ─────┐
 //	scripts/fragments/*.lua ─┼─ one library of functions ── FUNCTION LOAD, FCALL
-//	scripts/DOMAIN/NAME.lua ─┴─ one text a script, of what it includes ── EVALSHA, where Redis has no functions
+//	scripts/DOMAIN/NAME.lua ─┴─ one text a script, of what it uses ──── EVALSHA, where Redis has no functions
 //
 // Scripts(preamble, layout)["NAME"]() has both.
 //
-// A file names the fragments that it uses by "-- @include" lines. A script is the function scripts.NAME of its file, and is known by its name alone. What each does, and who calls it:
+// A fragment is what scripts share. Which of them a script is made of follows from the names that it uses: no two fragments define
+// the same, and no other file has a variable of such a name. A script is the function scripts.NAME of its file, and is known by
+// its name alone; "-- @flag" and "-- @relief" lines say what Redis lets it do when it is full (assemble.go). What each does, and who calls it:
 //
 //	jobs       admit       decides on a batch of jobs, all or nothing for each       producers
 //	           finish      ends, retries or hands back jobs that a worker holds      workers
@@ -46,11 +48,11 @@
 //	           adopt       takes a breaker from another partition                    headgate migrate
 //
 // Functions are made once in the life of a Redis. What one call has is in the fields of `call` (scripts/library.lua), which `reset` functions
-// of the files that its script includes set when it begins: variables of a file are constants.
+// of the files that its script is made of set when it begins: variables of a file are constants.
 //
 // Every script that makes room in a ready stream or makes a job runnable ends with the fill fragment, so that no
 // job that could run waits for anybody to look (law W). The pure packages buckets and fairqueue specify what the
 // scripts do; the conformance tests of package store hold both equal, step by step, on a real Redis.
 //
-// The layout of keys is in package keyspace, that of a job's record in scripts/fragments/header.lua.
+// The layout of keys is in package keyspace, that of a job's record in scripts/fragments/record.lua.
 package lua

@@ -1,6 +1,6 @@
 package lua
 
-// Where a job's record has what, counted from 0; fragments/header.lua draws it. The queue's name follows the header.
+// Where a job's record has what, counted from 0; fragments/record.lua draws it. The queue's name follows the header.
 const (
 	AtSeq      = 6
 	AtScore    = 14

@@ -164,7 +164,7 @@ func times(n int) string {
 	return fmt.Sprintf("%d times in a row", n)
 }
 
-// HistoryCap is how many deliveries are kept, as in fragments/history.lua.
+// HistoryCap is how many deliveries are kept, as in fragments/record.lua.
 const HistoryCap = 20
 
 // before is how many jobs of its lane, which are of its tenant and its downstream, go before a waiting job.

@@ -191,7 +191,7 @@ func closed(c <-chan struct{}) bool {
 
 // look counts the bounded tenant's jobs by their records, dead letters and spilled ones apart, and compares.
 func (o *overflow) look() {
-	const counted = 8 // A flag of the record, see lua/scripts/fragments/header.lua.
+	const counted = 8 // A flag of the record, see lua/scripts/fragments/record.lua.
 	pipe := o.client.TxPipeline()
 	jobs := pipe.HGetAll(o.Context(), redisstore.Keys(o.store).Jobs())
 	dead := pipe.ZRange(o.Context(), redisstore.Keys(o.store).Dead(), 0, -1)

@@ -107,7 +107,7 @@ func (d *doctor) policy(ctx context.Context, version, inForce int64) {
 	}
 }
 
-// The window of ended ids by default, as in fragments/rotate.lua, and the parts of its cap at which it is short.
+// The window of ended ids by default, as in fragments/ended.lua, and the parts of its cap at which it is short.
 const (
 	defaultWindow = 30 * time.Second
 	dedupWarn     = 0.5

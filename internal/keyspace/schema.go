@@ -20,7 +20,7 @@ type Field struct {
 // Schema is every kind of key of a partition. docs/design/keys.md is made of it, and a test holds the scripts to it.
 var Schema = []Kind{
 	{"state", "hash", "what every call reads of the partition: its fields are below"},
-	{"jobs", "hash", "KEY → record, of every job that lives, dead letters included; the layout is in `lua/scripts/fragments/header.lua`"},
+	{"jobs", "hash", "KEY → record, of every job that lives, dead letters included; the layout is in `lua/scripts/fragments/record.lua`"},
 	{"large:KEY", "string", "a payload above 4 KiB"},
 	{"upload:NAME", "string", "one on its way in, sent beside the script, which renames or drops it; a minute at most"},
 	{"lane:CQ:TENANT:LANE", "zset", "waiting jobs by deadline, or arrival + horizon; LANE is d (dated) or n, and the downstream"},

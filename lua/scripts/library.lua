@@ -1,6 +1,6 @@
 -- library: what every script and fragment knows by these names.
 --   call     what one call has: each of its fields is set at its beginning, by the `reset` functions of the fragments that its
---            script includes, so that nothing of a call that ended, or broke off, is left for the next
+--            script is made of, so that nothing of a call that ended, or broke off, is left for the next
 --   keys     names of keys of the partition: keys.jobs is its prefix and "jobs". They outlast a call, for the next on the same
 --            partition. KEY_NAMES has all that any file names, filled in when the scripts are put together
 --   reset    of each fragment that has something to set, a function that sets it

@@ -181,7 +181,7 @@ func TestAHistoryIsBounded(t *testing.T) {
 	j := mail("acme", "a")
 	j.MaxAttempts = 100
 	y.admit(j)
-	const most = 20 // HISTORY_CAP of history.lua
+	const most = 20 // HISTORY_CAP of record.lua
 	for i := range most + 5 {
 		y.register(1)
 		leases := y.take()

@@ -16,221 +16,252 @@
 -- Never counts a numbered report twice, or one of another period. Without a number its rules are for a new breaker alone, but
 --   for the policy's.
 -- @flag allow-oom
--- @include call
--- @include breaker
--- @include relief
--- @include follow
-function scripts.breaker(KEYS, ARGV)
-  local STATE, NOW, WORKER, GUEST, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], ARGV[2], ARGV[3] == '1', tonumber(ARGV[4]), 5, 12
-  local time_us = now_us(NOW)
-  local CONFIG_HOLD, KEEP_REPORTER, PURGE_EVERY, POLICY, ERRORS_KEPT = 10000000, 60000000, 16, 2, 5
-  call_begin(time_us, {})
-  local clock = breaker.clock()
+-- @relief
+local CONFIG_HOLD, KEEP_REPORTER, PURGE_EVERY, POLICY, ERRORS_KEPT = 10000000, 60000000, 16, 2, 5
 
-  local function reporters_purge(f)
-    local gone = {}
-    for worker, w in pairs(breaker.reporters(f)) do
-      if clock - w.at > math.max(f.rules.window, KEEP_REPORTER) then gone[#gone + 1] = 'w:' .. worker end
-    end
-    if #gone > 0 then redis.call('HDEL', f.key, unpack(gone)) end
-    f.workers = f.workers - #gone
+local function reporters_purge(f)
+  local gone = {}
+  for worker, w in pairs(breaker.reporters(f)) do
+    if call.clock - w.at > math.max(f.rules.window, KEEP_REPORTER) then gone[#gone + 1] = 'w:' .. worker end
   end
+  if #gone > 0 then redis.call('HDEL', f.key, unpack(gone)) end
+  f.workers = f.workers - #gone
+end
 
-  -- reporter_open returns the worker. What this call needs of it, of the groups of its tenants and of errors is read at once.
-  local function reporter_open(f, parts, with_errors)
-    local fields = {}
-    if not f.reporter then fields[1] = 'w:' .. WORKER end
-    if with_errors and not f.errors then fields[#fields + 1] = 'e' end
-    for _, part in ipairs(parts) do
-      local g = tenants.group(f, part[1])
-      if not f.groups[g] then
-        f.groups[g] = { epoch = f.epoch, streak = 0, ring = '' }
-        fields[#fields + 1] = 's:' .. format('%d', g)
-      end
-    end
-    local texts = #fields > 0 and redis.call('HMGET', f.key, unpack(fields)) or {}
-    for i, field in ipairs(fields) do
-      if field == 'e' then f.errors = texts[i] or '' end
-      local g = tonumber(match(field, '^s:(%d+)$') or nil)
-      if g and texts[i] then f.groups[g] = tenants.parse(texts[i]) end
-    end
-    if f.reporter then return f.reporter end
-    local w = texts[1] and breaker.reporter(texts[1])
-    if not w then
-      if f.workers > 0 and f.workers % PURGE_EVERY == 0 then reporters_purge(f) end
-      f.workers = f.workers + 1
-      w = { sequence = 0, at = 0, epoch = 0, streak = 0, ring = '' }
-    end
-    f.reporter, f.worker = w, WORKER
-    return w
-  end
-
-  -- configure puts a worker's rules in force: the policy's at once, and those of a worker's file once no worker has spoken for the
-  -- present ones for a while. One that has not heard of the policy's last version says nothing.
-  local function configure(f, rules)
-    if rules.version < f.version then return end
-    local news = rules.version > f.version and (rules.origin == POLICY or f.origin == POLICY)
-    f.version = rules.version
-    if rules.text == f.rules.text then
-      f.confirmed, f.origin = clock, rules.origin
-    elseif news or f.origin ~= POLICY and f.state == breaker.CLOSED and clock - f.confirmed >= CONFIG_HOLD then
-      f.rules, f.confirmed, f.origin = rules, clock, rules.origin
-      if f.state == breaker.CLOSED then breaker.restart(f) end
-    else
-      f.differs = format('%s|%d|%s', WORKER, time_us, rules.text)
+-- reporter_open returns the worker. What this call needs of it, of the groups of its tenants and of errors is read at once.
+local function reporter_open(f, parts, with_errors)
+  local fields = {}
+  if not f.reporter then fields[1] = 'w:' .. call.worker end
+  if with_errors and not f.errors then fields[#fields + 1] = 'e' end
+  for _, part in ipairs(parts) do
+    local g = tenants.group(f, part[1])
+    if not f.groups[g] then
+      f.groups[g] = { epoch = f.epoch, streak = 0, ring = '' }
+      fields[#fields + 1] = 's:' .. format('%d', g)
     end
   end
-
-  -- ring_add counts in the slice with a number, and lets go of those that have left a window of so many.
-  local function ring_add(ring, index, buckets, counts)
-    while ring[1] and ring[1][1] <= index - buckets do table.remove(ring, 1) end
-    local last = ring[#ring]
-    if not last or last[1] ~= index then
-      last = { index, 0, 0, 0, 0 }
-      ring[#ring + 1] = last
-    end
-    for i = 1, 4 do last[i + 1] = last[i + 1] + counts[i] end
+  local texts = #fields > 0 and redis.call('HMGET', f.key, unpack(fields)) or {}
+  for i, field in ipairs(fields) do
+    if field == 'e' then f.errors = texts[i] or '' end
+    local g = tonumber(match(field, '^s:(%d+)$') or nil)
+    if g and texts[i] then f.groups[g] = tenants.parse(texts[i]) end
   end
-
-  local function ring_text(ring)
-    local parts = {}
-    for i, slice in ipairs(ring) do parts[i] = format('%d,%d,%d,%d,%d', unpack(slice)) end
-    return table.concat(parts, ';')
+  if f.reporter then return f.reporter end
+  local w = texts[1] and breaker.reporter(texts[1])
+  if not w then
+    if f.workers > 0 and f.workers % PURGE_EVERY == 0 then reporters_purge(f) end
+    f.workers = f.workers + 1
+    w = { sequence = 0, at = 0, epoch = 0, streak = 0, ring = '' }
   end
+  f.reporter, f.worker = w, call.worker
+  return w
+end
 
-  -- tenants_count counts what each tenant has of a report.
-  local function tenants_count(f, index, parts)
-    local half, kept = tenants.half(f, index)
-    for _, part in ipairs(parts) do
-      local g = tenants.group(f, part[1])
-      local t = f.groups[g]
-      if not t or t.epoch ~= f.epoch then t = { epoch = f.epoch, streak = 0, ring = '' } end
-      local ring = ring_parse(t.ring)
-      ring_add(ring, half, kept, { part[2], part[3], part[4], part[5] })
-      if part[2] > 0 then t.streak = 0 end
-      t.ring, t.streak, t.counted, f.groups[g] = ring_text(ring), t.streak + part[6], true, t
-    end
+-- configure puts a worker's rules in force: the policy's at once, and those of a worker's file once no worker has spoken for the
+-- present ones for a while. One that has not heard of the policy's last version says nothing.
+local function configure(f, rules)
+  if rules.version < f.version then return end
+  local news = rules.version > f.version and (rules.origin == POLICY or f.origin == POLICY)
+  f.version = rules.version
+  if rules.text == f.rules.text then
+    f.confirmed, f.origin = call.clock, rules.origin
+  elseif news or f.origin ~= POLICY and f.state == breaker.CLOSED and call.clock - f.confirmed >= CONFIG_HOLD then
+    f.rules, f.confirmed, f.origin = rules, call.clock, rules.origin
+    if f.state == breaker.CLOSED then breaker.restart(f) end
+  else
+    f.differs = format('%s|%d|%s', call.worker, call.now, rules.text)
   end
+end
 
-  -- alone returns the numbers of those tenants of a report whose calls meet a rule where the others' do not, if the worker's own
-  -- calls meet it. If the worker's calls of other tenants do not, what it saw is neither the downstream's fault nor its own.
-  local function alone(f, w, parts)
-    local index = breaker.slice(f)
-    local over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets)
-    for _, rule in ipairs(breaker.RULES) do
-      if breaker.vote(f, rule, w, over, failed, timed, slow) then
-        local share = breaker.SHARES[rule]
-        local _, others, most, worst = tenants.shares(f, share, breaker.sums(f, index))
-        local least, found = tenants.least(f, share), {}
-        if most >= least and others < least then
-          for _, part in ipairs(parts) do
-            if tenants.group(f, part[1]) == worst then found[#found + 1] = format('%d', part[1]) end
-          end
-          return table.concat(found, ',')
+-- ring_add counts in the slice with a number, and lets go of those that have left a window of so many.
+local function ring_add(ring, index, buckets, counts)
+  while ring[1] and ring[1][1] <= index - buckets do table.remove(ring, 1) end
+  local last = ring[#ring]
+  if not last or last[1] ~= index then
+    last = { index, 0, 0, 0, 0 }
+    ring[#ring + 1] = last
+  end
+  for i = 1, 4 do last[i + 1] = last[i + 1] + counts[i] end
+end
+
+local function ring_text(ring)
+  local parts = {}
+  for i, slice in ipairs(ring) do parts[i] = format('%d,%d,%d,%d,%d', unpack(slice)) end
+  return table.concat(parts, ';')
+end
+
+-- tenants_count counts what each tenant has of a report.
+local function tenants_count(f, index, parts)
+  local half, kept = tenants.half(f, index)
+  for _, part in ipairs(parts) do
+    local g = tenants.group(f, part[1])
+    local t = f.groups[g]
+    if not t or t.epoch ~= f.epoch then t = { epoch = f.epoch, streak = 0, ring = '' } end
+    local ring = ring_parse(t.ring)
+    ring_add(ring, half, kept, { part[2], part[3], part[4], part[5] })
+    if part[2] > 0 then t.streak = 0 end
+    t.ring, t.streak, t.counted, f.groups[g] = ring_text(ring), t.streak + part[6], true, t
+  end
+end
+
+-- alone returns the numbers of those tenants of a report whose calls meet a rule where the others' do not, if the worker's own
+-- calls meet it. If the worker's calls of other tenants do not, what it saw is neither the downstream's fault nor its own.
+local function alone(f, w, parts)
+  local index = breaker.slice(f)
+  local over, failed, timed, slow = ring_sum(ring_parse(w.ring), index, f.rules.buckets)
+  for _, rule in ipairs(breaker.RULES) do
+    if breaker.vote(f, rule, w, over, failed, timed, slow) then
+      local share = breaker.SHARES[rule]
+      local _, others, most, worst = tenants.shares(f, share, breaker.sums(f, index))
+      local least, found = tenants.least(f, share), {}
+      if most >= least and others < least then
+        for _, part in ipairs(parts) do
+          if tenants.group(f, part[1]) == worst then found[#found + 1] = format('%d', part[1]) end
         end
+        return table.concat(found, ',')
       end
     end
-    return ''
   end
+  return ''
+end
 
-  -- calls_count counts calls of a closed period, and trips if that is bad news enough for a quorum.
-  local function calls_count(f, w, counts, streak, parts)
-    local index = breaker.slice(f)
-    local all = ring_parse(f.ring)
-    local ended, _, _, slow = ring_sum(all, index, f.rules.buckets)
-    if ended == 0 and slow == 0 then f.begun = clock end
-    ring_add(all, index, f.rules.buckets, counts)
-    f.ring = ring_text(all)
-    if w.epoch ~= f.epoch then w.epoch, w.ring, w.streak = f.epoch, '', 0 end
-    local own = ring_parse(w.ring)
-    ring_add(own, index, f.rules.buckets, counts)
-    w.ring = ring_text(own)
-    if counts[1] > 0 then f.streak, w.streak = 0, 0 end
-    f.streak, w.streak = f.streak + streak, w.streak + streak
-    tenants_count(f, index, parts)
-    if f.forced == 1 or counts[2] == 0 and counts[3] == 0 then return end
-    if not breaker.judge(f, time_us) then return alone(f, w, parts) end
+-- calls_count counts calls of a closed period, and trips if that is bad news enough for a quorum.
+local function calls_count(f, w, counts, streak, parts)
+  local index = breaker.slice(f)
+  local all = ring_parse(f.ring)
+  local ended, _, _, slow = ring_sum(all, index, f.rules.buckets)
+  if ended == 0 and slow == 0 then f.begun = call.clock end
+  ring_add(all, index, f.rules.buckets, counts)
+  f.ring = ring_text(all)
+  if w.epoch ~= f.epoch then w.epoch, w.ring, w.streak = f.epoch, '', 0 end
+  local own = ring_parse(w.ring)
+  ring_add(own, index, f.rules.buckets, counts)
+  w.ring = ring_text(own)
+  if counts[1] > 0 then f.streak, w.streak = 0, 0 end
+  f.streak, w.streak = f.streak + streak, w.streak + streak
+  tenants_count(f, index, parts)
+  if f.forced == 1 or counts[2] == 0 and counts[3] == 0 then return end
+  if not breaker.judge(f, call.now) then return alone(f, w, parts) end
+end
+
+-- tenants_tried notes whose probes passed and failed, and reports whether a failure opens, and whether only because of one
+-- tenant's though another called too.
+local function tenants_tried(f, parts)
+  local opens, lone = false, false
+  for _, part in ipairs(parts) do
+    if part[2] > 0 then tenants.pass(f, tenants.group(f, part[1]) + 1) end
   end
-
-  -- tenants_tried notes whose probes passed and failed, and reports whether a failure opens, and whether only because of one
-  -- tenant's though another called too.
-  local function tenants_tried(f, parts)
-    local opens, lone = false, false
-    for _, part in ipairs(parts) do
-      if part[2] > 0 then tenants.pass(f, tenants.group(f, part[1]) + 1) end
-    end
-    for _, part in ipairs(parts) do
-      if part[3] > 0 and not (opens and not lone) then
-        local ring = ring_parse(f.ring)
-        local callers = tenants.shares(f, 'rate', breaker.sums(f, #ring > 0 and ring[#ring][1] or 0))
-        opens, lone = tenants.fail(f, tenants.group(f, part[1]) + 1, part[3], callers < 2)
-      end
-    end
-    return opens, lone
-  end
-
-  -- probes_count counts probes, and opens or closes if that decides it.
-  local function probes_count(f, counts, parts)
-    f.passed, f.slow = f.passed + counts[1], f.slow + counts[3]
-    local opens, lone = tenants_tried(f, parts)
-    if opens then
-      if lone then f.row = math.max(f.row, 1) - 1 end -- The cooldown is as long as the last.
-      breaker.trip(f, breaker.PROBE_FAILED, time_us)
-    elseif f.slow / f.rules.success_threshold >= f.rules.slow_call_rate then
-      breaker.trip(f, breaker.PROBES_SLOW, time_us)
-    elseif f.passed >= f.rules.success_threshold then
-      breaker.enter(f, breaker.CLOSED, breaker.PROBES_PASSED, time_us)
-      breaker.restart(f)
-      f.ramp = 1
+  for _, part in ipairs(parts) do
+    if part[3] > 0 and not (opens and not lone) then
+      local ring = ring_parse(f.ring)
+      local callers = tenants.shares(f, 'rate', breaker.sums(f, #ring > 0 and ring[#ring][1] or 0))
+      opens, lone = tenants.fail(f, tenants.group(f, part[1]) + 1, part[3], callers < 2)
     end
   end
+  return opens, lone
+end
 
-  -- errors_add puts errors before those that are known. Two that differ in numbers alone are one.
-  local function errors_add(f, text)
-    local lines, kinds = {}, {}
-    local function add(at, times, said)
-      local kind = string.gsub(said, '%d+', '#')
-      local known = kinds[kind]
-      if known then
-        known.times = known.times + times
-      elseif #lines < ERRORS_KEPT then
-        kinds[kind] = { at = at, times = times, said = said }
-        lines[#lines + 1] = kinds[kind]
-      end
+-- probes_count counts probes, and opens or closes if that decides it.
+local function probes_count(f, counts, parts)
+  f.passed, f.slow = f.passed + counts[1], f.slow + counts[3]
+  local opens, lone = tenants_tried(f, parts)
+  if opens then
+    if lone then f.row = math.max(f.row, 1) - 1 end -- The cooldown is as long as the last.
+    breaker.trip(f, breaker.PROBE_FAILED, call.now)
+  elseif f.slow / f.rules.success_threshold >= f.rules.slow_call_rate then
+    breaker.trip(f, breaker.PROBES_SLOW, call.now)
+  elseif f.passed >= f.rules.success_threshold then
+    breaker.enter(f, breaker.CLOSED, breaker.PROBES_PASSED, call.now)
+    breaker.restart(f)
+    f.ramp = 1
+  end
+end
+
+-- error_add adds an error to those that are listed, by their kinds: two that differ in numbers alone are one.
+local function error_add(lines, kinds, at, times, said)
+  local kind = string.gsub(said, '%d+', '#')
+  local known = kinds[kind]
+  if known then
+    known.times = known.times + times
+  elseif #lines < ERRORS_KEPT then
+    kinds[kind] = { at = at, times = times, said = said }
+    lines[#lines + 1] = kinds[kind]
+  end
+end
+
+-- errors_add puts errors before those that are known.
+local function errors_add(f, text)
+  local lines, kinds = {}, {}
+  for times, said in string.gmatch(text, '(%d+)\t([^\n]*)') do error_add(lines, kinds, call.now, tonumber(times), said) end
+  for at, times, said in string.gmatch(f.errors, '(%d+)\t(%d+)\t([^\n]*)') do
+    error_add(lines, kinds, tonumber(at), tonumber(times), said)
+  end
+  for i, line in ipairs(lines) do lines[i] = format('%d\t%d\t%s', line.at, line.times, line.said) end
+  f.errors, f.failing = table.concat(lines, '\n'), true
+end
+
+local function parts_of(text, counts, streak)
+  local parts = {}
+  for n, ok, failed, slow, ends, own in string.gmatch(text, '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)') do
+    parts[#parts + 1] = { tonumber(n), tonumber(ok), tonumber(failed), tonumber(slow), tonumber(ends), tonumber(own) }
+  end
+  return #parts > 0 and parts or { { 0, counts[1], counts[2], counts[3], counts[4], streak } }
+end
+
+-- report returns the numbers of the tenants that fail alone.
+local function report(f, rules, sequence, period, counts, streak, said)
+  local changed = breaker.advance(f, call.now)
+  f.guest = call.guest
+  local parts = parts_of(said.tenants, counts, streak)
+  local w = reporter_open(f, parts, said.errors ~= '')
+  local numbered = sequence > 0
+  if not numbered then sequence = w.sequence + 1 end
+  if sequence <= w.sequence then return end
+  w.sequence, w.at, f.heard = sequence, call.clock, call.clock
+  f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
+  if counts[2] > 0 then f.failed_at = call.clock end
+  if said.errors ~= '' then errors_add(f, said.errors) end
+  if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
+  if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
+  if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
+  if f.state == breaker.HALF_OPEN then return probes_count(f, counts, parts) end
+  return calls_count(f, w, counts, streak, parts)
+end
+
+-- changes returns the fields of a breaker that this call changed, but for those that breaker.save writes.
+local function changes(f)
+  local w = f.reporter
+  local fields = { 'w:' .. call.worker, format('%d|%d|%d|%d|%s', w.sequence, w.at, w.epoch, w.streak, w.ring) }
+  for g, t in pairs(f.groups) do
+    if t.counted then
+      fields[#fields + 1] = 's:' .. format('%d', g)
+      fields[#fields + 1] = format('%d|%d|%s', t.epoch, t.streak, t.ring)
     end
-    for times, said in string.gmatch(text, '(%d+)\t([^\n]*)') do add(time_us, tonumber(times), said) end
-    for at, times, said in string.gmatch(f.errors, '(%d+)\t(%d+)\t([^\n]*)') do add(tonumber(at), tonumber(times), said) end
-    for i, line in ipairs(lines) do lines[i] = format('%d\t%d\t%s', line.at, line.times, line.said) end
-    f.errors, f.failing = table.concat(lines, '\n'), true
   end
+  if f.failing then
+    fields[#fields + 1] = 'e'
+    fields[#fields + 1] = f.errors
+  end
+  if f.differs then
+    fields[#fields + 1] = 'd'
+    fields[#fields + 1] = f.differs
+  end
+  return fields
+end
 
-  local function parts_of(text, counts, streak)
-    local parts = {}
-    for n, ok, failed, slow, ends, own in string.gmatch(text, '(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)') do
-      parts[#parts + 1] = { tonumber(n), tonumber(ok), tonumber(failed), tonumber(slow), tonumber(ends), tonumber(own) }
-    end
-    return #parts > 0 and parts or { { 0, counts[1], counts[2], counts[3], counts[4], streak } }
-  end
+-- gates_follow lets the gates follow.
+local function gates_follow(follow)
+  for _, f in ipairs(follow) do breaker_follow(f) end
+  freed_wake(call.now)
+  return fill(call.now)
+end
 
-  -- report returns the numbers of the tenants that fail alone.
-  local function report(f, rules, sequence, period, counts, streak, said)
-    local changed = breaker.advance(f, time_us)
-    f.guest = GUEST
-    local parts = parts_of(said.tenants, counts, streak)
-    local w = reporter_open(f, parts, said.errors ~= '')
-    local numbered = sequence > 0
-    if not numbered then sequence = w.sequence + 1 end
-    if sequence <= w.sequence then return end
-    w.sequence, w.at, f.heard = sequence, clock, clock
-    f.calls, f.failures, f.ran = f.calls + counts[1] + counts[2], f.failures + counts[2], f.ran + said.ran
-    if counts[2] > 0 then f.failed_at = clock end
-    if said.errors ~= '' then errors_add(f, said.errors) end
-    if numbered or rules.origin == POLICY or f.origin == POLICY then configure(f, rules) end
-    if changed or f.state == breaker.OPEN or period ~= f.period and period ~= 0 then return end
-    if period == 0 and (f.state ~= breaker.CLOSED or f.ramp > 0) then return end
-    if f.state == breaker.HALF_OPEN then return probes_count(f, counts, parts) end
-    return calls_count(f, w, counts, streak, parts)
-  end
+function scripts.breaker(KEYS, ARGV)
+  local STATE, NOW, KINDS, RULES_AT, REPORT_SIZE = KEYS[1], ARGV[1], tonumber(ARGV[4]), 5, 12
+  call.worker, call.guest = ARGV[2], ARGV[3] == '1'
+  local time_us = now_us(NOW)
+  call_begin(time_us, {})
+  call.now, call.clock = time_us, breaker.clock()
 
   local rules_of, touched, aside, reply = {}, {}, {}, { 'counted', format('%d', state_num('pv')) }
   for i = 1, KINDS do
@@ -247,27 +278,6 @@ function scripts.breaker(KEYS, ARGV)
     aside[#touched] = f and report(f, rules_of[n[1]], n[2], n[3], { n[4], n[5], n[6], n[7] }, n[8], said) or ''
   end
 
-  -- changes returns the fields of a breaker that this call changed, but for those that breaker.save writes.
-  local function changes(f)
-    local w = f.reporter
-    local fields = { 'w:' .. WORKER, format('%d|%d|%d|%d|%s', w.sequence, w.at, w.epoch, w.streak, w.ring) }
-    for g, t in pairs(f.groups) do
-      if t.counted then
-        fields[#fields + 1] = 's:' .. format('%d', g)
-        fields[#fields + 1] = format('%d|%d|%s', t.epoch, t.streak, t.ring)
-      end
-    end
-    if f.failing then
-      fields[#fields + 1] = 'e'
-      fields[#fields + 1] = f.errors
-    end
-    if f.differs then
-      fields[#fields + 1] = 'd'
-      fields[#fields + 1] = f.differs
-    end
-    return fields
-  end
-
   local follow = {}
   for i, f in ipairs(touched) do
     if f and not f.saved then
@@ -282,16 +292,9 @@ function scripts.breaker(KEYS, ARGV)
     reply[#reply + 1] = f and f.differs and 'differs' or ''
   end
 
-  -- gates_follow lets the gates follow.
-  local function gates_follow()
-    for _, f in ipairs(follow) do breaker.follow(f) end
-    freed_wake(time_us)
-    return fill(time_us)
-  end
-
   if #follow == 0 then
     state_write()
-  elseif gates_follow() then
+  elseif gates_follow(follow) then
     reply[1] = 'more'
   end
   return reply

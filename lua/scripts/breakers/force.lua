@@ -11,10 +11,7 @@
 --   none
 -- Never touches a job in a worker's hand.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include follow
--- @include relief
+-- @relief
 function scripts.force(KEYS, ARGV)
   local STATE, NOW, DOWNSTREAM, TO, DURATION = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
   local REASON, RULES, AUTHOR = ARGV[5], ARGV[6], ARGV[7]
@@ -41,7 +38,7 @@ function scripts.force(KEYS, ARGV)
   audit_add({
     'at', format('%d', now), 'action', TO, 'downstream', DOWNSTREAM, 'for', format('%d', DURATION), 'author', AUTHOR, 'reason', REASON,
   })
-  breaker.follow(f)
+  breaker_follow(f)
   freed_wake(now)
   return { fill(now) and 'more' or 'forced', format('%d', f.period) }
 end

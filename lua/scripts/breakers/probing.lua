@@ -9,8 +9,7 @@
 -- Reply {"leased"}, {"taken"} or {"back"}
 -- Never waits for a probe that is lost: its lease ends.
 -- @flag allow-oom
--- @include relief
--- @include time
+-- @relief
 function scripts.probing(KEYS, ARGV)
   local STATE, NOW, DOWNSTREAM, TOKEN, LIMIT, LEASE = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
   local now = now_us(NOW)

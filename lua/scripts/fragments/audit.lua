@@ -1,4 +1,3 @@
--- @include state
 -- audit: a stream with an entry for each thing that somebody did to the policy, to a gate, a suspension, a breaker or a bucket,
 -- or to jobs as an operator. The script that acts writes it; nothing changes one but more of the same act. It has at most
 -- KEPT_AUDIT entries, and `al` counts those that left.

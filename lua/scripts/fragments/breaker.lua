@@ -1,12 +1,8 @@
--- @include due
--- @include tenants
--- @include bytes
--- @include time
 -- breaker: the breaker of a downstream for the whole fleet, step for step that of breaker.Fleet. Its clock is that of
 -- buckets, which never goes back. What stands in a HASH br:DOWNSTREAM:
 --   m          META below, joined by |
 --   c          rules: RULE_NAMES below, joined by |, times in microseconds
---   t          the fleet's window, a ring (ring.lua)
+--   t          the fleet's window, a ring (tenants.lua)
 --   x          EXTRA below, as m: fields that an older release does not know, and leaves as they are
 --   e          the last errors, the newest first, a line each: when, how often, text, parted by tabs (breaker.lua)
 --   d          the last report of rules that are not in force: worker|when it came|rules
@@ -14,7 +10,7 @@
 --   w:WORKER   sequence|when it last reported|epoch|its own streak|its own window, a ring
 --   p:CALL     period|when it began: a probe that is no job of the waiting room (probe.lua)
 -- `breakers` is the SET of downstreams that have one, `events` the STREAM of transitions, `marks` (gate.lua) knows the
--- probes. Whoever changes a breaker saves it, and ends with breaker.follow, freed_wake and fill if a gate is to change.
+-- probes. Whoever changes a breaker saves it, and ends with breaker_follow, freed_wake and fill if a gate is to change.
 local breaker = {}
 breaker.CLOSED, breaker.OPEN, breaker.HALF_OPEN = 0, 1, 2
 breaker.STATES = { [0] = 'closed', 'open', 'half-open' }

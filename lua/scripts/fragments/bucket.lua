@@ -1,4 +1,3 @@
--- @include bytes
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
 function reset.bucket() call.rate_texts = {} end -- texts of rates that are known, by rate
@@ -57,6 +56,6 @@ local function bucket_fill(b)
 end
 
 -- bucket_text needs what bucket_fill says.
-local function bucket_text(b, fill)
-  return format('%d:%d:%d:', b.level, b.stamp, fill) .. rate_text(b.rate)
+local function bucket_text(b, span)
+  return format('%d:%d:%d:', b.level, b.stamp, span) .. rate_text(b.rate)
 end

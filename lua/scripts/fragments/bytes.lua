@@ -1,4 +1,3 @@
--- @include state
 -- bytes: integers as big-endian bytes.
 local floor, sub, byte, char = math.floor, string.sub, string.byte, string.char
 
@@ -17,4 +16,9 @@ end
 local function cost_at(s, at)
   local a, b, c, d = byte(s, at, at + 3)
   return ((a * 256 + b) * 256 + c) * 256 + d
+end
+
+-- score: scores of a ZSET. The embedded store writes 8e+8, which its tonumber does not read.
+local function score_of(s)
+  return tonumber(s) or s + 0
 end

@@ -1,7 +1,16 @@
--- @include freed
--- @include record
--- @include capnames
--- @include gatesload
+-- held: what there is before a cap that is new. entries_count counts the entries of all ready streams by cap.
+local function entries_count()
+  local counts = {}
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    for _, e in ipairs(redis.call('XRANGE', call.prefix .. 'ready:' .. id, '-', '+')) do
+      local tenant = key_split(e[2][2])
+      local r = record_read(e[2][4])
+      for _, name in ipairs(cap_names(r.queue, tenant, sub(r.lane, 2), EVERY_KIND)) do counts[name] = (counts[name] or 0) + 1 end
+    end
+  end
+  return counts
+end
+
 -- entry: entries of a ready stream. Whoever removes one gives its units back to the gates and the room to the
 -- pool. XACK and XCLAIM check no owner, so a lease is the worker's, and an entry that left is gone for all.
 -- `started` maps a job that was lost before to the worker whose handler has begun it again: only then is the job under
@@ -64,4 +73,68 @@ local function entry_release(pool_id, key, rec, plain)
       call.freed[name] = true
     end
   end
+end
+
+-- job_return puts a job back where it stood, same seq and same score. A job past its deadline expires.
+local function job_return(key, rec, now)
+  if not rec then return leave_plain(key, 'record_gone') end
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local q = queue_open(r.queue)
+  if byte(r.lane) == 100 and r.score < now then
+    job_expire(q, key, rec, now)
+  else
+    old_add(key, rec)
+    lane_place(class_open(q, r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  end
+end
+
+-- surplus: entries for which no slot is left go back to their lanes.
+-- entries_take takes entries out of a ready stream and returns their jobs' keys and records. An entry has a copy of a record that is
+-- gone.
+local function entries_take(pool, entries)
+  local ids, job_keys = {}, {}
+  for i, e in ipairs(entries) do
+    ids[i], job_keys[i] = e[1], e[2][2]
+  end
+  redis.call('XACK', pool.key, GROUP, unpack(ids))
+  redis.call('XDEL', pool.key, unpack(ids))
+  call.refill_pools[pool.id] = true
+  local records = redis.call('HMGET', keys.jobs, unpack(job_keys))
+  for i, e in ipairs(entries) do
+    if not records[i] then
+      records[i] = e[2][4]
+      redis.call('HSET', keys.jobs, job_keys[i], records[i])
+    end
+  end
+  return job_keys, records
+end
+
+-- delivery_back puts a job back from a ready stream, unless it was cancelled there.
+local function delivery_back(key, rec, now)
+  if cancelled_take(key) then
+    leave(key, 'cancelled', rec)
+  else
+    job_return(key, rec, now)
+  end
+end
+
+-- surplus_return puts back what no slot is left for. Entries that nobody has read follow the group's last.
+local function surplus_return(pool, now)
+  local surplus = redis.call('XLEN', pool.key) - pool.slots
+  if surplus <= 0 then return end
+  local info = redis.call('XINFO', 'GROUPS', pool.key)[1]
+  local last
+  for i = 1, #info, 2 do
+    if info[i] == 'last-delivered-id' then last = info[i + 1] end
+  end
+  local entries = redis.call('XREVRANGE', pool.key, '+', '(' .. last, 'COUNT', math.min(surplus, call.moves))
+  if #entries == 0 then return end
+  call.moves = call.moves - #entries
+  local job_keys, records = entries_take(pool, entries)
+  for i, key in ipairs(job_keys) do
+    entry_release(pool.id, key, records[i])
+    delivery_back(key, records[i], now)
+  end
+  if surplus > #entries and call.moves == 0 then moves_out('f' .. pool.id, now) end
 end

@@ -1,13 +1,8 @@
--- @include shelf
--- @include pattern
--- @include tally
--- @include spill
 -- fill: the end of every script that makes room or makes a job runnable (law W). It serves the pools in
 -- `refill_pools` and every pool of the queues in `refill`, up to MOVES moves in all. Order: the pool's
 -- queues, the queue's class pattern, the tenant with the lowest start tag, its lane with the lowest head.
 -- It plans in Lua and writes once: a class's plan holds its lowest tenants as read (`cand`, from `i`), those
 -- that were served by their new tags (`line`, from `h`), and what to write.
-function reset.fill() call.picks, call.dispatched, call.want = {}, {}, 1 end
 
 -- tenants_gates returns the gates that there are before each of several tenants, nil where there are none before any. It
 -- reads them in one call.
@@ -413,3 +408,5 @@ local function fill(now)
   state_write()
   return call.more
 end
+
+function reset.fill() call.picks, call.dispatched, call.want = {}, {}, 1 end

@@ -1,5 +1,20 @@
--- @include anygate
--- @include bucket
+-- everykind: all kinds of gates, for whoever looks for what may outlast the last gate of its kind, as waiters do, or
+-- precede the first.
+local EVERY_KIND = { d = 1, b = 1, s = 1, t = 1, u = 1, r = 1, q = 1 }
+
+-- gates_any reports whether there are gates at all; without them nothing of gate.lua costs a call. It needs `ng` loaded.
+local function gates_any()
+  return (call.st.ng or '') ~= ''
+end
+
+-- caps_version names the caps that there are, as `ng` counts them, their version, and that of the policy, with which caps of an older
+-- release come; '' where there are none. What is dispatched without counting against one carries it: while it is the same, none
+-- counts that job. It needs `pv` loaded, too.
+local function caps_version()
+  local counts = match(call.st.ng or '', '^[^|]*v%d+')
+  return counts and string.gsub(counts, '[brs]%d+', '') .. '.' .. (call.st.pv or 0) or ''
+end
+
 -- gate: the one mechanism of pause, breaker, cap and rate. Names, in the order in which they are asked, and what `gates`
 -- maps them to:
 --   q:QUEUE, t:TENANT, u:TENANT:QUEUE, d:DOWNSTREAM   "limit|held|until|then|reason": at most `limit` jobs in ready
@@ -8,7 +23,7 @@
 --   t:*, u:*:QUEUE, d:*         the same for each that has none of its own, whose held is kept as "*|held"
 --   b:DOWNSTREAM                "limit|held|period": a breaker; only jobs dispatched in the period count
 --   r:TENANT, s:DOWNSTREAM      "rate|burst|bucket": dispatches a second, in the units of bucket.lua
--- Lanes wait at h:DOWNSTREAM too, of which shelf.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
+-- Lanes wait at h:DOWNSTREAM too, of which wake.lua tells; `shelves` is the SET of those downstreams, `nh` how many.
 -- `ng` says how many there are of each kind, so that kinds of which there are none cost nothing, and names the downstreams
 -- with a b: where these have been few since there was none, so that others cost nothing either: b1t20v7|api. With each cap that
 -- is new (q, t, u, d) their version v rises; `gv` keeps it where there are none. Waiters
@@ -95,7 +110,7 @@ local function gate_closed(name)
 end
 
 -- tenant_gates and lane_gates name what stands before a tenant in a queue, and before a lane: gates of the kinds of which
--- there are any, or of EVERY_KIND (everykind.lua). They are asked for each job, so `lane_names` keeps the latter.
+-- there are any, or of EVERY_KIND (gate.lua). They are asked for each job, so `lane_names` keeps the latter.
 function reset.gate() call.gates, call.gates_dirty, call.kinds, call.ill, call.lane_names = {}, {}, nil, nil, {} end
 
 local function tenant_gates(tenant, queue, of)
@@ -170,3 +185,70 @@ local function gate_tidy(name, line)
     state_add('nh', -redis.call('SREM', keys.shelves, sub(name, 3)))
   end
 end
+
+-- gatesload: gates_load reads gates in one call.
+local function gates_load(names)
+  local k, fields, n = gate_kinds(), {}, 0
+  for _, name in ipairs(names) do
+    if call.gates[name] == nil and k[sub(name, 1, 1)] then
+      call.gates[name], n = false, n + 1
+      fields[n] = name
+    end
+  end
+  if n == 0 then return end
+  local values = redis.call('HMGET', keys.gates, unpack(fields))
+  for i, name in ipairs(fields) do call.gates[name] = gate_parse(name, values[i]) end
+end
+
+-- gateset: gates come and go.
+-- gate_count needs `ng` loaded. It names at most NAMED downstreams with a b:.
+local NAMED = 8
+local function gate_count(name, n)
+  local kind, parts, names = sub(name, 1, 1), {}, {}
+  local left = (gate_kinds()[kind] or 0) + n
+  call.kinds[kind], call.lane_names = left > 0 and left or nil, {}
+  if n > 0 and string.find('qtud', kind, 1, true) then call.kinds.v = (call.kinds.v or state_num('gv')) + n end
+  if call.kinds.v and not (call.kinds.q or call.kinds.t or call.kinds.u or call.kinds.d) then
+    state_set('gv', call.kinds.v)
+    call.kinds.v = nil
+  end
+  for k, count in pairs(call.kinds) do parts[#parts + 1] = format('%s%d', k, count) end
+  table.sort(parts)
+  if kind == 'b' then
+    if left == 0 then call.ill = {} end
+    if left > NAMED then call.ill = false end
+    if call.ill then call.ill[sub(name, 3)] = n > 0 or nil end
+  end
+  for downstream in pairs(call.kinds.b and call.ill or {}) do names[#names + 1] = '|' .. downstream end
+  table.sort(names)
+  state_set('ng', #parts > 0 and table.concat(parts) .. table.concat(names) or false)
+end
+
+-- gate_remove takes a gate away. Where there is one for all that have none of their own, that one counts on.
+local function gate_remove(name)
+  local g, default = gate(name), gate_default(name)
+  if not g or g.default then return end
+  gate_count(name, -1)
+  local all = default and default ~= name and gate(default)
+  call.gates[name] = all and { limit = all.limit, held = g.held, default = true } or false
+  call.gates_dirty[name] = true
+end
+
+-- capnames: the caps that a job in a ready stream counts against, of the kinds of which there are any or of EVERY_KIND.
+local function cap_names(queue, tenant, downstream, of)
+  local k, names = of or gate_kinds(), {}
+  if k.q then names[#names + 1] = 'q:' .. queue end
+  if k.t then names[#names + 1] = 't:' .. tenant end
+  if k.u then names[#names + 1] = 'u:' .. tenant .. ':' .. queue end
+  if k.d and downstream ~= '' then names[#names + 1] = 'd:' .. downstream end
+  return names
+end
+
+-- paused: paused_then changes the cap that a pause leaves behind.
+local function paused_then(g, limit)
+  local until_us, _, reason = match(g.rest, '^(%d+)|([^|]*)|(.*)$')
+  g.rest = until_us .. '|' .. limit .. '|' .. reason
+end
+
+-- suspended: names under which nothing is admitted, HASH name → until|reason, microseconds, 0 for ever. Names are those of
+-- the gates of a queue, a tenant, a tenant in a queue. `np` counts them.

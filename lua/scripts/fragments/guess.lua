@@ -1,6 +1,3 @@
--- @include queue
--- @include anygate
--- @include bytes
 -- guess: how long a job waits.
 -- class_ahead says how many jobs of its class are dispatched up to and with this one: of the tenants with a lower tag
 -- one each, itself, and a round of all tenants for each job of its own before it; at most what waits. A tenant that

@@ -1,8 +1,3 @@
--- @include gate
--- @include queue
--- @include bytes
--- @include due
--- @include letter
 -- lane: the waiting room of one class of one queue (CQ = CLASS:QUEUE).
 --   lane:CQ:TENANT:LANE   ZSET of jobs by deadline, or by arrival + horizon; LANE = d or n, then the downstream
 --   act:CQ                ZSET of runnable tenants by start tag; member = entry (8 bytes), tenant, so that ties
@@ -18,7 +13,6 @@
 local BLOCKED = 4e15
 local LANE_CAP = 4096
 local WIDE_FROM = LANE_CAP * 0.75
-function reset.lane() call.pass_on, call.refill, call.waits, call.runs, call.widened = {}, {}, {}, {}, {} end
 
 local function class_open(q, c)
   local cl = q.classes[c]
@@ -170,4 +164,145 @@ local function job_expire(q, key, rec, now)
   else
     dead_letter(key, rec, reason, '', now)
   end
+end
+
+-- lane_place adds a job to its lane, and its tenant to the runnable set where nothing stands against it. It
+-- returns the number of jobs in the lane.
+local function lane_place(cl, tenant, lane, score, member)
+  local key = lane_key(cl, tenant, lane)
+  redis.call('ZADD', key, format('%d', score), member)
+  local size = redis.call('ZCARD', key)
+  waiting_add(cl, lane, 1)
+  cl.q.touched = true
+  local dated, x = byte(lane) == 100, tenant_open(cl, tenant)
+  local first = size == 1 or (dated or x.lane ~= lane) and redis.call('ZRANK', key, member) == 0
+  if first and dated then due_add(keys.due, score + 1, deadline_timer(cl, tenant, lane)) end
+  if not x then
+    tenant_enter(cl, tenant, { beside = '', lane = lane })
+  elseif first and x.lane ~= lane then
+    local lanes = lanes_key(cl, tenant)
+    if size > 1 then
+      local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+      redis.call('ZADD', lanes, format('%d', blocked and score + BLOCKED or score), lane)
+    elseif x.lane ~= '*' then
+      tenant_several(cl, tenant, x, lane, format('%d', score))
+    elseif x.mode == 'b' then
+      x.beside, x.lane = '+', lane
+      tenant_enter(cl, tenant, x)
+    else
+      redis.call('ZADD', lanes, format('%d', score), lane)
+      lane_counted(cl, tenant, true)
+    end
+  end
+  return size
+end
+
+-- shrink: jobs leave a lane other than by dispatch.
+local function gate_forget(name, class, queue, member)
+  local line = class .. ':' .. queue
+  if redis.call('ZREM', call.prefix .. 'gw:' .. name .. '|' .. line, member) == 1 then gate_tidy(name, line) end
+end
+
+-- tenant_exit takes a runnable tenant out of the runnable set and keeps its tag if above V.
+local function tenant_exit(cl, tenant, x)
+  local member = x.entry .. tenant
+  local tag = score_of(redis.call('ZSCORE', cl.act, member))
+  redis.call('ZREM', cl.act, member)
+  runs_add(cl, x.lane, -1)
+  if redis.call('EXISTS', cl.act) == 0 then
+    redis.call('UNLINK', cl.idle)
+  elseif tag > cl.q.V[cl.c] then
+    redis.call('ZADD', cl.idle, format('%.17g', tag), tenant)
+  end
+end
+
+local function tenant_drained(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+  elseif x.mode == 't' then
+    for _, name in ipairs(tenant_gates(tenant, cl.q.name, EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant) end
+  end
+  redis.call('HDEL', cl.ten, tenant)
+  cl.tenants[tenant] = false
+end
+
+-- lanes_parked notes that a tenant has no open lane left.
+local function lanes_parked(cl, tenant, x)
+  if x.mode == 'a' then
+    tenant_exit(cl, tenant, x)
+    x.mode = 'b'
+  end
+  x.beside, x.lane = '', '*'
+  tenant_write(cl, tenant, x)
+end
+
+-- lane_shrunk settles a lane from which jobs were taken other than by dispatch.
+local function lane_shrunk(cl, tenant, lane)
+  local head = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, 0, 'WITHSCORES')
+  local x = tenant_open(cl, tenant)
+  cl.q.touched = true
+  if not head[1] and byte(lane) == 100 then redis.call('ZREM', keys.due, deadline_timer(cl, tenant, lane)) end
+  if x.lane == lane then
+    if head[1] then return end
+    if x.mode == 'a' then lane_vanished(lane) end
+    if x.beside == '' then
+      tenant_drained(cl, tenant, x)
+    else
+      lanes_parked(cl, tenant, x)
+    end
+    return
+  end
+  local lanes = lanes_key(cl, tenant)
+  local blocked = score_of(redis.call('ZSCORE', lanes, lane)) >= BLOCKED
+  if head[1] then
+    redis.call('ZADD', lanes, format('%d', blocked and score_of(head[2]) + BLOCKED or head[2]), lane)
+    return
+  end
+  redis.call('ZREM', lanes, lane)
+  lane_counted(cl, tenant)
+  if blocked then
+    gate_forget('h:' .. sub(lane, 2), cl.c - 1, cl.q.name, tenant .. ':' .. lane)
+    for _, name in ipairs(lane_gates(sub(lane, 2), EVERY_KIND)) do gate_forget(name, cl.c - 1, cl.q.name, tenant .. ':' .. lane) end
+  elseif x.mode == 'a' then
+    lane_vanished(lane)
+  end
+  if x.lane == '*' then
+    if not tenant_settle(cl, tenant, x) then tenant_drained(cl, tenant, x) end
+  elseif redis.call('EXISTS', lanes) == 0 then
+    x.beside = ''
+    tenant_write(cl, tenant, x)
+  end
+end
+
+-- widths: a tenant has at most LANE_CAP lanes in a class of a queue, and those that one call makes. `wide` (lane.lua) has those that
+-- have many. Jobs that are put off make their lanes when their time comes: `ahead:TENANT` is a ZSET of the downstreams of those by the
+-- time of the last, of which there are as many at most.
+
+-- lanes_full returns the refusal of a job for which a tenant that has as many lanes as it may would have one more.
+local function lanes_full(job, now)
+  local path, lane = job.path, record_lane(job.rec)
+  if #lane == 1 then return nil end
+  if queue_open(path.queue).wait > 0 then lane = 'd' .. sub(lane, 2) end
+  local cq = (path.class - 1) .. ':' .. path.queue
+  local n = state_num('wl') > 0 and tonumber(redis.call('ZSCORE', keys.wide, cq .. ':' .. path.tenant) or 0) or 0
+  if n >= LANE_CAP and redis.call('EXISTS', call.prefix .. 'lane:' .. cq .. ':' .. path.tenant .. ':' .. lane) == 0 then return format('lanes %d', n) end
+  if not job.start then return nil end
+  local zset, downstream = call.prefix .. 'ahead:' .. path.tenant, sub(lane, 2)
+  local new = call.ahead_new[path.tenant] or {}
+  if new[downstream] or redis.call('ZSCORE', zset, downstream) then return nil end
+  n = ends_count(zset, now) + (new.n or 0)
+  if n >= LANE_CAP then return format('lanes %d', n) end
+  new.n, new[downstream] = (new.n or 0) + 1, true
+  call.ahead_new[path.tenant] = new
+end
+
+-- ahead_add notes a job that is put off.
+local function ahead_add(job, now)
+  local downstream = sub(record_lane(job.rec), 2)
+  if downstream ~= '' then ends_add(call.prefix .. 'ahead:' .. job.path.tenant, downstream, job.start, now) end
+end
+
+function reset.lane()
+  call.pass_on, call.refill, call.waits, call.runs, call.widened = {}, {}, {}, {}, {}
+  call.ahead_new = {}
 end

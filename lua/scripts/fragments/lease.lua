@@ -1,4 +1,3 @@
--- @include path
 -- lease: tokens that limiters hold and spend by themselves, for scripts that have read the paths of fragment path and bind
 -- MEMBER and TTL. A scope's leases are a hash, holder → "end:tokens", by the buckets' time; the bucket was debited when they
 -- were granted. Its holders are counted one by one, so they are few: others are served without a lease.

@@ -1,9 +1,3 @@
--- @include leave
--- @include header
--- @include queue
--- @include due
--- @include depth
--- @include score
 -- letter: dead letters stay in the jobs hash, stand in `dead`, in their queue's `dead:QUEUE` and in `letters:TENANT:QUEUE` by their
 -- time, and `why` keeps their reason. ZSETs count them: `deadof` and `deadof:QUEUE` of each tenant, `deadin:TENANT` of each queue.
 -- Letters of a release that did not count them are in none of these four.
@@ -123,4 +117,14 @@ local function dead_letter(key, rec, reason, text, now)
   elseif all > DEAD_CAP then
     letter_evict(tenant)
   end
+end
+
+-- cancelled: jobs that were cancelled while a worker ran them, HASH job key → worker|token|reason. The worker hears of
+-- it with its heartbeat; whatever becomes of the delivery, short of completion, then ends the job. `nc` counts them.
+
+-- cancelled_take reports whether a job that leaves a ready stream was cancelled, and forgets it.
+local function cancelled_take(key)
+  if state_num('nc') == 0 or redis.call('HDEL', keys.cancelled, key) == 0 then return false end
+  state_add('nc', -1)
+  return true
 end

@@ -1,7 +1,3 @@
--- @include gate
--- @include named
--- @include queue
--- @include suspended
 -- made: queues that a job has made: no worker serves them, and the policy does not name them. HASH `made`: QUEUE → until|tenant,
 -- who made it, and when the last job starts that was put off there while nobody served it, in microseconds; "TENANT:" → how
 -- many it made. From half of a bound on, those without jobs, letters and holds are forgotten.
@@ -33,7 +29,7 @@ end
 local function made_note(job)
   local q, start = queue_open(job.path.queue), job.start or 0
   if start > 0 then q.touched = true end
-  local until_us, maker = q.put_off, q.maker
+  local until_us, maker = q.put_off
   if not until_us then
     until_us, maker = match(redis.call('HGET', keys.made, q.name) or '', '^(%d+)|(.*)$')
     if not maker then redis.call('HINCRBY', keys.made, (q.maker or job.path.tenant) .. ':', 1) end

@@ -1,4 +1,3 @@
--- @include anygate
 -- onway: asks in one command whether there are gates on a job's way.
 -- It names them as gate.lua does, with those of all that have none of their own. It needs `ng` loaded.
 function reset.onway() call.on_way, call.asked = {}, {} end
@@ -32,4 +31,13 @@ local function any_on_way()
     if found[i] then return true end
   end
   return false
+end
+
+-- nobody: nobody_runs reports whether nobody in the queue is runnable: no job waits, or those that do stand behind gates.
+local function nobody_runs(q)
+  local waited_for = {}
+  for c = 1, q.n do
+    if q.waiting[c] > 0 then waited_for[#waited_for + 1] = call.prefix .. 'act:' .. (c - 1) .. ':' .. q.name end
+  end
+  return not waited_for[1] or gates_any() and redis.call('EXISTS', unpack(waited_for)) == 0
 end

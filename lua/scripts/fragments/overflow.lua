@@ -1,12 +1,35 @@
--- @include depth
--- @include uniques
--- @include spill
+-- uniques: unique keys that stay when their job has ended, ZSET `uniques:TENANT` of them by the end of their time, in
+-- microseconds. A tenant has at most UNIQUE_CAP; each counts as UNIQUE_BYTES of what it has over all its queues.
+local UNIQUE_CAP, UNIQUE_BYTES = 1000000, 300
+
+-- unique_stays reports whether a job's unique key goes with its time alone.
+local function unique_stays(job)
+  return has_flag(job.flags, UNIQUE_END) and has_flag(job.flags, UNIQUE_START)
+end
+
+-- uniques_full returns the refusal of a job whose tenant has as many as it may.
+local function uniques_full(job, now)
+  if not unique_stays(job) then return nil end
+  local tenant = job.path.tenant
+  local n = ends_count(call.prefix .. 'uniques:' .. tenant, now) + (call.uniques_new[tenant] or 0)
+  if n >= UNIQUE_CAP then return format('uniques %d', n) end
+  call.uniques_new[tenant] = (call.uniques_new[tenant] or 0) + 1
+end
+
+local function uniques_add(job, now)
+  local tenant = job.path.tenant
+  ends_add(call.prefix .. 'uniques:' .. tenant, sub(job.unique, #tenant + 2), now + job.unique_for, now)
+end
+
+local function uniques_bytes(tenant)
+  return UNIQUE_BYTES * redis.call('ZCARD', call.prefix .. 'uniques:' .. tenant)
+end
+
 -- overflow: what becomes of a job for which its tenant's depth leaves no room, in its queue or over all. It refuses the job, or makes
 -- it a spilled one, or names the jobs that go out for it: the oldest of the lowest class, none of a class above its own; at most
 -- DROPS a call, of those that waited before it. While Redis fills up, a tenant has at most MEMORY_SHARE times what it leaves: the
 -- more there are that take all they can, the less has each, and somebody new always finds room.
 local DROPS, MEMORY_SHARE = 64, 4
-function reset.overflow() call.dropped, call.drops = {}, 0 end
 
 local function victims(job, b, d, size)
   local found = redis.call('ZRANGE', call.prefix .. 'old:' .. job.depth, 0, DROPS - 1, 'WITHSCORES')
@@ -71,4 +94,9 @@ local function overflow(job, left)
   end
   for _, of in ipairs({ d, t }) do of.plan_jobs, of.plan_bytes = of.plan_jobs + jobs_in, of.plan_bytes + bytes_in end
   job.size = size
+end
+
+function reset.overflow()
+  call.uniques_new = {}
+  call.dropped, call.drops = {}, 0
 end

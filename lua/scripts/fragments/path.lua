@@ -1,4 +1,3 @@
--- @include bucket
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets path_count, paths_at, bucket_cap, global_rate, global_burst, what the keys of tenants' buckets begin with
 -- (buckets), and the field of the state that has the global one (global_bucket). At paths_at stand the number of distinct
@@ -135,10 +134,10 @@ local function buckets_write(now)
     local args, n, full_at = {}, 0, 0
     for _, b in ipairs(t.list) do
       if b.dirty then
-        local fill = bucket_fill(b)
-        args[n + 1], args[n + 2] = b.field, bucket_text(b, fill)
+        local span = bucket_fill(b)
+        args[n + 1], args[n + 2] = b.field, bucket_text(b, span)
         n = n + 2
-        if b.stamp + fill > full_at then full_at = b.stamp + fill end
+        if b.stamp + span > full_at then full_at = b.stamp + span end
       end
     end
     if n > 0 then

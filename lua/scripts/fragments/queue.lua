@@ -1,4 +1,3 @@
--- @include state
 -- queue: a queue's settings and dynamics. State fields:
 --   cfg:QUEUE    name=weight,…|horizon|expired|wait|overflow|poison|age|letters    set by policy; the default is
 --                below: classes, microseconds, dead or drop, the longest wait in microseconds (0 for none), what
@@ -11,11 +10,10 @@
 --   pools:QUEUE  ids of the pools that serve it, by spaces
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
-function reset.queue() call.queues = {} end
 
 local function queue_config(q, text)
-  local classes, horizon, expired, wait, overflow, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
-  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), overflow, rest
+  local classes, horizon, expired, wait, own, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), own, rest
   q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
@@ -57,4 +55,103 @@ local function queue_open(name)
   end
   call.queues[name] = q
   return q
+end
+
+-- queue_known reports whether the policy names a queue or a worker serves it.
+local function queue_known(name)
+  return state_get('cfg:' .. name) or state_get('pools:' .. name)
+end
+
+-- group: the consumer group of every ready stream.
+local GROUP = 'g'
+
+-- pool: workers that serve the same queues.
+--   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
+--   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
+
+local function pool_open(id)
+  local p = call.pools[id]
+  if p == nil then
+    local v = state_get('pool:' .. id)
+    p = false
+    if v then
+      local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
+      p = { id = id, key = call.prefix .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
+        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
+      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
+        p.n = p.n + 1
+        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
+      end
+    end
+    call.pools[id] = p
+  end
+  return p
+end
+
+local function pool_write(p)
+  state_set('pool:' .. p.id, format('%d|%s|%d|%d|%s', p.slots, p.mode, p.cur, p.left, p.spec))
+end
+
+-- pattern: of Σ weights consecutive picks, w[i] are i's, in order, while all can run; one that cannot forfeits
+-- the rest of its turn. pattern_next only looks; pattern_commit moves the phase.
+local function pattern_next(p, can_run)
+  if p.left > 0 and can_run(p, p.cur) then return p.cur end
+  for k = 1, p.n do
+    local i = (p.cur + k - 1) % p.n + 1
+    if can_run(p, i) then return i end
+  end
+end
+
+local function pattern_commit(p, i)
+  if i == p.cur and p.left > 0 then
+    p.left = p.left - 1
+  else
+    p.cur, p.left = i, p.w[i] - 1
+  end
+end
+
+-- tally: what queues did in this call is written once.
+local PACE_SPAN, PACE_STEP = 32, 3
+
+-- queue_tally folds the dispatches of this call into the pace: an exponential average over PACE_SPAN dispatches of
+-- the time between two, counted only while the queue is busy: jobs wait for room. An idle queue says nothing of how
+-- fast it could be, nor does one whose jobs all stand behind gates. A time counts as PACE_STEP times the average at
+-- most, or one pause would stand for many dispatches.
+local function queue_tally(q, now)
+  if q.dispatched > 0 and q.stamp > 0 and now > q.stamp then
+    local pace = (now - q.stamp) / q.dispatched
+    local old = q.pace > 0 and math.exp(-q.dispatched / PACE_SPAN) or 0
+    if q.pace > 0 then pace = math.min(pace, PACE_STEP * q.pace) end
+    q.pace = q.pace * old + pace * (1 - old)
+  end
+  if not q.busy then
+    q.stamp = 0
+  elseif q.stamp == 0 or q.dispatched > 0 or now < q.stamp then
+    q.stamp = now
+  end
+  q.dispatched = 0
+end
+
+local function queue_write(now)
+  for name, q in pairs(call.queues) do
+    if q.touched then
+      if q.fresh then
+        state_add('nq', 1)
+        q.fresh = false
+      end
+      queue_tally(q, now)
+      local parts = { q.cur, q.left, format('%.6g', q.pace), format('%d', q.stamp) }
+      for c = 1, q.n do
+        parts[#parts + 1] = format(q.V[c] % 1 == 0 and '%d' or '%.17g', q.V[c])
+        parts[#parts + 1] = format('%d', q.waiting[c])
+      end
+      state_set('q:' .. name, table.concat(parts, '|'))
+      q.touched = false
+    end
+  end
+end
+
+function reset.queue()
+  call.queues = {}
+  call.pools = {}
 end

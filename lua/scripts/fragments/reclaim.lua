@@ -1,7 +1,13 @@
--- @include surplus
--- @include worker
--- @include recount
--- @include history
+-- worker: registrations.
+--   workers HASH worker → pool|slots|lease
+
+local function worker_read(worker)
+  local v = redis.call('HGET', keys.workers, worker)
+  if not v then return nil end
+  local pool, slots, lease = match(v, '^([^|]*)|(%d+)|(%d+)$')
+  return { pool = pool, slots = tonumber(slots), lease = tonumber(lease) }
+end
+
 -- reclaim: entries of a worker whose lease ended go back to their lanes.
 -- The deliveries that end with one lease make their jobs suspects, and one group: `suspects` maps each job to its group, none
 -- where it is alone. The handlers of one worker run suspects of one group together, and one that is alone beside no other
@@ -144,4 +150,28 @@ local function worker_reclaim(worker, lost, now)
   surplus_return(pool, now)
   pool_close(pool)
   return true
+end
+
+-- consumers: those of a pool's group are compared with the registrations.
+local AUDIT_EVERY = 15000000
+
+-- consumers_audit takes back what a consumer holds that is not registered: a read that was on its way when its
+-- worker's lease ended makes the consumer anew.
+local function consumers_audit(id, now)
+  local pool = pool_open(id)
+  if not pool then return end
+  for _, info in ipairs(redis.call('XINFO', 'CONSUMERS', pool.key, GROUP)) do
+    local name, pending
+    for i = 1, #info, 2 do
+      if info[i] == 'name' then name = info[i + 1] elseif info[i] == 'pending' then pending = info[i + 1] end
+    end
+    if redis.call('HEXISTS', keys.workers, name) == 0 then
+      if pending > 0 and not consumer_return(pool, name, true, now) then
+        return due_add(keys.due, now, 'c' .. id)
+      end
+      consumer_end(pool, name)
+    end
+  end
+  pool_close(pool)
+  if call.pools[id] then due_add(keys.due, now + AUDIT_EVERY, 'c' .. id) end
 end

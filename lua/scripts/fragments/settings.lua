@@ -1,11 +1,37 @@
--- @include freed
--- @include gateset
--- @include gatesload
--- @include held
--- @include paused
--- @include share
--- @include versions
--- @include audit
+-- versions: the last versions of the policy in a hash. Nothing else writes to it. There are at most KEPT_VERSIONS, and of
+-- those before the newest at most KEPT_BYTES.
+local KEPT_VERSIONS, KEPT_BYTES = 100, 67108864
+
+local function newest_first(a, b) return tonumber(a) > tonumber(b) end
+
+-- version_keep adds a version. The one in force before it is added too where an older program did not.
+local function version_keep(current, version, text)
+  if current ~= '0' and redis.call('HEXISTS', keys.policies, current) == 0 then
+    redis.call('HSET', keys.policies, current, redis.call('GET', keys.policy) or '')
+  end
+  redis.call('HSET', keys.policies, version, text)
+  local kept, bytes = redis.call('HKEYS', keys.policies), 0
+  table.sort(kept, newest_first)
+  for i = 2, #kept do
+    bytes = bytes + redis.call('HSTRLEN', keys.policies, kept[i])
+    if i > KEPT_VERSIONS or bytes > KEPT_BYTES then redis.call('HDEL', keys.policies, kept[i]) end
+  end
+end
+
+-- portion: what an edit of the policy that is stored in steps has written under its name (stage.lua).
+local function edit_read(edit, fields)
+  local values, f = redis.call('HMGET', call.prefix .. 'edit:' .. edit, unpack(fields)), {}
+  for i, field in ipairs(fields) do f[field] = values[i] or '' end
+  return f
+end
+
+-- portion_read returns a portion as a list of kind, name and value.
+local function portion_read(key, at)
+  local list = {}
+  for text in string.gmatch(redis.call('LINDEX', call.prefix .. key, at) or '', '([^\n]*)\n') do list[#list + 1] = text end
+  return list
+end
+
 -- settings: what dispatch and admission know of the policy, a list of kind, name and value, empty where there is none any more:
 --   q QUEUE           its settings (queue.lua)
 --   b TENANT:QUEUE    its own bound (depth.lua)
@@ -30,9 +56,15 @@ local function rate_want(name, text)
   g.level, g.stamp = math.min(g.level, g.burst), state_num('bt')
 end
 
+-- entries_by_cap counts entries of ready streams by the caps that they count against, once in a call.
+local function entries_by_cap()
+  call.entries = call.entries or entries_count()
+  return call.entries
+end
+
 -- cap_want makes a cap what the policy says, or takes it away. A pause goes on. known says that what passed before was
 -- counted.
-local function cap_want(name, limit, known, counts)
+local function cap_want(name, limit, known)
   local g = gate(name)
   if g and not g.default and g.limit == 0 then
     paused_then(g, limit or '')
@@ -40,7 +72,7 @@ local function cap_want(name, limit, known, counts)
     gate_remove(name)
   elseif not g or g.default then
     gate_count(name, 1)
-    call.gates[name] = { limit = tonumber(limit), held = g and known and g.held or counts()[name] or 0, rest = '0||' }
+    call.gates[name] = { limit = tonumber(limit), held = g and known and g.held or entries_by_cap()[name] or 0, rest = '0||' }
   else
     g.limit, g.rest = tonumber(limit), '0||'
   end
@@ -69,9 +101,9 @@ end
 
 -- default_changed lets those wake that stand under a gate of all that have none of their own. Of one that is new it counts what runs,
 -- of one that has gone it forgets that.
-local function default_changed(name, was, counts)
+local function default_changed(name, was)
   local g = gate(name)
-  for covered, n in pairs(counts()) do
+  for covered, n in pairs(entries_by_cap()) do
     if covered ~= name and gate_default(covered) == name then
       local own = gate(covered)
       if g and not was and (not own or own.default) then
@@ -85,19 +117,19 @@ local function default_changed(name, was, counts)
   end
 end
 
+-- defaults_first orders names of gates: first those of all that have none of their own.
+local function defaults_first(a, b)
+  local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
+  if first ~= second then return first end
+  return a < b
+end
+
 -- caps_apply makes gates of caps and rates what is wanted: first those of all that have none of their own.
 local function caps_apply(wanted, names)
-  local before, covered, counted = {}, {}, nil
-  local function counts()
-    counted = counted or entries_count()
-    return counted
-  end
+  local before, covered = {}, {}
+  call.entries = nil
   for _, name in ipairs(names) do wanted[name] = share_want(name, wanted[name]) end
-  table.sort(names, function(a, b)
-    local first, second = match(a, ':%*') ~= nil, match(b, ':%*') ~= nil
-    if first ~= second then return first end
-    return a < b
-  end)
+  table.sort(names, defaults_first)
   local loaded
   for _, name in ipairs(names) do
     if not loaded and not match(name, ':%*') then
@@ -111,12 +143,12 @@ local function caps_apply(wanted, names)
         before[name] = gate(name)
         covered[name] = wanted[name] and not before[name]
       end
-      cap_want(name, wanted[name], not covered[gate_default(name)], counts)
+      cap_want(name, wanted[name], not covered[gate_default(name)])
     end
     call.gates_dirty[name], call.freed[name] = true, true
   end
   for name, was in pairs(before) do
-    if was or wanted[name] then default_changed(name, was, counts) end
+    if was or wanted[name] then default_changed(name, was) end
   end
 end
 

@@ -1,4 +1,3 @@
--- @include gate
 -- share: bounds that all partitions divide among them. `shares` maps the gate of each to "whole|units|of|partitions": of the
 -- whole that the policy allows, this partition has units/of, at first 1/partitions, and those of all partitions add up to 1 at
 -- most (balance.go). The whole is empty where the policy has the bound no more. The global bucket has no gate: callers bring the
@@ -45,4 +44,67 @@ end
 -- share_rate returns this partition's part of a rate.
 local function share_rate(s)
   return tonumber(s.whole) * s.units / s.of
+end
+
+-- weigh: how much is runnable. Of more than SAMPLE tenants with weights it looks at as many, at random, and takes the others
+-- for alike. It needs `nw` loaded.
+local SAMPLE = 64
+
+-- tenants_weigh returns the sum of the weights of a class's runnable tenants.
+local function tenants_weigh(q, c)
+  local act = call.prefix .. 'act:' .. c - 1 .. ':' .. q.name
+  local n = redis.call('ZCARD', act)
+  if n == 0 or state_num('nw') == 0 then return n end
+  local members = redis.call('ZRANDMEMBER', act, SAMPLE)
+  local class = q.names[c] .. ':'
+  local fields, sum = { class }, 0
+  for _, member in ipairs(members) do fields[#fields + 1] = class .. string.sub(member, 9) end
+  local weights = redis.call('HMGET', keys.weights, unpack(fields))
+  for i = 2, #fields do sum = sum + tonumber(weights[i] or weights[1] or 1) end
+  return sum * n / #members
+end
+
+-- queue_weigh tells of each class of a queue, by spaces, its weight in the pattern and what is runnable, by a colon; of a
+-- queue that is shut, that nothing is.
+local function queue_weigh(q, shut)
+  local classes = {}
+  for c = 1, q.n do classes[c] = format('%d:%.17g', q.w[c], shut and 0 or tenants_weigh(q, c)) end
+  return table.concat(classes, ' ')
+end
+
+-- hunger: who wants more of a bound than this partition's part of it.
+
+-- global_level returns the level of the global bucket, what is missing to its burst, and its rate, as they stand at a time;
+-- nothing where it is full. What is missing may be a little too much.
+local function global_level(at)
+  local level, stamp, span, rate = match(state_get('gb') or '', '^(%-?%d+):(%d+):(%d+):(.+)$')
+  local passed = level and math.max(0, at - stamp)
+  if not level or passed >= tonumber(span) then return nil end
+  local gained = floor(passed * rate)
+  return level + gained, math.max(0, span * rate - gained), tonumber(rate)
+end
+
+-- gate_hunger tells who waits at a gate, in the form of queue_weigh: of a queue whose cap is reached what is runnable there, of
+-- a downstream how many waiters there are; nothing where nobody does, or where an operator has shut it.
+local function gate_hunger(name)
+  if not gate_is_rate(name) and (not gate_closed(name) or gate(name).limit == 0) then return '' end
+  if byte(name) == 113 then
+    local q = queue_open(sub(name, 3))
+    for c = 1, q.n do
+      if redis.call('EXISTS', call.prefix .. 'act:' .. c - 1 .. ':' .. q.name) == 1 then return queue_weigh(q) end
+    end
+    return ''
+  end
+  local waiters = 0
+  for _, line in ipairs(redis.call('SMEMBERS', call.prefix .. 'gq:' .. name)) do
+    waiters = waiters + redis.call('ZCARD', call.prefix .. 'gw:' .. name .. '|' .. line)
+  end
+  return waiters > 0 and format('1:%d', waiters) or ''
+end
+
+-- hunger is gate_hunger for whatever may be shared. Nobody waits at the global bucket: below half it counts as wanted.
+local function hunger(name)
+  if name ~= 'global' then return gate_hunger(name) end
+  local level, missing = global_level(state_num('bt'))
+  return level and level < math.max((level + missing) / 2, DISPATCH) and '1:1' or ''
 end

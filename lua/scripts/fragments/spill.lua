@@ -1,6 +1,3 @@
--- @include place
--- @include depth
--- @include wake
 -- spill: jobs above the bound of their tenant in a queue wait in `spill:TENANT:QUEUE`, a ZSET by arrival, and come back in
 -- that order once its depth is below the low-water mark; `spills` names those that hold some. A job with a deadline has
 -- a timer x there. One that starts later says so in its record while it is spilled (DELAYED), and `starts` has the time.

@@ -1,11 +1,9 @@
--- @include lane
 -- wake: waiters of a gate come back while it has free units: the lowest tags of each class of each queue, as
 -- many as there are units; those of a rate, by a timer. Every waiter woken is a move; a script makes at most MOVES, and what is left goes
 -- on from a timer.
 --   wakes  HASH gate → when its timer k is due|CLASS:QUEUE from which on waiters are to wake: those before have had their turn
 local MOVES = 64
 local CONTINUE_AFTER = 50000
-function reset.wake() call.moves, call.more = MOVES, false end
 
 local function moves_out(timer, now)
   due_add(keys.due, now + CONTINUE_AFTER, timer)
@@ -104,4 +102,126 @@ local function gate_wake(name, now, most, only, from)
     gate_tidy(name, line)
   end
   return left
+end
+
+-- holds: HASH POOL:DOWNSTREAM → how many entries of the pool's ready stream call the downstream.
+
+local function hold_add(pool_id, downstream, n)
+  if downstream == '' then return end
+  local name = pool_id .. ':' .. downstream
+  call.hold_changes[name] = (call.hold_changes[name] or 0) + n
+end
+
+local function hold_count(pool_id, downstream)
+  local name = pool_id .. ':' .. downstream
+  if not call.holds[name] then call.holds[name] = tonumber(redis.call('HGET', keys.holds, name) or 0) end
+  return call.holds[name] + (call.hold_changes[name] or 0)
+end
+
+local function holds_write()
+  for name, n in pairs(call.hold_changes) do
+    if n ~= 0 and redis.call('HINCRBY', keys.holds, name, n) <= 0 then redis.call('HDEL', keys.holds, name) end
+  end
+  call.holds, call.hold_changes = {}, {}
+end
+
+-- shelf: a downstream that hangs must not take every slot. While a pool holds a SHARE of its slots for one downstream and
+-- has other tenants that are runnable, lanes of that downstream that come to the head go on the shelf: they wait at
+-- h:DOWNSTREAM, as behind a gate. One comes back for each entry that leaves, as far as the share goes, and for each
+-- dispatch beyond it; and as many as there is room for when the pool has no other work.
+local SHARE = 0.5
+
+local function share_left(pool, downstream)
+  return math.max(1, floor(pool.slots * SHARE)) - hold_count(pool.id, downstream)
+end
+
+-- others_run reports whether the pool has a runnable tenant that does not call the downstream alone. pool.others keeps what
+-- was found until a move changes it.
+local function others_run(pool, downstream)
+  if pool.others == downstream then return true end
+  for i = 1, pool.n do
+    local q = queue_open(pool.queues[i])
+    for c = 1, q.n do
+      local cl = class_open(q, c)
+      local name = cl.cq .. ':' .. downstream
+      local alone = tonumber(redis.call('HGET', keys.runs, name) or 0) + (call.runs[name] or 0)
+      local leaving = cl.plan and #cl.plan.gone or 0
+      if redis.call('ZCARD', cl.act) - leaving > alone and not (gates_any() and gate_closed('q:' .. q.name)) then
+        pool.others = downstream
+        return true
+      end
+    end
+  end
+  return false
+end
+
+local function must_shelve(pool, downstream)
+  return not pool.idle and share_left(pool, downstream) <= 0 and others_run(pool, downstream)
+end
+
+-- shelf_passed lets a lane come back for a dispatch beyond the share.
+local function shelf_passed(pool, downstream)
+  if downstream ~= '' and state_num('nh') > 0 and share_left(pool, downstream) < 0 then
+    call.shelf_more[downstream] = (call.shelf_more[downstream] or 0) + 1
+  end
+end
+
+local function shelves_wake(now)
+  local names = {}
+  for name in pairs(call.shelf_more) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake('h:' .. name, now, call.shelf_more[name]) end
+  call.shelf_more = {}
+end
+
+-- pools_idle lets lanes come back in pools that have room and no other work, and reports whether there were any.
+local function pools_idle(now)
+  if state_num('nh') == 0 then return false end
+  local ids, woken = {}, 0
+  for id, pool in pairs(call.pools) do
+    if pool and pool.room then ids[#ids + 1] = id end
+  end
+  table.sort(ids)
+  for _, id in ipairs(ids) do
+    local pool, only = call.pools[id], {}
+    for i = 1, pool.n do only[pool.queues[i]] = true end
+    local downstreams = redis.call('SMEMBERS', keys.shelves)
+    table.sort(downstreams)
+    for _, name in ipairs(downstreams) do woken = woken + gate_wake('h:' .. name, now, pool.room, only) end
+    pool.idle, call.refill_pools[id] = true, true
+  end
+  return woken > 0
+end
+
+-- freed: gates that have a unit more, or are gone, wake their waiters before the fill: name → true, or the line from which on.
+
+-- shelves_pass_on lets a lane come back for each entry that left, as far as the share goes. shelf_freed counts them by
+-- pool and downstream.
+local function shelves_pass_on(now)
+  local names = {}
+  for name in pairs(call.shelf_freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do
+    local id, downstream = match(name, '^([^:]*):(.*)$')
+    local pool = state_num('nh') > 0 and pool_open(id)
+    local units = pool and math.min(call.shelf_freed[name], share_left(pool, downstream)) or 0
+    if units > 0 then gate_wake('h:' .. downstream, now, units) end
+  end
+  call.shelf_freed = {}
+end
+
+local function freed_wake(now)
+  local names = {}
+  for name in pairs(call.freed) do names[#names + 1] = name end
+  table.sort(names)
+  for _, name in ipairs(names) do gate_wake(name, now, nil, nil, call.freed[name] ~= true and call.freed[name] or nil) end
+  call.freed = {}
+  shelves_pass_on(now)
+end
+
+function reset.wake()
+  call.moves, call.more = MOVES, false
+  call.freed, call.shelf_freed = {}, {}
+  call.holds, call.hold_changes = {}, {}
+  call.refill_pools, call.shelf_more = {}, {}
 end

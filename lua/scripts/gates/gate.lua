@@ -10,13 +10,7 @@
 -- Reply {"set" | "more" | "none", units held}; "none" is for a resume where nothing is paused
 -- Never moves a waiting job when a gate closes: what is stopped parks when it comes to the head.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include freed
--- @include gateset
--- @include held
--- @include relief
--- @include share
+-- @relief
 function scripts.gate(KEYS, ARGV)
   local STATE, NOW, NAME, LIMIT, DURATION, THEN, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5], ARGV[6]
   local now = now_us(NOW)

@@ -8,11 +8,7 @@
 -- Reply {"suspended" | "kept", its end, microseconds, 0 for never} or {"resumed" | "none", 0}
 -- Never touches a job that has entered.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include due
--- @include suspended
--- @include relief
+-- @relief
 function scripts.suspend(KEYS, ARGV)
   local STATE, NOW, NAME, DURATION, KEEP, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local now = now_us(NOW)

@@ -22,24 +22,6 @@
 --   stands before an admission that cost N older jobs; LEFT and BURST of a refusal in micro-tokens, WAIT_US -1 for unknown
 -- Never charges a job that it refuses, reads a client's clock, or writes before the first admitted job; where it admits none it
 --   may forget queues, and uploaded payloads. A payload that is not there, as Redis was full, refuses its job with "memory".
--- @include call
--- @include path
--- @include header
--- @include jobs
--- @include pattern
--- @include tally
--- @include guess
--- @include nobody
--- @include onway
--- @include named
--- @include audit
--- @include fill
--- @include place
--- @include shrink
--- @include made
--- @include overflow
--- @include uniques
--- @include widths
 function reset.admit()
   call.jobs, call.job_keys, call.uniques, call.seen = {}, {}, {}, {}
   call.writes, call.admitted, call.answers, call.parkings, call.memory = {}, {}, {}, {}, nil
@@ -340,11 +322,11 @@ local function place_alone()
     local line = (c - 1) .. ':' .. q.name
     local x = redis.call('HGET', call.prefix .. 'ten:' .. line, job.path.tenant)
     if not x or sub(x, 10) ~= lane and sub(x, 10) ~= '+' .. lane then return nil end
-    local lane_key = call.prefix .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
-    redis.call('ZADD', lane_key, format('%d', job.score), job.member)
+    local key = call.prefix .. 'lane:' .. line .. ':' .. job.path.tenant .. ':' .. lane
+    redis.call('ZADD', key, format('%d', job.score), job.member)
     q.waiting[c], q.touched, q.busy = q.waiting[c] + 1, true, sub(x, 1, 1) == 'a'
     if #lane > 1 then redis.call('HINCRBY', keys.waits, sub(lane, 2), 1) end
-    call.answers[i] = admitted_line(job, redis.call('ZCARD', lane_key))
+    call.answers[i] = admitted_line(job, redis.call('ZCARD', key))
   end
   queue_write(call.now)
   state_write()

@@ -8,25 +8,20 @@
 --   {"unknown"}
 -- Never ends a running job itself: whether it completed first is for its worker to say.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include group
--- @include entry
--- @include shrink
--- @include relief
+-- @relief
+-- entry_of returns the pool and the entry of a job in a ready stream.
+local function entry_of(key)
+  for id in string.gmatch(state_get('pools') or '', '%S+') do
+    local pool = pool_open(id)
+    for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
+      if e[2][2] == key then return pool, e[1] end
+    end
+  end
+end
+
 function scripts.cancel(KEYS, ARGV)
   local STATE, NOW, KEY, BY, NAME = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local now = now_us(NOW)
-
-  -- entry_of returns the pool and the entry of a job in a ready stream.
-  local function entry_of()
-    for id in string.gmatch(state_get('pools') or '', '%S+') do
-      local pool = pool_open(id)
-      for _, e in ipairs(redis.call('XRANGE', pool.key, '-', '+')) do
-        if e[2][2] == KEY then return pool, e[1] end
-      end
-    end
-  end
 
   call_begin(now, { 'pools', 'eo' })
   local by = by_read(BY)
@@ -48,7 +43,7 @@ function scripts.cancel(KEYS, ARGV)
       old_remove(KEY, rec)
       lane_shrunk(cl, tenant, r.lane)
     elseif not spill_remove(depth_name(KEY, rec), KEY, rec) then
-      local pool, token = entry_of()
+      local pool, token = entry_of(KEY)
       local pending = redis.call('XPENDING', pool.key, GROUP, token, token, 1)[1]
       if pending then
         if redis.call('HSET', keys.cancelled, KEY, pending[2] .. '|' .. token .. '|' .. by.reason) == 1 then state_add('nc', 1) end

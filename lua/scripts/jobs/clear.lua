@@ -7,33 +7,29 @@
 -- Reply {"cleared" | "more", how many jobs it cancelled}: more may wait
 -- Never touches a job that waits for a time, runs, is about to, or is a dead letter.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include freed
--- @include shrink
--- @include relief
+-- @relief
+local function job_cancel(key, rec)
+  call.moves = call.moves - 1
+  leave(key, 'cancelled', rec)
+end
+
+-- lane_clear takes what there are moves for out of a lane.
+local function lane_clear(cl, tenant, lane)
+  local members = redis.call('ZRANGE', lane_key(cl, tenant, lane), 0, call.moves - 1)
+  redis.call('ZREM', lane_key(cl, tenant, lane), unpack(members))
+  waiting_add(cl, lane, -#members)
+  for _, member in ipairs(members) do
+    local key = tenant .. ':' .. sub(member, 13)
+    local rec = redis.call('HGET', keys.jobs, key)
+    old_remove(key, rec)
+    job_cancel(key, rec)
+  end
+  lane_shrunk(cl, tenant, lane)
+end
+
 function scripts.clear(KEYS, ARGV)
   local STATE, NOW, TENANT, QUEUE, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local now = now_us(NOW)
-
-  local function job_cancel(key, rec)
-    call.moves = call.moves - 1
-    leave(key, 'cancelled', rec)
-  end
-
-  -- lane_clear takes what there are moves for out of a lane.
-  local function lane_clear(cl, lane)
-    local members = redis.call('ZRANGE', lane_key(cl, TENANT, lane), 0, call.moves - 1)
-    redis.call('ZREM', lane_key(cl, TENANT, lane), unpack(members))
-    waiting_add(cl, lane, -#members)
-    for _, member in ipairs(members) do
-      local key = TENANT .. ':' .. sub(member, 13)
-      local rec = redis.call('HGET', keys.jobs, key)
-      old_remove(key, rec)
-      job_cancel(key, rec)
-    end
-    lane_shrunk(cl, TENANT, lane)
-  end
 
   call_begin(now, { 'eo' })
   local q, spilled = queue_open(QUEUE), TENANT .. ':' .. QUEUE
@@ -47,7 +43,7 @@ function scripts.clear(KEYS, ARGV)
     while call.moves > 0 do
       local x = tenant_open(cl, TENANT)
       if not x then break end
-      lane_clear(cl, x.lane ~= '*' and x.lane or redis.call('ZRANGE', lanes_key(cl, TENANT), 0, 0)[1])
+      lane_clear(cl, TENANT, x.lane ~= '*' and x.lane or redis.call('ZRANGE', lanes_key(cl, TENANT), 0, 0)[1])
     end
   end
   local cancelled, stopped = MOVES - call.moves, call.moves == 0

@@ -5,27 +5,12 @@
 -- ARGV[3] worker  name
 -- ARGV[4] ...  of each job: lease token, key, outcome, delay in microseconds, reason, text, microseconds that it ran.
 --   Outcomes: complete (a job that owns nothing but its record, and no unit of a breaker; delay is what its entry says of caps
---   that do not count it, see anygate.lua, reason its downstream, text its queue),
+--   that do not count it, see gate.lua, reason its downstream, text its queue),
 --   complete_full (any; with a delay, text is its result and is kept for so long), retry (an attempt burnt; delay),
 --   dead (reason, text), release (none burnt; delay, 0 for at once, longer each time for the text "unknown_type TYPE"), expire
 -- Reply {"finished" | "more", a word a job}: done, retried, dead, expired, released, cancelled, or lost
 -- Never believes a worker whose lease is gone: its entry left the stream with the lease.
 -- @flag allow-oom
--- @include call
--- @include group
--- @include queue
--- @include rotate
--- @include nobody
--- @include onway
--- @include holds
--- @include gate
--- @include due
--- @include fill
--- @include entry
--- @include recount
--- @include history
--- @include cancelled
--- @include return
 -- take_held marks the jobs whose entries were still the caller's, and returns the tokens of all.
 local function take_held(pool_key, jobs)
   local tokens = {}

@@ -6,7 +6,6 @@
 -- Reply {"extended" | "promote", token and reason of each job that was cancelled while the worker holds it} or {"lost"};
 --   promote means that no scheduler holds the timer lease
 -- Never brings back a lease that has been taken back.
--- @include time
 function scripts.heartbeat(KEYS, ARGV)
   local STATE, NOW, WORKER, LEASE = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
   local now = now_us(NOW)

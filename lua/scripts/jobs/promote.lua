@@ -10,17 +10,21 @@
 --   for none, jobs moved, clock steps seen, now}; leapt asks what the leap is, and nothing was done
 -- Never makes more than MOVES moves, and never ends a lease on a clock that has just stepped.
 -- @flag allow-oom
--- @include call
--- @include relief
--- @include gate
--- @include due
--- @include jobs
--- @include timers
--- @include stepped
--- @include rotate
+-- @relief
+-- later_promote uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
+local function later_promote()
+  local due = redis.call('ZRANGEBYSCORE', keys.later, '-inf', format('%d', call.now), 'LIMIT', 0, math.ceil(call.moves / 2))
+  if #due == 0 then return end
+  call.moves = call.moves - #due
+  redis.call('ZREM', keys.later, unpack(due))
+  local records = redis.call('HMGET', keys.jobs, unpack(due))
+  for i, key in ipairs(due) do job_return(key, records[i], call.now) end
+end
+
 function scripts.promote(KEYS, ARGV)
   local STATE, NOW, OWNER, TIMER_LEASE, LEAP = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
   local time_us = now_us(NOW)
+  call.now = time_us
   call_begin(time_us, { 'promoter', 'rot', 'dw', 'eo', 'steps' })
   local held_until, owner = match(state_get('promoter') or '0|', '^(%d+)|(.*)$')
   held_until = tonumber(held_until)
@@ -32,16 +36,6 @@ function scripts.promote(KEYS, ARGV)
   if state_num('step') == 1 and LEAP == 'ask' then
     state_write()
     return { 'leapt', '0', '0', '0', format('%d', time_us) }
-  end
-
-  -- later_promote uses half of the moves: however many jobs are due at once, timers run, and workers get some of them.
-  local function later_promote()
-    local due = redis.call('ZRANGEBYSCORE', keys.later, '-inf', format('%d', time_us), 'LIMIT', 0, math.ceil(call.moves / 2))
-    if #due == 0 then return end
-    call.moves = call.moves - #due
-    redis.call('ZREM', keys.later, unpack(due))
-    local records = redis.call('HMGET', keys.jobs, unpack(due))
-    for i, key in ipairs(due) do job_return(key, records[i], time_us) end
   end
 
   ended_rotate()

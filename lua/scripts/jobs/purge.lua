@@ -6,10 +6,7 @@
 -- Reply {"purged", a word a job}: purged, or unknown where it is no dead letter
 -- Never touches a job that may still run.
 -- @flag allow-oom
--- @include audit
--- @include call
--- @include letter
--- @include relief
+-- @relief
 function scripts.purge(KEYS, ARGV)
   local STATE, NOW, BY, KEYS_AT = KEYS[1], ARGV[1], ARGV[2], 3
   local now = now_us(NOW)

@@ -5,12 +5,7 @@
 -- Reply {"reclaimed"} or {"more"}: call again
 -- Never deletes a consumer that still holds entries.
 -- @flag allow-oom
--- @include call
--- @include gate
--- @include due
--- @include jobs
--- @include reclaim
--- @include relief
+-- @relief
 function scripts.reclaim(KEYS, ARGV)
   local STATE, NOW, WORKER = KEYS[1], ARGV[1], ARGV[2]
   local now = now_us(NOW)

@@ -11,13 +11,7 @@
 -- Reply {"registered" | "more"}
 -- Never counts a worker's slots twice: the same call again changes nothing but the lease.
 -- @flag allow-oom
--- @include call
--- @include gate
--- @include due
--- @include jobs
--- @include surplus
--- @include worker
--- @include relief
+-- @relief
 function scripts.register(KEYS, ARGV)
   local STATE, NOW, WORKER, POOL, MODE, QUEUES = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local SLOTS, LEASE = tonumber(ARGV[6]), tonumber(ARGV[7])

@@ -8,9 +8,7 @@
 -- Never notes what is no longer the worker's: nobody would take the note away. Never lets suspects run together that are not of one
 -- group, see reclaim.lua.
 -- @flag allow-oom
--- @include state
--- @include group
--- @include relief
+-- @relief
 function scripts.start(KEYS, ARGV)
   local STATE, POOL, WORKER, TOKEN, KEY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local ready = call.prefix .. 'ready:' .. POOL

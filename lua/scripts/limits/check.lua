@@ -13,8 +13,6 @@
 --   priority, "-" where there is no bucket, after what was charged; then nothing where there is enough, else "limited
 --   LEVEL LEFT WAIT_US BURST", "costly LEVEL BURST" or "buckets LEVEL", as admit says it
 -- Never writes when it refuses or peeks.
--- @include begin
--- @include path
 function scripts.check(KEYS, ARGV)
   local STATE, NOW, VERSION, PEEK = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
   call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -15,9 +15,6 @@
 -- Reply {"stale", version} or {"done", live limiters (-1 without a beat), a line a question: nothing where it is granted, else
 --   as admit says it; a line an account: tokens leased, tokens paid of what is owed, holders of the scope}
 -- Never leases more of a scope to all its holders than they may hold, nor more than half of what is left.
--- @include begin
--- @include path
--- @include lease
 function scripts.grant(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   call.bucket_cap = tonumber(ARGV[3])

@@ -17,8 +17,6 @@
 -- ARGV[15] ...  what the fragment path says of one path
 -- Reply {"refunded"}, {"again"} where the id had been refunded, {"late"} after the window, {"stale"} under another policy
 -- Never leaves more in a bucket than it would hold had the tokens not been taken.
--- @include begin
--- @include path
 function scripts.refund(KEYS, ARGV)
   local STATE, NOW, VERSION = KEYS[1], ARGV[1], ARGV[2]
   call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])

@@ -8,9 +8,7 @@
 -- Reply {"reset" | "full"}; one that is full already is not told of
 -- Never touches another scope's bucket: those above it stay as they are.
 -- @flag allow-oom
--- @include audit
--- @include begin
--- @include relief
+-- @relief
 function scripts.reset(KEYS, ARGV)
   local STATE, NOW, SCOPE, TENANT, FIELD, BY = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local now = now_us(NOW)

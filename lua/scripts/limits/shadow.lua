@@ -10,8 +10,6 @@
 -- ARGV[8] ...  what the fragment path says, then of each question: path from 1, tokens
 -- Reply {"stale", version} or {"counted"}
 -- Never touches the buckets in force.
--- @include begin
--- @include path
 function scripts.shadow(KEYS, ARGV)
   local STATE, NOW, VERSION, ID = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
   call.bucket_cap, call.global_rate, call.global_burst = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])

@@ -6,9 +6,7 @@
 -- Reply {"adopted"} or {"known"}
 -- Never takes over probes: nobody waits for them any more.
 -- @flag allow-oom
--- @include call
--- @include follow
--- @include relief
+-- @relief
 function scripts.adopt(KEYS, ARGV)
   local STATE, NOW, DOWNSTREAM, FIELDS_AT = KEYS[1], ARGV[1], ARGV[2], 3
   local now = now_us(NOW)
@@ -28,7 +26,7 @@ function scripts.adopt(KEYS, ARGV)
   local f = breaker.open(DOWNSTREAM)
   f.was = {}
   breaker.save(f, now, {})
-  breaker.follow(f)
+  breaker_follow(f)
   freed_wake(now)
   fill(now)
   return { 'adopted' }

@@ -7,54 +7,51 @@
 -- Never takes a job twice, dispatches one, or asks a limit: they were charged where they come from. Payloads and histories under
 --   keys of their own are there before.
 -- @flag allow-oom
--- @include call
--- @include freed
--- @include return
--- @include relief
+-- @relief
+local function letter_arrive(key, rec, at, why)
+  local queue = record_queue(rec)
+  letter_place(key, rec, at, why)
+  local _, age = queue_bounds(queue_open(queue))
+  if age > 0 then
+    due_add(keys.due, score_of(redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
+  end
+end
+
+local function spilled_arrive(key, rec, at)
+  local name = depth_name(key, rec)
+  redis.call('ZADD', call.prefix .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
+  redis.call('SADD', keys.spills, name)
+  if record_has(rec, DELAYED) then redis.call('HSET', keys.starts, key, at) end
+  if byte(rec, 2) % 2 == 1 then due_add(keys.due, number_at(rec, 15) + 1, 'x' .. key) end
+  due_add(keys.due, call.now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
+end
+
+local function job_arrive(key, rec, place, at, why, unique)
+  redis.call('HSET', keys.jobs, key, rec)
+  state_set('seq', math.max(state_num('seq'), number_at(rec, 7)))
+  state_add('accepted', 1)
+  if unique ~= '' then redis.call('HSET', keys.ukeys, key, unique) end
+  if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), 1, job_size(key, rec)) end
+  if place == 'dead' then
+    letter_arrive(key, rec, at, why)
+  elseif place == 'spill' then
+    spilled_arrive(key, rec, at)
+  elseif place == 'later' then
+    due_add(keys.later, tonumber(at), key)
+  else
+    local tenant, id = key_split(key)
+    local r = record_read(rec)
+    old_add(key, rec)
+    lane_place(class_open(queue_open(r.queue), r.class + 1), tenant, r.lane, r.score, r.order .. id)
+  end
+end
+
 function scripts.arrive(KEYS, ARGV)
   local STATE, NOW = KEYS[1], ARGV[1]
   local JOBS_AT, JOB_SIZE = 2, 6
-  local now = now_us(NOW)
+  call.now = now_us(NOW)
 
-  local function letter_arrive(key, rec, at, why)
-    local queue = record_queue(rec)
-    letter_place(key, rec, at, why)
-    local _, age = queue_bounds(queue_open(queue))
-    if age > 0 then
-      due_add(keys.due, score_of(redis.call('ZRANGE', call.prefix .. 'dead:' .. queue, 0, 0, 'WITHSCORES')[2]) + age, 'r' .. queue)
-    end
-  end
-
-  local function spilled_arrive(key, rec, at)
-    local name = depth_name(key, rec)
-    redis.call('ZADD', call.prefix .. 'spill:' .. name, format('%d', number_at(rec, 7)), key)
-    redis.call('SADD', keys.spills, name)
-    if record_has(rec, DELAYED) then redis.call('HSET', keys.starts, key, at) end
-    if byte(rec, 2) % 2 == 1 then due_add(keys.due, number_at(rec, 15) + 1, 'x' .. key) end
-    due_add(keys.due, now + CONTINUE_AFTER, 'o' .. name) -- it may have been on its way back
-  end
-
-  local function job_arrive(key, rec, place, at, why, unique)
-    redis.call('HSET', keys.jobs, key, rec)
-    state_set('seq', math.max(state_num('seq'), number_at(rec, 7)))
-    state_add('accepted', 1)
-    if unique ~= '' then redis.call('HSET', keys.ukeys, key, unique) end
-    if record_has(rec, COUNTED) then depth_add(depth_name(key, rec), 1, job_size(key, rec)) end
-    if place == 'dead' then
-      letter_arrive(key, rec, at, why)
-    elseif place == 'spill' then
-      spilled_arrive(key, rec, at)
-    elseif place == 'later' then
-      due_add(keys.later, tonumber(at), key)
-    else
-      local tenant, id = key_split(key)
-      local r = record_read(rec)
-      old_add(key, rec)
-      lane_place(class_open(queue_open(r.queue), r.class + 1), tenant, r.lane, r.score, r.order .. id)
-    end
-  end
-
-  call_begin(now, {})
+  call_begin(call.now, {})
   local job_keys = {}
   for i = JOBS_AT, #ARGV, JOB_SIZE do job_keys[#job_keys + 1] = ARGV[i] end
   local here, arrived = redis.call('HMGET', keys.jobs, unpack(job_keys)), 0
@@ -65,6 +62,6 @@ function scripts.arrive(KEYS, ARGV)
       arrived = arrived + 1
     end
   end
-  fill(now)
+  fill(call.now)
   return { 'arrived', format('%d', arrived) }
 end

@@ -8,9 +8,7 @@
 -- Reply {"carried"}
 -- Never adds the counters of one partition twice.
 -- @flag allow-oom
--- @include jobs
--- @include time
--- @include relief
+-- @relief
 function scripts.carry(KEYS, ARGV)
   local STATE, NOW, CLOCK, FROM, COUNTERS = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
   local COUNTERS_AT = 5

@@ -6,24 +6,20 @@
 -- Never ends a job: no counter of leaving changes, and its id is not remembered as one that has ended. Payloads, histories and
 --   unique keys under keys of their own stay.
 -- @flag allow-oom
--- @include call
--- @include freed
--- @include shrink
--- @include record
--- @include relief
+-- @relief
+local function lane_leave(key, rec)
+  local tenant, id = key_split(key)
+  local r = record_read(rec)
+  local cl = class_open(queue_open(r.queue), r.class + 1)
+  if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 0 then return end
+  waiting_add(cl, r.lane, -1)
+  old_remove(key, rec)
+  lane_shrunk(cl, tenant, r.lane)
+end
+
 function scripts.depart(KEYS, ARGV)
   local STATE, NOW, KEYS_AT = KEYS[1], ARGV[1], 2
   local now = now_us(NOW)
-
-  local function lane_leave(key, rec)
-    local tenant, id = key_split(key)
-    local r = record_read(rec)
-    local cl = class_open(queue_open(r.queue), r.class + 1)
-    if redis.call('ZREM', lane_key(cl, tenant, r.lane), r.order .. id) == 0 then return end
-    waiting_add(cl, r.lane, -1)
-    old_remove(key, rec)
-    lane_shrunk(cl, tenant, r.lane)
-  end
 
   call_begin(now, {})
   for i = KEYS_AT, #ARGV do

@@ -17,8 +17,6 @@
 -- Reply {"stored" | "more" | "fine"} or {"conflict", version in force} or {"editing", edit that is being stored in steps} or
 --   {"classes", queue}: jobs wait in a class that would go; "fine" is for the edit "-"
 -- Never takes away what a job has: a new weight counts from a tenant's next dispatch, a lower cap too.
--- @include call
--- @include settings
 function scripts.policy(KEYS, ARGV)
   local STATE, NOW, EXPECTED, VERSION, TEXT, WINDOW = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
   local EDIT, AUTHOR, REASON, RESTORED, CHANGES, COPY, DIGEST = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10], ARGV[11], ARGV[12]

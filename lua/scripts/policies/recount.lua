@@ -7,10 +7,7 @@
 -- Reply {cursor}, "0" at the end
 -- Never counts a job twice: its record says that it counts.
 -- @flag allow-oom
--- @include call
--- @include depth
--- @include record
--- @include relief
+-- @relief
 function scripts.recount(KEYS, ARGV)
   local STATE, NOW, CURSOR, PAGE, EDIT = KEYS[1], ARGV[1], ARGV[2], ARGV[3], ARGV[4]
   local now = now_us(NOW)

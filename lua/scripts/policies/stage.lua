@@ -9,10 +9,7 @@
 --   {"editing", another edit} or {"classes", queue}
 -- Never changes what dispatch or admission know: step does.
 -- @flag allow-oom
--- @include call
--- @include settings
--- @include portion
--- @include relief
+-- @relief
 function scripts.stage(KEYS, ARGV)
   local STATE, NOW, EXPECTED, EDIT = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
   local now = now_us(NOW)

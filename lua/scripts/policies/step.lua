@@ -5,10 +5,7 @@
 --   go: it takes back what it has done
 -- Never shows the new version before all that it says holds, nor the old one after.
 -- @flag allow-oom
--- @include call
--- @include settings
--- @include portion
--- @include relief
+-- @relief
 function scripts.step(KEYS, ARGV)
   local STATE, NOW = KEYS[1], ARGV[1]
   local now = now_us(NOW)

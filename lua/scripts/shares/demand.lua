@@ -5,8 +5,6 @@
 -- Reply {entries of the pool's ready stream, then of each queue, by spaces, of each class its weight in the pattern and the sum
 --   of its runnable tenants' weights, by a colon}
 -- Never writes.
--- @include gate
--- @include weigh
 function scripts.demand(KEYS, ARGV)
   local STATE, POOL, QUEUES = KEYS[1], ARGV[1], ARGV[2]
 

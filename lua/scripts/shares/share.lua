@@ -11,84 +11,80 @@
 --   bucket is full. A whole of 0 is a bound that has gone from the policy.
 -- Never takes away what a job has: those above a lower cap run on, and used says how many.
 -- @flag allow-oom
--- @include call
--- @include freed
--- @include gateset
--- @include hunger
--- @include paused
--- @include relief
--- @include share
+-- @relief
+-- RATE_PARTS is into how many units the even part of a rate is divided.
+local RATE_PARTS = 1000
+
+-- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
+-- change of policy that no admission has followed is not known: such time does not count.
+local function global_set(units, of)
+  local multiple, stored, changed_at = units * call.parts / of, state_get('gb'), state_num('pat')
+  local stamp = stored and tonumber(match(stored, '^%-?%d+:(%d+):'))
+  local at = state_num('bt')
+  if stamp and changed_at > stamp then at = math.min(at, changed_at) end
+  local level, missing, rate = global_level(at)
+  if level then
+    local b = { level = level, stamp = state_num('bt'), rate = rate * multiple / tonumber(state_get('gm') or 1) }
+    state_set('gb', bucket_text(b, math.ceil(missing / b.rate)))
+  else
+    state_set('gb', false)
+  end
+  state_set('gm', multiple)
+end
+
+-- share_freed lets waiters wake behind what has more: that of all that have none of their own lets those of each wake.
+local function share_freed(name)
+  call.freed[name] = true
+  if gate_default(name) ~= name then return end
+  for _, covered in ipairs(redis.call('HKEYS', keys.gates)) do
+    if gate_default(covered) == name then call.freed[covered] = true end
+  end
+end
+
+local function share_set(name, units, of)
+  if name == 'global' then return global_set(units, of) end
+  local s, g = share_read(name), gate(name)
+  if not s then return end
+  s.units, s.of = units, of
+  share_write(name, s)
+  if s.whole == '' or not g then return end
+  if g.burst then
+    g.rate, g.stamp = share_rate(s), state_num('bt')
+  elseif g.limit == 0 then
+    paused_then(g, format('%d', share_cap(s)))
+  else
+    g.limit = share_cap(s)
+  end
+  call.gates_dirty[name] = true
+  share_freed(name)
+end
+
+local function rate_line(units, of, in_force, full, wanted)
+  return format('%d %d %d %d %d %s', RATE_PARTS * call.parts, units, of, in_force, full and 0 or 1, wanted)
+end
+
+local function share_line(name)
+  if name == 'global' then
+    local units = floor(tonumber(state_get('gm') or 1) * RATE_PARTS + 0.5)
+    return rate_line(units, RATE_PARTS * call.parts, units, not global_level(state_num('bt')), hunger(name))
+  end
+  local s, g = share_read(name), gate(name)
+  if not s or s.parts ~= call.parts then return '-' end
+  if s.whole == '' then return format('0 %d %d 0 0', s.units, s.of) end
+  if not g or g.default then return '-' end
+  if g.burst then
+    local in_force = floor(g.rate / s.whole * RATE_PARTS * call.parts + 0.5)
+    return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
+  end
+  return format('%s %d %d %d %d %s', s.whole, s.units, s.of, math.max(0, share_in_force(g) or 0), g.held, hunger(name))
+end
+
 function scripts.share(KEYS, ARGV)
-  local STATE, NOW, NUMBER, OWNER, PARTS = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+  local STATE, NOW, NUMBER, OWNER = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]
+  call.parts = tonumber(ARGV[4])
   local BOUNDS_AT = 5
   local now = now_us(NOW)
 
-  -- RATE_PARTS is into how many units the even part of a rate is divided.
-  local RATE_PARTS = 1000
-
-  -- global_set changes the rate of the global bucket: what has come in so far came at the old one. At which rate it came in after a
-  -- change of policy that no admission has followed is not known: such time does not count.
-  local function global_set(units, of)
-    local multiple, stored, changed_at = units * PARTS / of, state_get('gb'), state_num('pat')
-    local stamp = stored and tonumber(match(stored, '^%-?%d+:(%d+):'))
-    local at = state_num('bt')
-    if stamp and changed_at > stamp then at = math.min(at, changed_at) end
-    local level, missing, rate = global_level(at)
-    if level then
-      local b = { level = level, stamp = state_num('bt'), rate = rate * multiple / tonumber(state_get('gm') or 1) }
-      state_set('gb', bucket_text(b, math.ceil(missing / b.rate)))
-    else
-      state_set('gb', false)
-    end
-    state_set('gm', multiple)
-  end
-
-  -- share_freed lets waiters wake behind what has more: that of all that have none of their own lets those of each wake.
-  local function share_freed(name)
-    call.freed[name] = true
-    if gate_default(name) ~= name then return end
-    for _, covered in ipairs(redis.call('HKEYS', keys.gates)) do
-      if gate_default(covered) == name then call.freed[covered] = true end
-    end
-  end
-
-  local function share_set(name, units, of)
-    if name == 'global' then return global_set(units, of) end
-    local s, g = share_read(name), gate(name)
-    if not s then return end
-    s.units, s.of = units, of
-    share_write(name, s)
-    if s.whole == '' or not g then return end
-    if g.burst then
-      g.rate, g.stamp = share_rate(s), state_num('bt')
-    elseif g.limit == 0 then
-      paused_then(g, format('%d', share_cap(s)))
-    else
-      g.limit = share_cap(s)
-    end
-    call.gates_dirty[name] = true
-    share_freed(name)
-  end
-
-  local function rate_line(units, of, in_force, full, wanted)
-    return format('%d %d %d %d %d %s', RATE_PARTS * PARTS, units, of, in_force, full and 0 or 1, wanted)
-  end
-
-  local function share_line(name)
-    if name == 'global' then
-      local units = floor(tonumber(state_get('gm') or 1) * RATE_PARTS + 0.5)
-      return rate_line(units, RATE_PARTS * PARTS, units, not global_level(state_num('bt')), hunger(name))
-    end
-    local s, g = share_read(name), gate(name)
-    if not s or s.parts ~= PARTS then return '-' end
-    if s.whole == '' then return format('0 %d %d 0 0', s.units, s.of) end
-    if not g or g.default then return '-' end
-    if g.burst then
-      local in_force = floor(g.rate / s.whole * RATE_PARTS * PARTS + 0.5)
-      return rate_line(s.units, s.of, in_force, g.level >= g.burst, hunger(name))
-    end
-    return format('%s %d %d %d %d %s', s.whole, s.units, s.of, math.max(0, share_in_force(g) or 0), g.held, hunger(name))
-  end
 
   call_begin(now, { 'pv', 'pat', 'gb', 'gm', 'sb', 'pools' })
   local number, owner = match(state_get('sb') or '0||', '^(%d+)|([^|]*)|')

@@ -5,19 +5,15 @@
 -- ARGV[2] cursor  of the last reply, "0" to begin anew
 -- Reply {cursor, microseconds since shares were last looked at, -1 for never, owner of that ballot, names}
 -- Never writes, or looks at more bounds than some PAGE.
--- @include gatesload
--- @include hunger
--- @include share
--- @include time
+-- share_is_short reports whether less of a cap is in force than there may be, as after an edit that raised it.
+local function share_is_short(name, s)
+  return not gate_is_rate(name) and (share_in_force(gate(name)) or share_cap(s)) < share_cap(s)
+end
+
 function scripts.unbalanced(KEYS, ARGV)
   local STATE, NOW, CURSOR = KEYS[1], ARGV[1], ARGV[2]
   local PAGE = 200
   local now = now_us(NOW)
-
-  -- share_is_short reports whether less of a cap is in force than there may be, as after an edit that raised it.
-  local function share_is_short(name, s)
-    return not gate_is_rate(name) and (share_in_force(gate(name)) or share_cap(s)) < share_cap(s)
-  end
 
   state_load({ 'ng', 'nw', 't', 'bt', 'gb', 'gm', 'sb' })
   call.st.bt = bucket_time(now)

@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/store"
 )
 
-// The flags of a record, drawn in fragments/header.lua, and its bounds; the offsets are lua's.
+// The flags of a record, drawn in fragments/record.lua, and its bounds; the offsets are lua's.
 const (
 	recordVersion  = 1
 	flagDeadline   = 1

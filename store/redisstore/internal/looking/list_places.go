@@ -384,7 +384,7 @@ func (s *Looking) findEntries(ctx context.Context, see func(store.Listed)) error
 	return nil
 }
 
-// lane names a job's lane, and member is it there: what fragments/header.lua and record.lua say.
+// lane names a job's lane, and member is it there: what fragments/record.lua says.
 func laneOf(r *store.Record) string {
 	if r.Timed || !r.Job.Deadline.IsZero() {
 		return "d" + r.Job.Downstream

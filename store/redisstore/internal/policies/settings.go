@@ -223,7 +223,7 @@ func moveArgs(args []any, moves []settingMove) []any {
 	return args
 }
 
-// portionText is a portion as fragments/portion.lua reads it; back takes it back.
+// portionText is a portion as fragments/settings.lua reads it; back takes it back.
 func portionText(moves []settingMove, back bool) string {
 	var text strings.Builder
 	for _, m := range moves {

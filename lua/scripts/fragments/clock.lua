@@ -1,4 +1,3 @@
--- @include state
 -- time: Redis TIME in microseconds, read once; a test passes its own. Two clocks of the state follow it: `bt`, by
 -- which buckets refill, never goes back, and `dc`, by which ended ids age, advances by at most STEP at a time.
 -- `step` is -1 after a larger step back, and 1 after a larger leap ahead: that is a step of the clock, or the time that nobody
@@ -28,4 +27,19 @@ local function clock_advance(now)
   if passed > STEP then passed = STEP end
   if passed > 0 then state_add('dc', passed) end
   state_set('t', now)
+end
+
+-- begin: what scripts begin with that ask buckets alone.
+local function clock_begin(now, fields)
+  for _, field in ipairs({ 't', 'bt', 'dc', 'step' }) do fields[#fields + 1] = field end
+  state_load(fields)
+  clock_advance(now)
+end
+
+-- call: what every script begins with that moves jobs.
+local function call_begin(now, fields)
+  for _, field in ipairs({ 'seq', 'gen', 'en', 'ng', 'nm', 'nh', 'nw', 'nd', 'nc', 'nl', 'nb', 'pv', 'wl' }) do
+    fields[#fields + 1] = field
+  end
+  clock_begin(now, fields)
 end

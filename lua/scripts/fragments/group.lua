@@ -1,2 +1,0 @@
--- group: the consumer group of every ready stream.
-local GROUP = 'g'
