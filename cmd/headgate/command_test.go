@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -194,5 +195,21 @@ func TestPoliciesGoInAndOut(t *testing.T) {
 	}
 	if out := run("get"); !strings.Contains(out.stdout, `"acme"`) {
 		t.Errorf("get: %+v", out)
+	}
+}
+
+// TestALogEndsWithItsCommand: what a command leaves in the background writes nothing where its caller reads.
+func TestALogEndsWithItsCommand(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	to, end := shared(&log)
+	for _, line := range []string{"before\n", "after\n"} {
+		if n, err := io.WriteString(to, line); n != len(line) || err != nil {
+			t.Errorf("wrote %d, %v", n, err)
+		}
+		end()
+	}
+	if log.String() != "before\n" {
+		t.Errorf("written: %q", log.String())
 	}
 }

@@ -39,7 +39,7 @@ func newDeployment(t *testing.T) *deployment {
 func (d *deployment) run(ctx context.Context, stdin io.Reader, name string, args ...string) output {
 	var stdout, stderr bytes.Buffer
 	all := append(append([]string{name}, d.where...), args...)
-	code := execute(ctx, all, stdin, &stdout, shared(&stderr))
+	code := execute(ctx, all, stdin, &stdout, &stderr)
 	return output{code, stdout.String(), stderr.String()}
 }
 

@@ -25,7 +25,8 @@ import (
 // execute runs headgate with the given arguments and returns its exit code. When ctx ends, commands drain and report what they have.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	logging.Disable() // go-redis writes a line of its own for each failed dial; the errors say what matters.
-	stderr = shared(stderr)
+	stderr, end := shared(stderr)
+	defer end()
 	root := newRoot(stdout, stderr) //nolint:contextcheck // Cobra hands ctx to the commands.
 	root.SetIn(stdin)
 	root.SetArgs(args)
@@ -82,7 +83,7 @@ type lockedWriter struct {
 	mu struct {
 		sync.Mutex
 
-		to io.Writer
+		to io.Writer // Nothing is written once it is nil.
 	}
 }
 
@@ -90,15 +91,26 @@ type lockedWriter struct {
 func (w *lockedWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.mu.to == nil {
+		return len(p), nil
+	}
 	return w.mu.to.Write(p)
 }
 
-// shared returns a writer that several goroutines may use. Files are such; a terminal must remain one.
-func shared(to io.Writer) io.Writer {
+// end ends what is written: what goes on in the background of a command that has returned, as an exporter of traces that nobody
+// takes, must not write where its caller reads.
+func (w *lockedWriter) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.to = nil
+}
+
+// shared returns a writer that several goroutines may use until it is ended. Files are such; a terminal must remain one.
+func shared(to io.Writer) (w io.Writer, end func()) {
 	if _, ok := to.(*os.File); ok {
-		return to
+		return to, func() {}
 	}
-	w := &lockedWriter{}
-	w.mu.to = to
-	return w
+	locked := &lockedWriter{}
+	locked.mu.to = to
+	return locked, locked.end
 }

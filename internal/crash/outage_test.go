@@ -30,17 +30,20 @@ const (
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	o := newOutage(t, died, behaveFailed, behaveHang, behaveSlow, behaveFlap, cut)
+	first, _ := o.run(600, offerTenants)
 	without, _ := o.run(600, offerTenants)
 	o.strike()
 	with, _ := o.run(600, offerTenants)
 	o.mend()
 	found := o.audit()
 	found.assert(t)
-	if without.steps == 0 || with.steps > without.steps*1.05 {
-		t.Errorf("law L10: others' jobs waited for %.1f dispatches in the mean, and %.1f without outage", with.steps, without.steps)
+	// Two runs without an outage differ, too: tenants come back with the tags that traffic before left them.
+	if most := max(first.steps, without.steps); most == 0 || with.steps > most*1.05 {
+		t.Errorf("law L10: others' jobs waited for %.1f dispatches in the mean, and %.1f without outage", with.steps, most)
 	}
-	if moved := with.moved(without); moved > 0.05 {
-		t.Errorf("law L10: others' jobs were dispatched %.1f %% of their wait from their places without outage", 100*moved)
+	if moved, anyway := with.moved(without), without.moved(first); moved > anyway+0.05 {
+		t.Errorf("law L10: others' jobs were dispatched %.1f %% of their wait from their places without outage, which were %.1f %% apart in two runs",
+			100*moved, 100*anyway)
 	}
 	for _, row := range found {
 		t.Logf("%s: %+v", row.behaviour, row)
