@@ -10,8 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/internal/redistest"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/internal/redistest"
 )
 
 // TestANameIsOfOneFile: no two fragments define the same name, and no file has a variable of a name that a fragment defines: what a script

@@ -76,6 +76,31 @@ func (p *Producer) mayRepeat(f *flight, err error) bool {
 	return true
 }
 
+// askAgain asks once more for those jobs of a flight in doubt that were refused, and puts the answers in the place of the first. Redis may
+// read a call that was cut off after its own repetition, from the buffer of another connection, and let a job in whose repetition it has
+// refused; that call has been read by the time of the second answer. An answer from long ago, in a network that keeps what it was given,
+// stays possible.
+func (p *Producer) askAgain(ctx context.Context, snapshot *policy.Compiled, candidates []store.Candidate, verdicts []admission.Verdict) error {
+	var refused []store.Candidate
+	var at []int
+	for i := range verdicts {
+		if verdicts[i].Decision == admission.Refused {
+			refused, at = append(refused, candidates[i]), append(at, i)
+		}
+	}
+	if len(refused) == 0 {
+		return nil
+	}
+	again, err := p.part.Admit(ctx, snapshot.Version(), refused)
+	if err != nil {
+		return err //nolint:wrapcheck // as that of the first
+	}
+	for i, verdict := range again {
+		verdicts[at[i]] = verdict
+	}
+	return nil
+}
+
 // errTooLate ends a flight whose ids the store may have forgotten by the time a resend arrives.
 var errTooLate = errors.New("too late to send again: the dedup window could be over")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -65,6 +66,61 @@ func TestADoubtStays(t *testing.T) {
 	f := &flight{doubted: true}
 	if err := f.outcome(store.ErrStale); !errors.Is(err, admission.ErrOutcomeUnknown) {
 		t.Errorf("a flight in doubt that Redis then refuses ends with %v", err)
+	}
+}
+
+// TestARefusalInDoubtIsAskedForAgain: a call is cut off, its repetition is refused, and only then does Redis read the call. Its caller is
+// told that the job is in.
+func TestARefusalInDoubtIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	proxy, direct := redistest.NewProxy(t, server.Addr()), server.Client(t)
+	config := redisstore.Config{Prefix: redistest.Prefix(t)}
+	s, err := redisstore.Open(t.Context(), proxy.Client(t), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := redisstore.Open(t.Context(), direct, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(s, Config{Policy: new(policy.Unlimited()), Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Enqueue(t.Context(), testJob("warm")); err != nil {
+		t.Fatal(err)
+	}
+	paused := store.QueueGate(testJob("a").Queue)
+	if err := operator.Suspend(t.Context(), paused, 0, store.Intervention{Reason: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	var late []any
+	calls := 0
+	proxy.Decide(func(c redistest.Command) redistest.Action {
+		if !c.IsScript() || !strings.HasSuffix(c.Args[0], "_admit") {
+			return redistest.Action{}
+		}
+		switch calls++; calls {
+		case 1:
+			late = append(late, c.Name)
+			for _, arg := range c.Args {
+				late = append(late, arg)
+			}
+			return redistest.Action{Cut: redistest.CutBefore}
+		case 3: // The second was refused: now the first arrives, and finds the queue open.
+			if _, err := operator.Resume(t.Context(), paused, store.Intervention{}); err != nil {
+				t.Error(err)
+			}
+			if err := direct.Do(t.Context(), late...).Err(); err != nil {
+				t.Error(err)
+			}
+		}
+		return redistest.Action{}
+	})
+	verdict, err := p.Enqueue(t.Context(), testJob("a"))
+	if err != nil || verdict.Err() != nil || calls != 3 {
+		t.Errorf("%+v, %v, after %d calls", verdict, err, calls)
 	}
 }
 

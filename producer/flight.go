@@ -158,6 +158,11 @@ func (p *Producer) attempt(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
+		if f.doubted {
+			if err := p.askAgain(ctx, snapshot, candidates, verdicts); err != nil {
+				return err
+			}
+		}
 		for i, e := range entries {
 			e.verdict = verdicts[i]
 		}
