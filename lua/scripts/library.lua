@@ -16,3 +16,20 @@ local function call_open(state, argv)
   end
   call.state, call.prefix, call.argv = state, prefix, argv
 end
+
+-- memory returns what remembers what parse makes of texts: the last CACHED of them, for all calls of the library. Nobody may change
+-- what was parsed. It decides nothing: a text that is forgotten is parsed again.
+local CACHED = 256
+local function memory(parse)
+  return { parse = parse, known = {}, size = 0 }
+end
+
+local function remembered(of, text)
+  local value = of.known[text]
+  if value == nil then
+    if of.size == CACHED then of.known, of.size = {}, 0 end
+    value = of.parse(text)
+    of.known[text], of.size = value, of.size + 1
+  end
+  return value
+end

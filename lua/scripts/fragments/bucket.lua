@@ -1,15 +1,7 @@
 -- bucket: token buckets, the arithmetic of package buckets, operation for operation. Levels are micro-tokens,
 -- rates micro-tokens a microsecond. A stored bucket is "level:stamp:fill:rate"; an absent one is full.
-function reset.bucket() call.rate_texts = {} end -- texts of rates that are known, by rate
-
-local function rate_text(rate)
-  local text = call.rate_texts[rate]
-  if not text then
-    text = format('%.17g', rate)
-    call.rate_texts[rate] = text
-  end
-  return text
-end
+local function rate_print(rate) return format('%.17g', rate) end
+local RATE_TEXTS = memory(rate_print)
 
 -- bucket_settle brings a bucket {rate, burst} to what is stored of it as it stands at `now`, and returns it.
 local function bucket_settle(b, stored, changed_at, now)
@@ -18,7 +10,7 @@ local function bucket_settle(b, stored, changed_at, now)
   if not stored then return b end
   local level, stamp, span, old = match(stored, '^(%-?%d+):(%d+):(%d+):(.+)$')
   stamp, span = tonumber(stamp), tonumber(span)
-  old = old == call.rate_texts[rate] and rate or tonumber(old)
+  old = old == remembered(RATE_TEXTS, rate) and rate or tonumber(old)
   if stamp > now then stamp = now end
   local passed = now - stamp
   if passed >= span and rate >= old then return b end
@@ -57,5 +49,5 @@ end
 
 -- bucket_text needs what bucket_fill says.
 local function bucket_text(b, span)
-  return format('%d:%d:%d:', b.level, b.stamp, span) .. rate_text(b.rate)
+  return format('%d:%d:%d:', b.level, b.stamp, span) .. remembered(RATE_TEXTS, b.rate)
 end

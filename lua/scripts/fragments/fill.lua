@@ -29,8 +29,19 @@ local function tenants_gates(of, queue)
   return there
 end
 
+-- plan_share returns how many of what is wanted a class will serve while others of its queue have jobs: its part of the pattern, and a
+-- turn.
+local function plan_share(cl)
+  local q, w, others = cl.q, cl.q.w[cl.c], 0
+  for c = 1, q.n do
+    if c ~= cl.c and q.waiting[c] > 0 then others = others + q.w[c] end
+  end
+  if others == 0 then return call.want end
+  return math.min(call.want, math.ceil(call.want * w / (w + others)) + w)
+end
+
 local function plan_more(cl, p)
-  local k = math.max(call.want, p.loaded > 0 and 16 or 1)
+  local k = math.max(plan_share(cl), p.loaded > 0 and 16 or 1)
   local r = redis.call('ZRANGE', cl.act, p.loaded, p.loaded + k - 1, 'WITHSCORES')
   local n = #r / 2
   p.loaded = p.loaded + n

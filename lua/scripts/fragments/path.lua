@@ -1,9 +1,9 @@
 -- path: the buckets on the way of a job, global, tenant, queue and priority, for scripts that charge them all or none.
 -- A script sets path_count, paths_at, bucket_cap, global_rate, global_burst, what the keys of tenants' buckets begin with
 -- (buckets), and the field of the state that has the global one (global_bucket). At paths_at stand the number of distinct
--- limits, of each rate and burst of tenant, queue and priority, where a rate of "" is no bucket; then of each path tenant,
--- queue, class from 0, its name, and its limits from 1.
-local PATH_SIZE, LIMITS_SIZE = 5, 6
+-- limits; each, of tenant, queue and priority, rate and burst, doubles of 8 bytes, the lowest first, where a rate of 0 is no bucket;
+-- then of each path tenant, queue, class from 0, its name, and its limits from 1.
+local PATH_SIZE = 5
 -- the buckets' own time, which never goes back
 function reset.path() call.filled_to, call.paths, call.charged = nil, {}, {} end
 
@@ -19,16 +19,18 @@ local function path_bucket(t, field, rate, burst)
   return b
 end
 
+local function limits_unpack(text)
+  local l = { struct.unpack('<dddddd', text) }
+  for level = 1, 5, 2 do l[level] = l[level] > 0 and l[level] end
+  return l
+end
+local LIMITS = memory(limits_unpack)
+
 -- paths_read notes the paths and returns where what follows them begins.
 local function paths_read()
   local limits, at = {}, call.paths_at + 1
   for i = 1, tonumber(call.argv[call.paths_at]) do
-    local l = {}
-    for k = 0, LIMITS_SIZE - 1 do l[k + 1] = tonumber(call.argv[at + k]) or false end
-    for k = 1, LIMITS_SIZE, 2 do
-      if l[k] then call.rate_texts[l[k]] = call.argv[at + k - 1] end
-    end
-    limits[i], at = l, at + LIMITS_SIZE
+    limits[i], at = remembered(LIMITS, call.argv[at]), at + 1
   end
   for i = 1, call.path_count do
     local tenant, queue, l = call.argv[at], call.argv[at + 1], limits[tonumber(call.argv[at + 4])]

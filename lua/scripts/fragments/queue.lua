@@ -11,14 +11,22 @@
 -- Classes count from 1 here, from 0 in keys and records.
 local DEFAULT_QUEUE = 'high=3,medium=2,low=1|3600000000|dead|0|-|3|0|100000'
 
-local function queue_config(q, text)
+local function config_parse(text)
+  local q = { w = {}, names = {}, n = 0 }
   local classes, horizon, expired, wait, own, rest = match(text, '^([^|]*)|(%d+)|(%a+)|(%d+)|([^|]*)|(.*)$')
   q.horizon, q.expired, q.wait, q.overflow, q.rest = tonumber(horizon), expired, tonumber(wait), own, rest
-  q.w, q.names, q.n = {}, {}, 0
   for class, weight in string.gmatch(classes, '([^=,]+)=(%d+)') do
     q.n = q.n + 1
     q.names[q.n], q.w[q.n] = class, tonumber(weight)
   end
+  return q
+end
+local CONFIGS = memory(config_parse)
+
+local function queue_config(q, text)
+  local of = remembered(CONFIGS, text)
+  q.horizon, q.expired, q.wait, q.overflow, q.rest = of.horizon, of.expired, of.wait, of.overflow, of.rest
+  q.w, q.names, q.n = of.w, of.names, of.n
 end
 
 -- queue_bounds reads what only few calls need.
@@ -69,6 +77,16 @@ local GROUP = 'g'
 --   pool:POOL  slots|mode|cur|left|queue=weight,…   mode w weighted or s strict; pools names all
 --   ready:POOL STREAM of entries j key, r record, p period of a breaker if there is one; group g
 
+local function spec_parse(spec)
+  local of = { w = {}, queues = {}, n = 0 }
+  for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
+    of.n = of.n + 1
+    of.queues[of.n], of.w[of.n] = queue, tonumber(weight)
+  end
+  return of
+end
+local SPECS = memory(spec_parse)
+
 local function pool_open(id)
   local p = call.pools[id]
   if p == nil then
@@ -77,11 +95,9 @@ local function pool_open(id)
     if v then
       local slots, mode, cur, left, spec = match(v, '^(%d+)|(%a)|(%d+)|(%d+)|(.*)$')
       p = { id = id, key = call.prefix .. 'ready:' .. id, slots = tonumber(slots), mode = mode, cur = tonumber(cur),
-        left = tonumber(left), spec = spec, w = {}, queues = {}, n = 0 }
-      for queue, weight in string.gmatch(spec, '([^=,]+)=(%d+)') do
-        p.n = p.n + 1
-        p.queues[p.n], p.w[p.n] = queue, tonumber(weight)
-      end
+        left = tonumber(left), spec = spec }
+      local of = remembered(SPECS, spec)
+      p.w, p.queues, p.n = of.w, of.queues, of.n
     end
     call.pools[id] = p
   end

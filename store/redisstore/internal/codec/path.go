@@ -1,6 +1,8 @@
 package codec
 
 import (
+	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/headgate/headgate/admission"
@@ -20,11 +22,25 @@ func PathOf(q *store.Question) Path {
 	return Path{Tenant: q.Tenant, Queue: q.Queue, Name: q.Class, Limits: &q.Limits}
 }
 
-// PathSize and LimitsSize are the arguments of a path and of its limits.
-const (
-	PathSize   = 5
-	LimitsSize = 6
-)
+// PathSize is the arguments of a path.
+const PathSize = 5
+
+// limitsBytes are those of distinct limits: of three levels, rate and burst.
+const limitsBytes = 3 * 2 * 8
+
+// packLimits writes the limits below the global one as fragments/path.lua reads them.
+func packLimits(limits *[admission.Levels]admission.Limit) string {
+	packed := make([]byte, 0, limitsBytes)
+	for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
+		rate, burst := 0.0, 0.0
+		if l := &limits[level]; !l.Disabled && l.Tokens > 0 {
+			rate, burst = float64(l.Rate()), float64(Burst(*l))
+		}
+		packed = binary.LittleEndian.AppendUint64(packed, math.Float64bits(rate))
+		packed = binary.LittleEndian.AppendUint64(packed, math.Float64bits(burst))
+	}
+	return string(packed)
+}
 
 // AppendPaths appends distinct limits, then the paths, which name theirs. Texts go as pointers, since an interface made of a
 // string is an allocation, three of them a path.
@@ -37,9 +53,7 @@ func AppendPaths(args []any, paths []Path) []any {
 		at := limitsAt(distinct, paths[i].Limits)
 		if at == len(distinct) {
 			distinct = append(distinct, paths[i].Limits)
-			for level := admission.LevelTenant; level <= admission.LevelPriority; level++ {
-				args = appendLimit(args, &paths[i].Limits[level])
-			}
+			args = append(args, packLimits(paths[i].Limits))
 		}
 		numbers[i] = at + 1
 	}

@@ -67,7 +67,7 @@ func (s *Limits) checkArgs(version int64, peek bool, questions []store.Question)
 	if peek {
 		flag = "1"
 	}
-	args := append(make([]any, 0, 8+codec.LimitsSize+(codec.PathSize+2)*len(questions)), s.conn.Now, version, flag, s.conn.BucketCap)
+	args := append(make([]any, 0, 9+(codec.PathSize+2)*len(questions)), s.conn.Now, version, flag, s.conn.BucketCap)
 	args = codec.AppendGlobal(args, &questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
 	args = append(args, len(questions))
 	args = codec.AppendQuestions(args, questions)

@@ -30,7 +30,7 @@ func (s *Limits) Grant(ctx context.Context, g *store.Grant) (store.Granted, erro
 }
 
 func (s *Limits) grantArgs(g *store.Grant) []any {
-	args := append(make([]any, 0, 11+codec.LimitsSize+(codec.PathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, s.conn.BucketCap)
+	args := append(make([]any, 0, 12+(codec.PathSize+2)*len(g.Questions)+8*len(g.Accounts)), s.conn.Now, g.Version, s.conn.BucketCap)
 	args = codec.AppendGlobal(args, &g.Questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
 	beat := ""
 	if g.Beat != 0 {

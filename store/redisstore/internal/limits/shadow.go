@@ -16,7 +16,7 @@ import (
 // charged. version is that of the policy that has the candidate; where another is in force nothing is done and the error
 // is ErrStale. It is not to be sent again after an error: it would count twice.
 func (s *Limits) Shadow(ctx context.Context, version int64, id string, questions []store.Question) error {
-	args := append(make([]any, 0, 8+codec.LimitsSize+(codec.PathSize+2)*len(questions)), s.conn.Now, version, id, s.conn.BucketCap)
+	args := append(make([]any, 0, 9+(codec.PathSize+2)*len(questions)), s.conn.Now, version, id, s.conn.BucketCap)
 	args = codec.AppendGlobal(args, &questions[0].Limits[admission.LevelGlobal], s.conn.Parts)
 	args = append(args, len(questions))
 	args = codec.AppendQuestions(args, questions)
